@@ -1,0 +1,206 @@
+//! Counters as text for monitoring systems: the Graphite plaintext protocol.
+//!
+//! Pure: no Postgres, no sockets. `worker::graphite` carries the text away.
+
+use std::fmt::Write;
+
+/// The counters of one queue. `tasks` is in the order of the state names that `graphite_lines` is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    pub database: String,
+    pub schema: String,
+    pub table: String,
+    pub tasks: [i64; 6],
+}
+
+/// One line per queue and state: `<prefix>.<database>.<schema>.<table>.<state> <value> <unix seconds>`.
+pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample], names: &[&str]) -> String {
+    let mut lines = String::new();
+    let prefix = safe_prefix(prefix);
+    for sample in samples {
+        let path: String = [&sample.database, &sample.schema, &sample.table]
+            .iter()
+            .flat_map(|name| [safe_name(name), ".".to_string()])
+            .collect();
+        for (name, value) in names.iter().zip(sample.tasks) {
+            // Writing into a String cannot fail.
+            let _ = writeln!(lines, "{prefix}{path}{name} {value} {timestamp}");
+        }
+    }
+    lines
+}
+
+/// A name as one component of a metric path: letters, digits, `_` and `-` stay, anything else becomes `_`.
+///
+/// Graphite takes dots and slashes for borders, white space for the end of the path, and the rest ends in file
+/// names and patterns. A name that had to be changed gets a short hash of the original, so that `заказы` and
+/// `клиенты`, or `a b` and `a.b`, do not share one path. The hash depends on the name alone: a path never moves.
+pub fn safe_name(name: &str) -> String {
+    if name.is_empty() {
+        return "_".to_string();
+    }
+    let safe = replaced(name);
+    if safe == name {
+        safe
+    } else {
+        format!("{safe}-{:08x}", fnv1a(name))
+    }
+}
+
+/// The prefix with its closing dot, or nothing: its dots are borders, so empty components are left out.
+fn safe_prefix(prefix: &str) -> String {
+    prefix
+        .split('.')
+        .filter(|part| !part.is_empty())
+        .flat_map(|part| [replaced(part), ".".to_string()])
+        .collect()
+}
+
+fn replaced(name: &str) -> String {
+    name.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect()
+}
+
+/// FNV-1a, spelt out because the standard library's hash may differ from one version of Rust to the next.
+fn fnv1a(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const NAMES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
+
+    fn sample(database: &str, schema: &str, table: &str) -> Sample {
+        Sample {
+            database: database.into(),
+            schema: schema.into(),
+            table: table.into(),
+            tasks: [1, 2, 3, 4, 5, 6],
+        }
+    }
+
+    #[test]
+    fn a_line_for_each_state() {
+        let lines = graphite_lines(
+            "xqueue",
+            1_700_000_000,
+            &[sample("shop", "public", "jobs")],
+            &NAMES,
+        );
+        assert_eq!(
+            lines,
+            "xqueue.shop.public.jobs.ready 1 1700000000\n\
+             xqueue.shop.public.jobs.taken 2 1700000000\n\
+             xqueue.shop.public.jobs.waiting 3 1700000000\n\
+             xqueue.shop.public.jobs.buried 4 1700000000\n\
+             xqueue.shop.public.jobs.zombie 5 1700000000\n\
+             xqueue.shop.public.jobs.done 6 1700000000\n"
+        );
+    }
+
+    #[test]
+    fn no_queue_no_line() {
+        assert_eq!(graphite_lines("xqueue", 1, &[], &NAMES), "");
+    }
+
+    #[test]
+    fn every_line_has_three_words_whatever_the_names() {
+        let odd = [
+            "a b",
+            "a.b",
+            "a/b",
+            "..",
+            "line\nbreak",
+            "quo\"te",
+            "tab\t",
+            "Заказы",
+            "100%",
+            "a;b=c",
+            "{a,b}*?[]",
+        ];
+        for name in odd {
+            let lines = graphite_lines("p", -5, &[sample(name, name, name)], &NAMES);
+            assert_eq!(lines.lines().count(), 6, "{name}");
+            for line in lines.lines() {
+                assert_eq!(line.split(' ').count(), 3, "{line}");
+                assert_eq!(
+                    line.split(' ').next().unwrap().split('.').count(),
+                    5,
+                    "{line}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ordinary_names_stay() {
+        for name in ["jobs", "Jobs", "job_2", "a-b", "_", "0"] {
+            assert_eq!(safe_name(name), name);
+        }
+        assert_eq!(safe_name(""), "_");
+    }
+
+    #[test]
+    fn changed_names_stay_apart_and_stay_the_same() {
+        let names = [
+            "a b",
+            "a.b",
+            "a/b",
+            "a_b",
+            "a\u{a0}b",
+            "Заказы",
+            "Клиент",
+            "заказы",
+            "______",
+            ".",
+            "..",
+            "",
+        ];
+        let safe: HashSet<String> = names.iter().map(|name| safe_name(name)).collect();
+        assert_eq!(safe.len(), names.len(), "{safe:?}");
+        for name in &safe {
+            assert!(
+                name.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
+                "{name}"
+            );
+        }
+        // Pinned: dashboards are built on these paths.
+        assert_eq!(safe_name("a b"), "a_b-10a3f9f2");
+        assert_eq!(safe_name("Заказы"), "______-c083b6c3");
+    }
+
+    #[test]
+    fn the_longest_name_fits_a_file_name() {
+        assert!(safe_name(&"é".repeat(31)).len() < 200);
+        assert!(safe_name(&"x y".repeat(21)).len() < 200);
+    }
+
+    #[test]
+    fn prefix_keeps_its_dots_but_no_empty_component() {
+        let first = |prefix| {
+            let lines = graphite_lines(prefix, 7, &[sample("d", "s", "t")], &NAMES);
+            lines.lines().next().unwrap().to_string()
+        };
+        assert_eq!(
+            first("prod.pg-1.xqueue"),
+            "prod.pg-1.xqueue.d.s.t.ready 1 7"
+        );
+        assert_eq!(first("..a..b."), "a.b.d.s.t.ready 1 7");
+        assert_eq!(first("my servers"), "my_servers.d.s.t.ready 1 7");
+        assert_eq!(first(""), "d.s.t.ready 1 7");
+        assert_eq!(first("..."), "d.s.t.ready 1 7");
+    }
+}
