@@ -40,11 +40,7 @@ pub fn safe_name(name: &str) -> String {
         return "_".to_string();
     }
     let safe = replaced(name);
-    if safe == name {
-        safe
-    } else {
-        format!("{safe}-{:08x}", fnv1a(name))
-    }
+    if safe == name { safe } else { format!("{safe}-{:08x}", fnv1a(name)) }
 }
 
 /// The prefix with its closing dot, or nothing: its dots are borders, so empty components are left out.
@@ -58,21 +54,13 @@ fn safe_prefix(prefix: &str) -> String {
 
 fn replaced(name: &str) -> String {
     name.chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-                c
-            } else {
-                '_'
-            }
-        })
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
         .collect()
 }
 
 /// FNV-1a, spelt out because the standard library's hash may differ from one version of Rust to the next.
 fn fnv1a(name: &str) -> u32 {
-    name.bytes().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 #[cfg(test)]
@@ -93,12 +81,8 @@ mod tests {
 
     #[test]
     fn a_line_for_each_state() {
-        let lines = graphite_lines(
-            "xqueue",
-            1_700_000_000,
-            &[sample("shop", "public", "jobs")],
-            &NAMES,
-        );
+        let lines =
+            graphite_lines("xqueue", 1_700_000_000, &[sample("shop", "public", "jobs")], &NAMES);
         assert_eq!(
             lines,
             "xqueue.shop.public.jobs.ready 1 1700000000\n\
@@ -135,11 +119,7 @@ mod tests {
             assert_eq!(lines.lines().count(), 6, "{name}");
             for line in lines.lines() {
                 assert_eq!(line.split(' ').count(), 3, "{line}");
-                assert_eq!(
-                    line.split(' ').next().unwrap().split('.').count(),
-                    5,
-                    "{line}"
-                );
+                assert_eq!(line.split(' ').next().unwrap().split('.').count(), 5, "{line}");
             }
         }
     }
@@ -172,8 +152,7 @@ mod tests {
         assert_eq!(safe.len(), names.len(), "{safe:?}");
         for name in &safe {
             assert!(
-                name.chars()
-                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
+                name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
                 "{name}"
             );
         }
@@ -194,10 +173,7 @@ mod tests {
             let lines = graphite_lines(prefix, 7, &[sample("d", "s", "t")], &NAMES);
             lines.lines().next().unwrap().to_string()
         };
-        assert_eq!(
-            first("prod.pg-1.xqueue"),
-            "prod.pg-1.xqueue.d.s.t.ready 1 7"
-        );
+        assert_eq!(first("prod.pg-1.xqueue"), "prod.pg-1.xqueue.d.s.t.ready 1 7");
         assert_eq!(first("..a..b."), "a.b.d.s.t.ready 1 7");
         assert_eq!(first("my servers"), "my_servers.d.s.t.ready 1 7");
         assert_eq!(first(""), "d.s.t.ready 1 7");

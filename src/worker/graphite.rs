@@ -54,11 +54,7 @@ impl fmt::Display for Target {
             Protocol::Tcp => "tcp",
             Protocol::Udp => "udp",
         };
-        let (open, close) = if self.host.contains(':') {
-            ("[", "]")
-        } else {
-            ("", "")
-        };
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
         write!(f, "{protocol}://{open}{}{close}:{}", self.host, self.port)
     }
 }
@@ -69,11 +65,7 @@ pub enum Event {
     /// The target takes metrics. `dropped`: payloads that were not sent since the last such event.
     Connected { target: Target, dropped: u64 },
     /// The target takes none. The next attempts come with growing pauses, the first of them is `retry_in`.
-    Failed {
-        target: Target,
-        error: String,
-        retry_in: Duration,
-    },
+    Failed { target: Target, error: String, retry_in: Duration },
 }
 
 impl fmt::Display for Event {
@@ -88,11 +80,7 @@ impl fmt::Display for Event {
                     "sending metrics to Graphite at {target}, after {dropped} intervals that were not sent"
                 )
             }
-            Event::Failed {
-                target,
-                error,
-                retry_in,
-            } => write!(
+            Event::Failed { target, error, retry_in } => write!(
                 f,
                 "cannot send metrics to Graphite at {target}: {error}; trying again in {retry_in:?} and then less often"
             ),
@@ -150,9 +138,7 @@ impl Sender {
         let mailbox = Arc::new(Mailbox::default());
         let mut courier = Courier::new(Arc::clone(&mailbox), timing);
         with_signals_blocked(|| {
-            thread::Builder::new()
-                .name("xqueue graphite".to_string())
-                .spawn(move || courier.run())
+            thread::Builder::new().name("xqueue graphite".to_string()).spawn(move || courier.run())
         })??;
         Ok(Sender { mailbox })
     }
@@ -161,10 +147,7 @@ impl Sender {
     /// waits for it and the one that waited before is dropped: old values are of less use than new ones.
     /// A target other than last time's gets a new connection.
     pub fn send(&self, target: &Target, payload: String) {
-        self.mailbox.put(Order::Deliver {
-            target: target.clone(),
-            payload,
-        });
+        self.mailbox.put(Order::Deliver { target: target.clone(), payload });
     }
 
     /// disconnect closes the connection and forgets the target, for metrics that were switched off.
@@ -255,10 +238,7 @@ impl Mailbox {
                 return Some(order);
             }
             letters = match left {
-                None => self
-                    .arrived
-                    .wait(letters)
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => self.arrived.wait(letters).unwrap_or_else(PoisonError::into_inner),
                 Some(left) => {
                     self.arrived
                         .wait_timeout(letters, left)

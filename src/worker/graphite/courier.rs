@@ -42,10 +42,8 @@ impl Courier {
 
     pub(super) fn run(&mut self) {
         loop {
-            let settled_at = self
-                .link
-                .as_ref()
-                .and_then(|link| link.settles_at(self.timing.settle));
+            let settled_at =
+                self.link.as_ref().and_then(|link| link.settles_at(self.timing.settle));
             match self.mailbox.take(settled_at) {
                 Some(Order::Deliver { target, payload }) => {
                     self.deliver(target, payload.as_bytes())
@@ -91,10 +89,7 @@ impl Courier {
         if let Some(mut link) = self.link.take()
             && !link.is_stale(&self.timing)
         {
-            match link
-                .check()
-                .and_then(|()| link.write(payload, &self.timing))
-            {
+            match link.check().and_then(|()| link.write(payload, &self.timing)) {
                 Ok(()) => return Ok(link),
                 Err(error) if link.is_settled() && error.kind() != io::ErrorKind::TimedOut => {}
                 Err(error) => return Err(error),
@@ -129,10 +124,7 @@ impl Courier {
             Condition::Ill { pause, .. } => (pause * 2).min(self.timing.retry_last),
             Condition::Unknown | Condition::Well => self.timing.retry_first,
         };
-        self.condition = Condition::Ill {
-            retry_at: Instant::now() + pause,
-            pause,
-        };
+        self.condition = Condition::Ill { retry_at: Instant::now() + pause, pause };
         if let Some(target) = self.target.clone()
             && !known
         {

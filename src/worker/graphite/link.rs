@@ -37,10 +37,7 @@ impl Link {
         let mut addresses: Vec<SocketAddr> = (target.host.as_str(), target.port)
             .to_socket_addrs()
             .map_err(|error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("cannot resolve the host name: {error}"),
-                )
+                io::Error::new(error.kind(), format!("cannot resolve the host name: {error}"))
             })?
             .take(MAX_ADDRESSES)
             .collect();
@@ -48,10 +45,8 @@ impl Link {
             let start = first % addresses.len();
             addresses.rotate_left(start);
         }
-        let mut result = Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            "the host name has no address",
-        ));
+        let mut result =
+            Err(io::Error::new(io::ErrorKind::NotFound, "the host name has no address"));
         for address in addresses {
             result = Link::open(&address, target.protocol, timing).and_then(|mut link| {
                 link.write(payload, timing)?;
@@ -88,11 +83,7 @@ impl Link {
                 Socket::Udp(socket)
             }
         };
-        Ok(Link {
-            socket,
-            opened: Instant::now(),
-            settled: false,
-        })
+        Ok(Link { socket, opened: Instant::now(), settled: false })
     }
 
     /// check fails when the peer has closed, or has let us know that nobody listens. It never waits.
@@ -166,12 +157,8 @@ fn look_for_end(stream: &mut TcpStream) -> io::Result<()> {
 /// write_until writes everything before the deadline: a peer that reads a byte now and then does not prolong it.
 /// std sends with MSG_NOSIGNAL, so a closed peer is an error here and no SIGPIPE.
 fn write_until(stream: &mut TcpStream, mut rest: &[u8], deadline: Instant) -> io::Result<()> {
-    let too_slow = || {
-        io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the peer does not read what it is sent",
-        )
-    };
+    let too_slow =
+        || io::Error::new(io::ErrorKind::TimedOut, "the peer does not read what it is sent");
     while !rest.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -202,11 +189,7 @@ fn give_up_unacknowledged_data(stream: &TcpStream, after: Duration) -> io::Resul
             size_of::<libc::c_uint>() as libc::socklen_t,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// datagrams cuts at line borders. A single line above the limit goes alone.

@@ -25,11 +25,7 @@ fn timing() -> Timing {
 }
 
 fn target(port: u16, protocol: Protocol) -> Target {
-    Target {
-        host: "127.0.0.1".into(),
-        port,
-        protocol,
-    }
+    Target { host: "127.0.0.1".into(), port, protocol }
 }
 
 fn tcp(listener: &TcpListener) -> Target {
@@ -76,11 +72,7 @@ fn line(stream: &mut BufReader<TcpStream>) -> String {
 
 /// A port of this machine that nobody listens on.
 fn closed_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
@@ -91,13 +83,7 @@ fn tcp_uses_one_connection_for_all_payloads() {
     let mut stream = accept(&listener);
     assert_eq!(line(&mut stream), "a 1 1\n");
     let event = until("the connection to settle", || sender.events().next());
-    assert_eq!(
-        event,
-        Event::Connected {
-            target: tcp(&listener),
-            dropped: 0
-        }
-    );
+    assert_eq!(event, Event::Connected { target: tcp(&listener), dropped: 0 });
     for number in 2..20 {
         sender.send(&tcp(&listener), format!("a {number} {number}\n"));
         assert_eq!(line(&mut stream), format!("a {number} {number}\n"));
@@ -110,10 +96,7 @@ fn down_is_told_once_and_up_again_once() {
     let target = target(closed_port(), Protocol::Tcp);
     let sender = Sender::start_with(timing()).unwrap();
     let event = send_until_event(&sender, &target);
-    assert!(
-        is_failed(&event) && event.to_string().contains("refused"),
-        "{event}"
-    );
+    assert!(is_failed(&event) && event.to_string().contains("refused"), "{event}");
 
     // Long enough for the pause to have grown to its greatest length several times over.
     let start = Instant::now();
@@ -125,10 +108,7 @@ fn down_is_told_once_and_up_again_once() {
 
     let listener = TcpListener::bind(("127.0.0.1", target.port)).unwrap();
     let event = send_until_event(&sender, &target);
-    assert!(
-        matches!(event, Event::Connected { dropped, .. } if dropped > 1),
-        "{event}"
-    );
+    assert!(matches!(event, Event::Connected { dropped, .. } if dropped > 1), "{event}");
     assert_eq!(line(&mut accept(&listener)), "a 1 1\n");
     assert_eq!(sender.events().count(), 0);
 }
@@ -136,11 +116,7 @@ fn down_is_told_once_and_up_again_once() {
 #[test]
 fn a_peer_that_never_reads_fails_in_time_and_never_blocks_the_caller() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let sender = Sender::start_with(Timing {
-        write: Duration::from_secs(2),
-        ..timing()
-    })
-    .unwrap();
+    let sender = Sender::start_with(Timing { write: Duration::from_secs(2), ..timing() }).unwrap();
     // More than the buffers of both sockets take.
     let payload = "a 1 1\n".repeat(4 << 20);
     let mut longest = Duration::ZERO;
@@ -172,11 +148,7 @@ fn a_full_backlog_is_a_black_hole() {
         }
     });
     let connect = Duration::from_secs(2);
-    let sender = Sender::start_with(Timing {
-        connect,
-        ..timing()
-    })
-    .unwrap();
+    let sender = Sender::start_with(Timing { connect, ..timing() }).unwrap();
     let mut longest = Duration::ZERO;
     let event = until("the failure", || {
         let start = Instant::now();
@@ -238,10 +210,8 @@ fn a_peer_that_accepts_and_closes_at_once_fails_once() {
 
 #[test]
 fn another_target_gets_a_connection_and_disconnect_ends_it() {
-    let (one, two) = (
-        TcpListener::bind("127.0.0.1:0").unwrap(),
-        TcpListener::bind("127.0.0.1:0").unwrap(),
-    );
+    let (one, two) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let sender = Sender::start_with(timing()).unwrap();
     sender.send(&tcp(&one), "one\n".into());
     let mut first = accept(&one);
@@ -250,39 +220,24 @@ fn another_target_gets_a_connection_and_disconnect_ends_it() {
     let mut second = accept(&two);
     assert_eq!(line(&mut second), "two\n");
     assert_eq!(line(&mut first), "", "the first connection is closed");
-    let settled = Event::Connected {
-        target: tcp(&two),
-        dropped: 0,
-    };
-    until("the second connection to settle", || {
-        sender.events().find(|event| *event == settled)
-    });
+    let settled = Event::Connected { target: tcp(&two), dropped: 0 };
+    until("the second connection to settle", || sender.events().find(|event| *event == settled));
     sender.disconnect();
     assert_eq!(line(&mut second), "", "disconnect closes");
     sender.send(&tcp(&two), "again\n".into());
     let mut third = accept(&two);
     assert_eq!(line(&mut third), "again\n");
     drop(sender);
-    assert_eq!(
-        third.read(&mut [0]).unwrap(),
-        0,
-        "the end of the sender closes"
-    );
+    assert_eq!(third.read(&mut [0]).unwrap(), 0, "the end of the sender closes");
 }
 
 #[test]
 fn a_name_that_does_not_resolve_fails_once() {
-    let target = Target {
-        host: "no-such-host.invalid".into(),
-        port: 2003,
-        protocol: Protocol::Tcp,
-    };
+    let target =
+        Target { host: "no-such-host.invalid".into(), port: 2003, protocol: Protocol::Tcp };
     let sender = Sender::start_with(timing()).unwrap();
     let event = send_until_event(&sender, &target);
-    assert!(
-        is_failed(&event) && event.to_string().contains("resolve"),
-        "{event}"
-    );
+    assert!(is_failed(&event) && event.to_string().contains("resolve"), "{event}");
 }
 
 #[test]
@@ -303,19 +258,12 @@ fn udp_datagrams_are_small_and_whole() {
         received.push_str(std::str::from_utf8(&buffer[..length]).unwrap());
     }
     assert_eq!(received, payload);
-    assert!(matches!(
-        until("the event", || sender.events().next()),
-        Event::Connected { .. }
-    ));
+    assert!(matches!(until("the event", || sender.events().next()), Event::Connected { .. }));
 }
 
 #[test]
 fn udp_without_a_listener_fails_once_and_recovers() {
-    let port = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let target = target(port, Protocol::Udp);
     let sender = Sender::start_with(timing()).unwrap();
     assert!(is_failed(&send_until_event(&sender, &target)));
@@ -326,10 +274,7 @@ fn udp_without_a_listener_fails_once_and_recovers() {
     });
     assert_eq!(sender.events().count(), 0);
     let receiver = UdpSocket::bind(("127.0.0.1", port)).unwrap();
-    assert!(matches!(
-        send_until_event(&sender, &target),
-        Event::Connected { .. }
-    ));
+    assert!(matches!(send_until_event(&sender, &target), Event::Connected { .. }));
     assert_eq!(receiver.recv(&mut [0; 100]).unwrap(), 6);
 }
 
@@ -339,11 +284,7 @@ fn udp_goes_to_the_address_that_listens() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let port = receiver.local_addr().unwrap().port();
-    let target = Target {
-        host: "localhost".into(),
-        port,
-        protocol: Protocol::Udp,
-    };
+    let target = Target { host: "localhost".into(), port, protocol: Protocol::Udp };
     let sender = Sender::start_with(timing()).unwrap();
     sender.send(&target, "a 1 1\n".into());
     assert_eq!(receiver.recv(&mut [0; 100]).unwrap(), 6);
@@ -359,10 +300,7 @@ fn datagrams_end_at_line_borders() {
     assert_eq!(cut("", 10), Vec::<&str>::new());
     assert_eq!(cut("aa\nbb\ncc\n", 6), ["aa\nbb\n", "cc\n"]);
     assert_eq!(cut("aa\nbb\ncc\n", 100), ["aa\nbb\ncc\n"]);
-    assert_eq!(
-        cut("a\nlonger than that\nb\n", 6),
-        ["a\n", "longer than that\n", "b\n"]
-    );
+    assert_eq!(cut("a\nlonger than that\nb\n", 6), ["a\n", "longer than that\n", "b\n"]);
     assert_eq!(cut("aa\nno end", 4), ["aa\n", "no end"]);
 }
 
@@ -371,13 +309,8 @@ fn the_thread_takes_no_signals_and_the_caller_keeps_its_own() {
     let blocked = |thread: &str| {
         let status =
             std::fs::read_to_string(format!("/proc/thread-self/../{thread}/status")).ok()?;
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigBlk:"))?;
-        Some((
-            status.lines().next()?.to_string(),
-            u64::from_str_radix(mask.trim(), 16).ok()?,
-        ))
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+        Some((status.lines().next()?.to_string(), u64::from_str_radix(mask.trim(), 16).ok()?))
     };
     // SAFETY: gettid has no preconditions.
     let own = unsafe { libc::gettid() }.to_string();
@@ -395,8 +328,5 @@ fn the_thread_takes_no_signals_and_the_caller_keeps_its_own() {
     });
     // Of the 64 signals SIGKILL and SIGSTOP cannot be blocked, and 32 and 33 belong to the C library.
     let unblockable = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | 1 << 31 | 1 << 32;
-    assert!(
-        masks.iter().all(|mask| mask | unblockable == u64::MAX),
-        "{masks:x?}"
-    );
+    assert!(masks.iter().all(|mask| mask | unblockable == u64::MAX), "{masks:x?}");
 }
