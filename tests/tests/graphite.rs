@@ -1,0 +1,303 @@
+//! Metrics in a real Graphite, and a Graphite that is none: dead, full, deaf, or closing in one's face.
+//!
+//! The settings belong to the whole server, so each test holds it alone.
+
+mod carbon;
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use carbon::Carbon;
+use xqueue_tests::{
+    Client, Database, Queue, Server, connect, database, id, json, put, scalar, take, unique,
+    wait_until,
+};
+
+const STATES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
+
+/// Sets xqueue.graphite_* and reloads; resets them at the end of the test.
+struct Settings {
+    admin: Client,
+}
+
+impl Settings {
+    fn new() -> Settings {
+        let mut settings = Settings { admin: connect() };
+        settings.change(&[("interval", "200ms")]);
+        settings
+    }
+
+    fn change(&mut self, values: &[(&str, &str)]) {
+        for (name, value) in values {
+            let sql = format!("ALTER SYSTEM SET xqueue.graphite_{name} = '{value}'");
+            self.admin.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        }
+        self.reload();
+    }
+
+    fn send_to(&mut self, port: u16, protocol: &str, prefix: &str) {
+        self.change(&[
+            ("prefix", prefix),
+            ("protocol", protocol),
+            ("port", &port.to_string()),
+            ("host", "127.0.0.1"),
+        ]);
+    }
+
+    fn reload(&mut self) {
+        assert!(scalar::<bool>(&mut self.admin, "SELECT pg_reload_conf()", &[]));
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        for name in ["host", "port", "protocol", "prefix", "interval"] {
+            let sql = format!("ALTER SYSTEM RESET xqueue.graphite_{name}");
+            if let Err(error) = self.admin.batch_execute(&sql) {
+                eprintln!("{sql}: {error:?}");
+            }
+        }
+        drop(self.admin.batch_execute("SELECT pg_reload_conf()"));
+    }
+}
+
+/// How many lines of the server's log name this address.
+fn logged(protocol: &str, port: u16) -> usize {
+    let path = std::env::var("XQUEUE_LOG").map(PathBuf::from).unwrap_or_else(|_| {
+        PathBuf::from(std::env::var("XQUEUE_PGDATA").expect("XQUEUE_PGDATA is set"))
+            .join("server.log")
+    });
+    let log = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let words = format!("Graphite at {protocol}://127.0.0.1:{port}");
+    // A digit may follow: the address of a longer port number.
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_digit());
+    let log = String::from_utf8_lossy(&log);
+    log.lines().filter(|line| line.split(&words).skip(1).any(ends)).count()
+}
+
+fn now() -> u32 {
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
+    u32::try_from(now.as_secs()).expect("whisper's times end in 2106")
+}
+
+#[track_caller]
+fn wait_for_value(carbon: &Carbon, metric: &str, value: f64) {
+    let what = format!("{metric} is {value} in Graphite");
+    wait_until(&what, || carbon.last(metric).is_some_and(|(_, last)| last == value));
+}
+
+/// Delayed tasks come on time for so long, however the other end of the metrics behaves.
+#[track_caller]
+fn promotion_is_timely(queue: &mut Queue, period: Duration) {
+    const DELAY: Duration = Duration::from_millis(200);
+    const LATE: Duration = Duration::from_millis(500);
+    let mut c = queue.client();
+    let start = Instant::now();
+    while start.elapsed() < period {
+        let at = Instant::now();
+        let sql = "SELECT xqueue.put($1::text, '{}', '200ms')";
+        let task: xqueue_tests::Value = scalar(&mut c, sql, &[&queue.name]);
+        let taken = take(&mut c, &queue.name, "10s", 1);
+        let took = at.elapsed();
+        assert_eq!(taken.first().map(id), Some(id(&task)));
+        assert!(took < DELAY + LATE, "a task delayed by {DELAY:?} came after {took:?}");
+        let acked: i64 = scalar(
+            &mut c,
+            "SELECT count(*) FROM xqueue.ack($1::text, $2::bigint)",
+            &[&queue.name, &id(&task)],
+        );
+        assert_eq!(acked, 1);
+    }
+}
+
+#[test]
+fn tcp_values_of_every_state_database_and_name() {
+    let _server = Server::alone();
+    let carbon = Carbon::start();
+    let mut settings = Settings::new();
+    let prefix = format!("it.{}", unique("tcp"));
+
+    let mut queue = Queue::new("graphite");
+    let mut c = queue.client();
+    for number in 0..4 {
+        put(&mut c, &queue.name, number);
+    }
+    queue.sql("SELECT xqueue.put('{q}', '{}', '1h')");
+    let task = take(&mut c, &queue.name, "0", 1);
+
+    let odd = r#""Заказы, срочные""#;
+    queue.sql(&format!("DROP TABLE IF EXISTS {odd}"));
+    let mut odd = Queue::make(&database(), odd, "id bigint PRIMARY KEY", &json!({}));
+    odd.sql("INSERT INTO {q} SELECT generate_series(1, 7)");
+
+    let other = Database::new("graphite_other");
+    let mut elsewhere = Queue::new_in(&other.name, "elsewhere");
+    elsewhere.sql("INSERT INTO {q} (payload) SELECT '1' FROM generate_series(1, 5)");
+
+    settings.send_to(carbon.port, "tcp", &prefix);
+    let path = format!("{prefix}.{}.public", database());
+    let expected = [3.0, 1.0, 1.0, 0.0, 0.0, 0.0];
+    for (state, value) in STATES.iter().zip(expected) {
+        wait_for_value(&carbon, &format!("{path}.{}.{state}", queue.name), value);
+    }
+    let (time, _) = carbon.last(&format!("{path}.{}.ready", queue.name)).expect("it was just seen");
+    assert!(now().abs_diff(time) < 30, "the time is of now: {time}");
+    wait_for_value(&carbon, &format!("{path}._______________-f112edfa.ready"), 7.0);
+    let there = format!("{prefix}.{}.public.{}.ready", other.name, elsewhere.name);
+    wait_for_value(&carbon, &there, 5.0);
+
+    let acked = xqueue_tests::ack(&mut c, &queue.name, id(&task[0]));
+    assert_eq!(acked.len(), 1);
+    wait_for_value(&carbon, &format!("{path}.{}.taken", queue.name), 0.0);
+}
+
+#[test]
+fn reload_changes_protocol_and_prefix_and_switches_off() {
+    let _server = Server::alone();
+    let carbon = Carbon::start();
+    let mut settings = Settings::new();
+    let mut queue = Queue::new("graphite");
+    queue.sql("INSERT INTO {q} (payload) VALUES ('1'), ('2')");
+    let metric = |prefix: &str| format!("{prefix}.{}.public.{}.ready", database(), queue.name);
+    let (first, second) = (unique("first"), unique("second"));
+    let (first_metric, second_metric) = (metric(&first), metric(&second));
+
+    settings.send_to(carbon.port, "tcp", &first);
+    wait_for_value(&carbon, &first_metric, 2.0);
+
+    settings.send_to(carbon.port, "udp", &second);
+    wait_for_value(&carbon, &second_metric, 2.0);
+    // Values of the first prefix may have been on their way; those of the second that come later tell the end.
+    let seen = now();
+    wait_until("values of later seconds", || {
+        carbon.last(&second_metric).is_some_and(|(time, _)| time > seen + 1)
+    });
+    assert!(carbon.last(&first_metric).is_some_and(|(time, _)| time <= seen));
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    settings.send_to(listener.local_addr().expect("it is bound").port(), "tcp", &first);
+    let (stream, _) = accept(&listener);
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("a line");
+    assert!(line.starts_with(&first) && line.split(' ').count() == 3, "{line}");
+    settings.change(&[("host", "")]);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the connection is closed when the host is taken away");
+}
+
+fn accept(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
+    listener.set_nonblocking(true).expect("a socket of ours");
+    let mut accepted = None;
+    wait_until("the server connects", || {
+        accepted = listener.accept().ok();
+        accepted.is_some()
+    });
+    let (stream, address) = accepted.expect("it was accepted");
+    stream.set_nonblocking(false).expect("a socket of ours");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket of ours");
+    (stream, address)
+}
+
+#[test]
+fn a_graphite_that_dies_delays_nothing_and_is_found_again() {
+    let _server = Server::alone();
+    let mut carbon = Carbon::start();
+    let mut settings = Settings::new();
+    let mut queue = Queue::new("graphite");
+    put(&mut queue.client(), &queue.name, 1);
+    queue.sql("SELECT xqueue.take('{q}')");
+    let before = logged("tcp", carbon.port);
+    let lines = |carbon: &Carbon| logged("tcp", carbon.port) - before;
+    let prefix = unique("dies");
+    let metric = format!("{prefix}.{}.public.{}.taken", database(), queue.name);
+
+    settings.send_to(carbon.port, "tcp", &prefix);
+    wait_for_value(&carbon, &metric, 1.0);
+    wait_until("the log names Graphite", || lines(&carbon) == 1);
+
+    carbon.kill();
+    wait_until("the log tells that Graphite is dead", || lines(&carbon) == 2);
+    // Several attempts to reconnect, after one second, two, four.
+    promotion_is_timely(&mut queue, Duration::from_secs(5));
+    assert_eq!(lines(&carbon), 2, "lines in the log for one death");
+
+    let back = now();
+    carbon.restart();
+    wait_until("values arrive again", || carbon.last(&metric).is_some_and(|(time, _)| time > back));
+    wait_until("the log tells that Graphite is back", || lines(&carbon) == 3);
+}
+
+#[test]
+fn a_deaf_graphite_delays_nothing() {
+    let _server = Server::alone();
+    let mut settings = Settings::new();
+    let mut queue = Queue::new("graphite");
+
+    let full = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let fillers = fill(&full);
+    one_line_and_no_delay(&mut settings, &mut queue, &full);
+    drop(fillers);
+
+    let never_reads = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    one_line_and_no_delay(&mut settings, &mut queue, &never_reads);
+}
+
+#[test]
+fn a_graphite_that_closes_at_once_delays_nothing() {
+    let _server = Server::alone();
+    let mut settings = Settings::new();
+    let mut queue = Queue::new("graphite");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (end, closes) = (AtomicBool::new(false), listener.try_clone().expect("a second handle"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Relaxed) {
+                drop(closes.accept());
+            }
+        });
+        // Also when the assertions fail: the thread waits for one more connection.
+        let _last = OnDrop(|| {
+            end.store(true, Ordering::Relaxed);
+            drop(TcpStream::connect(listener.local_addr().expect("it is bound")));
+        });
+        one_line_and_no_delay(&mut settings, &mut queue, &listener);
+    });
+}
+
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[track_caller]
+fn one_line_and_no_delay(settings: &mut Settings, queue: &mut Queue, graphite: &TcpListener) {
+    let port = graphite.local_addr().expect("it is bound").port();
+    let before = logged("tcp", port);
+    settings.send_to(port, "tcp", "xqueue");
+    promotion_is_timely(queue, Duration::from_secs(5));
+    wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
+    assert_eq!(logged("tcp", port), before + 1, "lines in the log");
+}
+
+/// Connects until the kernel answers no more: connections are as if into nothing from then on.
+fn fill(listener: &TcpListener) -> Vec<TcpStream> {
+    // SAFETY: the descriptor is open; listen again only makes the backlog smaller.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let address = listener.local_addr().expect("it is bound");
+    let mut connected = Vec::new();
+    wait_until("the backlog is full", || {
+        let attempt = TcpStream::connect_timeout(&address, Duration::from_millis(200));
+        let refused = attempt.is_err();
+        connected.extend(attempt);
+        refused
+    });
+    connected
+}
