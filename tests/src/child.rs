@@ -1,0 +1,67 @@
+//! A consumer in a process of its own, for what only the death of a process shows.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+pub struct Consumer {
+    pub backend: i32,
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Consumer {
+    /// `exe` is `env!("CARGO_BIN_EXE_consumer")`; the modes are told in src/bin/consumer.rs.
+    pub fn start(exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
+        let mut child = Command::new(exe)
+            .args([mode, db, queue])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the consumer starts");
+        let stdout = child.stdout.take().expect("its output is a pipe");
+        let mut consumer = Consumer {
+            backend: 0,
+            child,
+            lines: BufReader::new(stdout).lines(),
+        };
+        consumer.backend = i32::try_from(consumer.number("pid")).expect("a PID");
+        consumer
+    }
+
+    /// Waits until it holds a task.
+    pub fn task(&mut self) -> i64 {
+        self.number("took")
+    }
+
+    fn number(&mut self, word: &str) -> i64 {
+        let line = self
+            .lines
+            .next()
+            .expect("the consumer said something")
+            .expect("in UTF-8");
+        let number = line
+            .strip_prefix(word)
+            .unwrap_or_else(|| panic!("{line}, not {word}"));
+        number.trim().parse().expect("a number")
+    }
+
+    /// SIGKILL: the process has no chance to say goodbye to the server.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it is dead");
+    }
+
+    /// It ends by itself, and closes its connection in order.
+    pub fn leave(&mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().expect("it ends").success());
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        // Already dead is fine, and a panic here would hide the test's own.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,117 @@
+//! Connections, the polling of conditions, and small reading helpers.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use postgres::types::{FromSqlOwned, ToSql};
+use postgres::{Client, Config, NoTls};
+use serde_json::Value;
+
+/// How long a condition may take before the test calls it a hang. Never a measure of speed.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// A backend that ignores even its cancellation must not hang the whole run.
+const WATCHDOG: Duration = Duration::from_secs(300);
+
+fn setting(name: &str, otherwise: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
+}
+
+pub fn database() -> String {
+    setting("PGDATABASE", "xqueue_test")
+}
+
+fn config(db: &str, user: &str) -> Config {
+    start_watchdog();
+    let mut config = Config::new();
+    config
+        .host(&setting("PGHOST", "/tmp"))
+        .port(
+            setting("PGPORT", "5432")
+                .parse()
+                .expect("PGPORT is a number"),
+        )
+        .user(user)
+        .dbname(db)
+        .application_name("xqueue-tests")
+        .options("-c statement_timeout=60s -c client_min_messages=warning");
+    config
+}
+
+fn start_watchdog() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        std::thread::spawn(|| {
+            std::thread::sleep(WATCHDOG);
+            eprintln!("a test hangs: this test program ran longer than {WATCHDOG:?}");
+            std::process::abort();
+        });
+    });
+}
+
+pub fn try_connect(db: &str) -> Result<Client, postgres::Error> {
+    config(db, &setting("PGUSER", "postgres")).connect(NoTls)
+}
+
+pub fn connect() -> Client {
+    connect_to(&database())
+}
+
+pub fn connect_to(db: &str) -> Client {
+    try_connect(db).unwrap_or_else(|e| panic!("cannot connect to database {db}: {e:?}"))
+}
+
+pub fn connect_as(role: &str) -> Client {
+    config(&database(), role)
+        .connect(NoTls)
+        .unwrap_or_else(|e| panic!("cannot connect as {role}: {e:?}"))
+}
+
+/// A name no other test, and no earlier run, uses.
+pub fn unique(theme: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let clock = std::time::UNIX_EPOCH
+        .elapsed()
+        .expect("the clock is after 1970");
+    format!(
+        "{theme}_{:x}_{}_{}",
+        clock.as_secs() & 0xff_ffff,
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// Polls a condition every few milliseconds until it holds.
+#[track_caller]
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < DEADLINE,
+            "waited {DEADLINE:?} in vain until {what}"
+        );
+        std::thread::sleep(Duration::from_millis(4));
+    }
+}
+
+#[track_caller]
+pub fn scalar<T: FromSqlOwned>(c: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> T {
+    match c.query_one(sql, params) {
+        Ok(row) => row.get(0),
+        Err(e) => panic!("{sql}: {e:?}"),
+    }
+}
+
+/// The first column, a jsonb, of every row.
+#[track_caller]
+pub fn values(c: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Vec<Value> {
+    match c.query(sql, params) {
+        Ok(rows) => rows.iter().map(|row| row.get(0)).collect(),
+        Err(e) => panic!("{sql}: {e:?}"),
+    }
+}
+
+#[track_caller]
+pub fn pid(c: &mut Client) -> i32 {
+    scalar(c, "SELECT pg_backend_pid()", &[])
+}

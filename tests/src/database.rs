@@ -1,0 +1,52 @@
+//! A database of the test's own.
+
+use postgres::Client;
+
+use crate::client::{connect, connect_to, unique};
+
+pub struct Database {
+    pub name: String,
+    pub admin: Client,
+}
+
+impl Database {
+    pub fn empty(theme: &str) -> Database {
+        let mut database = Database {
+            name: unique(theme),
+            admin: connect(),
+        };
+        database.sql(&format!("CREATE DATABASE {}", database.name));
+        database
+    }
+
+    pub fn new(theme: &str) -> Database {
+        let database = Database::empty(theme);
+        let mut client = database.client();
+        client
+            .batch_execute("CREATE EXTENSION xqueue")
+            .expect("the extension is created");
+        database
+    }
+
+    pub fn client(&self) -> Client {
+        connect_to(&self.name)
+    }
+
+    /// In the database the tests start from, not in this one.
+    #[track_caller]
+    pub fn sql(&mut self, sql: &str) {
+        self.admin
+            .batch_execute(sql)
+            .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        let dropped = self.admin.batch_execute(&sql);
+        if !std::thread::panicking() {
+            dropped.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The harness of the integration tests: connections, a queue that checks itself when its test ends,
+//! consumers that wait in a thread or in a process of their own, and the server for the crash tests.
+//!
+//! The server is named by PGHOST, PGPORT, PGUSER, PGDATABASE; `pgrx-embed/test` sets them.
+
+mod child;
+mod client;
+mod database;
+mod errors;
+mod queue;
+mod refused;
+mod role;
+mod server;
+mod tasks;
+mod waiter;
+
+pub use child::Consumer;
+pub use client::{
+    connect, connect_as, connect_to, database, pid, scalar, unique, values, wait_until,
+};
+pub use database::Database;
+pub use errors::{code, db_error, expect_error, try_sql};
+pub use queue::Queue;
+pub use refused::{refused, sample};
+pub use role::Role;
+pub use server::Server;
+pub use tasks::{ack, id, ids, put, release, status, take, take_all};
+pub use waiter::{Outcome, Waiter, is_waiting};
+
+pub use postgres::Client;
+pub use serde_json::{Value, json};

@@ -1,0 +1,62 @@
+//! Statements that must be refused and change nothing.
+
+use postgres::Client;
+use serde_json::Value;
+
+use crate::client::{pid, values};
+use crate::errors::expect_error;
+use crate::queue::Queue;
+use crate::tasks::take;
+
+/// Each statement fails so, with a hint, and the table is afterwards what it was before.
+#[track_caller]
+pub fn refused(q: &mut Queue, cases: &[(&str, &str, &str)]) {
+    let before = (pid(&mut q.admin), image(q));
+    for (sql, states, words) in cases {
+        let sql = sql.replace("{q}", &q.name);
+        let e = expect_error(&mut q.admin, &sql, states, words);
+        // What PostgreSQL itself says in its own words need not have a hint of ours.
+        let own = [
+            "22P02", "22007", "22008", "42P01", "42501", "22003", "42703", "42883", "42725",
+            "42804", "23502", "3F000", "42601", "23514",
+        ];
+        assert!(
+            e.hint().is_some() || own.contains(&e.code().code()),
+            "no hint: {sql}\n{e:?}"
+        );
+        assert!(!e.code().code().starts_with("XX"), "{sql}\n{e:?}");
+        assert_eq!(
+            (pid(&mut q.admin), image(q)),
+            before,
+            "{sql} changed something"
+        );
+    }
+}
+
+fn image(q: &mut Queue) -> Vec<Value> {
+    let mut all = values(
+        &mut q.admin,
+        &format!("SELECT to_jsonb(t) FROM {} t ORDER BY t", q.name),
+        &[],
+    );
+    let columns = "SELECT jsonb_agg(attname ORDER BY attnum) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0";
+    all.extend(values(&mut q.admin, columns, &[&q.name]));
+    all.extend(values(
+        &mut q.admin,
+        "SELECT xqueue.stats($1::text)->'tasks'",
+        &[&q.name],
+    ));
+    all
+}
+
+/// Task 1 is taken by the session itself, 2 by another, 3 is ready, 4 waits.
+pub fn sample() -> (Queue, Client) {
+    let mut q = Queue::new("bad");
+    let mut other = q.client();
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
+    assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 1);
+    assert_eq!(take(&mut other, &name, "0", 1).len(), 1);
+    q.sql("INSERT INTO {q} (id, status, runat) VALUES (4, 'W', now() + interval '1 hour')");
+    (q, other)
+}

@@ -1,0 +1,37 @@
+//! A role that may log in.
+
+use postgres::Client;
+
+use crate::client::{connect, connect_as, unique};
+
+/// A role of the test's own, gone at its end.
+pub struct Role {
+    pub name: String,
+    admin: Client,
+}
+
+impl Role {
+    pub fn create() -> Role {
+        let (name, mut admin) = (unique("priv"), connect());
+        admin
+            .batch_execute(&format!(
+                "CREATE ROLE {name} LOGIN; GRANT CREATE ON SCHEMA public TO {name}"
+            ))
+            .unwrap();
+        Role { name, admin }
+    }
+
+    pub fn client(&self) -> Client {
+        connect_as(&self.name)
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let sql = format!("DROP OWNED BY {0} CASCADE; DROP ROLE {0}", self.name);
+        let dropped = self.admin.batch_execute(&sql);
+        if !std::thread::panicking() {
+            dropped.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        }
+    }
+}

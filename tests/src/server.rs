@@ -1,0 +1,102 @@
+//! The server itself: killed, stopped and started. One test at a time may hold it.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+
+use postgres::Client;
+
+use crate::client::{connect, database, try_connect, wait_until};
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+pub struct Server {
+    bin: PathBuf,
+    data: PathBuf,
+    prefix: Vec<String>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Server {
+    /// Waits until no other test of this program has the server.
+    pub fn alone() -> Server {
+        let path = |name: &str| {
+            PathBuf::from(std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set")))
+        };
+        let prefix = std::env::var("XQUEUE_AS").unwrap_or_default();
+        let alone = ALONE
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let server = Server {
+            bin: path("XQUEUE_PGBIN"),
+            data: path("XQUEUE_PGDATA"),
+            prefix: prefix.split_whitespace().map(str::to_owned).collect(),
+            _alone: alone,
+        };
+        if try_connect(&database()).is_err() {
+            server.pg_ctl(&["restart"]);
+        }
+        server.wait_ready();
+        server
+    }
+
+    fn run(&self, program: &str, args: &[&str]) {
+        let mut words = self.prefix.clone();
+        words.push(program.to_owned());
+        let status = Command::new(&words[0])
+            .args(&words[1..])
+            .args(args)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .unwrap_or_else(|e| panic!("{words:?}: {e}"));
+        assert!(status.success(), "{words:?} {args:?}: {status}");
+    }
+
+    fn pg_ctl(&self, args: &[&str]) {
+        let program = self.bin.join("pg_ctl").display().to_string();
+        let data = self.data.display().to_string();
+        let log = std::env::var("XQUEUE_LOG")
+            .unwrap_or_else(|_| self.data.join("server.log").display().to_string());
+        let mut all = vec!["-D", &data, "-w", "-s", "-t", "60", "-l", &log];
+        all.extend_from_slice(args);
+        self.run(&program, &all);
+    }
+
+    /// Stops it in this mode and starts it again, with the options it had.
+    pub fn restart(&self, mode: &str) {
+        self.pg_ctl(&["-m", mode, "restart"]);
+        self.wait_ready();
+    }
+
+    /// SIGKILL of one backend: the postmaster ends all others and restarts by itself. Returns when it runs again.
+    pub fn kill_backend(&self, pid: i32) {
+        let started = checkpointer(&mut connect());
+        self.run("kill", &["-9", &pid.to_string()]);
+        wait_until("the server has restarted itself", || {
+            let Ok(mut c) = try_connect(&database()) else {
+                return false;
+            };
+            // A backend of before the crash may still have let us in.
+            matches!(checkpointer(&mut c), Some(at) if Some(&at) != started.as_ref())
+        });
+        self.wait_ready();
+    }
+
+    pub fn wait_ready(&self) {
+        wait_until("the server is ready", || {
+            let Ok(mut c) = try_connect(&database()) else {
+                return false;
+            };
+            let state = c.query_one("SELECT xqueue.state()", &[]);
+            matches!(state, Ok(row) if row.get::<_, &str>(0) == "RUNNING")
+        });
+    }
+}
+
+/// Every crash restart starts a new checkpointer.
+fn checkpointer(c: &mut Client) -> Option<String> {
+    let sql = "SELECT pid || ' ' || backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+    c.query_opt(sql, &[]).ok().flatten().map(|row| row.get(0))
+}

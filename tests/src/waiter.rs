@@ -1,0 +1,107 @@
+//! A consumer that waits in a thread of this process.
+
+use std::thread::JoinHandle;
+
+use postgres::Client;
+use postgres::error::DbError;
+use serde_json::Value;
+
+use crate::client::{pid, scalar, wait_until};
+use crate::errors::db_error;
+use crate::queue::Queue;
+
+pub struct Waiter {
+    pub pid: i32,
+    thread: JoinHandle<Outcome>,
+}
+
+/// How a wait ended. The connection is kept: when it is dropped its tasks go back.
+pub struct Outcome {
+    pub client: Client,
+    pub result: Result<Vec<Value>, postgres::Error>,
+}
+
+pub fn is_waiting(c: &mut Client, pid: i32) -> bool {
+    scalar(
+        c,
+        "SELECT EXISTS (SELECT FROM xqueue.consumers WHERE pid = $1)",
+        &[&pid],
+    )
+}
+
+impl Waiter {
+    /// A `take` of one task that is waiting when this returns.
+    #[track_caller]
+    pub fn take(queue: &mut Queue) -> Waiter {
+        let sql = format!("SELECT xqueue.take({}, '30s')", literal(&queue.name));
+        Waiter::waiting(queue, &sql)
+    }
+
+    /// A statement that gives jsonb, and that is waiting when this returns.
+    #[track_caller]
+    pub fn waiting(queue: &mut Queue, sql: &str) -> Waiter {
+        let waiter = Waiter::start(queue.client(), sql);
+        let what = format!("backend {} waits in {sql}", waiter.pid);
+        wait_until(&what, || {
+            waiter.finished() || is_waiting(&mut queue.admin, waiter.pid)
+        });
+        if waiter.finished() {
+            panic!("it did not wait: {:?}", waiter.join().result);
+        }
+        waiter
+    }
+
+    #[track_caller]
+    pub fn start(mut client: Client, sql: &str) -> Waiter {
+        let (pid, sql) = (pid(&mut client), sql.to_owned());
+        let thread = std::thread::spawn(move || {
+            let result = client.query(&sql, &[]);
+            let result = result.map(|rows| {
+                let tasks = rows.iter().map(|row| row.get::<_, Option<Value>>(0));
+                tasks.map(|task| task.unwrap_or(Value::Null)).collect()
+            });
+            Outcome { client, result }
+        });
+        Waiter { pid, thread }
+    }
+
+    pub fn finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// By another session: when this returns the signal is on its way, unlike with a cancel request.
+    pub fn cancel(&self, by: &mut Client) {
+        let _sent: bool = scalar(by, "SELECT pg_cancel_backend($1)", &[&self.pid]);
+    }
+
+    #[track_caller]
+    pub fn join(self) -> Outcome {
+        let what = format!("the wait of backend {} ends", self.pid);
+        wait_until(&what, || self.thread.is_finished());
+        self.thread
+            .join()
+            .expect("the waiting thread did not panic")
+    }
+
+    /// The one task it got, and its connection.
+    #[track_caller]
+    pub fn task(self) -> (Client, Value) {
+        let Outcome { client, result } = self.join();
+        let mut tasks = result.unwrap_or_else(|e| panic!("the wait failed: {e:?}"));
+        assert_eq!(tasks.len(), 1, "one task, not {tasks:?}");
+        (client, tasks.remove(0))
+    }
+
+    #[track_caller]
+    pub fn error(self) -> (Client, DbError) {
+        let Outcome { client, result } = self.join();
+        match result {
+            Ok(tasks) => panic!("the wait ended with {tasks:?}, not with an error"),
+            Err(e) => (client, db_error(&e).clone()),
+        }
+    }
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

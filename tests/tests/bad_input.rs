@@ -1,0 +1,224 @@
+//! Bad tasks, keys, intervals and counts: a clear error with SQLSTATE and hint, nothing changed, the backend alive.
+
+use xqueue_tests::*;
+
+#[test]
+fn tasks() {
+    let (mut q, _other) = sample();
+    q.sql("ALTER TABLE {q} ADD COLUMN small smallint, ADD COLUMN must text NOT NULL DEFAULT 'x', ADD COLUMN up int CHECK (up > 0)");
+    refused(
+        &mut q,
+        &[
+            (
+                r#"SELECT xqueue.put('{q}', '{"colour": 1}')"#,
+                "42703",
+                "colour",
+            ),
+            (
+                r#"SELECT xqueue.put('{q}', '[{"payload": 1}, {"colour": 1}]')"#,
+                "42703",
+                "colour",
+            ),
+            (
+                r#"SELECT xqueue.put('{q}', '{"small": "many"}')"#,
+                "22P02",
+                "",
+            ),
+            (
+                r#"SELECT xqueue.put('{q}', '{"small": 70000}')"#,
+                "22003",
+                "",
+            ),
+            (r#"SELECT xqueue.put('{q}', '{"must": null}')"#, "23502", ""),
+            (
+                r#"SELECT xqueue.put('{q}', '{"ctid": "(0,1)"}')"#,
+                "42703",
+                "",
+            ),
+            ("SELECT xqueue.put('{q}', '5')", "22023", ""),
+            ("SELECT xqueue.put('{q}', '\"text\"')", "22023", ""),
+            ("SELECT xqueue.put('{q}', 'null')", "22023 22004", ""),
+            ("SELECT xqueue.put('{q}', '[1, 2]')", "22023", ""),
+            ("SELECT xqueue.put('{q}', '[[{}]]')", "22023", ""),
+            ("SELECT xqueue.put('{q}', '[null]')", "22023 22004", ""),
+            ("SELECT xqueue.put('{q}', '{')", "22P02", ""),
+            (
+                r#"SELECT xqueue.put('{q}', '{"status": "T"}')"#,
+                "22023 23514 55000",
+                "",
+            ),
+            (
+                r#"SELECT xqueue.put('{q}', '{"status": "X"}')"#,
+                "22023 23514",
+                "",
+            ),
+        ],
+    );
+    let (sql, words) = (
+        format!(r#"SELECT xqueue.put('{}', '[{{}}, {{"id": 1}}]')"#, q.name),
+        "duplicate key",
+    );
+    expect_error(&mut q.admin, &sql, "23505", words);
+    expect_error(
+        &mut q.admin,
+        &format!(r#"SELECT xqueue.put('{}', '{{"up": -1}}')"#, q.name),
+        "23514",
+        "up",
+    );
+    q.assert_tasks(&[("total", 4)]);
+    assert!(
+        values(
+            &mut q.admin,
+            &format!("SELECT xqueue.put('{}', '[]')", q.name),
+            &[]
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn keys() {
+    let (mut q, other) = sample();
+    let mine = pid(&mut q.admin);
+    for f in ["ack", "release"] {
+        let call = |id: &str| format!("SELECT xqueue.{f}('{{q}}', {id})");
+        refused(
+            &mut q,
+            &[
+                (&call("2"), "55006", &format!(", not by you ({mine})")),
+                (&call("3"), "55000", "task 3 is not taken by anybody"),
+                (&call("4"), "55000", "task 4 is not taken by anybody"),
+                (&call("5"), "P0002", "task 5 was not found"),
+                (
+                    &call("ARRAY[1, 5]::bigint[]"),
+                    "P0002",
+                    "task 5 was not found",
+                ),
+                (&call("ARRAY[1, NULL]::bigint[]"), "22004", ""),
+                (&call("NULL::bigint"), "22004", ""),
+                (&call("NULL"), "22004", ""),
+                (&call("'one'"), "22P02", ""),
+                (&call("''"), "22P02", ""),
+                (&call("'{1,x}'"), "22P02", ""),
+                (&call("'{1'"), "22P02", ""),
+                (&call("'99999999999999999999'"), "22003", ""),
+                (&call("1.5"), "22P02 42804 22023 P0002 22003", ""),
+                (&call("true"), "42804 22P02 22023 42846", ""),
+                (&call("now()"), "42804 22P02 22023 42846", ""),
+                (&call("ROW(1, 2)"), "42804 22P02 22023 42846", ""),
+                (&call("'{}'::jsonb"), "22023 22004 42703", ""),
+                (&call("'[[1]]'::jsonb"), "22023 22P02 42804", ""),
+                (
+                    &call("ARRAY[[1, 3], [4, 5]]"),
+                    "22023 2202E 55000 P0002",
+                    "",
+                ),
+            ],
+        );
+    }
+    drop(other);
+    q.wait_for("ready", 2);
+}
+
+#[test]
+fn intervals_and_counts() {
+    let (mut q, _other) = sample();
+    for (delay, states) in [
+        ("'-1 second'", "22023"),
+        ("'-1 month'", "22023"),
+        ("'soon'", "22007 22023"),
+        ("'200000 years'", "22023 22008"),
+        ("'1 month -400 days'", "22023"),
+    ] {
+        let [put, release, take] = ["put('{q}', '{}', ", "release('{q}', 1, ", "take('{q}', "]
+            .map(|call| format!("SELECT xqueue.{call}{delay})"));
+        refused(&mut q, &[(&put, states, ""), (&release, states, "")]);
+        // So long a timeout is foolish, but not wrong.
+        if !delay.contains("years") {
+            refused(&mut q, &[(&take, states, "")]);
+        }
+    }
+    for count in ["0", "-1", "-2147483648"] {
+        refused(
+            &mut q,
+            &[(
+                &format!("SELECT xqueue.take('{{q}}', '0', {count})"),
+                "22023",
+                "",
+            )],
+        );
+    }
+    // Before PostgreSQL 17 there is no infinite interval, and the cast itself fails.
+    refused(
+        &mut q,
+        &[
+            ("SELECT xqueue.take('{q}', 'infinity')", "22023 22007", ""),
+            (
+                "SELECT xqueue.put('{q}', '{}', 'infinity')",
+                "22023 22007",
+                "",
+            ),
+            (
+                "SELECT xqueue.release('{q}', 1, '-infinity')",
+                "22023 22007",
+                "",
+            ),
+        ],
+    );
+    let name = q.name.clone();
+    assert_eq!(
+        take(&mut q.admin, &name, "0", i32::MAX).len(),
+        1,
+        "no array of that size is made"
+    );
+}
+
+#[test]
+fn nulls_everywhere() {
+    let (mut q, _other) = sample();
+    refused(
+        &mut q,
+        &[
+            ("SELECT xqueue.upgrade(NULL::text)", "22004", ""),
+            ("SELECT xqueue.create(NULL::text)", "22004", ""),
+            ("SELECT xqueue.put(NULL::text, '{}')", "22004", ""),
+            ("SELECT xqueue.put('{q}', NULL::jsonb)", "22004", ""),
+            ("SELECT xqueue.take(NULL::text)", "22004", ""),
+            ("SELECT xqueue.take('{q}', '0', NULL)", "22004 22023", ""),
+            ("SELECT xqueue.ack(NULL::text, 1)", "22004", ""),
+            ("SELECT xqueue.release(NULL::text, 1)", "22004", ""),
+            ("SELECT xqueue.peek(NULL::text, 1)", "22004", ""),
+            ("SELECT xqueue.peek('{q}', NULL::bigint)", "22004", ""),
+            ("SELECT xqueue.ack(NULL::{q})", "22004", ""),
+            ("SELECT xqueue.release(NULL::{q})", "22004", ""),
+            ("SELECT xqueue.peek(NULL::{q})", "22004", ""),
+            ("SELECT xqueue.put(NULL::{q})", "22004", ""),
+            ("SELECT xqueue.stats(NULL::text)", "22004", ""),
+            ("SELECT xqueue.check(NULL::text)", "22004", ""),
+            ("SELECT xqueue.downgrade(NULL::text)", "22004", ""),
+            ("SELECT xqueue.drop(NULL::text)", "22004", ""),
+            ("CALL xqueue.next(NULL::text)", "22004", ""),
+        ],
+    );
+}
+
+/// The payload is 100 MB: it goes in and comes out whole, or is refused, and the backend lives.
+#[test]
+fn a_payload_of_100_mb() {
+    let mut q = Queue::with("bad", "id bigserial PRIMARY KEY, payload text", &json!({}));
+    let name = q.name.clone();
+    let backend = pid(&mut q.admin);
+    let sql = "SELECT count(*) FROM xqueue.put($1::text, jsonb_build_object('payload', repeat('x', 100000000)))";
+    let result = q.admin.query_one(sql, &[&name]);
+    match result {
+        Ok(_) => {
+            let sql = "SELECT length(t->>'payload') FROM xqueue.take($1::text) AS t";
+            assert_eq!(scalar::<i32>(&mut q.admin, sql, &[&name]), 100_000_000);
+            let sql = "SELECT length((xqueue.ack($1::text, 1))->>'payload')";
+            assert_eq!(scalar::<i32>(&mut q.admin, sql, &[&name]), 100_000_000);
+        }
+        Err(e) => assert!(["54000", "53200"].contains(&code(&e)), "{e:?}"),
+    }
+    assert_eq!(pid(&mut q.admin), backend);
+    q.assert_tasks(&[("total", 0)]);
+}

@@ -1,0 +1,211 @@
+//! Many writers at random, and in the end the counters are what the table holds. XQUEUE_SEED repeats a run.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use xqueue_tests::*;
+
+fn seed() -> u64 {
+    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
+    println!("XQUEUE_SEED={seed}");
+    seed
+}
+
+/// One statement, or a few, that change the table in some way.
+fn change(random: &mut StdRng, q: &str, depth: u32) -> String {
+    let n = random.random_range(1..6);
+    let status = ["R", "R", "R", "B", "D", "Z"][random.random_range(0..6)];
+    match random.random_range(0..if depth < 3 { 17 } else { 13 }) {
+        0 | 1 => format!("INSERT INTO {q} (status) SELECT '{status}' FROM generate_series(1, {n})"),
+        2 | 3 => format!("SELECT xqueue.put('{q}', (SELECT jsonb_agg('{{}}'::jsonb) FROM generate_series(1, {n})))"),
+        4 => format!("SELECT xqueue.put('{q}', '{{}}', '{} milliseconds')", random.random_range(1..50)),
+        5 => format!(
+            "UPDATE {q} SET status = '{status}' WHERE id IN
+             (SELECT id FROM {q} WHERE status <> 'T' ORDER BY random() LIMIT {n} FOR UPDATE SKIP LOCKED)"
+        ),
+        6 => format!(
+            "DELETE FROM {q} WHERE id IN (SELECT id FROM {q} ORDER BY random() LIMIT {n} FOR UPDATE SKIP LOCKED)"
+        ),
+        7 => format!("UPDATE {q} SET payload = '1' WHERE id = (SELECT max(id) FROM {q})"),
+        8 | 9 => format!(
+            "INSERT INTO mine SELECT (task->>'id')::bigint FROM xqueue.take('{q}', '0', {n}) AS task"
+        ),
+        10 => some_mine(q, "ack"),
+        11 => some_mine(q, "release"),
+        12 => format!(
+            "INSERT INTO {q} (id) SELECT coalesce(max(id), 1) FROM {q} ON CONFLICT (id) DO UPDATE SET status = EXCLUDED.status
+             WHERE {q}.status <> 'T'"
+        ),
+        13 | 14 => {
+            let end = if random.random_bool(0.5) { "RELEASE" } else { "ROLLBACK TO" };
+            let inner = (0..n).map(|_| change(random, q, depth + 1)).collect::<Vec<_>>().join(";\n");
+            format!("SAVEPOINT s{depth};\n{inner};\n{end} s{depth}")
+        }
+        15 if random.random_bool(0.1) => format!("TRUNCATE {q}"),
+        _ => format!(
+            "DO $$ BEGIN INSERT INTO {q} (status) VALUES ('{status}'); PERFORM xqueue.take('{q}');
+             PERFORM 1 / {}; EXCEPTION WHEN division_by_zero THEN NULL; END $$",
+            n % 2
+        ),
+    }
+}
+
+/// A few of the tasks this session took, which it may not hold any more.
+fn some_mine(q: &str, call: &str) -> String {
+    format!(
+        "SELECT xqueue.{call}('{q}', id) FROM
+         (SELECT id FROM {q} JOIN mine USING (id) WHERE status = 'T' LIMIT 2) AS t"
+    )
+}
+
+/// Runs transactions until told how many; a deadlock or a task that is gone is part of the game.
+fn writer(mut c: Client, q: &str, seed: u64, transactions: u32) {
+    let mut random = StdRng::seed_from_u64(seed);
+    c.batch_execute("CREATE TEMP TABLE mine (id bigint)")
+        .unwrap();
+    for n in 0..transactions {
+        let body = (0..random.random_range(1..6))
+            .map(|_| change(&mut random, q, 0))
+            .collect::<Vec<_>>()
+            .join(";\n");
+        let (sql, ends) = match random.random_range(0..10) {
+            0..3 => (format!("BEGIN;\n{body};\nROLLBACK"), None),
+            3 => {
+                let gid = format!("{q}_{seed}_{n}");
+                let end = if random.random_bool(0.5) {
+                    "COMMIT"
+                } else {
+                    "ROLLBACK"
+                };
+                (
+                    format!("BEGIN;\n{body};\nPREPARE TRANSACTION '{gid}'"),
+                    Some(format!("{end} PREPARED '{gid}'")),
+                )
+            }
+            _ => (format!("BEGIN;\n{body};\nCOMMIT"), None),
+        };
+        match try_sql(&mut c, &sql) {
+            Ok(()) => {
+                if let Some(end) = ends {
+                    c.batch_execute(&end).unwrap();
+                }
+            }
+            Err(e) => {
+                // Deadlock, a take that may not be prepared, a task that another has deleted, changed or holds.
+                let expected = ["40P01", "40001", "0A000", "P0002", "55000", "55006"];
+                assert!(expected.contains(&code(&e)), "{sql}\n{e:?}");
+                c.batch_execute("ROLLBACK").unwrap();
+            }
+        }
+    }
+}
+
+fn race(theme: &str, writers: u64, transactions: u32) {
+    let seed = seed();
+    let mut q = Queue::new(theme);
+    let running = AtomicBool::new(true);
+    let name = q.name.clone();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..writers)
+            .map(|n| {
+                let (c, name) = (q.client(), &name);
+                scope.spawn(move || writer(c, name, seed.wrapping_add(n), transactions))
+            })
+            .collect();
+        // The article's hot reload, the self-check and the statistics, all the time. Each must come to its end.
+        let mut watcher = q.client();
+        let (running, name) = (&running, &name);
+        scope.spawn(move || {
+            watcher
+                .batch_execute("SET deadlock_timeout = '10s'")
+                .unwrap();
+            while running.load(Ordering::Relaxed) {
+                let _stats: Value = scalar(&mut watcher, "SELECT xqueue.stats($1::text)", &[name]);
+                let _check: Value = scalar(&mut watcher, "SELECT xqueue.check($1::text)", &[name]);
+                if let Err(e) = try_sql(&mut watcher, &format!("SELECT xqueue.upgrade('{name}')")) {
+                    assert_eq!(code(&e), "40P01", "{e:?}");
+                }
+            }
+        });
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        running.store(false, Ordering::Relaxed);
+        if let Some(panic) = results.into_iter().find_map(Result::err) {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    q.wait_for("taken", 0);
+    q.assert_exact();
+}
+
+#[test]
+fn eight_writers() {
+    race("random", 8, 60);
+}
+
+/// One writer alone: what it does wrong is easy to repeat.
+#[test]
+fn one_writer() {
+    race("random_one", 1, 120);
+}
+
+#[test]
+fn takers_putters_and_dying_sessions() {
+    let seed = seed();
+    let mut q = Queue::new("random_takers");
+    let name = q.name.clone();
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let (db, name) = (database(), &name);
+            scope.spawn(move || {
+                let mut random = StdRng::seed_from_u64(seed.wrapping_add(n));
+                for _ in 0..12 {
+                    let mut c = connect_to(&db);
+                    for _ in 0..random.random_range(1..20) {
+                        put(&mut c, name, 1);
+                        let tasks = ids(&take(&mut c, name, "0", random.random_range(1..4)));
+                        for id in tasks {
+                            match random.random_range(0..4) {
+                                0 => drop(release(&mut c, name, id)),
+                                1 => {}
+                                _ => drop(ack(&mut c, name, id)),
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    q.wait_for("taken", 0);
+    q.assert_exact();
+    let (put, acked) = (q.calls("put"), q.calls("ack"));
+    q.assert_tasks(&[("ready", put - acked), ("total", put - acked)]);
+    let (taken, released, ended) = (q.calls("take"), q.calls("release"), q.calls("session"));
+    assert_eq!(
+        taken,
+        acked + released + ended,
+        "every take came to one end"
+    );
+}
+
+/// A recount beside an open writer: it neither waits for him nor is wrong when he commits.
+#[test]
+fn a_recount_blocks_nobody() {
+    let mut q = Queue::new("recount");
+    let (name, gid) = (q.name.clone(), q.name.clone());
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 20000)");
+    let mut open = q.client();
+    open.batch_execute(&format!(
+        "BEGIN; INSERT INTO {name} (status) VALUES ('B'); DELETE FROM {name} WHERE id <= 10"
+    ))
+    .unwrap();
+    // What was prepared and is resolved has to be counted again.
+    q.sql(&format!(
+        "BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"
+    ));
+    q.sql(&format!("COMMIT PREPARED '{gid}'"));
+    q.sql("SET lock_timeout = '5s'; INSERT INTO {q} (status) VALUES ('D')");
+    q.assert_tasks(&[("ready", 20001), ("done", 1), ("buried", 0)]);
+    open.batch_execute("COMMIT").unwrap();
+    q.assert_tasks(&[("ready", 19991), ("done", 1), ("buried", 1)]);
+}

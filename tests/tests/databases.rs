@@ -1,0 +1,295 @@
+//! Several databases, and everything an administrator does to databases, tables and the extension while the
+//! workers run: all of it without a restart and without a hang.
+
+use xqueue_tests::*;
+
+const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
+
+/// A delayed task comes back: the worker of that database is at work.
+#[track_caller]
+fn worker_works(q: &mut Queue) {
+    let before = q.counted()["ready"].as_i64().unwrap();
+    q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    q.wait_for("ready", before + 1);
+}
+
+#[test]
+fn databases_do_not_disturb_each_other() {
+    let databases: Vec<Database> = (0..3).map(|_| Database::new("several")).collect();
+    // One name in all of them, and in the main one too.
+    let name = unique("several");
+    let mut all: Vec<Queue> = databases
+        .iter()
+        .map(|d| d.name.clone())
+        .chain([database()])
+        .map(|db| {
+            let columns = "id bigserial PRIMARY KEY, payload jsonb";
+            Queue::make(&db, &name, columns, &json!({"features": {"delayed": true}}))
+        })
+        .collect();
+    let waiter = Waiter::take(&mut all[3]);
+    for q in &mut all[..3] {
+        worker_works(q);
+        worker_works(q);
+        q.assert_tasks(&[("ready", 2), ("total", 2)]);
+    }
+    all[3].assert_tasks(&[("total", 0)]);
+    worker_works_for(&mut all[3], waiter);
+    let child = Consumer::start(CONSUMER, "hold", &databases[0].name, &name);
+    all[0].wait_for("taken", 1);
+    drop(child);
+    all[0].wait_for("ready", 2);
+}
+
+fn worker_works_for(q: &mut Queue, waiter: Waiter) {
+    q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    waiter.task();
+}
+
+#[test]
+fn the_extension_comes_goes_and_comes_again() {
+    let database = Database::empty("ext");
+    for _ in 0..3 {
+        let mut c = database.client();
+        c.batch_execute("CREATE EXTENSION xqueue").unwrap();
+        let mut q = Queue::new_in(&database.name, "ext");
+        let name = q.name.clone();
+        worker_works(&mut q);
+        take_all(&mut q.admin, &name);
+        q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+        q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
+        q.abandon();
+        // The table and its rows are the user's, and it is an ordinary table again.
+        assert_eq!(q.counted()["total"], json!(2));
+        q.sql("INSERT INTO {q} (payload) VALUES ('1'); UPDATE {q} SET status = 'R'; DELETE FROM {q}; DROP TABLE {q}");
+    }
+}
+
+#[test]
+fn create_extension_rolled_back() {
+    let database = Database::empty("ext");
+    let mut c = database.client();
+    c.batch_execute(
+        "BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue; COMMIT",
+    )
+    .unwrap();
+    c.batch_execute("BEGIN; DROP EXTENSION xqueue; ROLLBACK")
+        .unwrap();
+    worker_works(&mut Queue::new_in(&database.name, "ext"));
+}
+
+#[test]
+fn drop_extension_with_consumers_waiting() {
+    let database = Database::new("ext");
+    let mut q = Queue::new_in(&database.name, "ext");
+    let waiter = Waiter::take(&mut q);
+    q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
+    q.abandon();
+    let (mut c, error) = waiter.error();
+    assert!(!error.code().code().starts_with("XX"), "{error:?}");
+    assert_eq!(scalar::<i32>(&mut c, "SELECT 1", &[]), 1);
+}
+
+#[test]
+fn drop_database() {
+    for options in ["", " WITH (FORCE)"] {
+        let mut database = Database::new("dropped");
+        let mut q = Queue::new_in(&database.name, "jobs");
+        worker_works(&mut q);
+        q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+        q.abandon();
+        drop(q);
+        let name = database.name.clone();
+        wait_until("the test's own connections are gone", || {
+            let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
+            scalar(&mut database.admin, sql, &[&name])
+        });
+        database.sql(&format!("DROP DATABASE {name}{options}"));
+        // One of the same name is a new one.
+        database.sql(&format!("CREATE DATABASE {name}"));
+        database
+            .client()
+            .batch_execute("CREATE EXTENSION xqueue")
+            .unwrap();
+        worker_works(&mut Queue::new_in(&name, "jobs"));
+    }
+}
+
+#[test]
+fn drop_database_with_force_while_consumers_wait_and_hold() {
+    let mut database = Database::new("forced");
+    let mut q = Queue::new_in(&database.name, "jobs");
+    let mut holder = q.client();
+    put(&mut holder, &q.name, 1);
+    take_all(&mut holder, &q.name);
+    let waiter = Waiter::take(&mut q);
+    let sql = format!("DROP DATABASE {} WITH (FORCE)", database.name);
+    database.sql(&sql);
+    assert!(waiter.join().result.is_err());
+    q.abandon();
+    // The other databases go on.
+    worker_works(&mut Queue::new("after"));
+}
+
+#[test]
+fn rename_database() {
+    let mut database = Database::new("before");
+    let mut q = Queue::new_in(&database.name, "jobs");
+    worker_works(&mut q);
+    let (old, new, queue) = (database.name.clone(), unique("after"), q.name.clone());
+    q.abandon();
+    drop(q);
+    wait_until("the test's own connections are gone", || {
+        let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
+        scalar(&mut database.admin, sql, &[&old])
+    });
+    database.sql(&format!("ALTER DATABASE {old} RENAME TO {new}"));
+    database.name = new;
+    let mut q = Queue::adopt(&database.name, &queue);
+    worker_works(&mut q);
+}
+
+#[test]
+fn a_database_made_from_one_that_has_the_extension() {
+    let mut template = Database::new("template");
+    let mut q = Queue::new_in(&template.name, "jobs");
+    worker_works(&mut q);
+    let queue = q.name.clone();
+    q.sql("SELECT xqueue.put('{q}', '{}', '300 milliseconds')");
+    take_all(&mut q.admin, &queue);
+    q.abandon();
+    drop(q);
+    let name = template.name.clone();
+    wait_until("the test's own connections are gone", || {
+        let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
+        scalar(&mut template.admin, sql, &[&name])
+    });
+    let copy = Database {
+        name: unique("copy"),
+        admin: connect(),
+    };
+    template.sql(&format!("CREATE DATABASE {} TEMPLATE {name}", copy.name));
+    for db in [&template.name, &copy.name] {
+        let mut q = Queue::adopt(db, &queue);
+        q.wait_for("ready", 2);
+        worker_works(&mut q);
+        q.assert_tasks(&[("ready", 3), ("total", 3)]);
+    }
+}
+
+#[test]
+fn drop_table_under_load() {
+    let mut healthy = Queue::new("healthy");
+    for _ in 0..5 {
+        let mut q = Queue::new("dropped");
+        let name = q.name.clone();
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let (mut c, name) = (q.client(), name.clone());
+                std::thread::spawn(move || {
+                    loop {
+                        let put = format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]', '1 millisecond')");
+                        let work = format!("SELECT xqueue.ack('{name}', (t->>'id')::bigint) FROM xqueue.take('{name}', '5ms') t");
+                        if let Err(e) = try_sql(&mut c, &put).and_then(|()| try_sql(&mut c, &work)) {
+                            assert!(["42P01", "40P01"].contains(&code(&e)), "{e:?}");
+                            if code(&e) == "42P01" {
+                                return;
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        wait_until("the load runs", || {
+            q.stats()["calls"]["delay"].as_i64() > Some(20)
+        });
+        wait_until("the table is dropped", || {
+            // A deadlock with a writer that asks for more is PostgreSQL's own answer: again.
+            try_sql(&mut q.admin, &format!("DROP TABLE {name}")).is_ok()
+        });
+        q.abandon();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        worker_works(&mut healthy);
+    }
+}
+
+#[test]
+fn renames_on_a_live_queue() {
+    let mut q = Queue::new("renamed");
+    let mut admin = q.client();
+    let schema = unique("renamed_to");
+    worker_works(&mut q);
+    let name = q.name.clone();
+    q.sql(&format!("ALTER TABLE {{q}} RENAME TO {name}_b"));
+    q.name = format!("{name}_b");
+    worker_works(&mut q);
+    q.sql(&format!(
+        "CREATE SCHEMA {schema}; ALTER TABLE {{q}} SET SCHEMA {schema}"
+    ));
+    q.name = format!("{schema}.{name}_b");
+    worker_works(&mut q);
+    q.sql(&format!("ALTER SCHEMA {schema} RENAME TO {schema}_b"));
+    q.name = format!("{schema}_b.{name}_b");
+    worker_works(&mut q);
+    q.sql("ALTER TABLE {q} RENAME COLUMN runat TO \"when It's due\"");
+    worker_works(&mut q);
+    q.sql("ALTER TABLE {q} RENAME COLUMN status TO \"Zu\"\"stand\"");
+    q.status_is("\"Zu\"\"stand\"", ["R", "T", "W", "B", "Z", "D"]);
+    worker_works(&mut q);
+    q.sql("ALTER TABLE {q} RENAME COLUMN owner TO \"select\"");
+    q.sql("ALTER TABLE {q} RENAME COLUMN id TO \"Nr.\"");
+    worker_works(&mut q);
+    let queue = q.name.clone();
+    let mut c = q.client();
+    let task = take(&mut c, &queue, "0", 1).remove(0);
+    assert_eq!(
+        (&task["Nr."], &task["Zu\"stand"]),
+        (&json!(1), &json!("T")),
+        "{task}"
+    );
+    drop(c);
+    q.wait_for("ready", 7);
+    let task = take(&mut q.admin, &queue, "0", 1).remove(0);
+    assert_eq!(
+        ack(&mut q.admin, &queue, task["Nr."].as_i64().unwrap()).len(),
+        1
+    );
+    let shown: Value = scalar(
+        &mut q.admin,
+        "SELECT to_jsonb(fields) FROM xqueue.queues WHERE queue = $1::text::regclass",
+        &[&queue],
+    );
+    assert_eq!(shown["status"], json!("Zu\"stand"));
+    drop(q);
+    admin
+        .batch_execute(&format!("DROP SCHEMA {schema}_b"))
+        .unwrap();
+}
+
+#[test]
+fn a_new_owner_of_the_table() {
+    let mut q = Queue::new("owned");
+    let role = unique("owned_by");
+    q.sql(&format!("CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}; ALTER TABLE {{q}} OWNER TO {role}"));
+    worker_works(&mut q);
+    q.sql(&format!(
+        "ALTER TABLE {{q}} OWNER TO CURRENT_USER; DROP OWNED BY {role}; DROP ROLE {role}"
+    ));
+    worker_works(&mut q);
+}
+
+#[test]
+fn drop_owned_and_reassign() {
+    let mut q = Queue::new("owned");
+    let role = unique("owned_by");
+    q.sql(&format!("CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}; ALTER TABLE {{q}} OWNER TO {role}"));
+    q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+    q.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+    q.abandon();
+    let left: i64 = scalar(
+        &mut q.admin,
+        "SELECT count(*) FROM xqueue.queues WHERE queue::text = $1",
+        &[&q.name],
+    );
+    assert_eq!(left, 0);
+}

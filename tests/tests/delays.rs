@@ -1,0 +1,308 @@
+//! Delayed tasks: they become ready when their time has come, and nothing that is wrong with one row or one
+//! queue holds up another.
+
+use xqueue_tests::*;
+
+fn error_of(q: &mut Queue) -> String {
+    let sql = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
+    scalar(&mut q.admin, sql, &[&q.name])
+}
+
+/// A trigger of the user's own that runs `body` before each update of the queue.
+fn before_update(q: &mut Queue, body: &str) {
+    q.sql(&format!(
+        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NEW; END $$;
+         CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()"
+    ));
+}
+
+#[test]
+fn put_with_a_delay() {
+    let mut q = Queue::new("delay");
+    let name = q.name.clone();
+    q.sql("SELECT xqueue.put('{q}', '{\"payload\": 1}', '1 hour')");
+    q.assert_tasks(&[("waiting", 1), ("ready", 0)]);
+    let sql = format!(
+        "SELECT runat > now() + interval '59 minutes' AND runat < now() + interval '61 minutes' FROM {name}"
+    );
+    assert!(scalar::<bool>(&mut q.admin, &sql, &[]));
+    assert!(take_all(&mut q.admin, &name).is_empty());
+    q.sql("SELECT xqueue.put('{q}', '{\"payload\": 2}', '60 milliseconds')");
+    let task = take(&mut q.admin, &name, "30s", 1).remove(0);
+    assert_eq!(task["payload"], json!(2));
+    assert_eq!(q.calls("delay"), 1);
+}
+
+#[test]
+fn no_delay_at_all() {
+    let mut q = Queue::new("delay");
+    q.sql("SELECT xqueue.put('{q}', '{}', '0'); SELECT xqueue.put('{q}', '{}', NULL)");
+    q.assert_tasks(&[("ready", 2), ("waiting", 0)]);
+}
+
+#[test]
+fn release_with_a_delay() {
+    let mut q = Queue::new("delay");
+    let name = q.name.clone();
+    let id = put(&mut q.admin, &name, 1);
+    take_all(&mut q.admin, &name);
+    let released = values(
+        &mut q.admin,
+        &format!("SELECT xqueue.release('{name}', {id}, '80 milliseconds')"),
+        &[],
+    );
+    assert_eq!(released[0]["status"], json!("W"), "the task as it is now");
+    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [id]);
+}
+
+#[test]
+fn an_earlier_runat_wakes_the_worker() {
+    let mut q = Queue::new("delay");
+    let name = q.name.clone();
+    q.sql("SELECT xqueue.put('{q}', '{}', '2 hours')");
+    q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+    q.sql(
+        "INSERT INTO {q} (id, status, runat) VALUES (100, 'W', now() + interval '70 milliseconds')",
+    );
+    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [100]);
+    // Brought forward by hand, in a transaction that takes its time to commit.
+    q.sql("BEGIN; UPDATE {q} SET runat = now() WHERE id = 1");
+    q.sql("COMMIT");
+    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [1]);
+    // In a savepoint that was released, and by a prepared transaction.
+    q.sql("BEGIN; SAVEPOINT s; UPDATE {q} SET runat = now() WHERE id = 2; RELEASE s; COMMIT");
+    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [2]);
+    q.sql("BEGIN; SELECT xqueue.put('{q}', '{\"id\": 200}', '1 millisecond'); PREPARE TRANSACTION '{q}'");
+    q.sql("COMMIT PREPARED '{q}'");
+    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [200]);
+}
+
+#[test]
+fn a_later_runat_is_heard_too() {
+    let mut q = Queue::new("delay");
+    let name = q.name.clone();
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}', '300 milliseconds'); UPDATE {q} SET runat = now() + interval '1 hour'");
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 2}', '400 milliseconds')");
+    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [2]);
+    q.assert_tasks(&[("waiting", 1), ("taken", 1)]);
+}
+
+#[test]
+fn a_plain_insert_with_a_future_runat_waits() {
+    let mut q = Queue::new("delay");
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} (id, runat) VALUES (1, now() + interval '1 hour'), (2, NULL), (3, now() - interval '1 hour')");
+    assert_eq!(status(&mut q.admin, &name, 1).as_deref(), Some("W"));
+    assert_eq!(take_all(&mut q.admin, &name), [2, 3]);
+    q.sql(
+        "INSERT INTO {q} (id, status, runat) VALUES (4, 'R', now() + interval '60 milliseconds')",
+    );
+    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [4]);
+    let mut copy = q
+        .admin
+        .copy_in(&format!("COPY {name} (id, runat) FROM STDIN"))
+        .unwrap();
+    std::io::Write::write_all(&mut copy, b"5\t2999-01-01\n").unwrap();
+    copy.finish().unwrap();
+    assert_eq!(status(&mut q.admin, &name, 5).as_deref(), Some("W"));
+}
+
+#[test]
+fn ten_thousand_at_once() {
+    let mut q = Queue::new("delay");
+    let name = q.name.clone();
+    q.sql("CREATE TABLE {q}_log (xid xid8, id bigint)");
+    before_update(
+        &mut q,
+        &format!("INSERT INTO {name}_log VALUES (pg_current_xact_id(), NEW.id)"),
+    );
+    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '150 milliseconds' FROM generate_series(1, 10000)");
+    q.wait_for("ready", 10000);
+    q.assert_tasks(&[("ready", 10000), ("waiting", 0)]);
+    let sql =
+        format!("SELECT max(n) FROM (SELECT count(*) AS n FROM {name}_log GROUP BY xid) AS batch");
+    let largest: i64 = scalar(&mut q.admin, &sql, &[]);
+    let bound: String = scalar(
+        &mut q.admin,
+        "SELECT current_setting('xqueue.batch_size')",
+        &[],
+    );
+    assert!(
+        largest <= bound.parse().unwrap(),
+        "batches are bounded: {largest}"
+    );
+    let sql = format!("SELECT count(*) = count(DISTINCT id) FROM {name}_log");
+    assert!(
+        scalar::<bool>(&mut q.admin, &sql, &[]),
+        "each was promoted once"
+    );
+    q.sql("DROP TABLE {q}_log CASCADE; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+}
+
+#[test]
+fn a_poison_row_stops_no_other() {
+    let (mut q, mut healthy) = (Queue::new("poison"), Queue::new("healthy"));
+    let name = q.name.clone();
+    before_update(
+        &mut q,
+        "IF NEW.id = 500 THEN RAISE 'poison %', NEW.id; END IF",
+    );
+    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1200)");
+    healthy.sql("SELECT xqueue.put('{q}', '[{}, {}]', '50 milliseconds')");
+    healthy.wait_for("ready", 2);
+    q.wait_for("ready", 1199);
+    assert_eq!(status(&mut q.admin, &name, 500).as_deref(), Some("W"));
+    wait_until("the error is shown", || {
+        error_of(&mut q).contains("poison 500")
+    });
+    let at = "SELECT error_at IS NOT NULL FROM xqueue.queues WHERE queue = $1::text::regclass";
+    assert!(scalar::<bool>(&mut q.admin, at, &[&name]));
+    assert_eq!(error_of(&mut healthy), "");
+    // Later ones pass as well, and so does the bad one when it is bad no longer.
+    q.sql("SELECT xqueue.put('{q}', '{}', '30 milliseconds')");
+    q.wait_for("ready", 1200);
+    q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+    q.wait_for("ready", 1201);
+    wait_until("the error is gone", || error_of(&mut q).is_empty());
+}
+
+#[test]
+fn an_endless_trigger_delays_no_other_queue() {
+    let (mut q, mut healthy) = (Queue::new("endless"), Queue::new("healthy"));
+    before_update(&mut q, "PERFORM pg_sleep(100)");
+    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 3)");
+    for n in 1..=5 {
+        healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+        healthy.wait_for("ready", n);
+    }
+    wait_until("the error is shown", || !error_of(&mut q).is_empty());
+    healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    healthy.wait_for("ready", 6);
+    q.assert_tasks(&[("waiting", 3)]);
+    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+    q.wait_for("ready", 3);
+}
+
+#[test]
+fn a_trigger_that_swallows_cancels_and_errors() {
+    let (mut q, mut healthy) = (Queue::new("stubborn"), Queue::new("healthy"));
+    before_update(
+        &mut q,
+        "BEGIN PERFORM pg_sleep(100); EXCEPTION WHEN query_canceled THEN RAISE 'would not stop'; END",
+    );
+    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    healthy.wait_for("ready", 1);
+    wait_until("the error is shown", || !error_of(&mut q).is_empty());
+    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+    q.wait_for("ready", 1);
+}
+
+#[test]
+fn a_locked_row_is_passed_over_and_promoted_later() {
+    let mut q = Queue::new("delay");
+    let name = q.name.clone();
+    let mut other = q.client();
+    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '1 hour' FROM generate_series(1, 5)");
+    other
+        .batch_execute(&format!(
+            "BEGIN; SELECT FROM {name} WHERE id = 2 FOR UPDATE"
+        ))
+        .unwrap();
+    q.sql("UPDATE {q} SET runat = now() WHERE id <> 2");
+    q.wait_for("ready", 4);
+    other
+        .batch_execute(&format!("UPDATE {name} SET runat = now() WHERE id = 2"))
+        .unwrap();
+    q.sql("SELECT xqueue.put('{q}', '{}', '10 milliseconds')");
+    q.wait_for("ready", 5);
+    other.batch_execute("COMMIT").unwrap();
+    q.wait_for("ready", 6);
+    // Due already, and locked by one who leaves it as it is.
+    q.sql(
+        "INSERT INTO {q} (id, status, runat) VALUES (50, 'W', now() + interval '200 milliseconds')",
+    );
+    other
+        .batch_execute(&format!(
+            "BEGIN; SELECT FROM {name} WHERE id = 50 FOR UPDATE"
+        ))
+        .unwrap();
+    q.sql("SELECT xqueue.put('{q}', '{}', '250 milliseconds')");
+    q.wait_for("ready", 7);
+    assert_eq!(status(&mut q.admin, &name, 50).as_deref(), Some("W"));
+    other.batch_execute("ROLLBACK").unwrap();
+    q.wait_for("ready", 8);
+}
+
+#[test]
+fn a_locked_table_delays_no_other_queue() {
+    let (mut q, mut healthy) = (Queue::new("locked"), Queue::new("healthy"));
+    let mut other = q.client();
+    q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
+    other
+        .batch_execute(&format!(
+            "BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
+            q.name
+        ))
+        .unwrap();
+    for n in 1..=5 {
+        healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+        healthy.wait_for("ready", n);
+    }
+    other.batch_execute("COMMIT").unwrap();
+    q.wait_for("ready", 1);
+}
+
+#[test]
+fn the_feature_is_off() {
+    let mut q = Queue::with(
+        "plain",
+        "id bigserial PRIMARY KEY, payload jsonb",
+        &json!({}),
+    );
+    let name = q.name.clone();
+    let e = expect_error(
+        &mut q.admin,
+        &format!("SELECT xqueue.put('{name}', '{{}}', '1s')"),
+        "0A000",
+        "feature delayed is not enabled",
+    );
+    assert!(e.hint().unwrap().contains("xqueue.upgrade"), "{e:?}");
+    let id = put(&mut q.admin, &name, 1);
+    take_all(&mut q.admin, &name);
+    expect_error(
+        &mut q.admin,
+        &format!("SELECT xqueue.release('{name}', {id}, '1s')"),
+        "0A000",
+        "feature delayed is not enabled",
+    );
+    q.assert_tasks(&[("taken", 1), ("total", 1)]);
+    q.upgrade(&json!({"features": {"delayed": true}}));
+    release(&mut q.admin, &name, id);
+    take_all(&mut q.admin, &name);
+    q.sql(&format!(
+        "SELECT xqueue.release('{{q}}', {id}, '20 milliseconds')"
+    ));
+    q.wait_for("ready", 1);
+    // Off again while a task waits: it must not wait for ever, or the switch refuses.
+    q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+    if let Err(e) = try_sql(
+        &mut q.admin,
+        &format!("SELECT xqueue.upgrade('{name}', '{{\"features\": {{\"delayed\": false}}}}')"),
+    ) {
+        assert!(db_error(&e).hint().is_some(), "{e:?}");
+        q.assert_tasks(&[("waiting", 1), ("ready", 1)]);
+        q.sql("UPDATE {q} SET status = 'R', runat = NULL");
+    }
+    q.wait_for("ready", 2);
+}
+
+#[test]
+fn far_away_times() {
+    let mut q = Queue::new("delay");
+    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', 'infinity'), ('W', '294276-12-31'), ('W', '-infinity'), ('W', '4713-01-01 BC')");
+    q.wait_for("ready", 2);
+    q.sql("SELECT xqueue.put('{q}', '{}', '40 milliseconds')");
+    q.wait_for("ready", 3);
+    q.assert_tasks(&[("waiting", 2), ("ready", 3)]);
+}

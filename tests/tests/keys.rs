@@ -1,0 +1,356 @@
+//! Keys of every type with a btree order, untyped parameters, batches, both forms.
+
+use xqueue_tests::*;
+
+/// Puts, takes, peeks, releases and acks a task, the key given as an SQL expression of its own type.
+#[track_caller]
+fn round(columns: &str, insert: &str, key: &str) {
+    let mut q = Queue::with("key", columns, &json!({"features": {"delayed": true}}));
+    let name = q.name.clone();
+    q.sql(&format!("INSERT INTO {{q}} {insert}"));
+    let peeked = values(
+        &mut q.admin,
+        &format!("SELECT xqueue.peek('{name}', {key})"),
+        &[],
+    );
+    assert_eq!(peeked.len(), 1, "{key}");
+    assert_eq!(take(&mut q.admin, &name, "0", 9).len(), 1);
+    let call = |f: &str| format!("SELECT xqueue.{f}('{name}', {key})");
+    assert_eq!(
+        values(&mut q.admin, &call("release"), &[])[0]["status"],
+        json!("R"),
+        "{key}"
+    );
+    let e = expect_error(
+        &mut q.admin,
+        &call("ack"),
+        "55000",
+        "is not taken by anybody",
+    );
+    assert!(e.message().starts_with("task "), "{e:?}");
+    assert_eq!(take(&mut q.admin, &name, "0", 9).len(), 1);
+    // A delay, and the worker's way back.
+    let delayed = format!("SELECT xqueue.release('{name}', {key}, '20 milliseconds')");
+    assert_eq!(values(&mut q.admin, &delayed, &[])[0]["status"], json!("W"));
+    assert_eq!(take(&mut q.admin, &name, "30s", 9).len(), 1);
+    assert_eq!(values(&mut q.admin, &call("ack"), &[]).len(), 1, "{key}");
+    expect_error(&mut q.admin, &call("ack"), "P0002", "was not found");
+    // The row form reads the key from the row.
+    q.sql(&format!("INSERT INTO {{q}} {insert}"));
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT xqueue.release(t) FROM xqueue.take(NULL::{name}) AS t) AS x"
+    );
+    assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 1);
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT xqueue.ack(t) FROM xqueue.take(NULL::{name}) AS t) AS x"
+    );
+    assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 1);
+    q.assert_tasks(&[("total", 0)]);
+    // And the session's end finds it.
+    q.sql(&format!("INSERT INTO {{q}} {insert}"));
+    let mut c = q.client();
+    assert_eq!(take(&mut c, &name, "0", 1).len(), 1);
+    drop(c);
+    q.wait_for("ready", 1);
+}
+
+#[test]
+fn bigint() {
+    round(
+        "id bigint PRIMARY KEY",
+        "VALUES (9223372036854775807)",
+        "9223372036854775807",
+    );
+    round(
+        "id bigint PRIMARY KEY",
+        "VALUES (-9223372036854775808)",
+        "(-9223372036854775808)::bigint",
+    );
+}
+
+#[test]
+fn narrower_integers() {
+    round("id int PRIMARY KEY", "VALUES (-7)", "-7");
+    round("id smallint PRIMARY KEY", "VALUES (7)", "7");
+    round("id smallint PRIMARY KEY", "VALUES (7)", "7::bigint");
+    round(
+        "id oid PRIMARY KEY",
+        "VALUES (4294967295)",
+        "4294967295::oid",
+    );
+}
+
+#[test]
+fn uuid() {
+    let id = "11111111-2222-3333-4444-555555555555";
+    round(
+        "id uuid PRIMARY KEY",
+        &format!("VALUES ('{id}')"),
+        &format!("'{id}'::uuid"),
+    );
+    round(
+        "id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n int",
+        &format!("VALUES ('{id}')"),
+        &format!("'{id}'"),
+    );
+}
+
+#[test]
+fn text() {
+    for value in [
+        "plain",
+        "",
+        "it''s \"so\"",
+        "{1,2}",
+        "äöü ✓",
+        "a,b)(",
+        "NULL",
+        "\\N",
+    ] {
+        round(
+            "id text PRIMARY KEY",
+            &format!("VALUES ('{value}')"),
+            &format!("'{value}'::text"),
+        );
+        round(
+            "id varchar(40) PRIMARY KEY",
+            &format!("VALUES ('{value}')"),
+            &format!("'{value}'"),
+        );
+    }
+    round("id text COLLATE \"C\" PRIMARY KEY", "VALUES ('x')", "'x'");
+    round("id name PRIMARY KEY", "VALUES ('x')", "'x'::name");
+    round("id char(5) PRIMARY KEY", "VALUES ('x')", "'x'::char(5)");
+}
+
+#[test]
+fn times_and_numbers() {
+    round(
+        "id timestamptz PRIMARY KEY",
+        "VALUES ('2026-01-02 03:04:05.678901+00')",
+        "'2026-01-02 03:04:05.678901+00'::timestamptz",
+    );
+    round(
+        "id date PRIMARY KEY",
+        "VALUES ('2026-01-02')",
+        "'2026-01-02'",
+    );
+    round("id numeric PRIMARY KEY", "VALUES (1.10)", "1.1");
+    round("id numeric PRIMARY KEY", "VALUES ('NaN')", "'NaN'::numeric");
+    round("id float8 PRIMARY KEY", "VALUES (0.1)", "0.1::float8");
+    round(
+        "id interval PRIMARY KEY",
+        "VALUES ('1 day')",
+        "'1 day'::interval",
+    );
+    round(
+        "id inet PRIMARY KEY",
+        "VALUES ('10.0.0.1')",
+        "'10.0.0.1'::inet",
+    );
+}
+
+#[test]
+fn bytea_and_array() {
+    round(
+        "id bytea PRIMARY KEY",
+        r"VALUES ('\x00ff')",
+        r"'\x00ff'::bytea",
+    );
+    // For a key that is an array an array is one key.
+    round("id int[] PRIMARY KEY", "VALUES ('{1,2}')", "'{1,2}'::int[]");
+    round(
+        "id text[] PRIMARY KEY",
+        "VALUES (ARRAY['a', NULL, 'c'])",
+        "ARRAY['a', NULL, 'c']",
+    );
+}
+
+#[test]
+fn enum_domain_and_row_types() {
+    let mut admin = connect();
+    let (kind, number, pair) = (unique("kind"), unique("number"), unique("pair"));
+    admin
+        .batch_execute(&format!(
+            "CREATE TYPE {kind} AS ENUM ('low', 'high'); CREATE DOMAIN {number} AS bigint CHECK (VALUE > 0);
+             CREATE TYPE {pair} AS (a int, b text)"
+        ))
+        .unwrap();
+    round(
+        &format!("id {kind} PRIMARY KEY"),
+        "VALUES ('high')",
+        &format!("'high'::{kind}"),
+    );
+    round(
+        &format!("id {kind} PRIMARY KEY"),
+        "VALUES ('high')",
+        "'high'",
+    );
+    round(&format!("id {number} PRIMARY KEY"), "VALUES (5)", "5");
+    round(
+        &format!("id {number} PRIMARY KEY"),
+        "VALUES (5)",
+        &format!("5::{number}"),
+    );
+    round(
+        &format!("id {pair} PRIMARY KEY"),
+        "VALUES (ROW(1, 'x'))",
+        &format!("ROW(1, 'x')::{pair}"),
+    );
+    admin
+        .batch_execute(&format!("DROP TYPE {kind}, {pair}; DROP DOMAIN {number}"))
+        .unwrap();
+}
+
+#[test]
+fn composite_keys() {
+    let columns = "a int, b text, note text, PRIMARY KEY (a, b)";
+    round(columns, "(a, b) VALUES (1, 'x')", "ROW(1, 'x')");
+    round(
+        columns,
+        "(a, b) VALUES (1, 'it''s, \"odd\" )')",
+        "ROW(1, 'it''s, \"odd\" )'::text)",
+    );
+    round(
+        columns,
+        "(a, b) VALUES (1, 'x')",
+        r#"'{"b": "x", "a": 1}'::jsonb"#,
+    );
+    let id = "11111111-2222-3333-4444-555555555555";
+    round(
+        "at timestamptz, device uuid, PRIMARY KEY (device, at)",
+        &format!("(at, device) VALUES ('2026-01-02 03:04:05+00', '{id}')"),
+        &format!("ROW('{id}'::uuid, '2026-01-02 03:04:05+00'::timestamptz)"),
+    );
+    // Nearly as many columns as an index can have. The table's order of columns is not the key's.
+    let list = |f: fn(i32) -> String| (1..=30).map(f).collect::<Vec<_>>().join(", ");
+    round(
+        &format!(
+            "{}, PRIMARY KEY ({})",
+            list(|n| format!("c{n} int")),
+            list(|n| format!("c{}", 31 - n))
+        ),
+        &format!("VALUES ({})", list(|n| n.to_string())),
+        &format!("ROW({})", list(|n| (31 - n).to_string())),
+    );
+}
+
+#[test]
+fn composite_batches() {
+    let options = json!({});
+    let mut q = Queue::with("key", "a int, b text, PRIMARY KEY (a, b)", &options);
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT n, 'x' FROM generate_series(1, 5) n");
+    assert_eq!(take(&mut q.admin, &name, "0", 5).len(), 5);
+    let sql = format!(
+        r#"SELECT xqueue.ack('{name}', '[{{"a": 1, "b": "x"}}, {{"a": 2, "b": "x"}}]'::jsonb)"#
+    );
+    assert_eq!(values(&mut q.admin, &sql, &[]).len(), 2);
+    let sql = format!("SELECT xqueue.ack('{name}', ARRAY[ROW(3, 'x'), ROW(4, 'x')])");
+    assert_eq!(values(&mut q.admin, &sql, &[]).len(), 2);
+    // A task as take gave it names itself.
+    let sql = format!("SELECT xqueue.release('{name}', to_jsonb(t)) FROM {name} AS t");
+    assert_eq!(values(&mut q.admin, &sql, &[])[0]["status"], json!("R"));
+    q.assert_tasks(&[("ready", 1), ("total", 1)]);
+}
+
+/// The driver sends every parameter without a type: it resolves to text.
+#[test]
+fn untyped_parameters() {
+    let id = "11111111-2222-3333-4444-555555555555";
+    for (kind, one, two, batch) in [
+        ("bigint", "1", "22", "{1,22}".to_owned()),
+        (
+            "uuid",
+            id,
+            "21111111-2222-3333-4444-555555555555",
+            format!("{{{id},21111111-2222-3333-4444-555555555555}}"),
+        ),
+        (
+            "timestamptz",
+            "2026-01-01 00:00:00+00",
+            "2026-01-02 00:00:00+00",
+            "{\"2026-01-01 00:00:00+00\",\"2026-01-02 00:00:00Z\"}".to_owned(),
+        ),
+        ("numeric", "1.5", "2.5", "{1.5,2.50}".to_owned()),
+    ] {
+        let mut q = Queue::with(
+            "untyped",
+            &format!("id {kind} PRIMARY KEY, n int"),
+            &json!({"features": {"delayed": true}}),
+        );
+        let name = q.name.clone();
+        q.sql(&format!(
+            "INSERT INTO {{q}} (id) VALUES ('{one}'), ('{two}')"
+        ));
+        let c = &mut q.admin;
+        assert_eq!(
+            values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(),
+            2
+        );
+        assert_eq!(
+            values(c, "SELECT xqueue.release($1, $2)", &[&name, &one]).len(),
+            1
+        );
+        assert_eq!(
+            values(c, "SELECT xqueue.peek($1, $2)", &[&name, &two]).len(),
+            1
+        );
+        assert_eq!(values(c, "SELECT xqueue.take($1)", &[&name]).len(), 1);
+        assert_eq!(
+            values(c, "SELECT xqueue.release($1, $2)", &[&name, &batch]).len(),
+            2,
+            "{kind} {batch}"
+        );
+        assert_eq!(
+            values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(),
+            2
+        );
+        assert_eq!(
+            values(c, "SELECT xqueue.ack($1, $2)", &[&name, &batch]).len(),
+            2,
+            "{kind} {batch}"
+        );
+        q.assert_tasks(&[("total", 0)]);
+    }
+}
+
+#[test]
+fn typed_batches() {
+    let mut q = Queue::new("key");
+    let name = q.name.clone();
+    let all: Vec<i64> = (0..10).map(|n| put(&mut q.admin, &name, n)).collect();
+    take_all(&mut q.admin, &name);
+    let c = &mut q.admin;
+    assert_eq!(
+        values(
+            c,
+            "SELECT xqueue.ack($1::text, $2::bigint[])",
+            &[&name, &&all[..4]]
+        )
+        .len(),
+        4
+    );
+    let narrow: Vec<i32> = all[4..6].iter().map(|n| *n as i32).collect();
+    assert_eq!(
+        values(
+            c,
+            "SELECT xqueue.release($1::text, $2::int[])",
+            &[&name, &narrow]
+        )
+        .len(),
+        2
+    );
+    assert!(
+        values(c, "SELECT xqueue.ack($1::text, '{}'::bigint[])", &[&name]).is_empty(),
+        "an empty batch"
+    );
+    // The same task twice in a batch is one task.
+    let twice = vec![all[6], all[6]];
+    let result = c.query(
+        "SELECT xqueue.ack($1::text, $2::bigint[])",
+        &[&name, &twice],
+    );
+    assert!(matches!(&result, Ok(rows) if rows.len() == 1) || result.is_err());
+    q.assert_exact();
+}

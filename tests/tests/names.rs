@@ -1,0 +1,75 @@
+//! Oddly named schemas, tables and columns, and how a name is found.
+
+use xqueue_tests::*;
+
+#[test]
+fn odd_names() {
+    let long = "ü".repeat(31) + "x";
+    let mut admin = connect();
+    for (schema, table, id, status) in [
+        ("public", "Jobs", "ID", "Status"),
+        ("My Schema", "my table", "my id", "my status"),
+        ("quo\"ted", "it's \"a\" queue", "k\"e'y", "st\"at'us"),
+        ("schéma.dotted", "queue.with.dots", "clé", "état ✓"),
+        ("select", "table", "order", "group"),
+        ("%s {} $1", "\\x $$ %I", "{id}", "$2"),
+        (&long, &long, &long, &(long.clone() + "")),
+        ("xqueue_not", "queue", "task", "count"),
+    ] {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let status = if status == id { "status" } else { status };
+        admin
+            .batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema)))
+            .unwrap();
+        let name = format!("{}.{}", quoted(schema), quoted(table));
+        let options = json!({"fields": {"status": status}, "features": {"delayed": true}});
+        let columns = format!(
+            "{} bigserial PRIMARY KEY, {} \"char\" NOT NULL DEFAULT 'R'",
+            quoted(id),
+            quoted(status)
+        );
+        let mut q = Queue::make(&database(), &name, &columns, &options);
+        q.status_is(&quoted(status), ["R", "T", "W", "B", "Z", "D"]);
+        let literal = format!("'{}'", name.replace('\'', "''"));
+        q.sql("INSERT INTO {q} DEFAULT VALUES");
+        q.sql(&format!(
+            "SELECT xqueue.put({literal}, '{{}}', '20 milliseconds')"
+        ));
+        q.wait_for("ready", 2);
+        let tasks = take(&mut q.admin, &name, "0", 2);
+        assert_eq!(tasks[0][id], json!(1), "{name}");
+        assert_eq!(ack(&mut q.admin, &name, 1).len(), 1);
+        assert_eq!(release(&mut q.admin, &name, 2)[0][status], json!("R"));
+        let mut c = q.client();
+        assert_eq!(take(&mut c, &name, "0", 1).len(), 1);
+        drop(c);
+        q.wait_for("ready", 1);
+        drop(q);
+        if schema != "public" {
+            admin
+                .batch_execute(&format!("DROP SCHEMA {}", quoted(schema)))
+                .unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_name_is_found_like_a_regclass() {
+    let mut q = Queue::new("found");
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    for spelling in [
+        name.to_uppercase(),
+        format!("public.{name}"),
+        format!("\"public\".\"{name}\""),
+    ] {
+        assert_eq!(take_all(&mut q.admin, &spelling).len(), 1);
+        q.sql("UPDATE {q} SET status = 'R'");
+    }
+    let schema = unique("found_first");
+    q.sql(&format!(
+        "CREATE SCHEMA {schema}; SET search_path = {schema}, public; CREATE TEMP TABLE unrelated ()"
+    ));
+    assert_eq!(take_all(&mut q.admin, &name).len(), 1);
+    q.sql(&format!("DROP SCHEMA {schema}; RESET search_path"));
+}

@@ -1,0 +1,334 @@
+//! A task belongs to the session that took it, and is ready again when that session ends, however it ends.
+
+use xqueue_tests::*;
+
+const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
+
+/// A child process holds the only task; after `end` the task is ready and without owner.
+#[track_caller]
+fn ready_again_after(end: impl FnOnce(&mut Queue, &mut Consumer)) {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let id = put(&mut q.admin, &name, 1);
+    let mut child = Consumer::start(CONSUMER, "hold", &database(), &name);
+    assert_eq!(child.task(), id);
+    let owned = format!("SELECT count(*) FROM {name} WHERE status = 'T' AND owner IS NOT NULL");
+    assert_eq!(scalar::<i64>(&mut q.admin, &owned, &[]), 1);
+    end(&mut q, &mut child);
+    q.wait_for("ready", 1);
+    let free = format!("SELECT count(*) FROM {name} WHERE owner IS NULL");
+    assert_eq!(scalar::<i64>(&mut q.admin, &free, &[]), 1);
+    q.assert_tasks(&[("ready", 1), ("taken", 0), ("total", 1)]);
+    assert_eq!(q.calls("session"), 1);
+    assert_eq!(take_all(&mut q.admin, &name), [id]);
+}
+
+#[test]
+fn clean_exit() {
+    ready_again_after(|_, child| child.leave());
+}
+
+#[test]
+fn sigkill_of_the_client() {
+    ready_again_after(|_, child| child.kill());
+}
+
+#[test]
+fn terminate() {
+    ready_again_after(|q, child| q.sql(&format!("SELECT pg_terminate_backend({})", child.backend)));
+}
+
+#[test]
+fn discard_all() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let id = put(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    c.batch_execute("DISCARD ALL").unwrap();
+    q.wait_for("ready", 1);
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    expect_error(
+        &mut c,
+        &sql,
+        "55000",
+        &format!("task {id} is not taken by anybody"),
+    );
+    assert_eq!(
+        take(&mut c, &name, "10s", 1).len(),
+        1,
+        "the session can go on"
+    );
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+/// Lesser DISCARDs keep the tasks.
+#[test]
+fn discard_plans_and_temp() {
+    let q = Queue::new("owner");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let id = put(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    c.batch_execute("DISCARD PLANS; DISCARD SEQUENCES; DISCARD TEMP; RESET ALL")
+        .unwrap();
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+#[test]
+fn end_in_the_middle_of_a_transaction() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    for ending in ["", "SELECT 1/0"] {
+        let mut c = q.client();
+        let backend = pid(&mut c);
+        let committed = put(&mut c, &name, 1);
+        take(&mut c, &name, "0", 1);
+        let open = put(&mut c, &name, 2);
+        c.batch_execute("BEGIN").unwrap();
+        assert_eq!(take_all(&mut c, &name), [open]);
+        ack(&mut c, &name, committed);
+        assert_eq!(c.batch_execute(ending).is_err(), !ending.is_empty());
+        q.sql(&format!("SELECT pg_terminate_backend({backend})"));
+        q.wait_for("ready", 2);
+        q.sql("DELETE FROM {q}");
+    }
+}
+
+#[test]
+fn a_thousand_tasks_of_one_session() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3000)");
+    let mut c = q.client();
+    assert_eq!(take_all(&mut c, &name).len(), 3000);
+    let sql = "SELECT tasks FROM xqueue.taken WHERE queue = $1::text::regclass AND pid = $2";
+    assert_eq!(
+        scalar::<i64>(&mut q.admin, sql, &[&name, &pid(&mut c)]),
+        3000
+    );
+    drop(c);
+    q.wait_for("ready", 3000);
+    q.assert_tasks(&[("ready", 3000)]);
+    assert_eq!(q.calls("session"), 3000);
+}
+
+#[test]
+fn several_queues_of_one_session() {
+    let mut queues: Vec<Queue> = (0..4).map(|_| Queue::new("owner")).collect();
+    let mut c = queues[0].client();
+    for q in &queues {
+        put(&mut c, &q.name, 1);
+        take_all(&mut c, &q.name);
+    }
+    drop(c);
+    queues.iter_mut().for_each(|q| q.wait_for("ready", 1));
+}
+
+/// The release of one row fails in the owner's own trigger: the others are released all the same, and the
+/// error is to be seen.
+#[test]
+fn a_deferred_constraint_that_refuses_the_release() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    q.sql(
+        "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF NEW.id = 2 AND NEW.status = 'R' THEN RAISE 'task two stays away'; END IF; RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON {q} DEFERRABLE INITIALLY DEFERRED
+           FOR EACH ROW EXECUTE FUNCTION {q}_f()",
+    );
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
+    let mut c = q.client();
+    assert_eq!(take_all(&mut c, &name).len(), 3);
+    drop(c);
+    q.wait_for("ready", 2);
+    let sql = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
+    wait_until("the error is shown", || {
+        scalar::<String>(&mut q.admin, sql, &[&name]).contains("task two stays away")
+    });
+    q.sql("DROP TRIGGER refuse ON {q}");
+    q.wait_for("ready", 3);
+    q.sql("DROP FUNCTION {q}_f()");
+}
+
+#[test]
+fn messages() {
+    let q = Queue::new("owner");
+    let name = q.name.clone();
+    let (mut a, mut b) = (q.client(), q.client());
+    let (pid_a, pid_b) = (pid(&mut a), pid(&mut b));
+    let id = put(&mut a, &name, 1);
+    for call in ["ack", "release"] {
+        let sql = |id: i64| format!("SELECT xqueue.{call}('{name}', {id})");
+        let e = expect_error(&mut a, &sql(987_654), "P0002", "task 987654 was not found");
+        assert_eq!(e.message(), "task 987654 was not found");
+        assert_eq!(
+            e.detail(),
+            Some(format!("Queue \"public.{name}\".").as_str())
+        );
+        let e = expect_error(&mut a, &sql(id), "55000", "");
+        assert_eq!(e.message(), format!("task {id} is not taken by anybody"));
+        take_all(&mut a, &name);
+        let e = expect_error(&mut b, &sql(id), "55006", "");
+        assert_eq!(
+            e.message(),
+            format!("task {id} is taken by {pid_a}, not by you ({pid_b})")
+        );
+        assert!(e.hint().is_some());
+        release(&mut a, &name, id);
+    }
+}
+
+#[test]
+fn released_or_acked_twice() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let id = put(&mut q.admin, &name, 1);
+    take_all(&mut q.admin, &name);
+    assert_eq!(release(&mut q.admin, &name, id)[0]["status"], json!("R"));
+    let sql = format!("SELECT xqueue.release('{name}', {id})");
+    expect_error(&mut q.admin, &sql, "55000", "is not taken by anybody");
+    take_all(&mut q.admin, &name);
+    assert_eq!(
+        ack(&mut q.admin, &name, id)[0]["status"],
+        json!("T"),
+        "the task as it was"
+    );
+    expect_error(
+        &mut q.admin,
+        &format!("SELECT xqueue.ack('{name}', {id})"),
+        "P0002",
+        "was not found",
+    );
+}
+
+#[test]
+fn a_batch_is_all_or_nothing() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let mut other = q.client();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 4)");
+    assert_eq!(ids(&take(&mut q.admin, &name, "0", 3)), [1, 2, 3]);
+    take_all(&mut other, &name);
+    let sql = format!("SELECT xqueue.ack('{name}', ARRAY[1, 2, 4]::bigint[])");
+    expect_error(&mut q.admin, &sql, "55006", "task 4 is taken by");
+    q.assert_tasks(&[("taken", 4)]);
+    let sql = format!("SELECT xqueue.ack('{name}', ARRAY[1, 2, 3]::bigint[])");
+    assert_eq!(values(&mut q.admin, &sql, &[]).len(), 3);
+    q.assert_tasks(&[("taken", 1), ("total", 1)]);
+}
+
+#[test]
+fn what_is_rolled_back_was_never() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let id = put(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    c.batch_execute("BEGIN").unwrap();
+    ack(&mut c, &name, id);
+    c.batch_execute("ROLLBACK; BEGIN").unwrap();
+    release(&mut c, &name, id);
+    c.batch_execute("ROLLBACK; BEGIN; SAVEPOINT s").unwrap();
+    ack(&mut c, &name, id);
+    c.batch_execute("ROLLBACK TO s; COMMIT").unwrap();
+    q.assert_tasks(&[("taken", 1), ("total", 1)]);
+    release(&mut c, &name, id);
+    c.batch_execute("BEGIN").unwrap();
+    take_all(&mut c, &name);
+    ack(&mut c, &name, id);
+    put(&mut c, &name, 2);
+    c.batch_execute("COMMIT").unwrap();
+    q.assert_tasks(&[("ready", 1), ("total", 1)]);
+}
+
+#[test]
+fn changes_by_hand_to_a_taken_task() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut c, &name, n)).collect();
+    take_all(&mut c, &name);
+    q.sql(&format!(
+        "UPDATE {{q}} SET status = 'R' WHERE id = {}",
+        ids[0]
+    ));
+    q.sql(&format!("DELETE FROM {{q}} WHERE id = {}", ids[1]));
+    q.sql(&format!(
+        "UPDATE {{q}} SET payload = '9' WHERE id = {}",
+        ids[2]
+    ));
+    let sql = |id: i64| format!("SELECT xqueue.ack('{name}', {id})");
+    expect_error(&mut c, &sql(ids[0]), "55000", "is not taken by anybody");
+    expect_error(&mut c, &sql(ids[1]), "P0002", "was not found");
+    assert_eq!(ack(&mut c, &name, ids[2])[0]["payload"], json!(9));
+    assert_eq!(take_all(&mut q.admin, &name), [ids[0]]);
+}
+
+#[test]
+fn a_role_change_keeps_the_session() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let role = unique("owner_role");
+    q.sql(&format!("CREATE ROLE {role}; GRANT ALL ON {{q}} TO {role}"));
+    let id = put(&mut q.admin, &name, 1);
+    take_all(&mut q.admin, &name);
+    q.sql(&format!("SET ROLE {role}"));
+    assert_eq!(ack(&mut q.admin, &name, id).len(), 1);
+    q.sql(&format!(
+        "RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"
+    ));
+}
+
+#[test]
+fn peek_sees_every_state() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    for state in ["R", "W", "B", "Z", "D"] {
+        q.sql(&format!("INSERT INTO {{q}} (status, runat) VALUES ('{state}', CASE WHEN '{state}' IN ('W', 'Z') THEN now() + interval '1 hour' END)"));
+    }
+    take_all(&mut q.admin, &name);
+    let sql = format!("SELECT xqueue.peek('{name}', id)->>'status' = status::text FROM {name}");
+    let rows = q.admin.query(&sql, &[]).unwrap();
+    assert!(rows.len() == 5 && rows.iter().all(|row| row.get::<_, bool>(0)));
+    assert!(
+        values(
+            &mut q.admin,
+            &format!("SELECT xqueue.peek('{name}', 4444::bigint)"),
+            &[]
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn identify() {
+    let (mut a, mut b) = (connect(), connect());
+    let sql = "SELECT xqueue.identify()";
+    let first: uuid::Uuid = scalar(&mut a, sql, &[]);
+    assert_eq!(first, scalar::<uuid::Uuid>(&mut a, sql, &[]));
+    assert_ne!(first, scalar::<uuid::Uuid>(&mut b, sql, &[]));
+    let hex = i32::from_str_radix(&first.simple().to_string()[..8], 16).unwrap();
+    assert_eq!(hex, pid(&mut a));
+}
+
+#[test]
+fn the_view_of_taken_tasks() {
+    let mut q = Queue::new("owner");
+    let name = q.name.clone();
+    let mut c = q.client();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
+    assert_eq!(take(&mut c, &name, "0", 2).len(), 2);
+    let row = q
+        .admin
+        .query_one(
+            "SELECT pid, session, tasks FROM xqueue.taken WHERE queue = $1::text::regclass",
+            &[&name],
+        )
+        .unwrap();
+    let session: uuid::Uuid = scalar(&mut c, "SELECT xqueue.identify()", &[]);
+    assert_eq!(
+        (row.get(0), row.get(1), row.get(2)),
+        (pid(&mut c), session, 2i64)
+    );
+}

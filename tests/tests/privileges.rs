@@ -1,0 +1,223 @@
+//! No function lets its caller do what his own privileges on the table would not.
+
+use xqueue_tests::*;
+
+#[test]
+fn no_privilege_at_all() {
+    let mut q = Queue::new("priv");
+    let role = Role::create();
+    let (mut c, name) = (role.client(), q.name.clone());
+    put(&mut q.admin, &name, 1);
+    for call in [
+        "take('{q}')",
+        "take(NULL::{q})",
+        "put('{q}', '{}')",
+        "ack('{q}', 1)",
+        "release('{q}', 1)",
+        "peek('{q}', 1)",
+        "upgrade('{q}')",
+        "downgrade('{q}')",
+        "drop('{q}')",
+        "stats('{q}')",
+        "check('{q}')",
+    ] {
+        let sql = format!("SELECT xqueue.{}", call.replace("{q}", &name));
+        let e = expect_error(&mut c, &sql, "42501", "");
+        assert!(
+            e.message().contains("permission denied") || e.message().contains("must be owner"),
+            "{e:?}"
+        );
+    }
+    expect_error(
+        &mut c,
+        &format!("CALL xqueue.next('{name}', '0')"),
+        "42501",
+        "",
+    );
+    let sql = "SELECT count(*) FROM xqueue.stats() AS s WHERE s->>'queue' = 'public.' || $1";
+    assert_eq!(
+        scalar::<i64>(&mut c, sql, &[&name]),
+        0,
+        "only what one may see"
+    );
+    assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&name]), 1);
+    // A wait is refused before it begins, too.
+    expect_error(
+        &mut c,
+        &format!("SELECT xqueue.take('{name}', '10s')"),
+        "42501",
+        "",
+    );
+    q.assert_tasks(&[("ready", 1), ("total", 1)]);
+}
+
+#[test]
+fn each_privilege_for_itself() {
+    let mut q = Queue::new("priv");
+    let role = Role::create();
+    let (mut c, name, r) = (role.client(), q.name.clone(), role.name.clone());
+    put(&mut q.admin, &name, 1);
+    q.sql(&format!("GRANT SELECT ON {{q}} TO {r}"));
+    assert_eq!(
+        values(&mut c, &format!("SELECT xqueue.peek('{name}', 1)"), &[]).len(),
+        1
+    );
+    assert_eq!(
+        values(&mut c, &format!("SELECT xqueue.stats('{name}')"), &[]).len(),
+        1
+    );
+    for call in ["take('{q}')", "put('{q}', '{}')", "upgrade('{q}')"] {
+        expect_error(
+            &mut c,
+            &format!("SELECT xqueue.{}", call.replace("{q}", &name)),
+            "42501",
+            "",
+        );
+    }
+    q.sql(&format!("GRANT UPDATE ON {{q}} TO {r}"));
+    assert_eq!(take_all(&mut c, &name), [1]);
+    expect_error(
+        &mut c,
+        &format!("SELECT xqueue.ack('{name}', 1)"),
+        "42501",
+        "permission denied",
+    );
+    q.assert_tasks(&[("taken", 1), ("total", 1)]);
+    release(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    q.sql(&format!("GRANT DELETE ON {{q}} TO {r}"));
+    assert_eq!(ack(&mut c, &name, 1).len(), 1);
+    expect_error(
+        &mut c,
+        &format!("SELECT xqueue.put('{name}', '{{}}')"),
+        "42501",
+        "permission denied",
+    );
+    q.sql(&format!("GRANT INSERT ON {{q}} TO {r}"));
+    put(&mut c, &name, 2);
+    q.sql(&format!("REVOKE ALL ON {{q}} FROM {r}"));
+    expect_error(
+        &mut c,
+        &format!("SELECT xqueue.take('{name}')"),
+        "42501",
+        "permission denied",
+    );
+}
+
+#[test]
+fn a_waiter_that_loses_its_privilege() {
+    let mut q = Queue::new("priv");
+    let role = Role::create();
+    let (name, r) = (q.name.clone(), role.name.clone());
+    q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {r}"));
+    let waiter = Waiter::start(
+        role.client(),
+        &format!("SELECT xqueue.take('{name}', '30s')"),
+    );
+    q.wait_for_consumers(1);
+    q.sql(&format!("REVOKE UPDATE ON {{q}} FROM {r}"));
+    let next = Waiter::take(&mut q);
+    let id = put(&mut q.admin, &name, 1);
+    assert_eq!(waiter.error().1.code().code(), "42501");
+    assert_eq!(
+        xqueue_tests::id(&next.task().1),
+        id,
+        "the wake-up went to the next"
+    );
+}
+
+#[test]
+fn only_the_owner_upgrades() {
+    let mut q = Queue::new("priv");
+    let role = Role::create();
+    let (mut c, name) = (role.client(), q.name.clone());
+    q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
+    for call in [
+        "upgrade('{q}')",
+        "upgrade('{q}', '{\"features\": {\"delayed\": false}}')",
+        "upgrade(NULL::{q})",
+        "downgrade('{q}')",
+        "drop('{q}')",
+    ] {
+        expect_error(
+            &mut c,
+            &format!("SELECT xqueue.{}", call.replace("{q}", &name)),
+            "42501",
+            "owner",
+        );
+    }
+    q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}", role.name));
+    c.batch_execute(&format!("SELECT xqueue.upgrade('{name}')"))
+        .unwrap();
+    q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
+}
+
+#[test]
+fn row_security_applies() {
+    let mut q = Queue::with(
+        "priv",
+        "id bigserial PRIMARY KEY, who text, payload jsonb",
+        &json!({"features": {"delayed": true}}),
+    );
+    let role = Role::create();
+    let (mut c, name, r) = (role.client(), q.name.clone(), role.name.clone());
+    q.sql(&format!(
+        "GRANT ALL ON {{q}} TO {r}; GRANT USAGE ON SEQUENCE {{q}}_id_seq TO {r}; ALTER TABLE {{q}} ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY own ON {{q}} USING (who = current_user) WITH CHECK (who = current_user);
+         INSERT INTO {{q}} (who) VALUES ('another'), ('{r}'), ('another'), ('{r}')"
+    ));
+    assert_eq!(take_all(&mut c, &name), [2, 4]);
+    assert!(values(&mut c, &format!("SELECT xqueue.peek('{name}', 1)"), &[]).is_empty());
+    expect_error(
+        &mut c,
+        &format!("SELECT xqueue.ack('{name}', 1)"),
+        "P0002",
+        "task 1 was not found",
+    );
+    expect_error(
+        &mut c,
+        &format!(r#"SELECT xqueue.put('{name}', '{{"who": "another"}}')"#),
+        "42501",
+        "row-level security",
+    );
+    assert_eq!(ack(&mut c, &name, 2).len(), 1);
+    assert!(take(&mut c, &name, "20ms", 1).is_empty());
+    // Another's task that was committed wakes nobody for ever: one's own that follows is got.
+    let waiter = Waiter::start(c, &format!("SELECT xqueue.take('{name}', '30s')"));
+    q.wait_for_consumers(1);
+    q.sql("INSERT INTO {q} (who) VALUES ('another')");
+    q.sql(&format!("INSERT INTO {{q}} (who) VALUES ('{r}')"));
+    let (c, task) = waiter.task();
+    assert_eq!(task["who"], json!(r));
+    q.assert_tasks(&[("ready", 3), ("taken", 2), ("total", 5)]);
+    // Even the owner is filtered under FORCE: counters, delays and the session's end must not be.
+    q.sql("ALTER TABLE {q} FORCE ROW LEVEL SECURITY");
+    drop(c);
+    q.wait_for("ready", 5);
+    q.sql("INSERT INTO {q} (who, status, runat) VALUES ('another', 'W', now() + interval '20 milliseconds')");
+    q.wait_for("ready", 6);
+    q.assert_tasks(&[("ready", 6), ("total", 6)]);
+}
+
+#[test]
+fn column_privileges() {
+    let mut q = Queue::new("priv");
+    let role = Role::create();
+    let (mut c, name, r) = (role.client(), q.name.clone(), role.name.clone());
+    q.sql(&format!("GRANT SELECT (id, status) ON {{q}} TO {r}; GRANT UPDATE ON {{q}} TO {r}; INSERT INTO {{q}} (payload) VALUES ('\"secret\"')"));
+    let e = expect_error(
+        &mut c,
+        &format!("SELECT xqueue.take('{name}')"),
+        "42501",
+        "",
+    );
+    assert!(!format!("{e:?}").contains("secret"));
+    let e = expect_error(
+        &mut c,
+        &format!("SELECT xqueue.peek('{name}', 1)"),
+        "42501",
+        "",
+    );
+    assert!(!format!("{e:?}").contains("secret"));
+    q.assert_tasks(&[("ready", 1)]);
+}
