@@ -16,6 +16,8 @@ impl Consumer {
             .args([mode, db, queue])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Its last words, when it is killed, would hide those of the test.
+            .stderr(Stdio::null())
             .spawn()
             .expect("the consumer starts");
         let stdout = child.stdout.take().expect("its output is a pipe");

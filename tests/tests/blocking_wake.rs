@@ -125,17 +125,28 @@ fn rollback_to_savepoint_of_anothers_take() {
 #[test]
 fn exception_block_around_anothers_take() {
     let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    let name = q.name.clone();
-    woken_by(&mut q, |_| {
-        let sql = format!(
-            "BEGIN; DO $$ BEGIN PERFORM xqueue.take('{name}'); RAISE 'no';
-             EXCEPTION WHEN raise_exception THEN NULL; END $$"
-        );
-        other.batch_execute(&sql).unwrap();
+    let (name, gate) = (q.name.clone(), pid(&mut q.admin));
+    xqueue_tests::put(&mut q.admin, &name, 1);
+    q.sql(&format!("SELECT pg_advisory_lock({gate})"));
+    let other = Waiter::start(
+        q.client(),
+        &format!(
+            "DO $$ BEGIN PERFORM xqueue.take('{name}'); PERFORM pg_advisory_lock({gate}); RAISE 'no';
+             EXCEPTION WHEN raise_exception THEN PERFORM pg_advisory_lock({gate} + 1000000000); END $$"
+        ),
+    );
+    q.sql(&format!("SELECT pg_advisory_lock({gate} + 1000000000)"));
+    wait_until("the other has taken it", || {
+        let sql = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)";
+        scalar(&mut q.admin, sql, &[&other.pid])
     });
-    other.batch_execute("COMMIT").unwrap();
+    // It leaves the block, and is still in its transaction when the waiter is served.
+    woken_by(&mut q, |q| {
+        q.sql(&format!("SELECT pg_advisory_unlock({gate})"))
+    });
+    assert!(!other.finished());
+    q.sql("SELECT pg_advisory_unlock_all()");
+    other.join().result.unwrap();
 }
 
 #[test]
