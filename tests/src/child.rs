@@ -21,11 +21,7 @@ impl Consumer {
             .spawn()
             .expect("the consumer starts");
         let stdout = child.stdout.take().expect("its output is a pipe");
-        let mut consumer = Consumer {
-            backend: 0,
-            child,
-            lines: BufReader::new(stdout).lines(),
-        };
+        let mut consumer = Consumer { backend: 0, child, lines: BufReader::new(stdout).lines() };
         consumer.backend = i32::try_from(consumer.number("pid")).expect("a PID");
         consumer
     }
@@ -36,14 +32,8 @@ impl Consumer {
     }
 
     fn number(&mut self, word: &str) -> i64 {
-        let line = self
-            .lines
-            .next()
-            .expect("the consumer said something")
-            .expect("in UTF-8");
-        let number = line
-            .strip_prefix(word)
-            .unwrap_or_else(|| panic!("{line}, not {word}"));
+        let line = self.lines.next().expect("the consumer said something").expect("in UTF-8");
+        let number = line.strip_prefix(word).unwrap_or_else(|| panic!("{line}, not {word}"));
         number.trim().parse().expect("a number")
     }
 

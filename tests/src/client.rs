@@ -26,11 +26,7 @@ fn config(db: &str, user: &str) -> Config {
     let mut config = Config::new();
     config
         .host(&setting("PGHOST", "/tmp"))
-        .port(
-            setting("PGPORT", "5432")
-                .parse()
-                .expect("PGPORT is a number"),
-        )
+        .port(setting("PGPORT", "5432").parse().expect("PGPORT is a number"))
         .user(user)
         .dbname(db)
         .application_name("xqueue-tests")
@@ -70,9 +66,7 @@ pub fn connect_as(role: &str) -> Client {
 /// A name no other test, and no earlier run, uses.
 pub fn unique(theme: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let clock = std::time::UNIX_EPOCH
-        .elapsed()
-        .expect("the clock is after 1970");
+    let clock = std::time::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
     format!(
         "{theme}_{:x}_{}_{}",
         clock.as_secs() & 0xff_ffff,
@@ -86,10 +80,7 @@ pub fn unique(theme: &str) -> String {
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(
-            start.elapsed() < DEADLINE,
-            "waited {DEADLINE:?} in vain until {what}"
-        );
+        assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain until {what}");
         std::thread::sleep(Duration::from_millis(4));
     }
 }

@@ -11,10 +11,7 @@ pub struct Database {
 
 impl Database {
     pub fn empty(theme: &str) -> Database {
-        let mut database = Database {
-            name: unique(theme),
-            admin: connect(),
-        };
+        let mut database = Database { name: unique(theme), admin: connect() };
         database.sql(&format!("CREATE DATABASE {}", database.name));
         database
     }
@@ -22,9 +19,7 @@ impl Database {
     pub fn new(theme: &str) -> Database {
         let database = Database::empty(theme);
         let mut client = database.client();
-        client
-            .batch_execute("CREATE EXTENSION xqueue")
-            .expect("the extension is created");
+        client.batch_execute("CREATE EXTENSION xqueue").expect("the extension is created");
         database
     }
 
@@ -35,9 +30,7 @@ impl Database {
     /// In the database the tests start from, not in this one.
     #[track_caller]
     pub fn sql(&mut self, sql: &str) {
-        self.admin
-            .batch_execute(sql)
-            .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        self.admin.batch_execute(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     }
 }
 

@@ -40,10 +40,7 @@ impl Queue {
     pub fn make(db: &str, name: &str, columns: &str, options: &Value) -> Queue {
         let mut queue = Queue::adopt(db, name);
         let sql = format!("CREATE TABLE {name} ({columns})");
-        queue
-            .admin
-            .batch_execute(&sql)
-            .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        queue.admin.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
         queue.upgrade(options);
         queue
     }
@@ -88,39 +85,25 @@ impl Queue {
     #[track_caller]
     pub fn sql(&mut self, sql: &str) {
         let sql = sql.replace("{q}", &self.name);
-        self.admin
-            .batch_execute(&sql)
-            .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        self.admin.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     }
 
     #[track_caller]
     pub fn stats(&mut self) -> Value {
-        scalar(
-            &mut self.admin,
-            "SELECT xqueue.stats($1::text)",
-            &[&self.name],
-        )
+        scalar(&mut self.admin, "SELECT xqueue.stats($1::text)", &[&self.name])
     }
 
     #[track_caller]
     pub fn calls(&mut self, kind: &str) -> i64 {
         let stats = self.stats();
-        stats["calls"][kind]
-            .as_i64()
-            .unwrap_or_else(|| panic!("no calls.{kind} in {stats}"))
+        stats["calls"][kind].as_i64().unwrap_or_else(|| panic!("no calls.{kind} in {stats}"))
     }
 
     /// count(*) by state, in the shape of `stats()->'tasks'`.
     #[track_caller]
     pub fn counted(&mut self) -> Value {
-        let sql = format!(
-            "SELECT {}::text, count(*) FROM {} GROUP BY 1",
-            self.status, self.name
-        );
-        let rows = self
-            .admin
-            .query(&sql, &[])
-            .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        let sql = format!("SELECT {}::text, count(*) FROM {} GROUP BY 1", self.status, self.name);
+        let rows = self.admin.query(&sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
         let mut tasks = json!({"total": 0});
         for state in STATES {
             tasks[state] = json!(0);
@@ -150,19 +133,11 @@ impl Queue {
             if !exact || before["tasks"] != after["tasks"] {
                 return false;
             }
-            differs = if after["tasks"] == counted {
-                0
-            } else {
-                differs + 1
-            };
+            differs = if after["tasks"] == counted { 0 } else { differs + 1 };
             last = (after["tasks"].clone(), counted);
             differs == 0 || differs > PERSISTENT
         });
-        assert_eq!(
-            last.0, last.1,
-            "stats (left) and count(*) of {} differ",
-            self.name
-        );
+        assert_eq!(last.0, last.1, "stats (left) and count(*) of {} differ", self.name);
     }
 
     #[track_caller]
@@ -193,11 +168,7 @@ impl Queue {
         let mut report = Value::Null;
         let start = std::time::Instant::now();
         while report["ok"] != json!(true) {
-            report = scalar(
-                &mut self.admin,
-                "SELECT xqueue.check($1::text)",
-                &[&self.name],
-            );
+            report = scalar(&mut self.admin, "SELECT xqueue.check($1::text)", &[&self.name]);
             assert!(start.elapsed().as_secs() < 10, "check finds: {report}");
         }
     }
@@ -209,18 +180,9 @@ impl Drop for Queue {
             return;
         }
         if std::thread::panicking() {
-            let state = self
-                .admin
-                .query("SELECT xqueue.stats($1::text)", &[&self.name]);
-            eprintln!(
-                "{} at the failure: {:?}",
-                self.name,
-                state.map(|r| r[0].get::<_, Value>(0))
-            );
-            let drop = format!(
-                "SET lock_timeout = '2s'; DROP TABLE IF EXISTS {}",
-                self.name
-            );
+            let state = self.admin.query("SELECT xqueue.stats($1::text)", &[&self.name]);
+            eprintln!("{} at the failure: {:?}", self.name, state.map(|r| r[0].get::<_, Value>(0)));
+            let drop = format!("SET lock_timeout = '2s'; DROP TABLE IF EXISTS {}", self.name);
             if let Err(e) = self.admin.batch_execute(&drop) {
                 eprintln!("{} stays: {e}", self.name);
             }
@@ -228,8 +190,6 @@ impl Drop for Queue {
         }
         self.verify();
         let drop = format!("SET lock_timeout = '15s'; DROP TABLE {} CASCADE", self.name);
-        self.admin
-            .batch_execute(&drop)
-            .unwrap_or_else(|e| panic!("{drop}: {e:?}"));
+        self.admin.batch_execute(&drop).unwrap_or_else(|e| panic!("{drop}: {e:?}"));
     }
 }

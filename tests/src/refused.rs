@@ -20,32 +20,18 @@ pub fn refused(q: &mut Queue, cases: &[(&str, &str, &str)]) {
             "22P02", "22007", "22008", "42P01", "42501", "22003", "42703", "42883", "42725",
             "42804", "23502", "3F000", "42601", "23514",
         ];
-        assert!(
-            e.hint().is_some() || own.contains(&e.code().code()),
-            "no hint: {sql}\n{e:?}"
-        );
+        assert!(e.hint().is_some() || own.contains(&e.code().code()), "no hint: {sql}\n{e:?}");
         assert!(!e.code().code().starts_with("XX"), "{sql}\n{e:?}");
-        assert_eq!(
-            (pid(&mut q.admin), image(q)),
-            before,
-            "{sql} changed something"
-        );
+        assert_eq!((pid(&mut q.admin), image(q)), before, "{sql} changed something");
     }
 }
 
 fn image(q: &mut Queue) -> Vec<Value> {
-    let mut all = values(
-        &mut q.admin,
-        &format!("SELECT to_jsonb(t) FROM {} t ORDER BY t", q.name),
-        &[],
-    );
+    let mut all =
+        values(&mut q.admin, &format!("SELECT to_jsonb(t) FROM {} t ORDER BY t", q.name), &[]);
     let columns = "SELECT jsonb_agg(attname ORDER BY attnum) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0";
     all.extend(values(&mut q.admin, columns, &[&q.name]));
-    all.extend(values(
-        &mut q.admin,
-        "SELECT xqueue.stats($1::text)->'tasks'",
-        &[&q.name],
-    ));
+    all.extend(values(&mut q.admin, "SELECT xqueue.stats($1::text)->'tasks'", &[&q.name]));
     all
 }
 

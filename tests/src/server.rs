@@ -24,9 +24,7 @@ impl Server {
             PathBuf::from(std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set")))
         };
         let prefix = std::env::var("XQUEUE_AS").unwrap_or_default();
-        let alone = ALONE
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let server = Server {
             bin: path("XQUEUE_PGBIN"),
             data: path("XQUEUE_PGDATA"),

@@ -7,9 +7,7 @@ use crate::client::{scalar, values};
 
 #[track_caller]
 pub fn id(task: &Value) -> i64 {
-    task["id"]
-        .as_i64()
-        .unwrap_or_else(|| panic!("a task without id: {task}"))
+    task["id"].as_i64().unwrap_or_else(|| panic!("a task without id: {task}"))
 }
 
 #[track_caller]
@@ -21,11 +19,7 @@ pub fn ids(tasks: &[Value]) -> Vec<i64> {
 #[track_caller]
 pub fn put(c: &mut Client, queue: &str, number: i64) -> i64 {
     let task = serde_json::json!({"payload": {"n": number}});
-    id(&scalar(
-        c,
-        "SELECT xqueue.put($1::text, $2::jsonb)",
-        &[&queue, &task],
-    ))
+    id(&scalar(c, "SELECT xqueue.put($1::text, $2::jsonb)", &[&queue, &task]))
 }
 
 #[track_caller]
@@ -47,18 +41,12 @@ pub fn ack(c: &mut Client, queue: &str, id: i64) -> Vec<Value> {
 
 #[track_caller]
 pub fn release(c: &mut Client, queue: &str, id: i64) -> Vec<Value> {
-    values(
-        c,
-        "SELECT xqueue.release($1::text, $2::bigint)",
-        &[&queue, &id],
-    )
+    values(c, "SELECT xqueue.release($1::text, $2::bigint)", &[&queue, &id])
 }
 
 /// The status letter in the table; None: no such task.
 #[track_caller]
 pub fn status(c: &mut Client, queue: &str, id: i64) -> Option<String> {
     let sql = format!("SELECT status::text FROM {queue} WHERE id = $1");
-    c.query_opt(&sql, &[&id])
-        .expect("the status is readable")
-        .map(|row| row.get(0))
+    c.query_opt(&sql, &[&id]).expect("the status is readable").map(|row| row.get(0))
 }

@@ -22,11 +22,7 @@ pub struct Outcome {
 }
 
 pub fn is_waiting(c: &mut Client, pid: i32) -> bool {
-    scalar(
-        c,
-        "SELECT EXISTS (SELECT FROM xqueue.consumers WHERE pid = $1)",
-        &[&pid],
-    )
+    scalar(c, "SELECT EXISTS (SELECT FROM xqueue.consumers WHERE pid = $1)", &[&pid])
 }
 
 impl Waiter {
@@ -42,9 +38,7 @@ impl Waiter {
     pub fn waiting(queue: &mut Queue, sql: &str) -> Waiter {
         let waiter = Waiter::start(queue.client(), sql);
         let what = format!("backend {} waits in {sql}", waiter.pid);
-        wait_until(&what, || {
-            waiter.finished() || is_waiting(&mut queue.admin, waiter.pid)
-        });
+        wait_until(&what, || waiter.finished() || is_waiting(&mut queue.admin, waiter.pid));
         if waiter.finished() {
             panic!("it did not wait: {:?}", waiter.join().result);
         }
@@ -78,9 +72,7 @@ impl Waiter {
     pub fn join(self) -> Outcome {
         let what = format!("the wait of backend {} ends", self.pid);
         wait_until(&what, || self.thread.is_finished());
-        self.thread
-            .join()
-            .expect("the waiting thread did not panic")
+        self.thread.join().expect("the waiting thread did not panic")
     }
 
     /// The one task it got, and its connection.

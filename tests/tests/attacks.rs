@@ -10,8 +10,7 @@ fn an_owner_that_is_no_superuser() {
     let mut c = role.client();
     let name = unique("priv_own");
     c.batch_execute(&format!("CREATE TABLE {name} (id bigserial PRIMARY KEY, payload jsonb); CREATE TABLE {name}_log (who text, path text)")).unwrap();
-    c.batch_execute(&format!("SELECT xqueue.upgrade('{name}', '{DELAYED}')"))
-        .unwrap();
+    c.batch_execute(&format!("SELECT xqueue.upgrade('{name}', '{DELAYED}')")).unwrap();
     c.batch_execute(&format!(
         "CREATE FUNCTION {name}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            INSERT INTO public.{name}_log VALUES (current_user, current_setting('search_path'));
@@ -19,19 +18,11 @@ fn an_owner_that_is_no_superuser() {
          CREATE TRIGGER own BEFORE UPDATE ON {name} FOR EACH ROW WHEN (OLD.status = 'W') EXECUTE FUNCTION {name}_f()"
     )).unwrap();
     let mut q = Queue::adopt(&database(), &name);
-    c.batch_execute(&format!(
-        "SELECT xqueue.put('{name}', '{{}}', '20 milliseconds')"
-    ))
-    .unwrap();
+    c.batch_execute(&format!("SELECT xqueue.put('{name}', '{{}}', '20 milliseconds')")).unwrap();
     q.wait_for("ready", 1);
-    let row = c
-        .query_one(&format!("SELECT who, path FROM {name}_log"), &[])
-        .unwrap();
+    let row = c.query_one(&format!("SELECT who, path FROM {name}_log"), &[]).unwrap();
     assert_eq!(row.get::<_, &str>(0), role.name, "the worker is the owner");
-    assert!(
-        !row.get::<_, &str>(1).contains("public"),
-        "with a search_path nobody can step into"
-    );
+    assert!(!row.get::<_, &str>(1).contains("public"), "with a search_path nobody can step into");
     // Its own session's tasks, taken by one who has the table's privileges only.
     take_all(&mut c, &name);
     drop(c);
@@ -130,10 +121,7 @@ fn the_registry_is_written_by_our_code_only() {
         "CREATE FUNCTION xqueue.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     ] {
         let error = try_sql(&mut c, sql).expect_err(sql);
-        assert!(
-            ["42501", "42703"].contains(&code(&error)),
-            "{sql}: {error:?}"
-        );
+        assert!(["42501", "42703"].contains(&code(&error)), "{sql}: {error:?}");
     }
     // The trigger functions are of no use on a table that is no queue.
     let functions: Vec<String> = c
@@ -144,8 +132,7 @@ fn the_registry_is_written_by_our_code_only() {
         .collect();
     for (n, function) in functions.iter().enumerate() {
         let table = format!("{name}_{n}");
-        c.batch_execute(&format!("CREATE TABLE {table} (id int)"))
-            .unwrap();
+        c.batch_execute(&format!("CREATE TABLE {table} (id int)")).unwrap();
         let sql = format!(
             "CREATE TRIGGER t AFTER INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {function}; INSERT INTO {table} VALUES (1)"
         );

@@ -9,32 +9,12 @@ fn tasks() {
     refused(
         &mut q,
         &[
-            (
-                r#"SELECT xqueue.put('{q}', '{"colour": 1}')"#,
-                "42703",
-                "colour",
-            ),
-            (
-                r#"SELECT xqueue.put('{q}', '[{"payload": 1}, {"colour": 1}]')"#,
-                "42703",
-                "colour",
-            ),
-            (
-                r#"SELECT xqueue.put('{q}', '{"small": "many"}')"#,
-                "22P02",
-                "",
-            ),
-            (
-                r#"SELECT xqueue.put('{q}', '{"small": 70000}')"#,
-                "22003",
-                "",
-            ),
+            (r#"SELECT xqueue.put('{q}', '{"colour": 1}')"#, "42703", "colour"),
+            (r#"SELECT xqueue.put('{q}', '[{"payload": 1}, {"colour": 1}]')"#, "42703", "colour"),
+            (r#"SELECT xqueue.put('{q}', '{"small": "many"}')"#, "22P02", ""),
+            (r#"SELECT xqueue.put('{q}', '{"small": 70000}')"#, "22003", ""),
             (r#"SELECT xqueue.put('{q}', '{"must": null}')"#, "23502", ""),
-            (
-                r#"SELECT xqueue.put('{q}', '{"ctid": "(0,1)"}')"#,
-                "42703",
-                "",
-            ),
+            (r#"SELECT xqueue.put('{q}', '{"ctid": "(0,1)"}')"#, "42703", ""),
             ("SELECT xqueue.put('{q}', '5')", "22023", ""),
             ("SELECT xqueue.put('{q}', '\"text\"')", "22023", ""),
             ("SELECT xqueue.put('{q}', 'null')", "22023 22004", ""),
@@ -42,22 +22,12 @@ fn tasks() {
             ("SELECT xqueue.put('{q}', '[[{}]]')", "22023", ""),
             ("SELECT xqueue.put('{q}', '[null]')", "22023 22004", ""),
             ("SELECT xqueue.put('{q}', '{')", "22P02", ""),
-            (
-                r#"SELECT xqueue.put('{q}', '{"status": "T"}')"#,
-                "22023 23514 55000",
-                "",
-            ),
-            (
-                r#"SELECT xqueue.put('{q}', '{"status": "X"}')"#,
-                "22023 23514",
-                "",
-            ),
+            (r#"SELECT xqueue.put('{q}', '{"status": "T"}')"#, "22023 23514 55000", ""),
+            (r#"SELECT xqueue.put('{q}', '{"status": "X"}')"#, "22023 23514", ""),
         ],
     );
-    let (sql, words) = (
-        format!(r#"SELECT xqueue.put('{}', '[{{}}, {{"id": 1}}]')"#, q.name),
-        "duplicate key",
-    );
+    let (sql, words) =
+        (format!(r#"SELECT xqueue.put('{}', '[{{}}, {{"id": 1}}]')"#, q.name), "duplicate key");
     expect_error(&mut q.admin, &sql, "23505", words);
     expect_error(
         &mut q.admin,
@@ -67,12 +37,7 @@ fn tasks() {
     );
     q.assert_tasks(&[("total", 4)]);
     assert!(
-        values(
-            &mut q.admin,
-            &format!("SELECT xqueue.put('{}', '[]')", q.name),
-            &[]
-        )
-        .is_empty()
+        values(&mut q.admin, &format!("SELECT xqueue.put('{}', '[]')", q.name), &[]).is_empty()
     );
 }
 
@@ -89,11 +54,7 @@ fn keys() {
                 (&call("3"), "55000", "task 3 is not taken by anybody"),
                 (&call("4"), "55000", "task 4 is not taken by anybody"),
                 (&call("5"), "P0002", "task 5 was not found"),
-                (
-                    &call("ARRAY[1, 5]::bigint[]"),
-                    "P0002",
-                    "task 5 was not found",
-                ),
+                (&call("ARRAY[1, 5]::bigint[]"), "P0002", "task 5 was not found"),
                 (&call("ARRAY[1, NULL]::bigint[]"), "22004", ""),
                 (&call("NULL::bigint"), "22004", ""),
                 (&call("NULL"), "22004", ""),
@@ -108,11 +69,7 @@ fn keys() {
                 (&call("ROW(1, 2)"), "42804 22P02 22023 42846", ""),
                 (&call("'{}'::jsonb"), "22023 22004 42703", ""),
                 (&call("'[[1]]'::jsonb"), "22023 22P02 42804", ""),
-                (
-                    &call("ARRAY[[1, 3], [4, 5]]"),
-                    "22023 2202E 55000 P0002",
-                    "",
-                ),
+                (&call("ARRAY[[1, 3], [4, 5]]"), "22023 2202E 55000 P0002", ""),
             ],
         );
     }
@@ -139,38 +96,19 @@ fn intervals_and_counts() {
         }
     }
     for count in ["0", "-1", "-2147483648"] {
-        refused(
-            &mut q,
-            &[(
-                &format!("SELECT xqueue.take('{{q}}', '0', {count})"),
-                "22023",
-                "",
-            )],
-        );
+        refused(&mut q, &[(&format!("SELECT xqueue.take('{{q}}', '0', {count})"), "22023", "")]);
     }
     // Before PostgreSQL 17 there is no infinite interval, and the cast itself fails.
     refused(
         &mut q,
         &[
             ("SELECT xqueue.take('{q}', 'infinity')", "22023 22007", ""),
-            (
-                "SELECT xqueue.put('{q}', '{}', 'infinity')",
-                "22023 22007",
-                "",
-            ),
-            (
-                "SELECT xqueue.release('{q}', 1, '-infinity')",
-                "22023 22007",
-                "",
-            ),
+            ("SELECT xqueue.put('{q}', '{}', 'infinity')", "22023 22007", ""),
+            ("SELECT xqueue.release('{q}', 1, '-infinity')", "22023 22007", ""),
         ],
     );
     let name = q.name.clone();
-    assert_eq!(
-        take(&mut q.admin, &name, "0", i32::MAX).len(),
-        1,
-        "no array of that size is made"
-    );
+    assert_eq!(take(&mut q.admin, &name, "0", i32::MAX).len(), 1, "no array of that size is made");
 }
 
 #[test]

@@ -32,11 +32,7 @@ fn queues_that_are_none() {
         refused(
             &mut q,
             &[
-                (
-                    &call("no_such_table_at_all"),
-                    "42P01",
-                    "no_such_table_at_all",
-                ),
+                (&call("no_such_table_at_all"), "42P01", "no_such_table_at_all"),
                 (&call("no_such_schema.t"), "42P01 3F000", "no_such_schema"),
                 (&call("{p}_view"), "42809 55000", ""),
                 (&call("{p}_mat"), "42809 55000", ""),
@@ -91,10 +87,7 @@ fn options() {
         (r#"{"fields": {"status": "payload"}}"#, "42804 22023 55000"),
         (r#"{"fields": {"status": "id"}}"#, "42804 22023 55000"),
         (r#"{"fields": {"owner": "status"}}"#, "42804 22023 55000"),
-        (
-            r#"{"fields": {"status": "ctid"}}"#,
-            "42804 22023 42703 42701 55000",
-        ),
+        (r#"{"fields": {"status": "ctid"}}"#, "42804 22023 42703 42701 55000"),
         (r#"{"states": {"X": "x"}}"#, "22023"),
         (r#"{"states": {"R": "T"}}"#, "22023 55000"),
         (r#"{"states": {"R": 1}}"#, "22023"),
@@ -110,24 +103,10 @@ fn options() {
         let sql = format!("SELECT xqueue.create('bad_created', '{options}')");
         refused(&mut q, &[(&sql, &format!("{states} 42703 42804"), "")]);
     }
-    refused(
-        &mut q,
-        &[("SELECT xqueue.upgrade('{q}', 'no json')", "22P02", "")],
-    );
+    refused(&mut q, &[("SELECT xqueue.upgrade('{q}', 'no json')", "22P02", "")]);
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
-    refused(
-        &mut q,
-        &[(
-            &format!("SELECT xqueue.upgrade('{{q}}', '{deep}')"),
-            "22023 54001",
-            "",
-        )],
-    );
-    assert!(scalar::<bool>(
-        &mut q.admin,
-        "SELECT to_regclass('bad_created') IS NULL",
-        &[]
-    ));
+    refused(&mut q, &[(&format!("SELECT xqueue.upgrade('{{q}}', '{deep}')"), "22023 54001", "")]);
+    assert!(scalar::<bool>(&mut q.admin, "SELECT to_regclass('bad_created') IS NULL", &[]));
 }
 
 #[test]
@@ -150,11 +129,7 @@ fn columns_of_the_wrong_kind() {
         // Not named, it is the user's own and not adopted.
         refused(
             &mut q,
-            &[(
-                &format!("SELECT xqueue.upgrade('{table}')"),
-                "42701 42804 22023 55000",
-                "status",
-            )],
+            &[(&format!("SELECT xqueue.upgrade('{table}')"), "42701 42804 22023 55000", "status")],
         );
         q.sql(&format!("DROP TABLE {table}"));
     }
@@ -180,11 +155,7 @@ fn statuses_by_hand() {
         &mut q,
         &[
             ("UPDATE {q} SET status = 'X' WHERE id = 3", "23514", ""),
-            (
-                "UPDATE {q} SET status = NULL WHERE id = 3",
-                "23514 23502",
-                "",
-            ),
+            ("UPDATE {q} SET status = NULL WHERE id = 3", "23514 23502", ""),
             ("INSERT INTO {q} (status) VALUES ('r')", "23514", ""),
             ("INSERT INTO {q} (status) VALUES ('')", "23514", ""),
         ],
@@ -200,14 +171,8 @@ fn a_column_of_the_users_own_stays_his() {
         r#"SELECT xqueue.put('{q}', '{"expires": "2001-01-01", "priority": "none", "ttr": -1}')"#,
     );
     let task = take(&mut q.admin, &name, "0", 1).remove(0);
-    assert_eq!(
-        (&task["priority"], &task["ttr"]),
-        (&json!("none"), &json!(-1))
-    );
+    assert_eq!((&task["priority"], &task["ttr"]), (&json!("none"), &json!(-1)));
     release(&mut q.admin, &name, 1);
     let definition = q.upgrade(&json!({}));
-    assert!(
-        definition["fields"].get("expires").is_none(),
-        "{definition}"
-    );
+    assert!(definition["fields"].get("expires").is_none(), "{definition}");
 }

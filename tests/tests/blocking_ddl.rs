@@ -47,9 +47,7 @@ fn drop_table_and_a_new_one_of_that_name() {
 fn drop_schema_cascade() {
     let mut admin = connect();
     let schema = unique("ddl_schema");
-    admin
-        .batch_execute(&format!("CREATE SCHEMA {schema}"))
-        .unwrap();
+    admin.batch_execute(&format!("CREATE SCHEMA {schema}")).unwrap();
     let columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload jsonb";
     let mut q = Queue::make(&database(), &format!("{schema}.jobs"), columns, &json!({}));
     let waiter = Waiter::take(&mut q);
@@ -74,11 +72,7 @@ fn xqueue_drop_refuses_while_consumers_wait_or_tasks_are_taken() {
     q.verify();
     q.sql("SELECT xqueue.drop('{q}')");
     q.abandon();
-    assert!(scalar::<bool>(
-        &mut q.admin,
-        "SELECT to_regclass($1) IS NULL",
-        &[&name]
-    ));
+    assert!(scalar::<bool>(&mut q.admin, "SELECT to_regclass($1) IS NULL", &[&name]));
 }
 
 #[test]
@@ -96,10 +90,7 @@ fn downgrade_ends_the_wait_or_refuses() {
         q.sql("SELECT xqueue.downgrade('{q}')");
     } else {
         let (mut client, error) = waiter.error();
-        assert!(
-            ["42P01", "55000"].contains(&error.code().code()),
-            "{error:?}"
-        );
+        assert!(["42P01", "55000"].contains(&error.code().code()), "{error:?}");
         assert_eq!(scalar::<i32>(&mut client, "SELECT 1", &[]), 1);
     }
     // An ordinary table again, with everything in it.
@@ -125,12 +116,9 @@ fn vacuum_full_cluster_and_reindex() {
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 300)");
     assert_eq!(take_all(&mut q.admin, &name).len(), 300);
     let waiter = Waiter::take(&mut q);
-    for command in [
-        "VACUUM FULL {q}",
-        "CLUSTER {q} USING {q}_pkey",
-        "REINDEX TABLE {q}",
-        "ANALYZE {q}",
-    ] {
+    for command in
+        ["VACUUM FULL {q}", "CLUSTER {q} USING {q}_pkey", "REINDEX TABLE {q}", "ANALYZE {q}"]
+    {
         q.sql(command);
     }
     put(&mut q.admin, &name, 1);
@@ -142,10 +130,7 @@ fn add_column_with_the_jsonb_form() {
     let mut q = Queue::new("ddl");
     let name = q.name.clone();
     let waiter = Waiter::take(&mut q);
-    ddl(
-        &mut q,
-        "ALTER TABLE {q} ADD COLUMN extra text NOT NULL DEFAULT 'new'",
-    );
+    ddl(&mut q, "ALTER TABLE {q} ADD COLUMN extra text NOT NULL DEFAULT 'new'");
     put(&mut q.admin, &name, 1);
     let (mut client, task) = waiter.task();
     assert_eq!(task["extra"], json!("new"));
@@ -210,16 +195,9 @@ fn rename_of_table_schema_and_columns() {
     assert_eq!((&task["payload"], &task["state"]), (&json!(5), &json!("T")));
     let number = task["number"].as_i64().unwrap();
     assert_eq!(ack(&mut client, &q.name, number).len(), 1);
-    expect_error(
-        &mut admin,
-        &format!("SELECT xqueue.take('{old}')"),
-        "42P01",
-        "",
-    );
+    expect_error(&mut admin, &format!("SELECT xqueue.take('{old}')"), "42P01", "");
     drop(q);
-    admin
-        .batch_execute(&format!("DROP SCHEMA {schema}"))
-        .unwrap();
+    admin.batch_execute(&format!("DROP SCHEMA {schema}")).unwrap();
 }
 
 #[test]

@@ -8,11 +8,7 @@ use xqueue_tests::*;
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
 fn alive(c: &mut Client, pid: i32) -> bool {
-    scalar(
-        c,
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)",
-        &[&pid],
-    )
+    scalar(c, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", &[&pid])
 }
 
 /// The waiter is gone; a task put now is ready, and a second waiter gets it.
@@ -42,10 +38,7 @@ fn statement_timeout() {
     assert_eq!(error.code().code(), "57014");
     nothing_taken_and_next_is_served(&mut q, pid);
     let name = q.name.clone();
-    assert!(
-        take(&mut c, &name, "10ms", 1).is_empty(),
-        "the session goes on"
-    );
+    assert!(take(&mut c, &name, "10ms", 1).is_empty(), "the session goes on");
 }
 
 #[test]
@@ -60,11 +53,7 @@ fn cancel() {
     nothing_taken_and_next_is_served(&mut q, pid);
     let name = q.name.clone();
     put(&mut c, &name, 3);
-    assert_eq!(
-        take(&mut c, &name, "10s", 1).len(),
-        1,
-        "the session goes on"
-    );
+    assert_eq!(take(&mut c, &name, "10s", 1).len(), 1, "the session goes on");
 }
 
 #[test]
@@ -84,9 +73,7 @@ fn the_client_is_gone() {
     let mut child = Consumer::start(CONSUMER, "hold", &database(), &q.name);
     q.wait_for_consumers(1);
     child.kill();
-    wait_until("the backend is gone", || {
-        !alive(&mut q.admin, child.backend)
-    });
+    wait_until("the backend is gone", || !alive(&mut q.admin, child.backend));
     nothing_taken_and_next_is_served(&mut q, child.backend);
 }
 

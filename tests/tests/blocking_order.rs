@@ -9,10 +9,7 @@ fn a_take_that_does_not_wait() {
     let mut q = Queue::new("order");
     let name = q.name.clone();
     assert!(take(&mut q.admin, &name, "0", 1).is_empty());
-    assert!(
-        take(&mut q.admin, &name, "30 milliseconds", 1).is_empty(),
-        "the timeout ran out"
-    );
+    assert!(take(&mut q.admin, &name, "30 milliseconds", 1).is_empty(), "the timeout ran out");
     let first = put(&mut q.admin, &name, 1);
     let second = put(&mut q.admin, &name, 2);
     assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [first]);
@@ -61,15 +58,10 @@ fn fewer_tasks_than_waiters() {
     let name = q.name.clone();
     let waiters: Vec<Waiter> = (0..9).map(|_| Waiter::take(&mut q)).collect();
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}, {}]')");
-    wait_until("four are served", || {
-        waiters.iter().filter(|w| w.finished()).count() >= 4
-    });
+    wait_until("four are served", || waiters.iter().filter(|w| w.finished()).count() >= 4);
     q.wait_for_consumers(5);
     q.assert_tasks(&[("taken", 4), ("total", 4)]);
-    assert!(
-        waiters[..4].iter().all(Waiter::finished),
-        "the first four were served"
-    );
+    assert!(waiters[..4].iter().all(Waiter::finished), "the first four were served");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
     let held: Vec<(Client, Value)> = waiters.into_iter().map(Waiter::task).collect();
     let distinct: BTreeSet<i64> = held.iter().map(|(_, task)| id(task)).collect();
@@ -94,10 +86,7 @@ fn more_tasks_than_waiters() {
 fn a_waiter_that_asks_for_many_takes_what_is_there() {
     let mut q = Queue::new("order");
     let name = q.name.clone();
-    let waiter = Waiter::start(
-        q.client(),
-        &format!("SELECT xqueue.take('{name}', '30s', 10)"),
-    );
+    let waiter = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s', 10)"));
     q.wait_for_consumers(1);
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
     let outcome = waiter.join();
@@ -110,10 +99,7 @@ fn a_waiter_that_asks_for_many_takes_what_is_there() {
 fn a_greedy_waiter_leaves_the_others_waiting() {
     let mut q = Queue::new("order");
     let name = q.name.clone();
-    let greedy = Waiter::start(
-        q.client(),
-        &format!("SELECT xqueue.take('{name}', '30s', 100)"),
-    );
+    let greedy = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s', 100)"));
     q.wait_for_consumers(1);
     let others: Vec<Waiter> = (0..4).map(|_| Waiter::take(&mut q)).collect();
     for _ in 0..5 {
@@ -139,16 +125,11 @@ fn the_row_form_waits_too() {
     let waiter = Waiter::waiting(&mut q, &sql);
     let id = put(&mut q.admin, &name, 5);
     let (mut client, task) = waiter.task();
-    assert_eq!(
-        (xqueue_tests::id(&task), &task["status"]),
-        (id, &json!("T"))
-    );
+    assert_eq!((xqueue_tests::id(&task), &task["status"]), (id, &json!("T")));
     ack(&mut client, &name, id);
     // With columns of the row type, as an ORM reads them.
     let id = put(&mut q.admin, &name, 6);
-    let row = client
-        .query_one(&format!("SELECT * FROM xqueue.take(NULL::{name})"), &[])
-        .unwrap();
+    let row = client.query_one(&format!("SELECT * FROM xqueue.take(NULL::{name})"), &[]).unwrap();
     assert_eq!(row.get::<_, i64>("id"), id);
     assert_eq!(row.get::<_, Value>("payload"), json!({"n": 6}));
     let sql = format!("SELECT (xqueue.ack(q)).id FROM {name} AS q WHERE id = $1");
@@ -207,12 +188,10 @@ fn a_session_may_wait_in_a_repeatable_read_transaction_only_without_timeout() {
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let id = put(&mut q.admin, &name, 1);
         let mut c = q.client();
-        c.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}"))
-            .unwrap();
+        c.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}")).unwrap();
         assert_eq!(take_all(&mut c, &name), [id], "without a timeout it works");
         ack(&mut c, &name, id);
-        c.batch_execute(&format!("COMMIT; BEGIN ISOLATION LEVEL {level}"))
-            .unwrap();
+        c.batch_execute(&format!("COMMIT; BEGIN ISOLATION LEVEL {level}")).unwrap();
         let sql = format!("SELECT xqueue.take('{name}', '10s')");
         let error = expect_error(&mut c, &sql, "0A000 25001", "");
         assert!(error.message().to_lowercase().contains("read"), "{error:?}");

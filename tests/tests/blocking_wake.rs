@@ -9,10 +9,7 @@ fn woken_by(q: &mut Queue, action: impl FnOnce(&mut Queue)) -> Value {
     action(q);
     let (mut client, task) = waiter.task();
     assert_eq!(task["status"], json!("T"), "{task}");
-    assert_eq!(
-        status(&mut q.admin, &q.name, id(&task)).as_deref(),
-        Some("T")
-    );
+    assert_eq!(status(&mut q.admin, &q.name, id(&task)).as_deref(), Some("T"));
     assert_eq!(ids(&ack(&mut client, &q.name, id(&task))), [id(&task)]);
     task
 }
@@ -20,9 +17,7 @@ fn woken_by(q: &mut Queue, action: impl FnOnce(&mut Queue)) -> Value {
 /// The waiter sleeps on, though something was done that might have woken it.
 #[track_caller]
 fn still_waiting(q: &mut Queue, waiter: &Waiter) {
-    wait_until("it waits on", || {
-        is_waiting(&mut q.admin, waiter.pid) || waiter.finished()
-    });
+    wait_until("it waits on", || is_waiting(&mut q.admin, waiter.pid) || waiter.finished());
     assert!(!waiter.finished(), "it was served, or failed");
 }
 
@@ -56,10 +51,7 @@ fn plain_insert() {
 fn copy() {
     let mut q = Queue::new("wake");
     woken_by(&mut q, |q| {
-        let mut copy = q
-            .admin
-            .copy_in(&format!("COPY {} (payload) FROM STDIN", q.name))
-            .unwrap();
+        let mut copy = q.admin.copy_in(&format!("COPY {} (payload) FROM STDIN", q.name)).unwrap();
         std::io::Write::write_all(&mut copy, b"{\"n\": 1}\n").unwrap();
         copy.finish().unwrap();
     });
@@ -72,9 +64,7 @@ fn release_by_another_session() {
     let id = xqueue_tests::put(&mut holder, &q.name, 1);
     assert_eq!(take_all(&mut holder, &q.name), [id]);
     let name = q.name.clone();
-    woken_by(&mut q, |_| {
-        assert_eq!(release(&mut holder, &name, id).len(), 1)
-    });
+    woken_by(&mut q, |_| assert_eq!(release(&mut holder, &name, id).len(), 1));
 }
 
 #[test]
@@ -84,18 +74,14 @@ fn update_by_hand_from_each_state() {
         q.sql(&format!(
             "INSERT INTO {{q}} (status, runat) VALUES ('{state}', now() + interval '1 hour')"
         ));
-        woken_by(&mut q, |q| {
-            q.sql("UPDATE {q} SET status = 'R', runat = NULL")
-        });
+        woken_by(&mut q, |q| q.sql("UPDATE {q} SET status = 'R', runat = NULL"));
     }
 }
 
 #[test]
 fn promotion_of_a_delayed_task() {
     let mut q = Queue::new("wake");
-    woken_by(&mut q, |q| {
-        q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')")
-    });
+    woken_by(&mut q, |q| q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')"));
 }
 
 #[test]
@@ -113,9 +99,7 @@ fn rollback_to_savepoint_of_anothers_take() {
     let mut q = Queue::new("wake");
     let mut other = q.client();
     xqueue_tests::put(&mut other, &q.name, 1);
-    other
-        .batch_execute("BEGIN; SAVEPOINT a; SAVEPOINT b")
-        .unwrap();
+    other.batch_execute("BEGIN; SAVEPOINT a; SAVEPOINT b").unwrap();
     assert_eq!(take_all(&mut other, &q.name).len(), 1);
     other.batch_execute("RELEASE b").unwrap();
     woken_by(&mut q, |_| other.batch_execute("ROLLBACK TO a").unwrap());
@@ -141,9 +125,7 @@ fn exception_block_around_anothers_take() {
         scalar(&mut q.admin, sql, &[&other.pid])
     });
     // It leaves the block, and is still in its transaction when the waiter is served.
-    woken_by(&mut q, |q| {
-        q.sql(&format!("SELECT pg_advisory_unlock({gate})"))
-    });
+    woken_by(&mut q, |q| q.sql(&format!("SELECT pg_advisory_unlock({gate})")));
     assert!(!other.finished());
     q.sql("SELECT pg_advisory_unlock_all()");
     other.join().result.unwrap();
@@ -173,9 +155,7 @@ fn commit_prepared_of_a_put() {
     let mut q = Queue::new("wake");
     let gid = q.name.clone();
     let waiter = Waiter::take(&mut q);
-    q.sql(&format!(
-        "BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"
-    ));
+    q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
     still_waiting(&mut q, &waiter);
     q.sql(&format!("COMMIT PREPARED '{gid}'"));
     waiter.task();
@@ -186,9 +166,7 @@ fn rollback_prepared_of_a_put_gives_nothing() {
     let mut q = Queue::new("wake");
     let gid = q.name.clone();
     let waiter = Waiter::take(&mut q);
-    q.sql(&format!(
-        "BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"
-    ));
+    q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
     q.sql(&format!("ROLLBACK PREPARED '{gid}'"));
     still_waiting(&mut q, &waiter);
     let id = xqueue_tests::put(&mut q.admin, &q.name, 2);
@@ -222,9 +200,7 @@ fn rollback_of_a_delete_by_hand() {
     let mut q = Queue::new("wake");
     let mut other = q.client();
     xqueue_tests::put(&mut other, &q.name, 1);
-    other
-        .batch_execute(&format!("BEGIN; DELETE FROM {}", q.name))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; DELETE FROM {}", q.name)).unwrap();
     woken_by(&mut q, |_| other.batch_execute("ROLLBACK").unwrap());
 }
 
@@ -233,9 +209,7 @@ fn rollback_of_an_update_by_hand() {
     let mut q = Queue::new("wake");
     let mut other = q.client();
     xqueue_tests::put(&mut other, &q.name, 1);
-    other
-        .batch_execute(&format!("BEGIN; UPDATE {} SET status = 'B'", q.name))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; UPDATE {} SET status = 'B'", q.name)).unwrap();
     woken_by(&mut q, |_| other.batch_execute("ROLLBACK").unwrap());
 }
 
@@ -244,9 +218,7 @@ fn commit_of_an_update_that_leaves_it_ready() {
     let mut q = Queue::new("wake");
     let mut other = q.client();
     xqueue_tests::put(&mut other, &q.name, 1);
-    other
-        .batch_execute(&format!("BEGIN; UPDATE {} SET payload = '2'", q.name))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; UPDATE {} SET payload = '2'", q.name)).unwrap();
     let task = woken_by(&mut q, |_| other.batch_execute("COMMIT").unwrap());
     assert_eq!(task["payload"], json!(2));
 }
@@ -256,9 +228,7 @@ fn end_of_a_lock_by_hand() {
     let mut q = Queue::new("wake");
     let mut other = q.client();
     xqueue_tests::put(&mut other, &q.name, 1);
-    other
-        .batch_execute(&format!("BEGIN; SELECT FROM {} FOR UPDATE", q.name))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; SELECT FROM {} FOR UPDATE", q.name)).unwrap();
     woken_by(&mut q, |_| other.batch_execute("COMMIT").unwrap());
 }
 

@@ -41,9 +41,7 @@ fn two_hundred_wait() {
     // All in one commit, for consumers that hold no snapshot.
     let next = format!("CALL xqueue.next('{name}', '50s')");
     let all = waiters(&mut q, MANY, &next);
-    q.sql(&format!(
-        "INSERT INTO {{q}} SELECT FROM generate_series(1, {MANY})"
-    ));
+    q.sql(&format!("INSERT INTO {{q}} SELECT FROM generate_series(1, {MANY})"));
     let clients = each_has_one(all);
     q.assert_tasks(&[("taken", MANY as i64), ("ready", 0), ("total", MANY as i64)]);
     drop(clients);

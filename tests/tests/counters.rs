@@ -15,10 +15,7 @@ fn rollback() {
     assert!(
         try_sql(
             &mut q.admin,
-            &format!(
-                "UPDATE {} SET status = 'B', payload = to_jsonb(1 / (id - 7))",
-                q.name
-            )
+            &format!("UPDATE {} SET status = 'B', payload = to_jsonb(1 / (id - 7))", q.name)
         )
         .is_err()
     );
@@ -38,13 +35,7 @@ fn nested_savepoints() {
              INSERT INTO {q} (status) SELECT 'Z' FROM generate_series(1, 11);
          RELEASE a; COMMIT",
     );
-    q.assert_tasks(&[
-        ("ready", 5),
-        ("buried", 5),
-        ("done", 0),
-        ("zombie", 11),
-        ("total", 21),
-    ]);
+    q.assert_tasks(&[("ready", 5), ("buried", 5), ("done", 0), ("zombie", 11), ("total", 21)]);
     q.sql("BEGIN; SAVEPOINT a; SAVEPOINT b; DELETE FROM {q}; RELEASE b; ROLLBACK TO a; UPDATE {q} SET status = 'R' WHERE status = 'B'; COMMIT");
     q.assert_tasks(&[("ready", 10), ("buried", 0), ("zombie", 11), ("total", 21)]);
     q.sql("DELETE FROM {q}");
@@ -103,9 +94,7 @@ fn truncate_beside_another_writer() {
     let name = q.name.clone();
     let mut other = q.client();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
-    other
-        .batch_execute(&format!("BEGIN; INSERT INTO {name} DEFAULT VALUES"))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; INSERT INTO {name} DEFAULT VALUES")).unwrap();
     let truncating = Waiter::start(q.client(), &format!("TRUNCATE {name}"));
     wait_until("it waits for the writer", || {
         let sql = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)";
@@ -120,22 +109,15 @@ fn truncate_beside_another_writer() {
 fn copy() {
     let mut q = Queue::new("count");
     let copy = |q: &mut Queue, rows: &str| {
-        let mut to = q
-            .admin
-            .copy_in(&format!("COPY {} (id, status) FROM STDIN", q.name))
-            .unwrap();
+        let mut to = q.admin.copy_in(&format!("COPY {} (id, status) FROM STDIN", q.name)).unwrap();
         std::io::Write::write_all(&mut to, rows.as_bytes()).unwrap();
         to.finish().is_ok()
     };
-    let rows: String = (1..=1500)
-        .map(|n| format!("{n}\t{}\n", if n % 3 == 0 { "B" } else { "R" }))
-        .collect();
+    let rows: String =
+        (1..=1500).map(|n| format!("{n}\t{}\n", if n % 3 == 0 { "B" } else { "R" })).collect();
     assert!(copy(&mut q, &rows));
     q.assert_tasks(&[("ready", 1000), ("buried", 500)]);
-    assert!(
-        !copy(&mut q, "2001\tR\n2002\tR\n1\tR\n"),
-        "1 is there already"
-    );
+    assert!(!copy(&mut q, "2001\tR\n2002\tR\n1\tR\n"), "1 is there already");
     q.assert_tasks(&[("ready", 1000), ("buried", 500), ("total", 1500)]);
 }
 
@@ -186,10 +168,7 @@ fn keys_and_partial_updates() {
     q.sql("UPDATE {q} SET id = id + 100; UPDATE {q} SET payload = '1'; UPDATE {q} SET status = status");
     q.assert_tasks(&[("ready", 10), ("total", 10)]);
     let name = q.name.clone();
-    assert_eq!(
-        take_all(&mut q.admin, &name),
-        (101..=110).collect::<Vec<i64>>()
-    );
+    assert_eq!(take_all(&mut q.admin, &name), (101..=110).collect::<Vec<i64>>());
 }
 
 #[test]
@@ -230,12 +209,7 @@ fn a_take_may_not_be_prepared() {
     let (gid, name) = (q.name.clone(), q.name.clone());
     put(&mut q.admin, &name, 1);
     q.sql("BEGIN; SELECT xqueue.take('{q}')");
-    let e = expect_error(
-        &mut q.admin,
-        &format!("PREPARE TRANSACTION '{gid}'"),
-        "0A000",
-        "",
-    );
+    let e = expect_error(&mut q.admin, &format!("PREPARE TRANSACTION '{gid}'"), "0A000", "");
     assert!(e.hint().is_some(), "{e:?}");
     q.sql("ROLLBACK");
     q.assert_tasks(&[("ready", 1), ("taken", 0)]);
@@ -256,12 +230,7 @@ fn calls_are_counted_when_they_commit() {
     release(&mut q.admin, &name, taken[0]);
     ack(&mut q.admin, &name, taken[1]);
     assert_eq!(
-        (
-            q.calls("take"),
-            q.calls("release"),
-            q.calls("ack"),
-            q.calls("session")
-        ),
+        (q.calls("take"), q.calls("release"), q.calls("ack"), q.calls("session")),
         (3, 1, 1, 0)
     );
 }
@@ -288,12 +257,7 @@ fn an_upgrade_that_is_rolled_back() {
         "BEGIN; SELECT xqueue.upgrade('{q}'); SELECT xqueue.put('{q}', '{\"id\": 50}'); ROLLBACK",
     );
     assert_eq!(scalar::<i64>(&mut q.admin, columns, &[&name]), 1);
-    expect_error(
-        &mut q.admin,
-        &format!("SELECT xqueue.take('{name}')"),
-        "55000",
-        "is not a queue",
-    );
+    expect_error(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), "55000", "is not a queue");
     q.sql("BEGIN; SELECT xqueue.upgrade('{q}'); INSERT INTO {q} (id) VALUES (21); SELECT xqueue.take('{q}'); COMMIT");
     q.assert_tasks(&[("ready", 20), ("taken", 1), ("total", 21)]);
 }

@@ -62,8 +62,7 @@ fn some_mine(q: &str, call: &str) -> String {
 /// Runs transactions until told how many; a deadlock or a task that is gone is part of the game.
 fn writer(mut c: Client, q: &str, seed: u64, transactions: u32) {
     let mut random = StdRng::seed_from_u64(seed);
-    c.batch_execute("CREATE TEMP TABLE mine (id bigint)")
-        .unwrap();
+    c.batch_execute("CREATE TEMP TABLE mine (id bigint)").unwrap();
     for n in 0..transactions {
         let body = (0..random.random_range(1..6))
             .map(|_| change(&mut random, q, 0))
@@ -73,11 +72,7 @@ fn writer(mut c: Client, q: &str, seed: u64, transactions: u32) {
             0..3 => (format!("BEGIN;\n{body};\nROLLBACK"), None),
             3 => {
                 let gid = format!("{q}_{seed}_{n}");
-                let end = if random.random_bool(0.5) {
-                    "COMMIT"
-                } else {
-                    "ROLLBACK"
-                };
+                let end = if random.random_bool(0.5) { "COMMIT" } else { "ROLLBACK" };
                 (
                     format!("BEGIN;\n{body};\nPREPARE TRANSACTION '{gid}'"),
                     Some(format!("{end} PREPARED '{gid}'")),
@@ -117,9 +112,7 @@ fn race(theme: &str, writers: u64, transactions: u32) {
         let mut watcher = q.client();
         let (running, name) = (&running, &name);
         scope.spawn(move || {
-            watcher
-                .batch_execute("SET deadlock_timeout = '10s'")
-                .unwrap();
+            watcher.batch_execute("SET deadlock_timeout = '10s'").unwrap();
             while running.load(Ordering::Relaxed) {
                 let _stats: Value = scalar(&mut watcher, "SELECT xqueue.stats($1::text)", &[name]);
                 let _check: Value = scalar(&mut watcher, "SELECT xqueue.check($1::text)", &[name]);
@@ -181,11 +174,7 @@ fn takers_putters_and_dying_sessions() {
     let (put, acked) = (q.calls("put"), q.calls("ack"));
     q.assert_tasks(&[("ready", put - acked), ("total", put - acked)]);
     let (taken, released, ended) = (q.calls("take"), q.calls("release"), q.calls("session"));
-    assert_eq!(
-        taken,
-        acked + released + ended,
-        "every take came to one end"
-    );
+    assert_eq!(taken, acked + released + ended, "every take came to one end");
 }
 
 /// A recount beside an open writer: it neither waits for him nor is wrong when he commits.
@@ -200,9 +189,7 @@ fn a_recount_blocks_nobody() {
     ))
     .unwrap();
     // What was prepared and is resolved has to be counted again.
-    q.sql(&format!(
-        "BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"
-    ));
+    q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
     q.sql(&format!("COMMIT PREPARED '{gid}'"));
     q.sql("SET lock_timeout = '5s'; INSERT INTO {q} (status) VALUES ('D')");
     q.assert_tasks(&[("ready", 20001), ("done", 1), ("buried", 0)]);

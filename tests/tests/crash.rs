@@ -50,10 +50,7 @@ fn the_holder_itself_is_killed() {
     take_all(&mut c, &name);
     let waiter = Waiter::take(&mut q);
     server.kill_backend(pid(&mut c));
-    assert!(
-        waiter.join().result.is_err(),
-        "the waiter's connection broke"
-    );
+    assert!(waiter.join().result.is_err(), "the waiter's connection broke");
     q.reconnect();
     let (mut c, task) =
         Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s')")).task();
@@ -104,11 +101,7 @@ fn a_prepared_put_lives_through_it() {
         end(&server, how, victim);
         q.reconnect();
         assert_eq!(q.counted()["total"], json!(10));
-        assert_eq!(
-            q.stats()["exact"],
-            json!(false),
-            "not while a prepared transaction is open"
-        );
+        assert_eq!(q.stats()["exact"], json!(false), "not while a prepared transaction is open");
         q.sql(&format!("ROLLBACK PREPARED '{gid}_0'"));
         q.sql(&format!("COMMIT PREPARED '{gid}_1'"));
         q.assert_tasks(&[("ready", 12), ("total", 12)]);
@@ -120,10 +113,7 @@ fn an_unlogged_queue_is_empty_and_exact_after_a_crash() {
     let server = Server::alone();
     let mut c = connect();
     let name = unique("crash_temp");
-    c.batch_execute(&format!(
-        "SELECT xqueue.create('{name}', temporary => true)"
-    ))
-    .unwrap();
+    c.batch_execute(&format!("SELECT xqueue.create('{name}', temporary => true)")).unwrap();
     let mut q = Queue::adopt(&database(), &name);
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 30)");
     take(&mut c, &name, "0", 5);
@@ -168,10 +158,8 @@ fn twice_in_a_row_under_load() {
 fn several_databases() {
     let server = Server::alone();
     let mut databases: Vec<Database> = (0..2).map(|_| Database::new("crash_db")).collect();
-    let mut queues: Vec<Queue> = databases
-        .iter()
-        .map(|d| Queue::new_in(&d.name, "crash"))
-        .collect();
+    let mut queues: Vec<Queue> =
+        databases.iter().map(|d| Queue::new_in(&d.name, "crash")).collect();
     for q in &mut queues {
         let name = q.name.clone();
         put(&mut q.admin, &name, 1);

@@ -73,8 +73,7 @@ fn create_extension_rolled_back() {
         "BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue; COMMIT",
     )
     .unwrap();
-    c.batch_execute("BEGIN; DROP EXTENSION xqueue; ROLLBACK")
-        .unwrap();
+    c.batch_execute("BEGIN; DROP EXTENSION xqueue; ROLLBACK").unwrap();
     worker_works(&mut Queue::new_in(&database.name, "ext"));
 }
 
@@ -107,10 +106,7 @@ fn drop_database() {
         database.sql(&format!("DROP DATABASE {name}{options}"));
         // One of the same name is a new one.
         database.sql(&format!("CREATE DATABASE {name}"));
-        database
-            .client()
-            .batch_execute("CREATE EXTENSION xqueue")
-            .unwrap();
+        database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
         worker_works(&mut Queue::new_in(&name, "jobs"));
     }
 }
@@ -164,10 +160,7 @@ fn a_database_made_from_one_that_has_the_extension() {
         let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
         scalar(&mut template.admin, sql, &[&name])
     });
-    let copy = Database {
-        name: unique("copy"),
-        admin: connect(),
-    };
+    let copy = Database { name: unique("copy"), admin: connect() };
     template.sql(&format!("CREATE DATABASE {} TEMPLATE {name}", copy.name));
     for db in [&template.name, &copy.name] {
         let mut q = Queue::adopt(db, &queue);
@@ -200,9 +193,7 @@ fn drop_table_under_load() {
                 })
             })
             .collect();
-        wait_until("the load runs", || {
-            q.stats()["calls"]["delay"].as_i64() > Some(20)
-        });
+        wait_until("the load runs", || q.stats()["calls"]["delay"].as_i64() > Some(20));
         wait_until("the table is dropped", || {
             // A deadlock with a writer that asks for more is PostgreSQL's own answer: again.
             try_sql(&mut q.admin, &format!("DROP TABLE {name}")).is_ok()
@@ -223,9 +214,7 @@ fn renames_on_a_live_queue() {
     q.sql(&format!("ALTER TABLE {{q}} RENAME TO {name}_b"));
     q.name = format!("{name}_b");
     worker_works(&mut q);
-    q.sql(&format!(
-        "CREATE SCHEMA {schema}; ALTER TABLE {{q}} SET SCHEMA {schema}"
-    ));
+    q.sql(&format!("CREATE SCHEMA {schema}; ALTER TABLE {{q}} SET SCHEMA {schema}"));
     q.name = format!("{schema}.{name}_b");
     worker_works(&mut q);
     q.sql(&format!("ALTER SCHEMA {schema} RENAME TO {schema}_b"));
@@ -242,18 +231,11 @@ fn renames_on_a_live_queue() {
     let queue = q.name.clone();
     let mut c = q.client();
     let task = take(&mut c, &queue, "0", 1).remove(0);
-    assert_eq!(
-        (&task["Nr."], &task["Zu\"stand"]),
-        (&json!(1), &json!("T")),
-        "{task}"
-    );
+    assert_eq!((&task["Nr."], &task["Zu\"stand"]), (&json!(1), &json!("T")), "{task}");
     drop(c);
     q.wait_for("ready", 7);
     let task = take(&mut q.admin, &queue, "0", 1).remove(0);
-    assert_eq!(
-        ack(&mut q.admin, &queue, task["Nr."].as_i64().unwrap()).len(),
-        1
-    );
+    assert_eq!(ack(&mut q.admin, &queue, task["Nr."].as_i64().unwrap()).len(), 1);
     let shown: Value = scalar(
         &mut q.admin,
         "SELECT to_jsonb(fields) FROM xqueue.queues WHERE queue = $1::text::regclass",
@@ -261,9 +243,7 @@ fn renames_on_a_live_queue() {
     );
     assert_eq!(shown["status"], json!("Zu\"stand"));
     drop(q);
-    admin
-        .batch_execute(&format!("DROP SCHEMA {schema}_b"))
-        .unwrap();
+    admin.batch_execute(&format!("DROP SCHEMA {schema}_b")).unwrap();
 }
 
 #[test]

@@ -98,10 +98,7 @@ fn a_plain_insert_with_a_future_runat_waits() {
         "INSERT INTO {q} (id, status, runat) VALUES (4, 'R', now() + interval '60 milliseconds')",
     );
     assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [4]);
-    let mut copy = q
-        .admin
-        .copy_in(&format!("COPY {name} (id, runat) FROM STDIN"))
-        .unwrap();
+    let mut copy = q.admin.copy_in(&format!("COPY {name} (id, runat) FROM STDIN")).unwrap();
     std::io::Write::write_all(&mut copy, b"5\t2999-01-01\n").unwrap();
     copy.finish().unwrap();
     assert_eq!(status(&mut q.admin, &name, 5).as_deref(), Some("W"));
@@ -112,30 +109,17 @@ fn ten_thousand_at_once() {
     let mut q = Queue::new("delay");
     let name = q.name.clone();
     q.sql("CREATE TABLE {q}_log (xid xid8, id bigint)");
-    before_update(
-        &mut q,
-        &format!("INSERT INTO {name}_log VALUES (pg_current_xact_id(), NEW.id)"),
-    );
+    before_update(&mut q, &format!("INSERT INTO {name}_log VALUES (pg_current_xact_id(), NEW.id)"));
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '150 milliseconds' FROM generate_series(1, 10000)");
     q.wait_for("ready", 10000);
     q.assert_tasks(&[("ready", 10000), ("waiting", 0)]);
     let sql =
         format!("SELECT max(n) FROM (SELECT count(*) AS n FROM {name}_log GROUP BY xid) AS batch");
     let largest: i64 = scalar(&mut q.admin, &sql, &[]);
-    let bound: String = scalar(
-        &mut q.admin,
-        "SELECT current_setting('xqueue.batch_size')",
-        &[],
-    );
-    assert!(
-        largest <= bound.parse().unwrap(),
-        "batches are bounded: {largest}"
-    );
+    let bound: String = scalar(&mut q.admin, "SELECT current_setting('xqueue.batch_size')", &[]);
+    assert!(largest <= bound.parse().unwrap(), "batches are bounded: {largest}");
     let sql = format!("SELECT count(*) = count(DISTINCT id) FROM {name}_log");
-    assert!(
-        scalar::<bool>(&mut q.admin, &sql, &[]),
-        "each was promoted once"
-    );
+    assert!(scalar::<bool>(&mut q.admin, &sql, &[]), "each was promoted once");
     q.sql("DROP TABLE {q}_log CASCADE; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
 }
 
@@ -143,18 +127,13 @@ fn ten_thousand_at_once() {
 fn a_poison_row_stops_no_other() {
     let (mut q, mut healthy) = (Queue::new("poison"), Queue::new("healthy"));
     let name = q.name.clone();
-    before_update(
-        &mut q,
-        "IF NEW.id = 500 THEN RAISE 'poison %', NEW.id; END IF",
-    );
+    before_update(&mut q, "IF NEW.id = 500 THEN RAISE 'poison %', NEW.id; END IF");
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1200)");
     healthy.sql("SELECT xqueue.put('{q}', '[{}, {}]', '50 milliseconds')");
     healthy.wait_for("ready", 2);
     q.wait_for("ready", 1199);
     assert_eq!(status(&mut q.admin, &name, 500).as_deref(), Some("W"));
-    wait_until("the error is shown", || {
-        error_of(&mut q).contains("poison 500")
-    });
+    wait_until("the error is shown", || error_of(&mut q).contains("poison 500"));
     let at = "SELECT error_at IS NOT NULL FROM xqueue.queues WHERE queue = $1::text::regclass";
     assert!(scalar::<bool>(&mut q.admin, at, &[&name]));
     assert_eq!(error_of(&mut healthy), "");
@@ -204,16 +183,10 @@ fn a_locked_row_is_passed_over_and_promoted_later() {
     let name = q.name.clone();
     let mut other = q.client();
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '1 hour' FROM generate_series(1, 5)");
-    other
-        .batch_execute(&format!(
-            "BEGIN; SELECT FROM {name} WHERE id = 2 FOR UPDATE"
-        ))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 2 FOR UPDATE")).unwrap();
     q.sql("UPDATE {q} SET runat = now() WHERE id <> 2");
     q.wait_for("ready", 4);
-    other
-        .batch_execute(&format!("UPDATE {name} SET runat = now() WHERE id = 2"))
-        .unwrap();
+    other.batch_execute(&format!("UPDATE {name} SET runat = now() WHERE id = 2")).unwrap();
     q.sql("SELECT xqueue.put('{q}', '{}', '10 milliseconds')");
     q.wait_for("ready", 5);
     other.batch_execute("COMMIT").unwrap();
@@ -222,11 +195,7 @@ fn a_locked_row_is_passed_over_and_promoted_later() {
     q.sql(
         "INSERT INTO {q} (id, status, runat) VALUES (50, 'W', now() + interval '200 milliseconds')",
     );
-    other
-        .batch_execute(&format!(
-            "BEGIN; SELECT FROM {name} WHERE id = 50 FOR UPDATE"
-        ))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 50 FOR UPDATE")).unwrap();
     q.sql("SELECT xqueue.put('{q}', '{}', '250 milliseconds')");
     q.wait_for("ready", 7);
     assert_eq!(status(&mut q.admin, &name, 50).as_deref(), Some("W"));
@@ -239,12 +208,7 @@ fn a_locked_table_delays_no_other_queue() {
     let (mut q, mut healthy) = (Queue::new("locked"), Queue::new("healthy"));
     let mut other = q.client();
     q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
-    other
-        .batch_execute(&format!(
-            "BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE",
-            q.name
-        ))
-        .unwrap();
+    other.batch_execute(&format!("BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", q.name)).unwrap();
     for n in 1..=5 {
         healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
         healthy.wait_for("ready", n);
@@ -255,11 +219,7 @@ fn a_locked_table_delays_no_other_queue() {
 
 #[test]
 fn the_feature_is_off() {
-    let mut q = Queue::with(
-        "plain",
-        "id bigserial PRIMARY KEY, payload jsonb",
-        &json!({}),
-    );
+    let mut q = Queue::with("plain", "id bigserial PRIMARY KEY, payload jsonb", &json!({}));
     let name = q.name.clone();
     let e = expect_error(
         &mut q.admin,
@@ -280,9 +240,7 @@ fn the_feature_is_off() {
     q.upgrade(&json!({"features": {"delayed": true}}));
     release(&mut q.admin, &name, id);
     take_all(&mut q.admin, &name);
-    q.sql(&format!(
-        "SELECT xqueue.release('{{q}}', {id}, '20 milliseconds')"
-    ));
+    q.sql(&format!("SELECT xqueue.release('{{q}}', {id}, '20 milliseconds')"));
     q.wait_for("ready", 1);
     // Off again while a task waits: it must not wait for ever, or the switch refuses.
     q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");

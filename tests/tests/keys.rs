@@ -8,25 +8,12 @@ fn round(columns: &str, insert: &str, key: &str) {
     let mut q = Queue::with("key", columns, &json!({"features": {"delayed": true}}));
     let name = q.name.clone();
     q.sql(&format!("INSERT INTO {{q}} {insert}"));
-    let peeked = values(
-        &mut q.admin,
-        &format!("SELECT xqueue.peek('{name}', {key})"),
-        &[],
-    );
+    let peeked = values(&mut q.admin, &format!("SELECT xqueue.peek('{name}', {key})"), &[]);
     assert_eq!(peeked.len(), 1, "{key}");
     assert_eq!(take(&mut q.admin, &name, "0", 9).len(), 1);
     let call = |f: &str| format!("SELECT xqueue.{f}('{name}', {key})");
-    assert_eq!(
-        values(&mut q.admin, &call("release"), &[])[0]["status"],
-        json!("R"),
-        "{key}"
-    );
-    let e = expect_error(
-        &mut q.admin,
-        &call("ack"),
-        "55000",
-        "is not taken by anybody",
-    );
+    assert_eq!(values(&mut q.admin, &call("release"), &[])[0]["status"], json!("R"), "{key}");
+    let e = expect_error(&mut q.admin, &call("ack"), "55000", "is not taken by anybody");
     assert!(e.message().starts_with("task "), "{e:?}");
     assert_eq!(take(&mut q.admin, &name, "0", 9).len(), 1);
     // A delay, and the worker's way back.
@@ -56,11 +43,7 @@ fn round(columns: &str, insert: &str, key: &str) {
 
 #[test]
 fn bigint() {
-    round(
-        "id bigint PRIMARY KEY",
-        "VALUES (9223372036854775807)",
-        "9223372036854775807",
-    );
+    round("id bigint PRIMARY KEY", "VALUES (9223372036854775807)", "9223372036854775807");
     round(
         "id bigint PRIMARY KEY",
         "VALUES (-9223372036854775808)",
@@ -73,21 +56,13 @@ fn narrower_integers() {
     round("id int PRIMARY KEY", "VALUES (-7)", "-7");
     round("id smallint PRIMARY KEY", "VALUES (7)", "7");
     round("id smallint PRIMARY KEY", "VALUES (7)", "7::bigint");
-    round(
-        "id oid PRIMARY KEY",
-        "VALUES (4294967295)",
-        "4294967295::oid",
-    );
+    round("id oid PRIMARY KEY", "VALUES (4294967295)", "4294967295::oid");
 }
 
 #[test]
 fn uuid() {
     let id = "11111111-2222-3333-4444-555555555555";
-    round(
-        "id uuid PRIMARY KEY",
-        &format!("VALUES ('{id}')"),
-        &format!("'{id}'::uuid"),
-    );
+    round("id uuid PRIMARY KEY", &format!("VALUES ('{id}')"), &format!("'{id}'::uuid"));
     round(
         "id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n int",
         &format!("VALUES ('{id}')"),
@@ -97,26 +72,9 @@ fn uuid() {
 
 #[test]
 fn text() {
-    for value in [
-        "plain",
-        "",
-        "it''s \"so\"",
-        "{1,2}",
-        "äöü ✓",
-        "a,b)(",
-        "NULL",
-        "\\N",
-    ] {
-        round(
-            "id text PRIMARY KEY",
-            &format!("VALUES ('{value}')"),
-            &format!("'{value}'::text"),
-        );
-        round(
-            "id varchar(40) PRIMARY KEY",
-            &format!("VALUES ('{value}')"),
-            &format!("'{value}'"),
-        );
+    for value in ["plain", "", "it''s \"so\"", "{1,2}", "äöü ✓", "a,b)(", "NULL", "\\N"] {
+        round("id text PRIMARY KEY", &format!("VALUES ('{value}')"), &format!("'{value}'::text"));
+        round("id varchar(40) PRIMARY KEY", &format!("VALUES ('{value}')"), &format!("'{value}'"));
     }
     round("id text COLLATE \"C\" PRIMARY KEY", "VALUES ('x')", "'x'");
     round("id name PRIMARY KEY", "VALUES ('x')", "'x'::name");
@@ -130,40 +88,20 @@ fn times_and_numbers() {
         "VALUES ('2026-01-02 03:04:05.678901+00')",
         "'2026-01-02 03:04:05.678901+00'::timestamptz",
     );
-    round(
-        "id date PRIMARY KEY",
-        "VALUES ('2026-01-02')",
-        "'2026-01-02'",
-    );
+    round("id date PRIMARY KEY", "VALUES ('2026-01-02')", "'2026-01-02'");
     round("id numeric PRIMARY KEY", "VALUES (1.10)", "1.1");
     round("id numeric PRIMARY KEY", "VALUES ('NaN')", "'NaN'::numeric");
     round("id float8 PRIMARY KEY", "VALUES (0.1)", "0.1::float8");
-    round(
-        "id interval PRIMARY KEY",
-        "VALUES ('1 day')",
-        "'1 day'::interval",
-    );
-    round(
-        "id inet PRIMARY KEY",
-        "VALUES ('10.0.0.1')",
-        "'10.0.0.1'::inet",
-    );
+    round("id interval PRIMARY KEY", "VALUES ('1 day')", "'1 day'::interval");
+    round("id inet PRIMARY KEY", "VALUES ('10.0.0.1')", "'10.0.0.1'::inet");
 }
 
 #[test]
 fn bytea_and_array() {
-    round(
-        "id bytea PRIMARY KEY",
-        r"VALUES ('\x00ff')",
-        r"'\x00ff'::bytea",
-    );
+    round("id bytea PRIMARY KEY", r"VALUES ('\x00ff')", r"'\x00ff'::bytea");
     // For a key that is an array an array is one key.
     round("id int[] PRIMARY KEY", "VALUES ('{1,2}')", "'{1,2}'::int[]");
-    round(
-        "id text[] PRIMARY KEY",
-        "VALUES (ARRAY['a', NULL, 'c'])",
-        "ARRAY['a', NULL, 'c']",
-    );
+    round("id text[] PRIMARY KEY", "VALUES (ARRAY['a', NULL, 'c'])", "ARRAY['a', NULL, 'c']");
 }
 
 #[test]
@@ -176,46 +114,24 @@ fn enum_domain_and_row_types() {
              CREATE TYPE {pair} AS (a int, b text)"
         ))
         .unwrap();
-    round(
-        &format!("id {kind} PRIMARY KEY"),
-        "VALUES ('high')",
-        &format!("'high'::{kind}"),
-    );
-    round(
-        &format!("id {kind} PRIMARY KEY"),
-        "VALUES ('high')",
-        "'high'",
-    );
+    round(&format!("id {kind} PRIMARY KEY"), "VALUES ('high')", &format!("'high'::{kind}"));
+    round(&format!("id {kind} PRIMARY KEY"), "VALUES ('high')", "'high'");
     round(&format!("id {number} PRIMARY KEY"), "VALUES (5)", "5");
-    round(
-        &format!("id {number} PRIMARY KEY"),
-        "VALUES (5)",
-        &format!("5::{number}"),
-    );
+    round(&format!("id {number} PRIMARY KEY"), "VALUES (5)", &format!("5::{number}"));
     round(
         &format!("id {pair} PRIMARY KEY"),
         "VALUES (ROW(1, 'x'))",
         &format!("ROW(1, 'x')::{pair}"),
     );
-    admin
-        .batch_execute(&format!("DROP TYPE {kind}, {pair}; DROP DOMAIN {number}"))
-        .unwrap();
+    admin.batch_execute(&format!("DROP TYPE {kind}, {pair}; DROP DOMAIN {number}")).unwrap();
 }
 
 #[test]
 fn composite_keys() {
     let columns = "a int, b text, note text, PRIMARY KEY (a, b)";
     round(columns, "(a, b) VALUES (1, 'x')", "ROW(1, 'x')");
-    round(
-        columns,
-        "(a, b) VALUES (1, 'it''s, \"odd\" )')",
-        "ROW(1, 'it''s, \"odd\" )'::text)",
-    );
-    round(
-        columns,
-        "(a, b) VALUES (1, 'x')",
-        r#"'{"b": "x", "a": 1}'::jsonb"#,
-    );
+    round(columns, "(a, b) VALUES (1, 'it''s, \"odd\" )')", "ROW(1, 'it''s, \"odd\" )'::text)");
+    round(columns, "(a, b) VALUES (1, 'x')", r#"'{"b": "x", "a": 1}'::jsonb"#);
     let id = "11111111-2222-3333-4444-555555555555";
     round(
         "at timestamptz, device uuid, PRIMARY KEY (device, at)",
@@ -280,32 +196,18 @@ fn untyped_parameters() {
             &json!({"features": {"delayed": true}}),
         );
         let name = q.name.clone();
-        q.sql(&format!(
-            "INSERT INTO {{q}} (id) VALUES ('{one}'), ('{two}')"
-        ));
+        q.sql(&format!("INSERT INTO {{q}} (id) VALUES ('{one}'), ('{two}')"));
         let c = &mut q.admin;
-        assert_eq!(
-            values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(),
-            2
-        );
-        assert_eq!(
-            values(c, "SELECT xqueue.release($1, $2)", &[&name, &one]).len(),
-            1
-        );
-        assert_eq!(
-            values(c, "SELECT xqueue.peek($1, $2)", &[&name, &two]).len(),
-            1
-        );
+        assert_eq!(values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(), 2);
+        assert_eq!(values(c, "SELECT xqueue.release($1, $2)", &[&name, &one]).len(), 1);
+        assert_eq!(values(c, "SELECT xqueue.peek($1, $2)", &[&name, &two]).len(), 1);
         assert_eq!(values(c, "SELECT xqueue.take($1)", &[&name]).len(), 1);
         assert_eq!(
             values(c, "SELECT xqueue.release($1, $2)", &[&name, &batch]).len(),
             2,
             "{kind} {batch}"
         );
-        assert_eq!(
-            values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(),
-            2
-        );
+        assert_eq!(values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(), 2);
         assert_eq!(
             values(c, "SELECT xqueue.ack($1, $2)", &[&name, &batch]).len(),
             2,
@@ -323,34 +225,18 @@ fn typed_batches() {
     take_all(&mut q.admin, &name);
     let c = &mut q.admin;
     assert_eq!(
-        values(
-            c,
-            "SELECT xqueue.ack($1::text, $2::bigint[])",
-            &[&name, &&all[..4]]
-        )
-        .len(),
+        values(c, "SELECT xqueue.ack($1::text, $2::bigint[])", &[&name, &&all[..4]]).len(),
         4
     );
     let narrow: Vec<i32> = all[4..6].iter().map(|n| *n as i32).collect();
-    assert_eq!(
-        values(
-            c,
-            "SELECT xqueue.release($1::text, $2::int[])",
-            &[&name, &narrow]
-        )
-        .len(),
-        2
-    );
+    assert_eq!(values(c, "SELECT xqueue.release($1::text, $2::int[])", &[&name, &narrow]).len(), 2);
     assert!(
         values(c, "SELECT xqueue.ack($1::text, '{}'::bigint[])", &[&name]).is_empty(),
         "an empty batch"
     );
     // The same task twice in a batch is one task.
     let twice = vec![all[6], all[6]];
-    let result = c.query(
-        "SELECT xqueue.ack($1::text, $2::bigint[])",
-        &[&name, &twice],
-    );
+    let result = c.query("SELECT xqueue.ack($1::text, $2::bigint[])", &[&name, &twice]);
     assert!(matches!(&result, Ok(rows) if rows.len() == 1) || result.is_err());
     q.assert_exact();
 }

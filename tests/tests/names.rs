@@ -18,9 +18,7 @@ fn odd_names() {
     ] {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let status = if status == id { "status" } else { status };
-        admin
-            .batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema)))
-            .unwrap();
+        admin.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema))).unwrap();
         let name = format!("{}.{}", quoted(schema), quoted(table));
         let options = json!({"fields": {"status": status}, "features": {"delayed": true}});
         let columns = format!(
@@ -32,9 +30,7 @@ fn odd_names() {
         q.status_is(&quoted(status), ["R", "T", "W", "B", "Z", "D"]);
         let literal = format!("'{}'", name.replace('\'', "''"));
         q.sql("INSERT INTO {q} DEFAULT VALUES");
-        q.sql(&format!(
-            "SELECT xqueue.put({literal}, '{{}}', '20 milliseconds')"
-        ));
+        q.sql(&format!("SELECT xqueue.put({literal}, '{{}}', '20 milliseconds')"));
         q.wait_for("ready", 2);
         let tasks = take(&mut q.admin, &name, "0", 2);
         assert_eq!(tasks[0][id], json!(1), "{name}");
@@ -46,9 +42,7 @@ fn odd_names() {
         q.wait_for("ready", 1);
         drop(q);
         if schema != "public" {
-            admin
-                .batch_execute(&format!("DROP SCHEMA {}", quoted(schema)))
-                .unwrap();
+            admin.batch_execute(&format!("DROP SCHEMA {}", quoted(schema))).unwrap();
         }
     }
 }
@@ -58,11 +52,9 @@ fn a_name_is_found_like_a_regclass() {
     let mut q = Queue::new("found");
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
-    for spelling in [
-        name.to_uppercase(),
-        format!("public.{name}"),
-        format!("\"public\".\"{name}\""),
-    ] {
+    for spelling in
+        [name.to_uppercase(), format!("public.{name}"), format!("\"public\".\"{name}\"")]
+    {
         assert_eq!(take_all(&mut q.admin, &spelling).len(), 1);
         q.sql("UPDATE {q} SET status = 'R'");
     }

@@ -6,9 +6,7 @@ use xqueue_tests::*;
 #[track_caller]
 fn next(c: &mut Client, queue: &str, timeout: &str, done: Option<&Value>) -> Option<Value> {
     let sql = "CALL xqueue.next($1::text, $2::text::interval, $3::jsonb)";
-    c.query_one(sql, &[&queue, &timeout, &done])
-        .unwrap_or_else(|e| panic!("{e:?}"))
-        .get(0)
+    c.query_one(sql, &[&queue, &timeout, &done]).unwrap_or_else(|e| panic!("{e:?}")).get(0)
 }
 
 fn call(q: &Queue, timeout: &str) -> String {
@@ -26,16 +24,9 @@ fn the_loop() {
         task = next(&mut c, &name, "50 milliseconds", task.as_ref());
         let Some(task) = &task else { break };
         seen.push(id(task));
-        assert_eq!(
-            status(&mut q.admin, &name, id(task)).as_deref(),
-            Some("T"),
-            "committed"
-        );
+        assert_eq!(status(&mut q.admin, &name, id(task)).as_deref(), Some("T"), "committed");
         let left = 12 - seen.len() as i64 + 1;
-        assert_eq!(
-            scalar::<i64>(&mut q.admin, &format!("SELECT count(*) FROM {name}"), &[]),
-            left
-        );
+        assert_eq!(scalar::<i64>(&mut q.admin, &format!("SELECT count(*) FROM {name}"), &[]), left);
     }
     assert_eq!(seen, all);
     q.assert_tasks(&[("total", 0)]);
@@ -60,11 +51,8 @@ fn a_task_that_is_not_mine() {
     let theirs = take(&mut other, &name, "0", 1).remove(0);
     put(&mut other, &name, 2);
     let mine = pid(&mut q.admin);
-    let words = format!(
-        "task {} is taken by {}, not by you ({mine})",
-        id(&theirs),
-        pid(&mut other)
-    );
+    let words =
+        format!("task {} is taken by {}, not by you ({mine})", id(&theirs), pid(&mut other));
     let sql = format!("CALL xqueue.next('{name}', '1s', '{theirs}')");
     expect_error(&mut q.admin, &sql, "55006", &words);
     q.assert_tasks(&[("taken", 1), ("ready", 1)]);
@@ -92,11 +80,7 @@ fn it_is_woken_by_a_put() {
     let id = put(&mut q.admin, &name, 1);
     let (mut client, task) = waiter.task();
     assert_eq!(xqueue_tests::id(&task), id);
-    assert_eq!(
-        status(&mut q.admin, &name, id).as_deref(),
-        Some("T"),
-        "committed"
-    );
+    assert_eq!(status(&mut q.admin, &name, id).as_deref(), Some("T"), "committed");
     assert_eq!(ack(&mut client, &name, id).len(), 1);
 }
 
@@ -110,11 +94,7 @@ fn it_holds_no_snapshot_and_no_lock_while_it_waits() {
     let task = next(&mut c, &name, "1s", None).unwrap();
     let waiter = Waiter::start(c, &format!("CALL xqueue.next('{name}', '30s', '{task}')"));
     q.wait_for_consumers(1);
-    assert_eq!(
-        status(&mut q.admin, &name, id(&task)),
-        None,
-        "the ack is committed already"
-    );
+    assert_eq!(status(&mut q.admin, &name, id(&task)), None, "the ack is committed already");
     wait_until("it holds nothing", || {
         let sql = "SELECT backend_xmin IS NULL AND backend_xid IS NULL AND NOT EXISTS
                    (SELECT FROM pg_locks l WHERE l.pid = a.pid AND locktype IN ('relation', 'tuple', 'transactionid', 'object'))
@@ -143,10 +123,7 @@ fn a_wait_that_is_cancelled_keeps_the_ack() {
     q.wait_for_consumers(0);
     q.assert_tasks(&[("total", 0)]);
     put(&mut q.admin, &name, 2);
-    assert_eq!(
-        next(&mut c, &name, "10s", None).unwrap()["payload"],
-        json!({"n": 2})
-    );
+    assert_eq!(next(&mut c, &name, "10s", None).unwrap()["payload"], json!({"n": 2}));
 }
 
 #[test]
@@ -179,11 +156,7 @@ fn inside_a_transaction_block() {
         }
     }
     q.sql("ROLLBACK");
-    assert_eq!(
-        status(&mut q.admin, &name, id).as_deref(),
-        Some("R"),
-        "all or nothing"
-    );
+    assert_eq!(status(&mut q.admin, &name, id).as_deref(), Some("R"), "all or nothing");
 }
 
 #[test]
@@ -197,11 +170,8 @@ fn the_row_form_in_a_plpgsql_loop() {
            INSERT INTO {q}_log VALUES (t.id, t.payload);
          END LOOP; END $$",
     );
-    let logged: i64 = scalar(
-        &mut q.admin,
-        &format!("SELECT count(DISTINCT id) FROM {name}_log"),
-        &[],
-    );
+    let logged: i64 =
+        scalar(&mut q.admin, &format!("SELECT count(DISTINCT id) FROM {name}_log"), &[]);
     assert_eq!(logged, 6);
     q.assert_tasks(&[("total", 0)]);
     q.sql("DROP TABLE {q}_log");
@@ -212,10 +182,7 @@ fn the_row_form_at_the_top() {
     let mut q = Queue::new("next");
     let name = q.name.clone();
     let id = put(&mut q.admin, &name, 1);
-    let messages = q
-        .admin
-        .simple_query(&format!("CALL xqueue.next(NULL::{name}, '1s')"))
-        .unwrap();
+    let messages = q.admin.simple_query(&format!("CALL xqueue.next(NULL::{name}, '1s')")).unwrap();
     let row = messages.iter().find_map(|m| match m {
         postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,

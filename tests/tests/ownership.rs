@@ -48,17 +48,8 @@ fn discard_all() {
     c.batch_execute("DISCARD ALL").unwrap();
     q.wait_for("ready", 1);
     let sql = format!("SELECT xqueue.ack('{name}', {id})");
-    expect_error(
-        &mut c,
-        &sql,
-        "55000",
-        &format!("task {id} is not taken by anybody"),
-    );
-    assert_eq!(
-        take(&mut c, &name, "10s", 1).len(),
-        1,
-        "the session can go on"
-    );
+    expect_error(&mut c, &sql, "55000", &format!("task {id} is not taken by anybody"));
+    assert_eq!(take(&mut c, &name, "10s", 1).len(), 1, "the session can go on");
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
 
@@ -70,8 +61,7 @@ fn discard_plans_and_temp() {
     let mut c = q.client();
     let id = put(&mut c, &name, 1);
     take_all(&mut c, &name);
-    c.batch_execute("DISCARD PLANS; DISCARD SEQUENCES; DISCARD TEMP; RESET ALL")
-        .unwrap();
+    c.batch_execute("DISCARD PLANS; DISCARD SEQUENCES; DISCARD TEMP; RESET ALL").unwrap();
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
 
@@ -103,10 +93,7 @@ fn a_thousand_tasks_of_one_session() {
     let mut c = q.client();
     assert_eq!(take_all(&mut c, &name).len(), 3000);
     let sql = "SELECT tasks FROM xqueue.taken WHERE queue = $1::text::regclass AND pid = $2";
-    assert_eq!(
-        scalar::<i64>(&mut q.admin, sql, &[&name, &pid(&mut c)]),
-        3000
-    );
+    assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&name, &pid(&mut c)]), 3000);
     drop(c);
     q.wait_for("ready", 3000);
     q.assert_tasks(&[("ready", 3000)]);
@@ -162,18 +149,12 @@ fn messages() {
         let sql = |id: i64| format!("SELECT xqueue.{call}('{name}', {id})");
         let e = expect_error(&mut a, &sql(987_654), "P0002", "task 987654 was not found");
         assert_eq!(e.message(), "task 987654 was not found");
-        assert_eq!(
-            e.detail(),
-            Some(format!("Queue \"public.{name}\".").as_str())
-        );
+        assert_eq!(e.detail(), Some(format!("Queue \"public.{name}\".").as_str()));
         let e = expect_error(&mut a, &sql(id), "55000", "");
         assert_eq!(e.message(), format!("task {id} is not taken by anybody"));
         take_all(&mut a, &name);
         let e = expect_error(&mut b, &sql(id), "55006", "");
-        assert_eq!(
-            e.message(),
-            format!("task {id} is taken by {pid_a}, not by you ({pid_b})")
-        );
+        assert_eq!(e.message(), format!("task {id} is taken by {pid_a}, not by you ({pid_b})"));
         assert!(e.hint().is_some());
         release(&mut a, &name, id);
     }
@@ -189,11 +170,7 @@ fn released_or_acked_twice() {
     let sql = format!("SELECT xqueue.release('{name}', {id})");
     expect_error(&mut q.admin, &sql, "55000", "is not taken by anybody");
     take_all(&mut q.admin, &name);
-    assert_eq!(
-        ack(&mut q.admin, &name, id)[0]["status"],
-        json!("T"),
-        "the task as it was"
-    );
+    assert_eq!(ack(&mut q.admin, &name, id)[0]["status"], json!("T"), "the task as it was");
     expect_error(
         &mut q.admin,
         &format!("SELECT xqueue.ack('{name}', {id})"),
@@ -249,15 +226,9 @@ fn changes_by_hand_to_a_taken_task() {
     let mut c = q.client();
     let ids: Vec<i64> = (0..3).map(|n| put(&mut c, &name, n)).collect();
     take_all(&mut c, &name);
-    q.sql(&format!(
-        "UPDATE {{q}} SET status = 'R' WHERE id = {}",
-        ids[0]
-    ));
+    q.sql(&format!("UPDATE {{q}} SET status = 'R' WHERE id = {}", ids[0]));
     q.sql(&format!("DELETE FROM {{q}} WHERE id = {}", ids[1]));
-    q.sql(&format!(
-        "UPDATE {{q}} SET payload = '9' WHERE id = {}",
-        ids[2]
-    ));
+    q.sql(&format!("UPDATE {{q}} SET payload = '9' WHERE id = {}", ids[2]));
     let sql = |id: i64| format!("SELECT xqueue.ack('{name}', {id})");
     expect_error(&mut c, &sql(ids[0]), "55000", "is not taken by anybody");
     expect_error(&mut c, &sql(ids[1]), "P0002", "was not found");
@@ -275,9 +246,7 @@ fn a_role_change_keeps_the_session() {
     take_all(&mut q.admin, &name);
     q.sql(&format!("SET ROLE {role}"));
     assert_eq!(ack(&mut q.admin, &name, id).len(), 1);
-    q.sql(&format!(
-        "RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"
-    ));
+    q.sql(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"));
 }
 
 #[test]
@@ -292,12 +261,8 @@ fn peek_sees_every_state() {
     let rows = q.admin.query(&sql, &[]).unwrap();
     assert!(rows.len() == 5 && rows.iter().all(|row| row.get::<_, bool>(0)));
     assert!(
-        values(
-            &mut q.admin,
-            &format!("SELECT xqueue.peek('{name}', 4444::bigint)"),
-            &[]
-        )
-        .is_empty()
+        values(&mut q.admin, &format!("SELECT xqueue.peek('{name}', 4444::bigint)"), &[])
+            .is_empty()
     );
 }
 
@@ -327,8 +292,5 @@ fn the_view_of_taken_tasks() {
         )
         .unwrap();
     let session: uuid::Uuid = scalar(&mut c, "SELECT xqueue.identify()", &[]);
-    assert_eq!(
-        (row.get(0), row.get(1), row.get(2)),
-        (pid(&mut c), session, 2i64)
-    );
+    assert_eq!((row.get(0), row.get(1), row.get(2)), (pid(&mut c), session, 2i64));
 }

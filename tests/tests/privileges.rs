@@ -28,26 +28,12 @@ fn no_privilege_at_all() {
             "{e:?}"
         );
     }
-    expect_error(
-        &mut c,
-        &format!("CALL xqueue.next('{name}', '0')"),
-        "42501",
-        "",
-    );
+    expect_error(&mut c, &format!("CALL xqueue.next('{name}', '0')"), "42501", "");
     let sql = "SELECT count(*) FROM xqueue.stats() AS s WHERE s->>'queue' = 'public.' || $1";
-    assert_eq!(
-        scalar::<i64>(&mut c, sql, &[&name]),
-        0,
-        "only what one may see"
-    );
+    assert_eq!(scalar::<i64>(&mut c, sql, &[&name]), 0, "only what one may see");
     assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&name]), 1);
     // A wait is refused before it begins, too.
-    expect_error(
-        &mut c,
-        &format!("SELECT xqueue.take('{name}', '10s')"),
-        "42501",
-        "",
-    );
+    expect_error(&mut c, &format!("SELECT xqueue.take('{name}', '10s')"), "42501", "");
     q.assert_tasks(&[("ready", 1), ("total", 1)]);
 }
 
@@ -58,30 +44,14 @@ fn each_privilege_for_itself() {
     let (mut c, name, r) = (role.client(), q.name.clone(), role.name.clone());
     put(&mut q.admin, &name, 1);
     q.sql(&format!("GRANT SELECT ON {{q}} TO {r}"));
-    assert_eq!(
-        values(&mut c, &format!("SELECT xqueue.peek('{name}', 1)"), &[]).len(),
-        1
-    );
-    assert_eq!(
-        values(&mut c, &format!("SELECT xqueue.stats('{name}')"), &[]).len(),
-        1
-    );
+    assert_eq!(values(&mut c, &format!("SELECT xqueue.peek('{name}', 1)"), &[]).len(), 1);
+    assert_eq!(values(&mut c, &format!("SELECT xqueue.stats('{name}')"), &[]).len(), 1);
     for call in ["take('{q}')", "put('{q}', '{}')", "upgrade('{q}')"] {
-        expect_error(
-            &mut c,
-            &format!("SELECT xqueue.{}", call.replace("{q}", &name)),
-            "42501",
-            "",
-        );
+        expect_error(&mut c, &format!("SELECT xqueue.{}", call.replace("{q}", &name)), "42501", "");
     }
     q.sql(&format!("GRANT UPDATE ON {{q}} TO {r}"));
     assert_eq!(take_all(&mut c, &name), [1]);
-    expect_error(
-        &mut c,
-        &format!("SELECT xqueue.ack('{name}', 1)"),
-        "42501",
-        "permission denied",
-    );
+    expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', 1)"), "42501", "permission denied");
     q.assert_tasks(&[("taken", 1), ("total", 1)]);
     release(&mut c, &name, 1);
     take_all(&mut c, &name);
@@ -96,12 +66,7 @@ fn each_privilege_for_itself() {
     q.sql(&format!("GRANT INSERT ON {{q}} TO {r}"));
     put(&mut c, &name, 2);
     q.sql(&format!("REVOKE ALL ON {{q}} FROM {r}"));
-    expect_error(
-        &mut c,
-        &format!("SELECT xqueue.take('{name}')"),
-        "42501",
-        "permission denied",
-    );
+    expect_error(&mut c, &format!("SELECT xqueue.take('{name}')"), "42501", "permission denied");
 }
 
 #[test]
@@ -110,20 +75,13 @@ fn a_waiter_that_loses_its_privilege() {
     let role = Role::create();
     let (name, r) = (q.name.clone(), role.name.clone());
     q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {r}"));
-    let waiter = Waiter::start(
-        role.client(),
-        &format!("SELECT xqueue.take('{name}', '30s')"),
-    );
+    let waiter = Waiter::start(role.client(), &format!("SELECT xqueue.take('{name}', '30s')"));
     q.wait_for_consumers(1);
     q.sql(&format!("REVOKE UPDATE ON {{q}} FROM {r}"));
     let next = Waiter::take(&mut q);
     let id = put(&mut q.admin, &name, 1);
     assert_eq!(waiter.error().1.code().code(), "42501");
-    assert_eq!(
-        xqueue_tests::id(&next.task().1),
-        id,
-        "the wake-up went to the next"
-    );
+    assert_eq!(xqueue_tests::id(&next.task().1), id, "the wake-up went to the next");
 }
 
 #[test]
@@ -147,8 +105,7 @@ fn only_the_owner_upgrades() {
         );
     }
     q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}", role.name));
-    c.batch_execute(&format!("SELECT xqueue.upgrade('{name}')"))
-        .unwrap();
+    c.batch_execute(&format!("SELECT xqueue.upgrade('{name}')")).unwrap();
     q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
 }
 
@@ -205,19 +162,9 @@ fn column_privileges() {
     let role = Role::create();
     let (mut c, name, r) = (role.client(), q.name.clone(), role.name.clone());
     q.sql(&format!("GRANT SELECT (id, status) ON {{q}} TO {r}; GRANT UPDATE ON {{q}} TO {r}; INSERT INTO {{q}} (payload) VALUES ('\"secret\"')"));
-    let e = expect_error(
-        &mut c,
-        &format!("SELECT xqueue.take('{name}')"),
-        "42501",
-        "",
-    );
+    let e = expect_error(&mut c, &format!("SELECT xqueue.take('{name}')"), "42501", "");
     assert!(!format!("{e:?}").contains("secret"));
-    let e = expect_error(
-        &mut c,
-        &format!("SELECT xqueue.peek('{name}', 1)"),
-        "42501",
-        "",
-    );
+    let e = expect_error(&mut c, &format!("SELECT xqueue.peek('{name}', 1)"), "42501", "");
     assert!(!format!("{e:?}").contains("secret"));
     q.assert_tasks(&[("ready", 1)]);
 }

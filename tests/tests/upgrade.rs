@@ -12,12 +12,7 @@ fn adopted(create: &str) -> Queue {
 
 fn columns(q: &mut Queue) -> Vec<String> {
     let sql = "SELECT attname::text FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
-    q.admin
-        .query(sql, &[&q.name])
-        .unwrap()
-        .iter()
-        .map(|row| row.get(0))
-        .collect()
+    q.admin.query(sql, &[&q.name]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
 #[test]
@@ -36,11 +31,7 @@ fn the_definition() {
     assert_eq!(q.upgrade(&json!({})), got, "nothing named, nothing changed");
     assert_eq!(q.upgrade(&json!({"features": {"delayed": true}})), got);
     let name = q.name.clone();
-    let row: Value = scalar(
-        &mut q.admin,
-        &format!("SELECT xqueue.upgrade(NULL::{name})"),
-        &[],
-    );
+    let row: Value = scalar(&mut q.admin, &format!("SELECT xqueue.upgrade(NULL::{name})"), &[]);
     assert_eq!(row, got, "both forms");
 }
 
@@ -55,46 +46,25 @@ fn a_table_with_data_and_a_status_of_its_own() {
     let states = json!({"R": "pending", "T": "running", "W": "later", "B": "failed", "Z": "dead", "D": "done"});
     q.upgrade(&json!({"fields": {"status": "Job State"}, "states": states, "features": {"delayed": true}}));
     q.status_is("\"Job State\"", letters);
-    q.assert_tasks(&[
-        ("ready", 100),
-        ("buried", 100),
-        ("done", 100),
-        ("total", 300),
-    ]);
+    q.assert_tasks(&[("ready", 100), ("buried", 100), ("done", 100), ("total", 300)]);
     let name = q.name.clone();
     let tasks = take(&mut q.admin, &name, "0", 10);
-    assert!(
-        tasks.iter().all(|t| t["Job State"] == json!("running")),
-        "{tasks:?}"
-    );
+    assert!(tasks.iter().all(|t| t["Job State"] == json!("running")), "{tasks:?}");
     let job = tasks[0]["job"].as_str().unwrap();
     assert_eq!(
-        values(
-            &mut q.admin,
-            "SELECT xqueue.ack($1::text, $2::text)",
-            &[&name, &job]
-        )
-        .len(),
+        values(&mut q.admin, "SELECT xqueue.ack($1::text, $2::text)", &[&name, &job]).len(),
         1
     );
     let job = tasks[1]["job"].as_str().unwrap();
-    let late = values(
-        &mut q.admin,
-        "SELECT xqueue.release($1::text, $2::text, '20ms')",
-        &[&name, &job],
-    );
+    let late =
+        values(&mut q.admin, "SELECT xqueue.release($1::text, $2::text, '20ms')", &[&name, &job]);
     assert_eq!(late[0]["Job State"], json!("later"));
     q.wait_for("waiting", 0);
     q.assert_tasks(&[("taken", 8), ("ready", 91), ("total", 299)]);
-    assert!(
-        !columns(&mut q).contains(&"status".to_owned()),
-        "no second status"
-    );
+    assert!(!columns(&mut q).contains(&"status".to_owned()), "no second status");
     let mut admin = q.client();
     drop(q);
-    admin
-        .batch_execute(&format!("DROP TYPE {name}_state"))
-        .unwrap();
+    admin.batch_execute(&format!("DROP TYPE {name}_state")).unwrap();
 }
 
 #[test]
@@ -105,10 +75,8 @@ fn status_columns_of_each_type() {
         ));
         q.sql("INSERT INTO {q} (st) VALUES ('R'), ('D'), (NULL)");
         let options = json!({"fields": {"status": "st"}, "existing": "B"});
-        let result = q.admin.query_one(
-            "SELECT xqueue.upgrade($1::text, $2::jsonb)",
-            &[&q.name, &options],
-        );
+        let result =
+            q.admin.query_one("SELECT xqueue.upgrade($1::text, $2::jsonb)", &[&q.name, &options]);
         result.unwrap_or_else(|e| panic!("{kind}: {e:?}"));
         q.status_is("st", ["R", "T", "W", "B", "Z", "D"]);
         // A row without a status becomes what `existing` says.
@@ -123,28 +91,12 @@ fn status_columns_of_each_type() {
 fn an_index_that_exists_is_used() {
     let mut q = adopted("CREATE TABLE {q} (id bigserial PRIMARY KEY, payload jsonb)");
     let name = q.name.clone();
-    let plan: Value = scalar(
-        &mut q.admin,
-        "SELECT xqueue.upgrade($1::text, '{}', true)",
-        &[&name],
-    );
-    let ddl: Vec<String> = plan["ddl"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|d| d.as_str().unwrap().to_owned())
-        .collect();
-    assert!(
-        !ddl.is_empty() && plan["definition"]["key"] == json!(["id"]),
-        "{plan}"
-    );
+    let plan: Value = scalar(&mut q.admin, "SELECT xqueue.upgrade($1::text, '{}', true)", &[&name]);
+    let ddl: Vec<String> =
+        plan["ddl"].as_array().unwrap().iter().map(|d| d.as_str().unwrap().to_owned()).collect();
+    assert!(!ddl.is_empty() && plan["definition"]["key"] == json!(["id"]), "{plan}");
     assert_eq!(columns(&mut q), ["id", "payload"], "a dry run does nothing");
-    expect_error(
-        &mut q.admin,
-        &format!("SELECT xqueue.take('{name}')"),
-        "55000",
-        "is not a queue",
-    );
+    expect_error(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), "55000", "is not a queue");
     // The administrator runs columns and indexes himself, the indexes without a lock.
     let mut made = 0;
     for sql in &ddl {
@@ -158,16 +110,8 @@ fn an_index_that_exists_is_used() {
     assert!(made > 0, "{ddl:?}");
     let before: i64 = scalar(&mut q.admin, INDEXES, &[&name]);
     q.upgrade(&json!({"fields": {"status": "status", "owner": "owner"}}));
-    assert_eq!(
-        scalar::<i64>(&mut q.admin, INDEXES, &[&name]),
-        before,
-        "no second index"
-    );
-    let plan: Value = scalar(
-        &mut q.admin,
-        "SELECT xqueue.upgrade($1::text, '{}', true)",
-        &[&name],
-    );
+    assert_eq!(scalar::<i64>(&mut q.admin, INDEXES, &[&name]), before, "no second index");
+    let plan: Value = scalar(&mut q.admin, "SELECT xqueue.upgrade($1::text, '{}', true)", &[&name]);
     assert_eq!(plan["ddl"], json!([]), "nothing is left to do");
     put(&mut q.admin, &name, 1);
     assert_eq!(take_all(&mut q.admin, &name).len(), 1);
@@ -183,16 +127,9 @@ fn indexes_of_that_name_that_are_not_ours() {
         &[&name],
     );
     let index = plan["ddl"].to_string();
-    let taken = index
-        .split("CREATE INDEX ")
-        .nth(1)
-        .and_then(|s| s.split(' ').next())
-        .unwrap_or_default();
-    let taken = taken
-        .trim_matches(['"', '\\'])
-        .rsplit('.')
-        .next()
-        .unwrap_or_default();
+    let taken =
+        index.split("CREATE INDEX ").nth(1).and_then(|s| s.split(' ').next()).unwrap_or_default();
+    let taken = taken.trim_matches(['"', '\\']).rsplit('.').next().unwrap_or_default();
     if !taken.is_empty() && taken != "ON" {
         q.sql(&format!("CREATE INDEX \"{taken}\" ON {{q}} (status)"));
     }
@@ -211,12 +148,7 @@ fn a_unique_key_without_a_primary_key() {
     let name = q.name.clone();
     assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 1);
     assert_eq!(
-        values(
-            &mut q.admin,
-            &format!("SELECT xqueue.ack('{name}', 'a'::text)"),
-            &[]
-        )
-        .len(),
+        values(&mut q.admin, &format!("SELECT xqueue.ack('{name}', 'a'::text)"), &[]).len(),
         1
     );
 }
@@ -230,11 +162,7 @@ fn downgrade() {
     for drop in ["false", "true"] {
         // The second time the columns are there, and have to be named to be used.
         let fields = json!({"status": "status", "owner": "owner"});
-        q.upgrade(&if drop == "true" {
-            json!({"fields": fields})
-        } else {
-            json!({})
-        });
+        q.upgrade(&if drop == "true" { json!({"fields": fields}) } else { json!({}) });
         take_all(&mut q.admin, &name);
         q.sql("SELECT xqueue.release('{q}', 1)");
         q.sql(&format!("SELECT xqueue.downgrade('{{q}}', {drop})"));
@@ -291,24 +219,11 @@ fn a_child_table_with_a_foreign_key_does_not_hide_a_task() {
     let mut other = q.client();
     put(&mut q.admin, &name, 1);
     q.sql("CREATE TABLE {q}_child (task bigint REFERENCES {q} ON DELETE CASCADE)");
-    other
-        .batch_execute(&format!("BEGIN; INSERT INTO {name}_child VALUES (1)"))
-        .unwrap();
-    assert_eq!(
-        take_all(&mut q.admin, &name),
-        [1],
-        "a child that is being inserted hides it not"
-    );
+    other.batch_execute(&format!("BEGIN; INSERT INTO {name}_child VALUES (1)")).unwrap();
+    assert_eq!(take_all(&mut q.admin, &name), [1], "a child that is being inserted hides it not");
     other.batch_execute("COMMIT").unwrap();
     ack(&mut q.admin, &name, 1);
-    assert_eq!(
-        scalar::<i64>(
-            &mut q.admin,
-            &format!("SELECT count(*) FROM {name}_child"),
-            &[]
-        ),
-        0
-    );
+    assert_eq!(scalar::<i64>(&mut q.admin, &format!("SELECT count(*) FROM {name}_child"), &[]), 0);
     q.sql("DROP TABLE {q}_child");
 }
 
@@ -318,9 +233,7 @@ fn a_writer_in_progress_is_counted() {
     let name = q.name.clone();
     let mut writer = q.client();
     writer
-        .batch_execute(&format!(
-            "BEGIN; INSERT INTO {name} (payload) VALUES ('1'), ('2')"
-        ))
+        .batch_execute(&format!("BEGIN; INSERT INTO {name} (payload) VALUES ('1'), ('2')"))
         .unwrap();
     let upgrade = Waiter::start(q.client(), &format!("SELECT xqueue.upgrade('{name}')"));
     wait_until("upgrade waits for the writer, or is done", || {

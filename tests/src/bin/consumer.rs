@@ -7,9 +7,7 @@ use xqueue_tests::{ack, connect_to, id, pid, take};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [mode, db, queue] = args.as_slice() else {
-        panic!("usage: consumer hold|loop DB QUEUE")
-    };
+    let [mode, db, queue] = args.as_slice() else { panic!("usage: consumer hold|loop DB QUEUE") };
     let mut client = connect_to(db);
     println!("pid {}", pid(&mut client));
     loop {
@@ -22,7 +20,5 @@ fn main() {
         ack(&mut client, queue, id(task));
     }
     let mut rest = Vec::new();
-    std::io::stdin()
-        .read_to_end(&mut rest)
-        .expect("standard input is readable");
+    std::io::stdin().read_to_end(&mut rest).expect("standard input is readable");
 }

@@ -1,0 +1,208 @@
+//! The arguments that most functions share: a queue, in one of two forms, and tasks by key.
+
+use crate::error::{Error, Result};
+use crate::pg::function::Call;
+use crate::pg::jsonb::{self, Shape};
+use crate::pg::relation::{self, Lock};
+use crate::pg::{catalog, context, time, types};
+use crate::registry::{self, KeyType, Queue};
+use crate::session;
+use crate::statement::Form;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{Datum, Interval, Oid};
+use std::rc::Rc;
+
+/// The queue that a call names, and how it wants its tasks.
+pub struct Target {
+    pub table: Oid,
+    pub form: Form,
+    /// The row given in the place of `NULL::jobs`.
+    pub row: Option<Datum>,
+}
+
+impl Target {
+    /// Reads the argument `queue` (or the first INOUT parameter).
+    pub fn of(call: &Call) -> Result<Target> {
+        session::require_loaded()?;
+        let oid = call.argument_type(0);
+        if oid == types::TEXT {
+            let name: String = call.require(0, "queue")?;
+            return Ok(Target { table: relation::find(&name)?, form: Form::Json, row: None });
+        }
+        match relation::of_row_type(oid) {
+            Some(table) => Ok(Target { table, form: Form::Row, row: call.datum(0) }),
+            None => Err(Error::new(
+                PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
+                format!("a queue cannot be named by a value of type {}", catalog::type_name(oid)),
+            )
+            .hint("Name it as text, 'jobs', for tasks as jsonb, or by its row type, NULL::jobs, for tasks as rows.")),
+        }
+    }
+
+    /// Locks the table and looks up what is known of the queue.
+    pub fn open(&self, lock: Lock) -> Result<Rc<Queue>> {
+        relation::lock(self.table, lock);
+        registry::get(self.table)
+    }
+}
+
+/// The values of a task's key columns.
+pub type Key = Vec<Datum>;
+
+/// The keys of the tasks that argument `index`, called `id`, names: one, or a batch.
+pub fn keys(call: &Call, index: usize, queue: &Queue) -> Result<Vec<Key>> {
+    let value = call.datum(index).ok_or_else(|| Error::null("id"))?;
+    let oid = call.argument_type(index);
+    let columns: Vec<String> = queue.key.iter().map(|key| key.name.clone()).collect();
+    let hint = format!("The key of queue {} is ({}).", queue.name, columns.join(", "));
+    context::hinted(&hint, || match queue.key.as_slice() {
+        [key] => single_keys(value, oid, key, queue),
+        _ => composite_keys(value, oid, queue),
+    })
+}
+
+/// The key of a task given as a row of the queue's table.
+pub fn key_of_row(row: Datum, queue: &Queue) -> Result<Key> {
+    let fields = catalog::record_fields(row);
+    let value = |name: &String| {
+        let number = queue.column(name).map(|column| column.number as usize)?;
+        fields.get(number - 1).and_then(|(_, value)| *value)
+    };
+    queue.key.iter().map(|key| value(&key.name).ok_or_else(|| missing(&key.name, queue))).collect()
+}
+
+/// The key of a task given as a jsonb object.
+pub fn key_of_object(object: Datum, queue: &Queue) -> Result<Key> {
+    let part = |key: &KeyType| {
+        let text = jsonb::field(object, &key.name).ok_or_else(|| missing(&key.name, queue))?;
+        catalog::parse_value(&text, key.oid)
+    };
+    queue.key.iter().map(part).collect()
+}
+
+/// A key as a message shows it.
+pub fn key_text(key: &Key, queue: &Queue) -> String {
+    let parts: Vec<String> = key
+        .iter()
+        .zip(&queue.key)
+        .map(|(value, column)| catalog::value_text(*value, column.oid))
+        .collect();
+    match parts.as_slice() {
+        [single] => single.clone(),
+        _ => format!("({})", parts.join(", ")),
+    }
+}
+
+/// An interval argument in microseconds; None if it is NULL.
+pub fn duration(call: &Call, index: usize, name: &str) -> Result<Option<(Interval, i64)>> {
+    let interval = call.interval(index);
+    interval.map(|interval| Ok((interval, time::duration(name, &interval)?))).transpose()
+}
+
+fn single_keys(value: Datum, oid: Oid, key: &KeyType, queue: &Queue) -> Result<Vec<Key>> {
+    let base = catalog::base_type(key.oid);
+    let takes_arrays = catalog::element_type(base).is_some();
+    if oid == key.oid || oid == base {
+        return Ok(vec![vec![value]]);
+    }
+    if let Some(element) = catalog::element_type(oid).filter(|_| !takes_arrays) {
+        let elements = catalog::array_elements(value, element).into_iter();
+        let convert = |value: Option<Datum>| {
+            let value = value.ok_or_else(|| Error::null("id"))?;
+            Ok(vec![converted(value, element, key.oid)?])
+        };
+        return elements.map(convert).collect();
+    }
+    if oid == types::TEXT && !takes_arrays && !types::TEXTS.contains(&base) {
+        let text = catalog::value_text(value, oid);
+        if text.trim_start().starts_with('{') {
+            let array = catalog::parse_value(&text, catalog::array_type(base))?;
+            return single_keys(array, catalog::array_type(base), key, queue);
+        }
+    }
+    if oid == types::JSONB {
+        return json_keys(value, queue);
+    }
+    Ok(vec![vec![converted(value, oid, key.oid)?]])
+}
+
+fn composite_keys(value: Datum, oid: Oid, queue: &Queue) -> Result<Vec<Key>> {
+    if oid == types::JSONB {
+        return json_keys(value, queue);
+    }
+    if oid == types::TEXT {
+        let json = catalog::parse_value(&catalog::value_text(value, oid), types::JSONB)?;
+        return json_keys(json, queue);
+    }
+    if let Some(element) = catalog::element_type(oid) {
+        let records = catalog::array_elements(value, element).into_iter();
+        let key =
+            |record: Option<Datum>| record_key(record.ok_or_else(|| Error::null("id"))?, queue);
+        return records.map(key).collect();
+    }
+    if oid == types::RECORD || relation::of_row_type(oid).is_some() {
+        return Ok(vec![record_key(value, queue)?]);
+    }
+    Err(wrong_shape(queue))
+}
+
+fn record_key(record: Datum, queue: &Queue) -> Result<Key> {
+    let fields = catalog::record_fields(record);
+    if fields.len() != queue.key.len() {
+        return Err(wrong_shape(queue));
+    }
+    let part = |((oid, value), key): ((Oid, Option<Datum>), &KeyType)| {
+        converted(value.ok_or_else(|| missing(&key.name, queue))?, oid, key.oid)
+    };
+    fields.into_iter().zip(&queue.key).map(part).collect()
+}
+
+fn json_keys(json: Datum, queue: &Queue) -> Result<Vec<Key>> {
+    match jsonb::shape(json) {
+        Shape::Object(_) => Ok(vec![key_of_object(json, queue)?]),
+        Shape::Array(length) => {
+            let elements = jsonb::elements(json, length).into_iter();
+            Ok(elements
+                .map(|element| json_keys(element, queue))
+                .collect::<Result<Vec<_>>>()?
+                .concat())
+        }
+        Shape::Scalar => match queue.key.as_slice() {
+            [key] => Ok(vec![vec![catalog::parse_value(&jsonb::scalar_text(json), key.oid)?]]),
+            _ => Err(wrong_shape(queue)),
+        },
+    }
+}
+
+fn converted(value: Datum, from: Oid, to: Oid) -> Result<Datum> {
+    if from == to {
+        return Ok(value);
+    }
+    if let Some(number) = types::integer(value, from)
+        && let Some(datum) = types::from_integer(number, to)
+    {
+        return Ok(datum);
+    }
+    catalog::parse_value(&catalog::value_text(value, from), to)
+}
+
+fn missing(column: &str, queue: &Queue) -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+        format!(
+            "the task has no value for \"{column}\", which is part of the key of queue \"{}\"",
+            queue.name
+        ),
+    )
+    .hint(format!("Give a value for \"{column}\"."))
+}
+
+fn wrong_shape(queue: &Queue) -> Error {
+    let columns: Vec<&str> = queue.key.iter().map(|key| key.name.as_str()).collect();
+    let columns = columns.join(", ");
+    Error::new(
+        PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
+        format!("the key of queue \"{}\" is ({columns})", queue.name),
+    )
+    .hint(format!("Give it as ROW({columns}) or as a jsonb object with these members."))
+}

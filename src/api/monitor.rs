@@ -1,0 +1,134 @@
+//! `stats`, `state`, and what the views show: how the queues are doing, at a cost that does not
+//! depend on the number of tasks.
+
+use super::argument::Target;
+use crate::error::Result;
+use crate::model::status::{Call as Kind, Status};
+use crate::pg::function::{Call, Output};
+use crate::pg::relation::Lock;
+use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
+use crate::registry::{self, Queue, Statement};
+use crate::shmem::queues::{self, Statistics};
+use crate::{session, sql_functions};
+use pgrx::pg_sys::{Datum, Oid};
+use serde_json::{Map, Value, json};
+
+sql_functions! {
+    stats, pg_finfo_stats => stats_impl,
+    stats_all, pg_finfo_stats_all => stats_all_impl,
+    holders, pg_finfo_holders => holders_impl,
+    waiting_consumers, pg_finfo_waiting_consumers => waiting_consumers_impl,
+    state, pg_finfo_state => state_impl,
+}
+
+/// How many waiting consumers of one queue the view shows.
+const SHOWN_CONSUMERS: usize = 10_000;
+
+/// stats(queue)
+fn stats_impl(call: &Call) -> Result<Datum> {
+    let queue = Target::of(call)?.open(Lock::AccessShare)?;
+    Ok(jsonb::from_value(&described(&queue)))
+}
+
+/// stats(): of all queues that the caller may read.
+fn stats_all_impl(call: &Call) -> Result<Datum> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    for queue in readable_queues()? {
+        output.push(jsonb::from_value(&described(&queue)));
+    }
+    Ok(call.null())
+}
+
+/// holders(): the sessions that hold tasks, for the view `xqueue.taken`.
+fn holders_impl(call: &Call) -> Result<Datum> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    for queue in readable_queues()? {
+        spi::connect(|spi| {
+            let rows = spi.run_plan(&queue.plan(spi, Statement::Holders), &[]);
+            for row in 0..rows.len() {
+                let session = rows.datum(row, 1).map(types::uuid);
+                output.push(jsonb::from_value(&json!({
+                    "relation": u32::from(queue.table),
+                    "session": session.map(types::uuid_text),
+                    "pid": session.map(session::pid),
+                    "tasks": rows.datum(row, 2).map(|count| count.value() as i64),
+                })));
+            }
+        });
+    }
+    Ok(call.null())
+}
+
+/// waiting_consumers(): for the view `xqueue.consumers`.
+fn waiting_consumers_impl(call: &Call) -> Result<Datum> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    for queue in readable_queues()? {
+        let mut waiting = Vec::with_capacity(SHOWN_CONSUMERS);
+        if let Some(slot) = queues::lock(queue.slot) {
+            slot.waiting(&mut waiting);
+        }
+        for consumer in waiting {
+            output.push(jsonb::from_value(&json!({
+                "relation": u32::from(queue.table),
+                "pid": consumer.pid,
+                "session": types::uuid_text(consumer.session),
+                "since": time::unix_microseconds(consumer.since) as f64 / 1e6,
+            })));
+        }
+    }
+    Ok(call.null())
+}
+
+/// state(): of this server, as a queue sees it.
+fn state_impl(_: &Call) -> Result<Datum> {
+    session::require_loaded()?;
+    let database = u32::from(process::database());
+    let state = if transaction::in_recovery() {
+        "WAITING"
+    } else if crate::shmem::databases::has_worker(database) {
+        "RUNNING"
+    } else {
+        "STARTUP"
+    };
+    Ok(types::from_text(state))
+}
+
+/// The queues of this database that the caller may read. One that is broken is left out.
+fn readable_queues() -> Result<Vec<std::rc::Rc<Queue>>> {
+    let tables = spi::connect(|spi| {
+        let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
+        (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect::<Vec<Oid>>()
+    });
+    let readable = tables.into_iter().filter(|table| catalog::may_select(*table));
+    Ok(readable.filter_map(|table| registry::find(table).ok().flatten()).collect())
+}
+
+fn described(queue: &Queue) -> Value {
+    let statistics = queues::lock(queue.slot).map(|slot| slot.statistics());
+    let statistics = statistics.unwrap_or_else(Statistics::unknown);
+    let mut tasks: Map<String, Value> = Status::ALL
+        .iter()
+        .map(|status| (status.name().to_string(), statistics.tasks[*status as usize].into()))
+        .collect();
+    tasks.insert("total".into(), statistics.tasks.iter().sum::<i64>().into());
+    let calls: Map<String, Value> = Kind::ALL
+        .iter()
+        .map(|call| (call.name().to_string(), statistics.calls[*call as usize].into()))
+        .collect();
+    let mut described = json!({
+        "queue": queue.name,
+        "relation": u32::from(queue.table),
+        "tasks": tasks,
+        "calls": calls,
+        "consumers": statistics.consumers,
+        "exact": statistics.exact,
+    });
+    if let Some((error, at)) = statistics.error {
+        described["error"] = error.into();
+        described["error_at"] = (time::unix_microseconds(at) as f64 / 1e6).into();
+    }
+    described
+}

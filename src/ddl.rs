@@ -1,0 +1,81 @@
+//! What other commands do to queues: tables dropped and altered, the extension created and
+//! dropped, databases in somebody's way, prepared transactions resolved.
+
+use crate::pg::callbacks::{Command, ObjectEvent};
+use crate::pg::{catalog, latch, process, transaction};
+use crate::shmem::{self, databases, queues};
+use crate::{session, xact};
+use pgrx::pg_sys::Oid;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// How long a command waits for the worker to leave the database it needs.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub fn object_changed(event: ObjectEvent, object: Oid) {
+    if !shmem::is_available() {
+        return;
+    }
+    let slot = || queues::find(process::database().into(), object.into());
+    match event {
+        ObjectEvent::TableChanged => {
+            if let Some(slot) = slot() {
+                xact::note(slot, |delta| delta.redefined = true);
+            }
+        }
+        ObjectEvent::TableDropped => {
+            if let Some(slot) = slot() {
+                xact::note(slot, |delta| delta.dropped = true);
+                xact::note_schema_change();
+            }
+        }
+        ObjectEvent::SchemaChanged => xact::note_schema_change(),
+        ObjectEvent::ExtensionCreated if catalog::is_own_extension(object) => {
+            xact::note_extension(true);
+        }
+        ObjectEvent::ExtensionDropped if catalog::is_own_extension(object) => {
+            xact::note_extension(false);
+        }
+        ObjectEvent::DatabaseDropped => xact::note_dropped_database(object.into()),
+        ObjectEvent::ExtensionCreated | ObjectEvent::ExtensionDropped => {}
+    }
+}
+
+thread_local! {
+    /// The database that the command in progress needs for itself.
+    static OCCUPIED: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Makes our worker leave a database that a command needs for itself.
+pub fn before_command(command: &Command) {
+    if let Command::OccupyDatabase(name) = command
+        && shmem::is_available()
+        && transaction::is_open()
+        && let Some(database) = catalog::find_database(name)
+    {
+        databases::occupy(database.into());
+        OCCUPIED.set(Some(database.into()));
+        let deadline = Instant::now() + LEAVE_TIMEOUT;
+        while databases::has_worker(database.into()) && Instant::now() < deadline {
+            latch::wait(Some(Duration::from_millis(5)), false);
+        }
+    }
+}
+
+pub fn after_command(command: &Command, succeeded: bool) {
+    if !shmem::is_available() {
+        return;
+    }
+    match command {
+        Command::ResolvePrepared if succeeded => {
+            databases::request(process::database().into(), |requests| requests.prepared = true);
+        }
+        Command::DiscardAll if succeeded => session::end(),
+        Command::OccupyDatabase(_) => {
+            if let Some(database) = OCCUPIED.take() {
+                databases::vacate(database);
+            }
+        }
+        Command::ResolvePrepared | Command::DiscardAll => {}
+    }
+}

@@ -1,0 +1,69 @@
+//! Errors for people: what happened, to what, and what to do next.
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+/// An error that ends the statement: message, SQLSTATE, and what helps the reader.
+#[derive(Debug)]
+pub struct Error {
+    code: PgSqlErrorCode,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn new(code: PgSqlErrorCode, message: impl Into<String>) -> Error {
+        Error { code, message: message.into(), detail: None, hint: None }
+    }
+
+    pub fn detail(mut self, detail: impl Into<String>) -> Error {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A NULL where a value is needed.
+    pub fn null(argument: &str) -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            format!("argument \"{argument}\" must not be NULL"),
+        )
+        .hint(format!("Give a value for \"{argument}\"."))
+    }
+
+    /// A value that makes no sense.
+    pub fn invalid(message: impl Into<String>) -> Error {
+        Error::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
+    }
+
+    /// Ends the statement, as PostgreSQL's own errors do.
+    pub fn raise(self) -> ! {
+        let mut report = ErrorReport::new(self.code, self.message, "xqueue");
+        if let Some(detail) = self.detail {
+            report = report.set_detail(detail);
+        }
+        if let Some(hint) = self.hint {
+            report = report.set_hint(hint);
+        }
+        report.report(PgLogLevel::ERROR);
+        unreachable!("an ERROR does not return")
+    }
+}
+
+/// Turns a result into its value or into an ERROR.
+pub trait OrRaise<T> {
+    fn or_raise(self) -> T;
+}
+
+impl<T> OrRaise<T> for Result<T> {
+    fn or_raise(self) -> T {
+        self.unwrap_or_else(|error| error.raise())
+    }
+}

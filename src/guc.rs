@@ -1,0 +1,151 @@
+//! The settings of the extension, with their reasons.
+
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+/// The transport of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum Protocol {
+    #[name = c"tcp"]
+    Tcp,
+    #[name = c"udp"]
+    Udp,
+}
+
+/// Shared memory cannot grow: about 1 kB is set aside for each queue.
+static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
+/// A batch is a transaction of the worker: larger ones are faster, smaller ones keep locks shorter.
+static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// A queue whose triggers take longer than this must not delay the others.
+static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
+static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static GRAPHITE_PORT: GucSetting<i32> = GucSetting::<i32>::new(2003);
+static GRAPHITE_PROTOCOL: GucSetting<Protocol> = GucSetting::<Protocol>::new(Protocol::Tcp);
+static GRAPHITE_PREFIX: GucSetting<Option<CString>> =
+    GucSetting::<Option<CString>>::new(Some(c"xqueue"));
+static GRAPHITE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+
+/// Defines the settings. `xqueue.max_queues` exists only where it can have an effect.
+pub fn init(preloading: bool) {
+    if preloading {
+        int(
+            c"xqueue.max_queues",
+            c"The largest number of queues in all databases together.",
+            c"Shared memory for so many is set aside when the server starts.",
+            &MAX_QUEUES,
+            (1, 100_000),
+            GucContext::Postmaster,
+            GucFlags::default(),
+        );
+    }
+    int(
+        c"xqueue.batch_size",
+        c"How many tasks the worker promotes or gives back in one transaction.",
+        c"Larger batches are faster, smaller ones keep row locks shorter.",
+        &BATCH_SIZE,
+        (1, 100_000),
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.worker_timeout",
+        c"How long the worker's work on one queue may take at a time.",
+        c"A batch that takes longer is cancelled and tried again later, so that it delays no other queue.",
+        &WORKER_TIMEOUT,
+        (10, 3_600_000),
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_string_guc(
+        c"xqueue.graphite_host",
+        c"The host that metrics are sent to.",
+        c"A name or an address; empty to send none.",
+        &GRAPHITE_HOST,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.graphite_port",
+        c"The port that metrics are sent to.",
+        c"Graphite's plaintext protocol.",
+        &GRAPHITE_PORT,
+        (1, 65_535),
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"xqueue.graphite_protocol",
+        c"The transport of metrics: tcp or udp.",
+        c"Over udp nobody notices what is lost.",
+        &GRAPHITE_PROTOCOL,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_string_guc(
+        c"xqueue.graphite_prefix",
+        c"The first part of every metric's name.",
+        c"May contain dots.",
+        &GRAPHITE_PREFIX,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.graphite_interval",
+        c"The time between two reports of all metrics.",
+        c"The first report is sent when the server has started.",
+        &GRAPHITE_INTERVAL,
+        (100, 86_400_000),
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    // SAFETY: the server copies the C string.
+    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"xqueue".as_ptr()) };
+}
+
+fn int(
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
+    setting: &'static GucSetting<i32>,
+    (least, most): (i32, i32),
+    context: GucContext,
+    flags: GucFlags,
+) {
+    GucRegistry::define_int_guc(name, short, long, setting, least, most, context, flags);
+}
+
+pub fn max_queues() -> usize {
+    MAX_QUEUES.get().max(1) as usize
+}
+
+pub fn batch_size() -> i32 {
+    BATCH_SIZE.get()
+}
+
+pub fn worker_timeout() -> Duration {
+    milliseconds(&WORKER_TIMEOUT)
+}
+
+/// Host, port and protocol of Graphite; None if no metrics are to be sent.
+pub fn graphite() -> Option<(String, u16, Protocol)> {
+    let host = text(&GRAPHITE_HOST);
+    let port = GRAPHITE_PORT.get() as u16;
+    (!host.is_empty()).then(|| (host, port, GRAPHITE_PROTOCOL.get()))
+}
+
+pub fn graphite_prefix() -> String {
+    text(&GRAPHITE_PREFIX)
+}
+
+pub fn graphite_interval() -> Duration {
+    milliseconds(&GRAPHITE_INTERVAL)
+}
+
+fn text(setting: &GucSetting<Option<CString>>) -> String {
+    setting.get().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn milliseconds(setting: &GucSetting<i32>) -> Duration {
+    Duration::from_millis(setting.get().max(0) as u64)
+}

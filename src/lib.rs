@@ -1,0 +1,54 @@
+//! xqueue: queues in ordinary PostgreSQL tables.
+//!
+//! From the outside in: `api` and `trigger` are what SQL calls, `worker` are the background
+//! processes; they meet in `registry` (what is a queue), `xact` (what a transaction has changed),
+//! `wait` and `shmem` (what processes tell each other). `pg` is the fence around the server's C
+//! interface. `model`, `statement`, `delta` and `metrics` are pure.
+
+mod api;
+mod ddl;
+mod delta;
+mod error;
+mod guc;
+mod metrics;
+mod model;
+mod pg;
+mod recount;
+mod registry;
+mod session;
+mod shmem;
+mod statement;
+mod trigger;
+mod upgrade;
+mod wait;
+mod worker;
+mod xact;
+
+use pg::callbacks::{self, Handlers};
+
+pgrx::pg_module_magic!(name, version);
+
+pgrx::extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
+pgrx::extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
+pgrx::extension_sql_file!("../sql/views.sql", name = "views", requires = ["functions"], finalize);
+
+/// Called by the server when it loads the library. Everything but the SQL functions needs it to
+/// be loaded at server start.
+#[pgrx::pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    let preloading = pg::process::is_preloading();
+    guc::init(preloading);
+    if !preloading {
+        return;
+    }
+    shmem::init();
+    worker::init();
+    callbacks::init(Handlers {
+        transaction: xact::transaction_ended,
+        subtransaction: xact::subtransaction_ended,
+        stale: registry::stale,
+        object: ddl::object_changed,
+        before_command: ddl::before_command,
+        after_command: ddl::after_command,
+    });
+}

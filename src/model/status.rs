@@ -1,0 +1,96 @@
+//! The six states of a task, their letters, and the counters kept for each of them.
+
+use serde::{Deserialize, Serialize};
+
+/// State of a task. The letters are those of the Tarantool module xqueue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Status {
+    #[serde(rename = "R")]
+    Ready,
+    #[serde(rename = "T")]
+    Taken,
+    #[serde(rename = "W")]
+    Waiting,
+    #[serde(rename = "B")]
+    Buried,
+    #[serde(rename = "Z")]
+    Zombie,
+    #[serde(rename = "D")]
+    Done,
+}
+
+impl Status {
+    pub const ALL: [Status; 6] = [
+        Status::Ready,
+        Status::Taken,
+        Status::Waiting,
+        Status::Buried,
+        Status::Zombie,
+        Status::Done,
+    ];
+
+    pub fn letter(self) -> char {
+        ['R', 'T', 'W', 'B', 'Z', 'D'][self as usize]
+    }
+
+    /// The word for this state in statistics and metrics.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+}
+
+/// The words for the states, in the order of [`Status::ALL`].
+pub const NAMES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
+
+/// Number of tasks by state, indexed by `Status as usize`.
+pub type Tasks = [i64; Status::ALL.len()];
+
+/// What is counted besides the states: how many tasks went through each kind of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Inserted, by `put` or by hand.
+    Put,
+    Take,
+    Ack,
+    Release,
+    /// Promoted by the worker when their delay was over.
+    Delay,
+    /// Given back by the worker because the session that had taken them ended.
+    Session,
+}
+
+impl Call {
+    pub const ALL: [Call; 6] =
+        [Call::Put, Call::Take, Call::Ack, Call::Release, Call::Delay, Call::Session];
+
+    pub fn name(self) -> &'static str {
+        ["put", "take", "ack", "release", "delay", "session"][self as usize]
+    }
+}
+
+/// Number of tasks by kind of call, indexed by `Call as usize`.
+pub type Calls = [i64; Call::ALL.len()];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_and_names_follow_the_order_of_all() {
+        let letters: String = Status::ALL.iter().map(|status| status.letter()).collect();
+        assert_eq!(letters, "RTWBZD");
+        let names: Vec<_> = Status::ALL.iter().map(|status| status.name()).collect();
+        assert_eq!(names, NAMES);
+        for (index, call) in Call::ALL.iter().enumerate() {
+            assert_eq!(*call as usize, index);
+        }
+    }
+
+    #[test]
+    fn a_status_is_written_as_its_letter() {
+        for status in Status::ALL {
+            let written = serde_json::to_value(status).expect("a status can be written");
+            assert_eq!(written, serde_json::json!(status.letter().to_string()));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The server's hooks and callbacks, handed on to safe functions. Registered once, at load.
+
+use super::foreign::list_nth;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+/// Ends of a transaction, as far as they matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionEvent {
+    PrePrepare,
+    Prepare,
+    /// The changes are visible to others, the locks still held. Nothing may fail any more.
+    Commit,
+    Abort,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubtransactionEvent {
+    Commit,
+    Abort,
+}
+
+/// Changes of the catalogue that this process makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectEvent {
+    TableChanged,
+    TableDropped,
+    SchemaChanged,
+    ExtensionCreated,
+    ExtensionDropped,
+    DatabaseDropped,
+}
+
+/// Commands that matter beyond what they change in the catalogue.
+pub enum Command {
+    /// COMMIT PREPARED or ROLLBACK PREPARED.
+    ResolvePrepared,
+    DiscardAll,
+    /// A command that needs the database, by name, for itself.
+    OccupyDatabase(String),
+}
+
+pub struct Handlers {
+    pub transaction: fn(TransactionEvent),
+    pub subtransaction: fn(SubtransactionEvent),
+    /// A table's definition is stale: its oid, or None for all tables.
+    pub stale: fn(Option<Oid>),
+    pub object: fn(ObjectEvent, Oid),
+    pub before_command: fn(&Command),
+    /// Also called when the command has failed, with false.
+    pub after_command: fn(&Command, bool),
+}
+
+static HANDLERS: OnceLock<Handlers> = OnceLock::new();
+static mut PREVIOUS_OBJECT_ACCESS: pg_sys::object_access_hook_type = None;
+static mut PREVIOUS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
+
+/// Registers all of them.
+pub fn init(handlers: Handlers) {
+    if HANDLERS.set(handlers).is_err() {
+        return;
+    }
+    // SAFETY: called once, while the library is loaded; the previous hooks are kept and called.
+    unsafe {
+        pg_sys::RegisterXactCallback(Some(transaction), std::ptr::null_mut());
+        pg_sys::RegisterSubXactCallback(Some(subtransaction), std::ptr::null_mut());
+        PREVIOUS_OBJECT_ACCESS = pg_sys::object_access_hook;
+        pg_sys::object_access_hook = Some(object_access);
+        PREVIOUS_UTILITY = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(utility);
+    }
+}
+
+/// Registers the callback for stale definitions; once in each process that has any.
+pub fn watch_definitions() {
+    // SAFETY: the callback is a static function.
+    unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(stale), Datum::from(0)) }
+}
+
+/// Runs `function` when this process ends, after its transaction has been rolled back.
+pub fn at_exit(function: unsafe extern "C-unwind" fn(i32, Datum)) {
+    // SAFETY: the callback is a static function.
+    unsafe { pg_sys::on_shmem_exit(Some(function), Datum::from(0)) }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn transaction(
+    event: pg_sys::XactEvent::Type,
+    _argument: *mut std::ffi::c_void,
+) {
+    let event = match event {
+        pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => TransactionEvent::PrePrepare,
+        pg_sys::XactEvent::XACT_EVENT_PREPARE => TransactionEvent::Prepare,
+        pg_sys::XactEvent::XACT_EVENT_COMMIT => TransactionEvent::Commit,
+        pg_sys::XactEvent::XACT_EVENT_ABORT => TransactionEvent::Abort,
+        _ => return,
+    };
+    if let Some(handlers) = HANDLERS.get() {
+        (handlers.transaction)(event);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _id: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _argument: *mut std::ffi::c_void,
+) {
+    let event = match event {
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => SubtransactionEvent::Commit,
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => SubtransactionEvent::Abort,
+        _ => return,
+    };
+    if let Some(handlers) = HANDLERS.get() {
+        (handlers.subtransaction)(event);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn stale(_argument: Datum, table: Oid) {
+    if let Some(handlers) = HANDLERS.get() {
+        (handlers.stale)((table != Oid::INVALID).then_some(table));
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn object_access(
+    access: pg_sys::ObjectAccessType::Type,
+    class: Oid,
+    object: Oid,
+    part: i32,
+    argument: *mut std::ffi::c_void,
+) {
+    // SAFETY: the hook that was there before, with its arguments.
+    unsafe {
+        if let Some(previous) = PREVIOUS_OBJECT_ACCESS {
+            pg_guard_ffi_boundary(|| previous(access, class, object, part, argument));
+        }
+    }
+    use pg_sys::ObjectAccessType::{OAT_DROP, OAT_POST_ALTER, OAT_POST_CREATE};
+    let event = match (class, access, part) {
+        (pg_sys::RelationRelationId, OAT_DROP, 0) => ObjectEvent::TableDropped,
+        (pg_sys::RelationRelationId, OAT_POST_ALTER | OAT_DROP, _) => ObjectEvent::TableChanged,
+        (pg_sys::RelationRelationId, OAT_POST_CREATE, 1..) => ObjectEvent::TableChanged,
+        (pg_sys::NamespaceRelationId, OAT_POST_ALTER, _) => ObjectEvent::SchemaChanged,
+        (pg_sys::ExtensionRelationId, OAT_POST_CREATE, _) => ObjectEvent::ExtensionCreated,
+        (pg_sys::ExtensionRelationId, OAT_DROP, _) => ObjectEvent::ExtensionDropped,
+        (pg_sys::DatabaseRelationId, OAT_DROP, _) => ObjectEvent::DatabaseDropped,
+        _ => return,
+    };
+    if let Some(handlers) = HANDLERS.get() {
+        (handlers.object)(event, object);
+    }
+}
+
+#[pgrx::pg_guard]
+#[allow(clippy::too_many_arguments, reason = "the server's signature")]
+unsafe extern "C-unwind" fn utility(
+    statement: *mut pg_sys::PlannedStmt,
+    text: *const std::ffi::c_char,
+    read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: the statement is a utility statement, as this hook gets no others.
+    let command = unsafe { command((*statement).utilityStmt) };
+    let mut after = AfterCommand { command, succeeded: false };
+    if let (Some(command), Some(handlers)) = (&after.command, HANDLERS.get()) {
+        (handlers.before_command)(command);
+    }
+    // SAFETY: the hook that was there before, or the server's own function, with its arguments.
+    unsafe {
+        let next = PREVIOUS_UTILITY.unwrap_or(super::foreign::standard_ProcessUtility);
+        pg_guard_ffi_boundary(|| {
+            next(statement, text, read_only, context, parameters, environment, receiver, completion)
+        });
+    }
+    after.succeeded = true;
+}
+
+/// Tells of a command's end, in case of an error as well.
+struct AfterCommand {
+    command: Option<Command>,
+    succeeded: bool,
+}
+
+impl Drop for AfterCommand {
+    fn drop(&mut self) {
+        if let (Some(command), Some(handlers)) = (&self.command, HANDLERS.get()) {
+            (handlers.after_command)(command, self.succeeded);
+        }
+    }
+}
+
+/// # Safety
+/// `node` is a parsed utility statement.
+unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
+    // SAFETY: the tag says which kind of node it is.
+    unsafe {
+        match (*node).type_ {
+            pg_sys::NodeTag::T_TransactionStmt => {
+                use pg_sys::TransactionStmtKind::{
+                    TRANS_STMT_COMMIT_PREPARED, TRANS_STMT_ROLLBACK_PREPARED,
+                };
+                let kind = (*node.cast::<pg_sys::TransactionStmt>()).kind;
+                let resolves =
+                    kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
+                resolves.then_some(Command::ResolvePrepared)
+            }
+            pg_sys::NodeTag::T_DiscardStmt => {
+                let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
+                (target == pg_sys::DiscardMode::DISCARD_ALL).then_some(Command::DiscardAll)
+            }
+            pg_sys::NodeTag::T_DropdbStmt => occupied((*node.cast::<pg_sys::DropdbStmt>()).dbname),
+            pg_sys::NodeTag::T_AlterDatabaseStmt => {
+                occupied((*node.cast::<pg_sys::AlterDatabaseStmt>()).dbname)
+            }
+            pg_sys::NodeTag::T_RenameStmt => {
+                let rename = &*node.cast::<pg_sys::RenameStmt>();
+                if rename.renameType != pg_sys::ObjectType::OBJECT_DATABASE {
+                    return None;
+                }
+                occupied(rename.subname)
+            }
+            pg_sys::NodeTag::T_CreatedbStmt => {
+                let options = (*node.cast::<pg_sys::CreatedbStmt>()).options;
+                let count = if options.is_null() { 0 } else { (*options).length };
+                (0..count)
+                    .map(|index| &*list_nth::<pg_sys::DefElem>(options, index))
+                    .find(|option| CStr::from_ptr(option.defname) == c"template")
+                    .filter(|option| !option.arg.is_null())
+                    .and_then(|option| {
+                        occupied(pg_sys::defGetString(std::ptr::from_ref(option).cast_mut()))
+                    })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn occupied(name: *const std::ffi::c_char) -> Option<Command> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: by the contract of this function.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(Command::OccupyDatabase(name.to_string_lossy().into_owned()))
+}

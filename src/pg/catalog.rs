@@ -1,0 +1,307 @@
+//! What the server's catalogues say: names and their quoting, types, operators, rights.
+
+use super::foreign::{attribute, list_nth};
+use super::relation::{Lock, Relation};
+use crate::error::{Error, Result};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::{CStr, CString};
+
+/// A name quoted by the server's own rules.
+pub fn quote(name: &str) -> String {
+    let name = CString::new(name).unwrap_or_default();
+    // SAFETY: gives back its argument or a palloc'ed copy; copied here.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A string literal quoted by the server's own rules.
+pub fn quote_literal(text: &str) -> String {
+    let text = CString::new(text).unwrap_or_default();
+    // SAFETY: gives back a palloc'ed string; copied here.
+    unsafe { CStr::from_ptr(pg_sys::quote_literal_cstr(text.as_ptr())) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+pub fn schema_name(schema: Oid) -> String {
+    // SAFETY: a look-up; a palloc'ed string or null.
+    unsafe { owned(pg_sys::get_namespace_name(schema)) }.unwrap_or_default()
+}
+
+pub fn database_name(database: Oid) -> String {
+    // SAFETY: a look-up; a palloc'ed string or null.
+    unsafe { owned(pg_sys::get_database_name(database)) }.unwrap_or_default()
+}
+
+/// A table by schema and name, unquoted.
+pub fn table_name(table: Oid) -> Option<(String, String)> {
+    // SAFETY: look-ups; palloc'ed strings or null.
+    unsafe {
+        let name = owned(pg_sys::get_rel_name(table))?;
+        Some((schema_name(pg_sys::get_rel_namespace(table)), name))
+    }
+}
+
+/// A type's name with its schema, as SQL reads it.
+pub fn type_name(oid: Oid) -> String {
+    // SAFETY: a palloc'ed string.
+    unsafe { owned(pg_sys::format_type_be_qualified(oid)) }.unwrap_or_default()
+}
+
+/// A type's name as the server shows it in the current search path.
+pub fn short_type_name(oid: Oid) -> String {
+    // SAFETY: a palloc'ed string.
+    unsafe { owned(pg_sys::format_type_be(oid)) }.unwrap_or_default()
+}
+
+/// `OPERATOR(schema.name)`: equality in the default order of a type. None without such an order.
+pub fn equality(oid: Oid) -> Option<String> {
+    // SAFETY: look-ups in the system cache; the list holds two C strings.
+    unsafe {
+        let class = pg_sys::GetDefaultOpClass(oid, pg_sys::BTREE_AM_OID.into());
+        if class == Oid::INVALID {
+            return None;
+        }
+        let family = pg_sys::get_opclass_family(class);
+        let input = pg_sys::get_opclass_input_type(class);
+        let operator =
+            pg_sys::get_opfamily_member(family, input, input, pg_sys::BTEqualStrategyNumber as i16);
+        if operator == Oid::INVALID {
+            return None;
+        }
+        let (mut names, mut arguments) = (std::ptr::null_mut(), std::ptr::null_mut());
+        pg_sys::format_operator_parts(operator, &mut names, &mut arguments, false);
+        let schema = CStr::from_ptr(list_nth(names, 0)).to_string_lossy();
+        let name = CStr::from_ptr(list_nth(names, 1)).to_string_lossy();
+        Some(format!("OPERATOR({}.{name})", quote(&schema)))
+    }
+}
+
+/// The element type of an array type, None if it is none.
+pub fn element_type(oid: Oid) -> Option<Oid> {
+    // SAFETY: a look-up.
+    let element = unsafe { pg_sys::get_element_type(oid) };
+    (element != Oid::INVALID).then_some(element)
+}
+
+pub fn array_type(element: Oid) -> Oid {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_array_type(element) }
+}
+
+pub fn base_type(oid: Oid) -> Oid {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::getBaseType(oid) }
+}
+
+pub fn is_enum(oid: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::type_is_enum(oid) }
+}
+
+/// The value of an enum by its label.
+pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
+    let label = CString::new(label).ok()?;
+    // SAFETY: a look-up by type and label.
+    let value = unsafe {
+        pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::ENUMTYPOIDNAME as _,
+            1,
+            Datum::from(oid),
+            Datum::from(label.as_ptr()),
+            Datum::from(0),
+            Datum::from(0),
+        )
+    };
+    (value != Oid::INVALID).then_some(value)
+}
+
+/// Whether the current role owns a table.
+pub fn owns(table: Oid) -> bool {
+    // SAFETY: a look-up.
+    #[cfg(feature = "pg15")]
+    let owns = unsafe { pg_sys::pg_class_ownercheck(table, pg_sys::GetUserId()) };
+    // SAFETY: as above.
+    #[cfg(not(feature = "pg15"))]
+    let owns = unsafe {
+        pg_sys::object_ownercheck(pg_sys::RelationRelationId, table, pg_sys::GetUserId())
+    };
+    owns
+}
+
+/// Whether the current role may read some of a table.
+pub fn may_select(table: Oid) -> bool {
+    // SAFETY: look-ups.
+    unsafe {
+        let (role, mode) = (pg_sys::GetUserId(), pg_sys::ACL_SELECT as pg_sys::AclMode);
+        pg_sys::pg_class_aclcheck(table, role, mode) == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+/// A name for a new index of a table that no other relation has.
+pub fn free_name(table: &str, suffix: &str, schema: Oid) -> String {
+    let table = CString::new(table).unwrap_or_default();
+    let suffix = CString::new(suffix).unwrap_or_default();
+    // SAFETY: the C strings outlive the call; a palloc'ed string.
+    let name = unsafe {
+        pg_sys::ChooseRelationName(table.as_ptr(), std::ptr::null(), suffix.as_ptr(), schema, false)
+    };
+    // SAFETY: as above.
+    unsafe { owned(name) }.unwrap_or_default()
+}
+
+/// The relation of this name in our schema, if the extension is there.
+pub fn own_relation(name: &CStr) -> Option<Oid> {
+    // SAFETY: look-ups with C strings that outlive them.
+    unsafe {
+        let schema = pg_sys::get_namespace_oid(c"xqueue".as_ptr(), true);
+        if schema == Oid::INVALID {
+            return None;
+        }
+        let relation = pg_sys::get_relname_relid(name.as_ptr(), schema);
+        (relation != Oid::INVALID).then_some(relation)
+    }
+}
+
+/// Whether the extension is installed in this database.
+pub fn is_installed() -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_extension_oid(c"xqueue".as_ptr(), true) != Oid::INVALID }
+}
+
+/// Whether an extension is ours.
+pub fn is_own_extension(extension: Oid) -> bool {
+    // SAFETY: a look-up; a palloc'ed string or null.
+    unsafe { owned(pg_sys::get_extension_name(extension)) }.is_some_and(|name| name == "xqueue")
+}
+
+pub fn find_database(name: &str) -> Option<Oid> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a look-up with a C string that outlives it.
+    let database = unsafe { pg_sys::get_database_oid(name.as_ptr(), true) };
+    (database != Oid::INVALID).then_some(database)
+}
+
+/// The databases that can be connected to and are no templates.
+pub fn connectable_databases() -> Vec<u32> {
+    let Some(table) = Relation::open(pg_sys::DatabaseRelationId, Lock::AccessShare) else {
+        return vec![];
+    };
+    let mut found = Vec::new();
+    table.scan(&super::relation::Snapshot::latest(), |row| {
+        let flag = |number: u32| row.datum(number as i16).is_some_and(|datum| datum.value() != 0);
+        if flag(pg_sys::Anum_pg_database_datallowconn)
+            && !flag(pg_sys::Anum_pg_database_datistemplate)
+        {
+            found.extend(row.datum(1).map(|datum| datum.value() as u32));
+        }
+        true
+    });
+    found
+}
+
+/// Shows `see` the row of table `name` in our schema whose first column, an oid, is `key`: as it is
+/// now, whatever snapshot the transaction has, without regard to privileges.
+pub fn own_row<T>(
+    name: &CStr,
+    key: Oid,
+    see: impl FnOnce(&super::trigger::Tuple) -> T,
+) -> Option<T> {
+    let table = Relation::open(own_relation(name)?, Lock::AccessShare)?;
+    let mut see = Some(see);
+    let mut seen = None;
+    table.scan(&super::relation::Snapshot::latest(), |row| {
+        let matches = row.datum(1).is_some_and(|datum| Oid::from(datum.value() as u32) == key);
+        if matches {
+            seen = see.take().map(|see| see(row));
+        }
+        !matches
+    });
+    seen
+}
+
+/// Reads a value of a type from its text; errors are those of the type's input function.
+pub fn parse_value(text: &str, oid: Oid) -> Result<Datum> {
+    let text = CString::new(text).map_err(|_| {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER,
+            "a value holds a NUL character",
+        )
+        .hint("Give a value without NUL characters.")
+    })?;
+    // SAFETY: the input function of the type reads a C string.
+    unsafe {
+        let (mut function, mut parameter) = (Oid::INVALID, Oid::INVALID);
+        pg_sys::getTypeInputInfo(oid, &mut function, &mut parameter);
+        Ok(pg_sys::OidInputFunctionCall(function, text.as_ptr().cast_mut(), parameter, -1))
+    }
+}
+
+/// A value of a type as text.
+pub fn value_text(value: Datum, oid: Oid) -> String {
+    // SAFETY: the output function of the type gives a palloc'ed C string.
+    unsafe {
+        let (mut function, mut is_varlena) = (Oid::INVALID, false);
+        pg_sys::getTypeOutputInfo(oid, &mut function, &mut is_varlena);
+        owned(pg_sys::OidOutputFunctionCall(function, value)).unwrap_or_default()
+    }
+}
+
+/// The elements of an array value; None for an element that is NULL.
+pub fn array_elements(array: Datum, element: Oid) -> Vec<Option<Datum>> {
+    // SAFETY: the datum is an array of this element type; the server's function fills in the
+    // palloc'ed arrays and their length.
+    unsafe {
+        let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
+        pg_sys::get_typlenbyvalalign(element, &mut length, &mut by_value, &mut alignment);
+        let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        pg_sys::deconstruct_array(
+            pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast(),
+            element,
+            i32::from(length),
+            by_value,
+            alignment,
+            &mut values,
+            &mut nulls,
+            &mut count,
+        );
+        (0..count as usize).map(|i| (!*nulls.add(i)).then(|| *values.add(i))).collect()
+    }
+}
+
+/// The columns of a composite value with their types.
+pub fn record_fields(record: Datum) -> Vec<(Oid, Option<Datum>)> {
+    // SAFETY: the datum is a composite value; its header names its type.
+    unsafe {
+        let tuple = pgrx::htup::composite_row_type_make_tuple(record);
+        let header = tuple.t_data;
+        let description = pg_sys::lookup_rowtype_tupdesc_copy(
+            pgrx::htup::heap_tuple_header_get_type_id(header),
+            pgrx::htup::heap_tuple_header_get_typmod(header),
+        );
+        let row = super::trigger::Tuple::new(tuple.as_ptr(), description);
+        let count = (*description).natts;
+        (1..=count as i16)
+            .map(|number| {
+                let attribute = attribute(description, number as usize - 1);
+                (attribute.atttypid, row.datum(number))
+            })
+            .collect()
+    }
+}
+
+/// # Safety
+/// `text` is null or a palloc'ed C string.
+unsafe fn owned(text: *mut std::ffi::c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+        pg_sys::pfree(text.cast());
+        Some(copy)
+    }
+}

@@ -1,0 +1,45 @@
+//! What an error of the server's own lacks: the next step.
+
+use pgrx::pg_sys;
+use std::ffi::{CString, c_void};
+
+/// Runs `work`; an error about data (SQLSTATE class 22, or a missing value) raised in it gets
+/// `hint` as its HINT. All else of the error stays as it is, the name of a constraint for example.
+pub fn hinted<T>(hint: &str, work: impl FnOnce() -> T) -> T {
+    let hint = CString::new(hint).unwrap_or_default();
+    // SAFETY: the callback is taken off the stack before it ends, by the guard in case of an error
+    // in Rust, by the server in case of one of its own.
+    unsafe {
+        let mut callback = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(add_hint),
+            arg: hint.as_ptr().cast_mut().cast(),
+        };
+        let _restore = Restore(callback.previous);
+        pg_sys::error_context_stack = &mut callback;
+        work()
+    }
+}
+
+struct Restore(*mut pg_sys::ErrorContextCallback);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        // SAFETY: what was on top of the stack when the guard was made.
+        unsafe { pg_sys::error_context_stack = self.0 }
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn add_hint(hint: *mut c_void) {
+    const CLASS: i32 = 0xfff;
+    const DATA_EXCEPTION: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DATA_EXCEPTION as i32;
+    const NOT_NULL: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION as i32;
+    // SAFETY: called while an error is being reported; the text outlives that.
+    unsafe {
+        let code = pg_sys::geterrcode();
+        if code & CLASS == DATA_EXCEPTION & CLASS || code == NOT_NULL {
+            super::foreign::errhint(c"%s".as_ptr(), hint.cast::<std::ffi::c_char>());
+        }
+    }
+}

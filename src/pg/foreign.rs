@@ -1,0 +1,59 @@
+//! Functions and variables of the server that pgrx has no bindings for.
+
+use pgrx::pg_sys;
+use std::ffi::{c_char, c_int};
+
+/// `STATEMENT_TIMEOUT` of utils/timeout.h, the same in all versions supported.
+pub const STATEMENT_TIMEOUT: c_int = 3;
+
+// SAFETY: the declarations are those of the server's headers; "C-unwind" since functions may raise
+// an error, which callers turn into a panic with `pg_guard_ffi_boundary`.
+unsafe extern "C-unwind" {
+    pub static max_prepared_xacts: c_int;
+    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
+    pub fn disable_timeout(id: c_int, keep_indicator: bool);
+    pub fn die(signal: c_int);
+    pub fn SignalHandlerForConfigReload(signal: c_int);
+    pub fn standard_ProcessUtility(
+        statement: *mut pg_sys::PlannedStmt,
+        text: *const c_char,
+        read_only: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        parameters: pg_sys::ParamListInfo,
+        environment: *mut pg_sys::QueryEnvironment,
+        receiver: *mut pg_sys::DestReceiver,
+        completion: *mut pg_sys::QueryCompletion,
+    );
+    pub fn errhint(format: *const c_char, ...) -> c_int;
+}
+
+/// The element of a list of pointers.
+///
+/// # Safety
+/// `list` is a list of pointers with more than `index` elements.
+pub unsafe fn list_nth<T>(list: *mut pg_sys::List, index: i32) -> *mut T {
+    // SAFETY: by the contract of this function.
+    unsafe { (*(*list).elements.add(index as usize)).ptr_value.cast() }
+}
+
+/// An attribute of a tuple descriptor, whose layout changed with PostgreSQL 18.
+///
+/// # Safety
+/// `description` is a valid tuple descriptor with more than `index` attributes.
+pub unsafe fn attribute<'a>(
+    description: pg_sys::TupleDesc,
+    index: usize,
+) -> &'a pg_sys::FormData_pg_attribute {
+    // SAFETY: by the contract of this function.
+    #[cfg(not(feature = "pg18"))]
+    unsafe {
+        &*(*description).attrs.as_ptr().add(index)
+    }
+    // SAFETY: the attributes lie behind the array of compact ones.
+    #[cfg(feature = "pg18")]
+    unsafe {
+        let natts = (*description).natts as usize;
+        let compact = (*description).compact_attrs.as_ptr().add(natts);
+        &*compact.cast::<pg_sys::FormData_pg_attribute>().add(index)
+    }
+}

@@ -1,0 +1,133 @@
+//! jsonb values: their text, their shape, without building them up in Rust.
+
+use pgrx::pg_sys::{self, Datum};
+use std::ffi::{CStr, CString};
+
+/// What a jsonb value is at its top.
+pub enum Shape {
+    Object(Vec<String>),
+    Array(usize),
+    Scalar,
+}
+
+/// The top of a jsonb value: the keys of an object, the length of an array.
+pub fn shape(json: Datum) -> Shape {
+    // SAFETY: `json` is a jsonb datum, as the SQL declaration says; the iterator only reads it,
+    // and the value it fills lives on the stack for as long as it is used.
+    unsafe {
+        let container = container(json);
+        let mut iterator = pg_sys::JsonbIteratorInit(container);
+        let mut value = pg_sys::JsonbValue::default();
+        let first = pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true);
+        match first {
+            pg_sys::JsonbIteratorToken::WJB_BEGIN_OBJECT => {
+                let mut keys = Vec::new();
+                loop {
+                    match pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true) {
+                        pg_sys::JsonbIteratorToken::WJB_KEY => keys.push(string(&value)),
+                        pg_sys::JsonbIteratorToken::WJB_VALUE => {}
+                        _ => break,
+                    }
+                }
+                Shape::Object(keys)
+            }
+            pg_sys::JsonbIteratorToken::WJB_BEGIN_ARRAY if !value.val.array.rawScalar => {
+                Shape::Array(value.val.array.nElems as usize)
+            }
+            _ => Shape::Scalar,
+        }
+    }
+}
+
+/// The elements of a jsonb array, each as a jsonb value of its own.
+pub fn elements(json: Datum, length: usize) -> Vec<Datum> {
+    let element = |index: usize| {
+        // SAFETY: `json` is a jsonb array with more than `index` elements.
+        unsafe {
+            let value = pg_sys::getIthJsonbValueFromContainer(container(json), index as u32);
+            Datum::from(pg_sys::JsonbValueToJsonb(value))
+        }
+    };
+    (0..length).map(element).collect()
+}
+
+/// The text of a field of a jsonb object: None where it is missing or null.
+pub fn field(json: Datum, name: &str) -> Option<String> {
+    let mut key = name.to_string().into_bytes();
+    // SAFETY: `json` is a jsonb object and `key` outlives the call; the text of the value found is
+    // built in the current memory context and copied.
+    unsafe {
+        let value = pg_sys::getKeyJsonValueFromContainer(
+            container(json),
+            key.as_mut_ptr().cast(),
+            key.len() as i32,
+            std::ptr::null_mut(),
+        );
+        let value = value.as_ref()?;
+        match value.type_ {
+            pg_sys::jbvType::jbvNull => None,
+            pg_sys::jbvType::jbvString => Some(string(value)),
+            _ => {
+                let single = pg_sys::JsonbValueToJsonb(std::ptr::from_ref(value).cast_mut());
+                Some(text(Datum::from(single)))
+            }
+        }
+    }
+}
+
+/// A jsonb value as text.
+pub fn text(json: Datum) -> String {
+    // SAFETY: `json` is a jsonb datum; the C string is copied.
+    unsafe {
+        let varlena = pg_sys::pg_detoast_datum(json.cast_mut_ptr());
+        let length = pgrx::varlena::varsize(varlena) as i32;
+        let root = std::ptr::addr_of_mut!((*varlena.cast::<pg_sys::Jsonb>()).root);
+        let text = pg_sys::JsonbToCString(std::ptr::null_mut(), root, length);
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
+/// A jsonb scalar as text, a string without its quotes.
+pub fn scalar_text(json: Datum) -> String {
+    // SAFETY: `json` is a jsonb scalar, which is stored as an array of one element.
+    unsafe {
+        let value = pg_sys::getIthJsonbValueFromContainer(container(json), 0);
+        match value.as_ref() {
+            Some(value) if value.type_ == pg_sys::jbvType::jbvString => string(value),
+            _ => text(json),
+        }
+    }
+}
+
+/// A jsonb value from text that is known to be JSON.
+pub fn from_value(value: &serde_json::Value) -> Datum {
+    let text = value.to_string();
+    // JSON text escapes the NUL character, so there is none in it.
+    let text = CString::new(text).unwrap_or_default();
+    // SAFETY: jsonb_in takes one C string.
+    unsafe {
+        pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(Datum::from(text.as_ptr()))])
+    }
+    .unwrap_or(Datum::from(0))
+}
+
+/// # Safety
+/// `json` is a jsonb datum that stays alive while the container is used.
+unsafe fn container(json: Datum) -> *mut pg_sys::JsonbContainer {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let jsonb = pg_sys::pg_detoast_datum(json.cast_mut_ptr()).cast::<pg_sys::Jsonb>();
+        std::ptr::addr_of_mut!((*jsonb).root)
+    }
+}
+
+/// # Safety
+/// `value` is a string (or key) that the jsonb functions have filled in.
+unsafe fn string(value: &pg_sys::JsonbValue) -> String {
+    // SAFETY: by the contract of this function the union holds a string with its length.
+    let bytes = unsafe {
+        let string = value.val.string;
+        std::slice::from_raw_parts(string.val.cast::<u8>(), string.len as usize)
+    };
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,52 @@
+//! Sleeping until something happens, and waking another process.
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::libpq::be::MyProcPort;
+use std::time::Duration;
+
+/// Sleeps until this process's latch is set, the time is over, or, with `watch_client`, the client
+/// has closed its connection; that, a cancel or a shutdown ends the statement with an error.
+pub fn wait(timeout: Option<Duration>, watch_client: bool) {
+    let mut events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
+    let mut milliseconds = -1;
+    if let Some(timeout) = timeout {
+        events |= pg_sys::WL_TIMEOUT;
+        // Rounded up: a wait that ends early would be a poll.
+        milliseconds = timeout.as_micros().div_ceil(1000).min(i32::MAX as u128) as i64;
+    }
+    // SAFETY: waits on this process's own latch and on its client's socket; `MyProcPort` is null
+    // in processes without a client.
+    unsafe {
+        let mut socket = pg_sys::PGINVALID_SOCKET as pg_sys::pgsocket;
+        if watch_client && !MyProcPort.is_null() && pg_sys::WaitEventSetCanReportClosed() {
+            events |= pg_sys::WL_SOCKET_CLOSED;
+            socket = (*MyProcPort).sock;
+        }
+        let happened = pg_sys::WaitLatchOrSocket(
+            pg_sys::MyLatch,
+            events as i32,
+            socket,
+            milliseconds,
+            pg_sys::PG_WAIT_EXTENSION,
+        );
+        if happened & pg_sys::WL_LATCH_SET as i32 != 0 {
+            pg_sys::ResetLatch(pg_sys::MyLatch);
+        }
+        if happened & pg_sys::WL_SOCKET_CLOSED as i32 != 0 {
+            pg_sys::ClientConnectionLost = 1;
+            pg_sys::InterruptPending = 1;
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+/// Wakes the process in slot `process` of the server's process table.
+pub fn wake(process: u32) {
+    // SAFETY: the table is shared memory that lives as long as the server, and `process` is an
+    // index that a process has published of itself. Setting the latch of one that has gone is
+    // harmless.
+    unsafe {
+        let table = (*pg_sys::ProcGlobal).allProcs;
+        pg_sys::SetLatch(std::ptr::addr_of_mut!((*table.add(process as usize)).procLatch));
+    }
+}

@@ -1,0 +1,22 @@
+//! The fence around PostgreSQL's C interface: everything unsafe that is not shared memory.
+//!
+//! Callers get safe functions. An ERROR raised by the server unwinds as a Rust panic, so guards
+//! here undo by `Drop` what must be undone in every case.
+
+pub mod callbacks;
+pub mod catalog;
+pub mod context;
+mod foreign;
+pub mod function;
+pub mod jsonb;
+pub mod latch;
+pub mod memory;
+pub mod process;
+pub mod relation;
+pub mod spi;
+pub mod time;
+pub mod transaction;
+pub mod trigger;
+pub mod types;
+pub mod user;
+pub mod worker;

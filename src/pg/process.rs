@@ -1,0 +1,57 @@
+//! This process: who and where it is.
+
+use pgrx::pg_sys::{self, Oid};
+
+/// Index of this process in the server's process table: unique among the living.
+pub fn index() -> u32 {
+    // SAFETY: every process that runs our code has an entry.
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    let number = unsafe { (*pg_sys::MyProc).pgprocno };
+    // SAFETY: as above.
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    let number = unsafe { pg_sys::MyProcNumber };
+    number as u32
+}
+
+pub fn pid() -> i32 {
+    // SAFETY: set at the start of the process.
+    unsafe { pg_sys::MyProcPid }
+}
+
+pub fn database() -> Oid {
+    // SAFETY: set before any of our code runs in a session.
+    unsafe { pg_sys::MyDatabaseId }
+}
+
+/// Whether the server loads its libraries at start right now.
+pub fn is_preloading() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+/// How many processes may have an entry with a session in the process table.
+pub fn limit() -> usize {
+    // SAFETY: set before shared memory is requested.
+    unsafe { pg_sys::MaxBackends as usize }
+}
+
+/// How many prepared transactions there may be.
+pub fn prepared_limit() -> usize {
+    // SAFETY: a setting, final before shared memory is requested.
+    unsafe { super::foreign::max_prepared_xacts as usize }
+}
+
+/// Bytes that nobody can guess.
+pub fn random() -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    // SAFETY: fills the buffer whose length is given.
+    let filled = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    if !filled {
+        crate::error::Error::new(
+            pgrx::PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
+            "could not generate a random session identifier",
+        )
+        .raise()
+    }
+    bytes
+}

@@ -1,0 +1,305 @@
+//! Tables: finding, locking, describing and scanning them.
+
+use super::foreign::{attribute, list_nth};
+use super::trigger::Tuple;
+use crate::error::{Error, Result};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Oid};
+use std::ffi::{CStr, CString};
+
+/// The strength with which a table is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// Held already, or not needed.
+    None,
+    AccessShare,
+    RowExclusive,
+    ShareRowExclusive,
+    AccessExclusive,
+}
+
+impl Lock {
+    fn mode(self) -> pg_sys::LOCKMODE {
+        let mode = match self {
+            Lock::None => pg_sys::NoLock,
+            Lock::AccessShare => pg_sys::AccessShareLock,
+            Lock::RowExclusive => pg_sys::RowExclusiveLock,
+            Lock::ShareRowExclusive => pg_sys::ShareRowExclusiveLock,
+            Lock::AccessExclusive => pg_sys::AccessExclusiveLock,
+        };
+        mode as pg_sys::LOCKMODE
+    }
+}
+
+/// Finds a table by the name that a user gives, read as `regclass` reads it.
+pub fn find(name: &str) -> Result<Oid> {
+    let not_found = || {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
+            format!("table \"{name}\" does not exist"),
+        )
+        .hint("Name a table as in SQL: 'jobs', 'app.jobs', '\"My Jobs\"'.")
+    };
+    let names = qualified(name).ok_or_else(not_found)?;
+    // SAFETY: the list and the range variable are palloc'ed.
+    let oid = unsafe {
+        let range = pg_sys::makeRangeVarFromNameList(names);
+        pg_sys::RangeVarGetRelidExtended(
+            range,
+            pg_sys::NoLock as pg_sys::LOCKMODE,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        )
+    };
+    if oid == Oid::INVALID { Err(not_found()) } else { Ok(oid) }
+}
+
+/// The parts of a table's name: schema and table, or only the table.
+pub fn name_parts(name: &str) -> Result<Vec<String>> {
+    let names = qualified(name).ok_or_else(|| Error::invalid("a name holds a NUL character"))?;
+    // SAFETY: a list of String nodes.
+    unsafe {
+        let part = |index| {
+            let node = list_nth::<pg_sys::String>(names, index);
+            CStr::from_ptr((*node).sval).to_string_lossy().into_owned()
+        };
+        Ok((0..(*names).length).map(part).collect())
+    }
+}
+
+fn qualified(name: &str) -> Option<*mut pg_sys::List> {
+    let text = CString::new(name).ok()?;
+    // SAFETY: the C string outlives the call; a palloc'ed list, or an error of the server's.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let names = pg_sys::stringToQualifiedNameList(text.as_ptr());
+        #[cfg(not(feature = "pg15"))]
+        let names = pg_sys::stringToQualifiedNameList(text.as_ptr(), std::ptr::null_mut());
+        Some(names)
+    }
+}
+
+/// The table whose row type this is, if it is one.
+pub fn of_row_type(oid: Oid) -> Option<Oid> {
+    // SAFETY: a look-up in the system cache.
+    let table = unsafe { pg_sys::get_typ_typrelid(oid) };
+    (table != Oid::INVALID).then_some(table)
+}
+
+/// Locks a table, waiting for as long as it takes.
+pub fn lock(table: Oid, lock: Lock) {
+    // SAFETY: takes a lock until the end of the transaction.
+    unsafe { pg_sys::LockRelationOid(table, lock.mode()) }
+}
+
+/// Locks a table if that can be done at once.
+pub fn try_lock(table: Oid, lock: Lock) -> bool {
+    // SAFETY: as above.
+    unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
+}
+
+/// Tells every process to look at the table's definition again.
+pub fn invalidate(table: Oid) {
+    // SAFETY: queues a message for the end of the transaction.
+    unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) }
+}
+
+/// An open table.
+pub struct Relation {
+    pointer: pg_sys::Relation,
+}
+
+/// A column as the table describes it.
+#[derive(Clone, Debug)]
+pub struct ColumnType {
+    pub name: String,
+    pub number: i16,
+    pub oid: Oid,
+    pub has_default: bool,
+}
+
+impl Relation {
+    /// Opens a table; None if there is none (any more).
+    pub fn open(table: Oid, lock: Lock) -> Option<Relation> {
+        // SAFETY: closed on drop; the lock stays until the end of the transaction.
+        let pointer = unsafe { pg_sys::try_relation_open(table, lock.mode()) };
+        (!pointer.is_null()).then_some(Relation { pointer })
+    }
+
+    fn form(&self) -> &pg_sys::FormData_pg_class {
+        // SAFETY: an open relation has its form.
+        unsafe { &*(*self.pointer).rd_rel }
+    }
+
+    pub fn oid(&self) -> Oid {
+        // SAFETY: an open relation.
+        unsafe { (*self.pointer).rd_id }
+    }
+
+    pub fn kind(&self) -> u8 {
+        self.form().relkind as u8
+    }
+
+    pub fn persistence(&self) -> u8 {
+        self.form().relpersistence as u8
+    }
+
+    pub fn owner(&self) -> Oid {
+        self.form().relowner
+    }
+
+    pub fn row_type(&self) -> Oid {
+        self.form().reltype
+    }
+
+    pub fn schema(&self) -> Oid {
+        self.form().relnamespace
+    }
+
+    /// Size in pages.
+    pub fn pages(&self) -> u32 {
+        // SAFETY: an open table with storage.
+        unsafe {
+            pg_sys::RelationGetNumberOfBlocksInFork(self.pointer, pg_sys::ForkNumber::MAIN_FORKNUM)
+        }
+    }
+
+    pub fn is_system(&self) -> bool {
+        // SAFETY: an open relation.
+        unsafe { pg_sys::IsSystemRelation(self.pointer) }
+    }
+
+    pub fn name(&self) -> String {
+        name_text(&self.form().relname)
+    }
+
+    pub fn description(&self) -> pg_sys::TupleDesc {
+        // SAFETY: an open relation.
+        unsafe { (*self.pointer).rd_att }
+    }
+
+    /// The columns that are there, in order.
+    pub fn columns(&self) -> Vec<ColumnType> {
+        attributes(self.description())
+            .filter(|attribute| !attribute.attisdropped)
+            .map(|attribute| ColumnType {
+                name: name_text(&attribute.attname),
+                number: attribute.attnum,
+                oid: attribute.atttypid,
+                has_default: attribute.atthasdef,
+            })
+            .collect()
+    }
+
+    pub fn row_columns(&self) -> RowType {
+        RowType(attributes(self.description()).map(|a| (a.atttypid, a.attisdropped)).collect())
+    }
+
+    /// Whether someone waits for a lock that this transaction's own one of this strength blocks.
+    pub fn has_waiters(&self, lock: Lock) -> bool {
+        // SAFETY: an open relation that this transaction has locked.
+        unsafe { pg_sys::LockHasWaitersRelation(self.pointer, lock.mode()) }
+    }
+
+    /// Sees every row that `snapshot` sees. Runs no user code and knows no row security. Ends
+    /// early, with false, when `see` says so.
+    pub fn scan(&self, snapshot: &Snapshot, mut see: impl FnMut(&Tuple) -> bool) -> bool {
+        // SAFETY: a sequential scan of an open table under a registered snapshot; each tuple is
+        // valid until the next one is fetched.
+        unsafe {
+            let scan = pg_sys::systable_beginscan(
+                self.pointer,
+                Oid::INVALID,
+                false,
+                snapshot.0,
+                0,
+                std::ptr::null_mut(),
+            );
+            let mut complete = true;
+            loop {
+                let tuple = pg_sys::systable_getnext(scan);
+                if tuple.is_null() {
+                    break;
+                }
+                if !see(&Tuple::new(tuple, self.description())) {
+                    complete = false;
+                    break;
+                }
+            }
+            pg_sys::systable_endscan(scan);
+            complete
+        }
+    }
+}
+
+impl Drop for Relation {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: opened in `open`. After an error the resource owner closes it.
+            unsafe { pg_sys::relation_close(self.pointer, pg_sys::NoLock as pg_sys::LOCKMODE) }
+        }
+    }
+}
+
+/// The columns of a row by type, as far as they decide whether two rows have the same shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowType(Vec<(Oid, bool)>);
+
+impl RowType {
+    /// # Safety
+    /// `description` is null or a valid tuple descriptor.
+    pub unsafe fn matches(&self, description: pg_sys::TupleDesc) -> bool {
+        !description.is_null()
+            && attributes(description)
+                .map(|a| (a.atttypid, a.attisdropped))
+                .eq(self.0.iter().copied())
+    }
+}
+
+/// A registered snapshot of the moment at which it was taken.
+pub struct Snapshot(pub(super) pg_sys::Snapshot);
+
+impl Snapshot {
+    pub fn latest() -> Snapshot {
+        // SAFETY: registered here, unregistered on drop.
+        Snapshot(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) })
+    }
+
+    /// The transactions that were in progress: oldest, next, and those in between.
+    pub fn in_progress(&self) -> (u32, u32, &[pg_sys::TransactionId]) {
+        // SAFETY: an MVCC snapshot with `xcnt` entries in `xip`.
+        unsafe {
+            let data = &*self.0;
+            let others = match data.xcnt {
+                0 => &[],
+                count => std::slice::from_raw_parts(data.xip, count as usize),
+            };
+            (u32::from(data.xmin), u32::from(data.xmax), others)
+        }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: registered in `latest`. After an error the resource owner does it.
+            unsafe { pg_sys::UnregisterSnapshot(self.0) }
+        }
+    }
+}
+
+fn attributes<'a>(
+    description: pg_sys::TupleDesc,
+) -> impl Iterator<Item = &'a pg_sys::FormData_pg_attribute> {
+    // SAFETY: a valid tuple descriptor has `natts` attributes.
+    unsafe {
+        let count = (*description).natts as usize;
+        (0..count).map(move |index| attribute(description, index))
+    }
+}
+
+pub(super) fn name_text(name: &pg_sys::nameData) -> String {
+    // SAFETY: a name of the catalogue ends with NUL.
+    unsafe { CStr::from_ptr(name.data.as_ptr()) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,106 @@
+//! Trigger calls and the tuples they see.
+
+use super::function::Call;
+use crate::error::{Error, Result};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Datum, Oid};
+
+/// What fired a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Insert,
+    Update,
+    Delete,
+    Truncate,
+}
+
+/// A trigger that is being fired.
+pub struct Firing<'call>(&'call pg_sys::TriggerData);
+
+impl<'call> Firing<'call> {
+    pub fn of(call: &'call Call) -> Result<Firing<'call>> {
+        match call.trigger_data() {
+            Some(data) => Ok(Firing(data)),
+            None => Err(Error::new(
+                PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                "this function can only be called as a trigger",
+            )
+            .hint("Use xqueue.upgrade() to make a table a queue.")),
+        }
+    }
+
+    pub fn table(&self) -> Oid {
+        // SAFETY: the relation is open while the trigger runs.
+        unsafe { (*self.0.tg_relation).rd_id }
+    }
+
+    pub fn event(&self) -> Event {
+        match self.0.tg_event & pg_sys::TRIGGER_EVENT_OPMASK {
+            pg_sys::TRIGGER_EVENT_INSERT => Event::Insert,
+            pg_sys::TRIGGER_EVENT_UPDATE => Event::Update,
+            pg_sys::TRIGGER_EVENT_DELETE => Event::Delete,
+            _ => Event::Truncate,
+        }
+    }
+
+    /// The row that is there before the event; the new one for an insert.
+    pub fn row(&self) -> Tuple {
+        self.tuple(self.0.tg_trigtuple)
+    }
+
+    /// The row that an update puts in the place of the old one.
+    pub fn new_row(&self) -> Tuple {
+        self.tuple(self.0.tg_newtuple)
+    }
+
+    /// The result of a trigger that changes nothing.
+    pub fn unchanged(&self) -> Datum {
+        Datum::from(self.0.tg_trigtuple)
+    }
+
+    /// The result of a BEFORE trigger: the row with another value in one column.
+    pub fn with_column(&self, number: i16, value: Datum) -> Datum {
+        let (mut column, mut value, mut is_null) = (i32::from(number), value, false);
+        // SAFETY: the tuple and its descriptor belong together, the column is one of them.
+        let tuple = unsafe {
+            pg_sys::heap_modify_tuple_by_cols(
+                self.0.tg_trigtuple,
+                (*self.0.tg_relation).rd_att,
+                1,
+                &mut column,
+                &mut value,
+                &mut is_null,
+            )
+        };
+        Datum::from(tuple)
+    }
+
+    fn tuple(&self, tuple: pg_sys::HeapTuple) -> Tuple {
+        // SAFETY: the relation is open while the trigger runs.
+        Tuple { tuple, description: unsafe { (*self.0.tg_relation).rd_att } }
+    }
+}
+
+/// A row of a table.
+pub struct Tuple {
+    tuple: pg_sys::HeapTuple,
+    description: pg_sys::TupleDesc,
+}
+
+impl Tuple {
+    /// # Safety
+    /// Both are valid while the tuple is used, and belong together.
+    pub(super) unsafe fn new(tuple: pg_sys::HeapTuple, description: pg_sys::TupleDesc) -> Tuple {
+        Tuple { tuple, description }
+    }
+
+    /// The value of a column by number, None if it is NULL.
+    pub fn datum(&self, number: i16) -> Option<Datum> {
+        let mut is_null = false;
+        // SAFETY: by the contract of `new`; numbers beyond the tuple give NULL.
+        let datum = unsafe {
+            pg_sys::heap_getattr(self.tuple, i32::from(number), self.description, &mut is_null)
+        };
+        (!is_null).then_some(datum)
+    }
+}

@@ -1,0 +1,99 @@
+//! Background workers: starting them, and what the main function of one needs.
+
+use super::foreign;
+use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::time::Duration;
+
+const LIBRARY: &str = "xqueue";
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// Has the server start a worker with itself, and again whenever it ends.
+pub fn start_with_server(name: &str, function: &str) {
+    BackgroundWorkerBuilder::new(name)
+        .set_library(LIBRARY)
+        .set_function(function)
+        .enable_shmem_access(None)
+        .enable_spi_access()
+        .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        .set_restart_time(Some(RESTART_AFTER))
+        .load();
+}
+
+/// Starts a worker for a database now. False if the server has no place for it.
+pub fn start(name: &str, function: &str, database: u32) -> bool {
+    BackgroundWorkerBuilder::new(name)
+        .set_library(LIBRARY)
+        .set_function(function)
+        .set_argument(Some(Datum::from(database)))
+        .enable_shmem_access(None)
+        .enable_spi_access()
+        .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        .set_restart_time(None)
+        .load_dynamic()
+        .is_ok()
+}
+
+/// Makes this worker end on SIGTERM wherever it is, as sessions do, and read the settings again
+/// on SIGHUP.
+pub fn handle_signals() {
+    // SAFETY: handlers of the server for signals that are still blocked.
+    unsafe {
+        pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(foreign::die));
+        pg_sys::pqsignal(pg_sys::SIGHUP as i32, Some(foreign::SignalHandlerForConfigReload));
+        pg_sys::BackgroundWorkerUnblockSignals();
+    }
+}
+
+/// Connects to a database, as the superuser of the cluster; to none but the shared catalogues
+/// without one.
+pub fn connect(database: Option<u32>) {
+    // SAFETY: called once, by a worker that has asked for a connection.
+    unsafe {
+        let database = database.map_or(Oid::INVALID, Oid::from);
+        pg_sys::BackgroundWorkerInitializeConnectionByOid(database, Oid::INVALID, 0);
+    }
+}
+
+/// Reads the settings again if the server has been told to.
+pub fn reload_settings() {
+    // SAFETY: the flag is set by the signal handler; reading the file is allowed here.
+    unsafe {
+        if pg_sys::ConfigReloadPending != 0 {
+            pg_sys::ConfigReloadPending = 0;
+            pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
+        }
+    }
+}
+
+/// Shows in pg_stat_activity what the worker is doing.
+pub fn report_idle() {
+    // SAFETY: writes to this process's own entry.
+    unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null()) }
+}
+
+/// Cancels what this worker does when the time is over, until it is dropped.
+pub struct Timeout(());
+
+impl Timeout {
+    pub fn after(duration: Duration) -> Timeout {
+        let milliseconds = duration.as_millis().clamp(1, i32::MAX as u128) as i32;
+        // SAFETY: the timer is registered for every process that is connected to a database.
+        unsafe {
+            pg_guard_ffi_boundary(|| {
+                foreign::enable_timeout_after(foreign::STATEMENT_TIMEOUT, milliseconds)
+            })
+        }
+        Timeout(())
+    }
+}
+
+impl Drop for Timeout {
+    fn drop(&mut self) {
+        // SAFETY: as above; a timer that has fired may be disabled.
+        unsafe {
+            pg_guard_ffi_boundary(|| foreign::disable_timeout(foreign::STATEMENT_TIMEOUT, false))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The databases that have the extension, and their workers.
+
+use super::Directory;
+use crate::pg::{latch, process};
+
+pub const LIMIT: usize = 256;
+pub const NO_PROCESS: u32 = u32::MAX;
+
+/// A database, as the launcher and its worker see it.
+#[repr(C)]
+pub struct Database {
+    oid: u32,
+    /// The worker's process, `NO_PROCESS` while there is none.
+    worker: u32,
+    /// The launcher should see to it that a worker runs.
+    wanted: bool,
+    /// A worker has been asked for and has not reported yet.
+    starting: bool,
+    /// A process that recounts large queues runs, or starts.
+    recounts: bool,
+    /// Commands that need the database for themselves: no worker meanwhile.
+    occupied: u32,
+    requests: Requests,
+}
+
+/// What the worker is asked to look at.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// The list of queues has changed.
+    pub registry: bool,
+    /// All taken tasks have to be compared with the live sessions.
+    pub sweep: bool,
+    /// A prepared transaction has been committed or rolled back.
+    pub prepared: bool,
+}
+
+fn find<'d>(directory: &'d mut Directory, oid: u32) -> Option<&'d mut Database> {
+    directory.header.databases.iter_mut().find(|database| database.oid == oid)
+}
+
+fn find_or_add<'d>(directory: &'d mut Directory, oid: u32) -> Option<&'d mut Database> {
+    let databases = &mut directory.header.databases;
+    let known = databases.iter().position(|database| database.oid == oid);
+    let index = known.or_else(|| databases.iter().position(|database| database.oid == 0))?;
+    let database = &mut databases[index];
+    if database.oid == 0 {
+        *database = Database {
+            oid,
+            worker: NO_PROCESS,
+            wanted: false,
+            starting: false,
+            recounts: false,
+            occupied: 0,
+            requests: Requests::default(),
+        };
+    }
+    Some(database)
+}
+
+pub(super) fn request_sweep(directory: &mut Directory, oid: u32) {
+    if let Some(database) = find(directory, oid) {
+        database.requests.sweep = true;
+    }
+}
+
+pub(super) fn wake_worker(directory: &Directory, oid: u32) {
+    let worker = directory.header.databases.iter().find(|database| database.oid == oid);
+    if let Some(worker) = worker.map(|database| database.worker)
+        && worker != NO_PROCESS
+    {
+        latch::wake(worker);
+    }
+}
+
+fn wake_launcher(directory: &Directory) {
+    if directory.header.launcher != NO_PROCESS {
+        latch::wake(directory.header.launcher);
+    }
+}
+
+/// Asks for a worker of this database, unless one is there.
+pub fn want_worker(oid: u32) {
+    let mut directory = super::directory();
+    if let Some(database) = find_or_add(&mut directory, oid) {
+        // One that is about to leave, having found no extension, is told to look again.
+        database.requests.registry |= !database.wanted;
+        if !std::mem::replace(&mut database.wanted, true) {
+            wake_launcher(&directory);
+        }
+    }
+}
+
+/// Makes the caller the one that starts a recounting process; false if there is one.
+pub fn claim_recounter(oid: u32) -> bool {
+    let mut directory = super::directory();
+    find(&mut directory, oid)
+        .is_some_and(|database| !std::mem::replace(&mut database.recounts, true))
+}
+
+/// The recounting process has ended, or could not be started.
+pub fn release_recounter(oid: u32) {
+    let mut directory = super::directory();
+    if let Some(database) = find(&mut directory, oid) {
+        database.recounts = false;
+    }
+    wake_worker(&directory, oid);
+}
+
+/// Adds to what the worker of a database is asked to look at, and wakes it.
+pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
+    let mut directory = super::directory();
+    if let Some(database) = find(&mut directory, oid) {
+        change(&mut database.requests);
+    }
+    wake_worker(&directory, oid);
+}
+
+/// Forgets a database that has been dropped.
+pub fn forget(oid: u32) {
+    let mut directory = super::directory();
+    if let Some(database) = find(&mut directory, oid) {
+        database.oid = 0;
+    }
+}
+
+/// Makes the worker of a database leave, and keeps it away until `vacate`.
+pub fn occupy(oid: u32) {
+    let mut directory = super::directory();
+    if let Some(database) = find_or_add(&mut directory, oid) {
+        database.occupied += 1;
+    }
+    wake_worker(&directory, oid);
+}
+
+/// Whether the database still has a worker, or one that starts.
+pub fn has_worker(oid: u32) -> bool {
+    find(&mut super::directory(), oid).is_some_and(|database| {
+        database.worker != NO_PROCESS || database.starting || database.recounts
+    })
+}
+
+/// Undoes one `occupy`.
+pub fn vacate(oid: u32) {
+    let mut directory = super::directory();
+    if let Some(database) = find(&mut directory, oid) {
+        database.occupied = database.occupied.saturating_sub(1);
+    }
+    wake_launcher(&directory);
+}
+
+/// Makes this process the launcher.
+pub fn register_launcher() {
+    super::directory().header.launcher = process::index();
+}
+
+/// The databases that should have a worker and have none; each is marked as starting.
+pub fn missing_workers() -> Vec<u32> {
+    let mut missing = Vec::with_capacity(LIMIT);
+    for database in super::directory().header.databases.iter_mut() {
+        let runs = database.worker != NO_PROCESS || database.starting;
+        if database.oid != 0 && database.wanted && database.occupied == 0 && !runs {
+            database.starting = true;
+            missing.push(database.oid);
+        }
+    }
+    missing
+}
+
+/// A worker could not be started: the launcher is to try again.
+pub fn not_started(oid: u32) {
+    if let Some(database) = find(&mut super::directory(), oid) {
+        database.starting = false;
+    }
+}
+
+/// Makes this process the worker of a database; false if it is not wanted there.
+pub fn register_worker(oid: u32) -> bool {
+    let mut directory = super::directory();
+    match find(&mut directory, oid) {
+        Some(database) if database.worker == NO_PROCESS => {
+            database.starting = false;
+            database.worker = process::index();
+            database.requests = Requests { registry: true, sweep: true, prepared: true };
+            true
+        }
+        _ => false,
+    }
+}
+
+/// This process is the database's worker no more. `wanted`: another one should follow.
+pub fn unregister_worker(oid: u32, wanted: bool) {
+    let mut directory = super::directory();
+    if let Some(database) = find(&mut directory, oid)
+        && database.worker == process::index()
+    {
+        database.worker = NO_PROCESS;
+        database.wanted &= wanted;
+    }
+    wake_launcher(&directory);
+}
+
+/// What the worker has been asked since the last time; None if it has to leave.
+pub fn take_requests(oid: u32) -> Option<Requests> {
+    let mut directory = super::directory();
+    let database = find(&mut directory, oid)?;
+    (database.occupied == 0).then(|| std::mem::take(&mut database.requests))
+}

@@ -1,0 +1,194 @@
+//! Shared memory: one segment, laid out at server start, lost with it. Everything in it can be
+//! built again from the tables.
+//!
+//! Locking: the directory lock guards which slot belongs to which queue, database and session; a
+//! queue's own lock guards its counters and its waiters. Nobody holds two queue locks; the
+//! directory lock is taken before a queue's. Nothing that can fail runs under any of them.
+
+pub mod databases;
+pub mod queues;
+pub mod recount;
+pub mod sessions;
+pub mod waiters;
+
+use crate::pg::process;
+use pgrx::pg_sys;
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::mem::size_of;
+use std::sync::OnceLock;
+
+const NAME: &CStr = c"xqueue";
+
+/// What is there once.
+#[repr(C)]
+struct Header {
+    /// Set when everything is initialised.
+    ready: bool,
+    launcher: u32,
+    last_generation: u64,
+    databases: [databases::Database; databases::LIMIT],
+    ended: sessions::EndedList,
+    recounts: [recount::Area; recount::LIMIT],
+}
+
+/// Where the parts are. The same in every process, as all are forked from the postmaster.
+struct Segment {
+    header: *mut Header,
+    queues: *mut UnsafeCell<queues::Queue>,
+    queue_count: usize,
+    sessions: *mut sessions::Session,
+    waiters: *mut waiters::Waiter,
+    process_count: usize,
+    in_progress: *mut u32,
+    in_progress_count: usize,
+    locks: *mut pg_sys::LWLockPadded,
+}
+
+// SAFETY: the pointers lead into shared memory that lives as long as the process; what they point
+// to is guarded by the locks.
+unsafe impl Sync for Segment {}
+// SAFETY: as above.
+unsafe impl Send for Segment {}
+
+static SEGMENT: OnceLock<Segment> = OnceLock::new();
+static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+/// Asks for the segment. To be called while the server loads its libraries.
+pub fn init() {
+    // SAFETY: called once, in the postmaster; the previous hooks are kept and called.
+    unsafe {
+        PREVIOUS_REQUEST = pg_sys::shmem_request_hook;
+        pg_sys::shmem_request_hook = Some(request);
+        PREVIOUS_STARTUP = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(startup);
+    }
+}
+
+/// Whether the server was started with this library.
+pub fn is_available() -> bool {
+    SEGMENT.get().is_some()
+}
+
+fn queue_limit() -> usize {
+    crate::guc::max_queues()
+}
+
+fn in_progress_limit() -> usize {
+    process::limit() + process::prepared_limit()
+}
+
+fn parts() -> [usize; 5] {
+    [
+        size_of::<Header>(),
+        queue_limit() * size_of::<UnsafeCell<queues::Queue>>(),
+        process::limit() * size_of::<sessions::Session>(),
+        process::limit() * size_of::<waiters::Waiter>(),
+        recount::LIMIT * in_progress_limit() * size_of::<u32>(),
+    ]
+    .map(|size| size.next_multiple_of(64))
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn request() {
+    // SAFETY: this hook is the place for both requests.
+    unsafe {
+        if let Some(previous) = PREVIOUS_REQUEST {
+            previous();
+        }
+        pg_sys::RequestAddinShmemSpace(parts().iter().sum());
+        pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 1 + queue_limit() as i32);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn startup() {
+    // SAFETY: this hook is the place to attach; it runs in the postmaster, again after a crash,
+    // when the memory is new. All-zero bytes are valid for every part.
+    unsafe {
+        if let Some(previous) = PREVIOUS_STARTUP {
+            previous();
+        }
+        let sizes = parts();
+        let mut found = false;
+        let base = pg_sys::ShmemInitStruct(NAME.as_ptr(), sizes.iter().sum(), &mut found);
+        let at = |part: usize| base.cast::<u8>().add(sizes[..part].iter().sum());
+        if !found {
+            std::ptr::write_bytes(base.cast::<u8>(), 0, sizes.iter().sum());
+        }
+        let segment = Segment {
+            header: at(0).cast(),
+            queues: at(1).cast(),
+            queue_count: queue_limit(),
+            sessions: at(2).cast(),
+            waiters: at(3).cast(),
+            process_count: process::limit(),
+            in_progress: at(4).cast(),
+            in_progress_count: in_progress_limit(),
+            locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
+        };
+        if !(*segment.header).ready {
+            (*segment.header).ready = true;
+            (*segment.header).launcher = databases::NO_PROCESS;
+            for index in 0..segment.process_count {
+                (*segment.waiters.add(index)).queue = waiters::NO_QUEUE;
+            }
+        }
+        // After a crash the postmaster attaches again, to the same address.
+        let _ = SEGMENT.set(segment);
+    }
+}
+
+fn segment() -> &'static Segment {
+    match SEGMENT.get() {
+        Some(segment) => segment,
+        None => crate::session::not_loaded().raise(),
+    }
+}
+
+/// A lock, held until it is dropped.
+struct Guard(*mut pg_sys::LWLock);
+
+impl Guard {
+    fn acquire(index: usize, exclusive: bool) -> Guard {
+        let mode = if exclusive {
+            pg_sys::LWLockMode::LW_EXCLUSIVE
+        } else {
+            pg_sys::LWLockMode::LW_SHARED
+        };
+        // SAFETY: there are as many locks as were requested: one, and one for each queue.
+        unsafe {
+            let lock = std::ptr::addr_of_mut!((*segment().locks.add(index)).lock);
+            pg_sys::LWLockAcquire(lock, mode);
+            Guard(lock)
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // SAFETY: acquired above. Nothing between that and this can raise an error.
+        unsafe { pg_sys::LWLockRelease(self.0) }
+    }
+}
+
+/// The directory: everything that is there once, and the sessions.
+struct Directory {
+    header: &'static mut Header,
+    sessions: &'static mut [sessions::Session],
+    _guard: Guard,
+}
+
+fn directory() -> Directory {
+    let guard = Guard::acquire(0, true);
+    let segment = segment();
+    // SAFETY: the exclusive lock makes these the only references.
+    unsafe {
+        Directory {
+            header: &mut *segment.header,
+            sessions: std::slice::from_raw_parts_mut(segment.sessions, segment.process_count),
+            _guard: guard,
+        }
+    }
+}

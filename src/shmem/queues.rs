@@ -1,0 +1,313 @@
+//! A slot for each queue: counters, what the worker has to do, who waits, the last error.
+
+use super::waiters::Line;
+use super::{Directory, Guard};
+use crate::delta::{Delta, SlotId, add};
+use crate::model::status::{Calls, Status, Tasks};
+use crate::pg::time;
+use std::ops::{Deref, DerefMut};
+
+const NAME_LENGTH: usize = 64;
+const ERROR_LENGTH: usize = 512;
+
+/// Never: an instant after all others.
+pub const NEVER: i64 = i64::MAX;
+
+#[repr(C)]
+pub struct Queue {
+    /// 0 while the slot is free.
+    generation: u64,
+    pub database: u32,
+    pub table: u32,
+    tasks: Tasks,
+    calls: Calls,
+    /// The counters are those of the table.
+    exact: bool,
+    /// A prepared transaction may have changed the table: what it did is not counted yet.
+    prepared: bool,
+    /// The counters have to be counted anew.
+    recount: bool,
+    /// The worker's next instant to act, `NEVER` if there is none.
+    due: i64,
+    pub(super) line: Line,
+    /// Bit i: the recount in area i is about this queue.
+    pub(super) recounts: u32,
+    names: [[u8; NAME_LENGTH]; 3],
+    error: [u8; ERROR_LENGTH],
+    error_at: i64,
+}
+
+/// What statistics and metrics read of a queue.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    pub tasks: Tasks,
+    pub calls: Calls,
+    pub consumers: u32,
+    pub exact: bool,
+    /// The last failure of the worker, and when it was.
+    pub error: Option<(String, i64)>,
+}
+
+impl Statistics {
+    /// What is known of a queue that has just gone.
+    pub fn unknown() -> Statistics {
+        let (tasks, calls) = (Tasks::default(), Calls::default());
+        Statistics { tasks, calls, consumers: 0, exact: false, error: None }
+    }
+}
+
+/// A queue, locked.
+pub struct QueueGuard {
+    index: u32,
+    queue: &'static mut Queue,
+    _guard: Guard,
+}
+
+impl Deref for QueueGuard {
+    type Target = Queue;
+    fn deref(&self) -> &Queue {
+        self.queue
+    }
+}
+
+impl DerefMut for QueueGuard {
+    fn deref_mut(&mut self) -> &mut Queue {
+        self.queue
+    }
+}
+
+fn at(index: u32) -> Option<QueueGuard> {
+    if index as usize >= super::segment().queue_count {
+        return None;
+    }
+    let guard = Guard::acquire(1 + index as usize, true);
+    // SAFETY: the index is below the number of slots, and the queue's lock is held exclusively.
+    let queue = unsafe { &mut *(*super::segment().queues.add(index as usize)).get() };
+    Some(QueueGuard { index, queue, _guard: guard })
+}
+
+/// Locks a queue's slot; None if the queue is gone.
+pub fn lock(id: SlotId) -> Option<QueueGuard> {
+    at(id.index).filter(|queue| queue.generation == id.generation)
+}
+
+/// The slot of a table, if it has one.
+pub fn find(database: u32, table: u32) -> Option<SlotId> {
+    find_in(&super::directory(), database, table)
+}
+
+/// The slot of a table; a new one if it has none. None if all slots are in use.
+pub fn find_or_add(database: u32, table: u32) -> Option<SlotId> {
+    let directory = super::directory();
+    if let Some(id) = find_in(&directory, database, table) {
+        return Some(id);
+    }
+    let free = (0..super::segment().queue_count).find(|index| peek(*index).0 == 0)?;
+    directory.header.last_generation += 1;
+    let generation = directory.header.last_generation;
+    let queue = at(free as u32)?;
+    *queue.queue = Queue {
+        generation,
+        database,
+        table,
+        tasks: Tasks::default(),
+        calls: Calls::default(),
+        exact: false,
+        prepared: true,
+        recount: true,
+        due: i64::MIN,
+        line: Line::default(),
+        recounts: 0,
+        names: [[0; NAME_LENGTH]; 3],
+        error: [0; ERROR_LENGTH],
+        error_at: 0,
+    };
+    Some(queue.id())
+}
+
+/// All slots of a database, or of all databases.
+pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
+    let mut found = Vec::with_capacity(super::segment().queue_count);
+    let _directory = super::directory();
+    for index in 0..super::segment().queue_count {
+        let (generation, in_database, table) = peek(index);
+        if generation != 0 && database.is_none_or(|database| database == in_database) {
+            found.push((SlotId { index: index as u32, generation }, table));
+        }
+    }
+    found
+}
+
+fn find_in(_: &Directory, database: u32, table: u32) -> Option<SlotId> {
+    (0..super::segment().queue_count).find_map(|index| {
+        let (generation, in_database, of_table) = peek(index);
+        let found = generation != 0 && in_database == database && of_table == table;
+        found.then_some(SlotId { index: index as u32, generation })
+    })
+}
+
+/// Generation, database and table of a slot: they change only under the directory lock, which the
+/// callers hold.
+fn peek(index: usize) -> (u64, u32, u32) {
+    // SAFETY: see above; the fields are read one by one, without making a reference to the slot.
+    unsafe {
+        let queue = (*super::segment().queues.add(index)).get();
+        ((*queue).generation, (*queue).database, (*queue).table)
+    }
+}
+
+/// Frees the slot of a queue that is gone. Those who wait are woken to find out.
+pub fn remove(id: SlotId) {
+    let _directory = super::directory();
+    if let Some(mut queue) = lock(id) {
+        let everyone = queue.line.length;
+        queue.wake(everyone);
+        queue.generation = 0;
+    }
+}
+
+/// Frees all slots of a database.
+pub fn remove_all(database: u32) {
+    for (id, _) in all(Some(database)) {
+        remove(id);
+    }
+}
+
+impl QueueGuard {
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub fn id(&self) -> SlotId {
+        SlotId { index: self.index, generation: self.generation }
+    }
+
+    /// Takes over what transaction `xid` has committed, and wakes whom it concerns.
+    pub fn commit(&mut self, xid: u32, delta: &Delta) {
+        if delta.replaces {
+            self.tasks = delta.tasks;
+            self.exact |= !self.prepared;
+        } else {
+            add(&mut self.tasks, &delta.tasks);
+        }
+        add(&mut self.calls, &delta.calls);
+        self.tell_recounts(xid, delta);
+        if delta.redefined {
+            let everyone = self.line.length;
+            self.wake(everyone);
+        } else {
+            self.wake(delta.made_ready);
+        }
+        if let Some(instant) = delta.due {
+            self.lower_due(instant);
+        }
+        if delta.recount {
+            self.recount = true;
+        }
+    }
+
+    /// The worker has to act at `instant`. True if that is earlier than it knew.
+    pub fn lower_due(&mut self, instant: i64) -> bool {
+        let earlier = instant < self.due;
+        self.due = self.due.min(instant);
+        earlier
+    }
+
+    /// Forgets when the worker has to act; it looks into the table next. Whoever commits an
+    /// instant meanwhile is not forgotten.
+    pub fn forget_due(&mut self) {
+        self.due = NEVER;
+    }
+
+    pub fn due(&self) -> i64 {
+        self.due
+    }
+
+    /// A transaction that changed the table is prepared, or one was when the server started.
+    pub fn mark_prepared(&mut self) {
+        self.prepared = true;
+        self.exact = false;
+    }
+
+    pub fn is_prepared(&self) -> bool {
+        self.prepared
+    }
+
+    /// No prepared transaction has the table locked: the next recount will be exact.
+    pub fn clear_prepared(&mut self) {
+        self.prepared = false;
+        self.recount = true;
+    }
+
+    pub fn needs_recount(&self) -> bool {
+        self.recount
+    }
+
+    /// The counters become what a recount has found.
+    pub fn set_counted(&mut self, tasks: Tasks) {
+        self.tasks = tasks;
+        self.exact = !self.prepared;
+        self.recount = false;
+    }
+
+    /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED.
+    pub fn wake_for_ready(&mut self) {
+        let ready = self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX));
+        self.wake(ready as u32);
+    }
+
+    pub fn has_taken(&self) -> bool {
+        !self.exact || self.tasks[Status::Taken as usize] != 0
+    }
+
+    pub fn has_ready(&self) -> bool {
+        self.tasks[Status::Ready as usize] != 0
+    }
+
+    pub fn has_consumers(&self) -> bool {
+        self.line.length > 0
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        let error = text(&self.error);
+        Statistics {
+            tasks: self.tasks,
+            calls: self.calls,
+            consumers: self.line.length,
+            exact: self.exact,
+            error: (!error.is_empty()).then_some((error, self.error_at)),
+        }
+    }
+
+    /// Names for the metrics: database, schema, table.
+    pub fn names(&self) -> [String; 3] {
+        [text(&self.names[0]), text(&self.names[1]), text(&self.names[2])]
+    }
+
+    pub fn set_names(&mut self, names: [&str; 3]) {
+        for (place, name) in self.names.iter_mut().zip(names) {
+            set_text(place, name);
+        }
+    }
+
+    /// Keeps the last failure of the worker, for the view `xqueue.queues`.
+    pub fn set_error(&mut self, error: &str) {
+        set_text(&mut self.error, error);
+        self.error_at = time::now();
+    }
+
+    pub fn clear_error(&mut self) {
+        self.error[0] = 0;
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn set_text(place: &mut [u8], text: &str) {
+    let length = text.floor_char_boundary(place.len() - 1);
+    place[..length].copy_from_slice(&text.as_bytes()[..length]);
+    place[length] = 0;
+}

@@ -1,0 +1,53 @@
+//! The launcher: keeps a worker running in each database that has the extension.
+
+use crate::pg::{catalog, latch, transaction, worker};
+use crate::shmem::databases;
+use pgrx::pg_sys;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// A worker that keeps failing is not started more often than this.
+const START_INTERVAL: Duration = Duration::from_secs(1);
+/// When the server has no place for another worker.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+#[unsafe(no_mangle)]
+#[pgrx::pg_guard]
+pub extern "C-unwind" fn xqueue_launcher_main(_argument: pg_sys::Datum) {
+    worker::handle_signals();
+    worker::connect(None);
+    databases::register_launcher();
+    want_workers();
+    let mut started: HashMap<u32, Instant> = HashMap::new();
+    let mut complained = false;
+    loop {
+        let mut pause = None;
+        for database in databases::missing_workers() {
+            if started.get(&database).is_some_and(|at| at.elapsed() < START_INTERVAL) {
+                databases::not_started(database);
+                pause = Some(START_INTERVAL);
+            } else if worker::start("xqueue worker", "xqueue_database_main", database) {
+                started.insert(database, Instant::now());
+            } else {
+                databases::not_started(database);
+                pause = Some(RETRY_INTERVAL);
+                if !std::mem::replace(&mut complained, true) {
+                    pgrx::warning!(
+                        "xqueue: no background worker for database {database}: raise max_worker_processes"
+                    );
+                }
+            }
+        }
+        latch::wait(pause, false);
+        worker::reload_settings();
+    }
+}
+
+/// Any database may have the extension: its worker finds out, and leaves if it has not.
+fn want_workers() {
+    let databases = transaction::try_in_transaction(catalog::connectable_databases);
+    match databases {
+        Ok(found) => found.into_iter().for_each(databases::want_worker),
+        Err(failure) => pgrx::warning!("xqueue: cannot read the databases: {}", failure.message),
+    }
+}

@@ -1,0 +1,17 @@
+//! The background workers: a launcher, one for each database that has the extension, and one for
+//! the metrics of all of them.
+
+pub mod database;
+pub mod graphite;
+pub mod job;
+pub mod launcher;
+pub mod metrics;
+pub mod recounter;
+
+use crate::pg::worker;
+
+/// Has the server start those that are always there.
+pub fn init() {
+    worker::start_with_server("xqueue launcher", "xqueue_launcher_main");
+    worker::start_with_server("xqueue metrics", "xqueue_metrics_main");
+}

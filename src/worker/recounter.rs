@@ -1,0 +1,59 @@
+//! Recounting large queues beside the worker, which has more urgent things to do.
+
+use crate::pg::relation::{self, Lock};
+use crate::pg::{transaction, worker};
+use crate::recount;
+use crate::registry;
+use crate::shmem::{databases, queues};
+use pgrx::pg_sys::{self, Datum, Oid};
+
+/// Up to so many pages the worker counts itself: some milliseconds.
+pub const PAGES_COUNTED_BY_WORKER: u32 = 1000;
+
+/// Starts a process that counts what has to be counted in a database, unless one runs.
+pub fn start(database: u32) {
+    if databases::claim_recounter(database)
+        && !worker::start("xqueue recount", "xqueue_recount_main", database)
+    {
+        databases::release_recounter(database);
+    }
+}
+
+#[unsafe(no_mangle)]
+#[pgrx::pg_guard]
+pub extern "C-unwind" fn xqueue_recount_main(argument: pg_sys::Datum) {
+    let database = argument.value() as u32;
+    crate::pg::callbacks::at_exit(release_on_exit);
+    worker::handle_signals();
+    worker::connect(Some(database));
+    for (slot, table) in queues::all(Some(database)) {
+        if queues::lock(slot).is_some_and(|slot| slot.needs_recount()) {
+            recount(Oid::from(table));
+        }
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn release_on_exit(_code: i32, _argument: Datum) {
+    databases::release_recounter(u32::from(crate::pg::process::database()));
+}
+
+/// Counts the tasks of a queue. False if that has to be tried again: someone needs the table for
+/// himself, or a database command needs the database.
+pub fn recount(table: Oid) -> bool {
+    let counted = transaction::try_in_transaction(|| {
+        if !relation::try_lock(table, Lock::AccessShare) {
+            return false;
+        }
+        let Ok(Some(queue)) = registry::find(table) else { return true };
+        match recount::count(&queue, || true) {
+            Some((tasks, mut slot)) => {
+                slot.set_counted(tasks);
+                slot.wake_for_ready();
+                true
+            }
+            None => false,
+        }
+    });
+    counted.unwrap_or(false)
+}

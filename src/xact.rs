@@ -1,0 +1,158 @@
+//! The one transaction callback: what a transaction has changed reaches shared memory, and wakes
+//! whom it concerns, when it ends.
+
+use crate::delta::{Delta, SlotId, Stack};
+use crate::error::Error;
+use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
+use crate::pg::{process, transaction};
+use crate::shmem::{databases, queues};
+use crate::{session, wait};
+use pgrx::PgSqlErrorCode;
+use std::cell::{Cell, RefCell};
+
+thread_local! {
+    static CHANGES: RefCell<Stack> = RefCell::new(Stack::default());
+    /// The extension was created (true) or dropped (false) in this transaction.
+    static EXTENSION: Cell<Option<bool>> = const { Cell::new(None) };
+    /// Tables were dropped or their schema renamed.
+    static SCHEMA_CHANGED: Cell<bool> = const { Cell::new(false) };
+    static DROPPED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Notes a change of a queue by the current (sub)transaction.
+pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
+    CHANGES.with_borrow_mut(|stack| change(stack.at(transaction::depth(), slot)))
+}
+
+/// What the open transaction has changed of a queue.
+pub fn pending(slot: SlotId) -> Delta {
+    CHANGES.with_borrow(|stack| stack.total(slot))
+}
+
+pub fn note_extension(created: bool) {
+    EXTENSION.set(Some(created));
+}
+
+pub fn note_schema_change() {
+    SCHEMA_CHANGED.set(true);
+}
+
+pub fn note_dropped_database(database: u32) {
+    DROPPED_DATABASE.set(Some(database));
+}
+
+pub fn transaction_ended(event: TransactionEvent) {
+    match event {
+        TransactionEvent::PrePrepare => {
+            refuse_to_prepare_takes();
+            mark_prepared();
+        }
+        // Again, now that the locks belong to the prepared transaction: the worker may have looked
+        // for them in between and found none.
+        TransactionEvent::Prepare => {
+            mark_prepared();
+            forget();
+        }
+        TransactionEvent::Commit => {
+            CHANGES.with_borrow(|stack| stack.for_each(commit));
+            commit_catalogue_changes();
+            forget();
+        }
+        TransactionEvent::Abort => {
+            wait::leave_any_line();
+            CHANGES.with_borrow(|stack| stack.for_each(undo));
+            forget();
+        }
+    }
+}
+
+pub fn subtransaction_ended(event: SubtransactionEvent) {
+    let depth = transaction::depth();
+    CHANGES.with_borrow_mut(|stack| match event {
+        SubtransactionEvent::Commit => stack.commit_subtransaction(depth),
+        SubtransactionEvent::Abort => stack.abort_subtransaction(depth, undo),
+    });
+}
+
+fn forget() {
+    CHANGES.with_borrow_mut(Stack::clear);
+    EXTENSION.set(None);
+    SCHEMA_CHANGED.set(false);
+    DROPPED_DATABASE.set(None);
+}
+
+/// The changes are visible and the locks still held: earlier writers have been here before.
+/// Must neither allocate nor fail.
+fn commit(slot: SlotId, delta: &Delta) {
+    if delta.dropped {
+        return queues::remove(slot);
+    }
+    let Some(mut queue) = queues::lock(slot) else { return };
+    let due = queue.due();
+    queue.commit(transaction::id_if_any(), delta);
+    let wake_worker = queue.due() < due || queue.needs_recount() || delta.redefined;
+    drop(queue);
+    if wake_worker {
+        let database = u32::from(process::database());
+        databases::request(database, |requests| requests.registry |= delta.redefined);
+    }
+}
+
+/// What was taken is ready again, and nobody else tells those who wait.
+fn undo(slot: SlotId, delta: &Delta) {
+    if delta.created {
+        return queues::remove(slot);
+    }
+    if delta.unmade_ready > 0
+        && let Some(mut queue) = queues::lock(slot)
+    {
+        queue.wake(delta.unmade_ready);
+    }
+}
+
+fn commit_catalogue_changes() {
+    let database = u32::from(process::database());
+    match EXTENSION.get() {
+        Some(true) => databases::want_worker(database),
+        Some(false) => {
+            queues::remove_all(database);
+            databases::request(database, |requests| requests.registry = true);
+        }
+        None => {}
+    }
+    if SCHEMA_CHANGED.get() {
+        databases::request(database, |requests| requests.registry = true);
+    }
+    if let Some(dropped) = DROPPED_DATABASE.get() {
+        queues::remove_all(dropped);
+        databases::forget(dropped);
+    }
+}
+
+/// A prepared transaction belongs to no session, so nobody could ever give its tasks back.
+fn refuse_to_prepare_takes() {
+    let mut taken = 0;
+    CHANGES.with_borrow(|stack| stack.for_each(|_, delta| taken += delta.taken));
+    if taken > 0 {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "cannot prepare a transaction that has taken tasks",
+        )
+        .detail(format!(
+            "{taken} tasks are taken by this session ({}), which a prepared transaction outlives.",
+            session::current_if_any().map(session::pid).unwrap_or_default()
+        ))
+        .hint("Take tasks in a transaction of their own; puts may be prepared.")
+        .raise()
+    }
+}
+
+fn mark_prepared() {
+    CHANGES.with_borrow(|stack| {
+        stack.for_each(|slot, _| {
+            if let Some(mut queue) = queues::lock(slot) {
+                queue.mark_prepared();
+            }
+        })
+    });
+}
