@@ -186,9 +186,7 @@ pub fn find_database(name: &str) -> Option<Oid> {
 
 /// The databases that can be connected to and are no templates.
 pub fn connectable_databases() -> Vec<u32> {
-    let Some(table) = Relation::open(pg_sys::DatabaseRelationId, Lock::AccessShare) else {
-        return vec![];
-    };
+    let table = Relation::open_shared(pg_sys::DatabaseRelationId);
     let mut found = Vec::new();
     table.scan(&super::relation::Snapshot::latest(), |row| {
         let flag = |number: u32| row.datum(number as i16).is_some_and(|datum| datum.value() != 0);

@@ -127,6 +127,13 @@ impl Relation {
         (!pointer.is_null()).then_some(Relation { pointer })
     }
 
+    /// Opens a catalogue that all databases share, which works without a database as well.
+    pub fn open_shared(catalogue: Oid) -> Relation {
+        let mode = Lock::AccessShare.mode();
+        // SAFETY: such a catalogue is always there; closed on drop.
+        Relation { pointer: unsafe { pg_sys::relation_open(catalogue, mode) } }
+    }
+
     fn form(&self) -> &pg_sys::FormData_pg_class {
         // SAFETY: an open relation has its form.
         unsafe { &*(*self.pointer).rd_rel }
