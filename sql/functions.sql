@@ -83,38 +83,26 @@ RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
 COMMENT ON FUNCTION xqueue.ack(text, anycompatible) IS
 'A task that this session has taken is done: deletes it and returns it as it was. id: the key; an array is a batch, all or nothing; ROW(a, b) or a jsonb object for a key of several columns. Errors: P0002 not found, 55000 not taken by anybody, 55006 taken by another, 22P02 malformed id, 22004 NULL.';
 
-CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible)
+CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
-COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible) IS 'As ack(text, …), the queue named by its row type.';
-
-CREATE FUNCTION xqueue.ack(queue anyelement)
-RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
-COMMENT ON FUNCTION xqueue.ack(anyelement) IS 'Acks the task given as a row.';
+COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible) IS 'As ack(text, …), the queue named by its row type. Without id the task is the row given.';
 
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, delay interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
 COMMENT ON FUNCTION xqueue.release(text, anycompatible, interval) IS
 'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed). Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 feature delayed is off.';
 
-CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible, delay interval DEFAULT NULL)
+CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'release';
-COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, interval) IS 'As release(text, …), the queue named by its row type.';
-
-CREATE FUNCTION xqueue.release(queue anyelement, delay interval DEFAULT NULL)
-RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'release_row';
-COMMENT ON FUNCTION xqueue.release(anyelement, interval) IS 'Releases the task given as a row.';
+COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, interval) IS 'As release(text, …), the queue named by its row type. Without id the task is the row given.';
 
 CREATE FUNCTION xqueue.peek(queue text, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
 COMMENT ON FUNCTION xqueue.peek(text, anycompatible) IS 'Looks at a task in whatever state it is, without taking it; no row if there is none.';
 
-CREATE FUNCTION xqueue.peek(queue anyelement, id anycompatible)
+CREATE FUNCTION xqueue.peek(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
-COMMENT ON FUNCTION xqueue.peek(anyelement, anycompatible) IS 'As peek(text, …), the queue named by its row type.';
-
-CREATE FUNCTION xqueue.peek(queue anyelement)
-RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
-COMMENT ON FUNCTION xqueue.peek(anyelement) IS 'Looks at the task given as a row, as it is now.';
+COMMENT ON FUNCTION xqueue.peek(anyelement, anycompatible) IS 'As peek(text, …), the queue named by its row type. Without id the task is the row given.';
 
 CREATE FUNCTION xqueue.identify()
 RETURNS uuid LANGUAGE c AS 'MODULE_PATHNAME', 'identify';

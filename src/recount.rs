@@ -2,32 +2,52 @@
 
 use crate::model::status::Tasks;
 use crate::pg::relation::{Lock, Relation};
+use crate::pg::{spi, types};
 use crate::registry::Queue;
 use crate::shmem::queues::{self, QueueGuard};
 use crate::shmem::recount::Area;
+use pgrx::pg_sys::Oid;
+use std::time::{Duration, Instant};
 
-/// How many rows are counted between two looks at who waits.
+/// How many rows are counted between two looks at the clock.
 const ROWS_BETWEEN_LOOKS: usize = 4096;
+/// How long whoever needs the table for himself waits at the most.
+const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Counts the tasks of a queue, on whose table the caller holds AccessShareLock. Gives the count
 /// together with the locked slot, so that nothing can come in between. None if the queue is gone,
-/// or if `give_way` says so: it is asked while someone waits for a lock on the table.
-pub fn count(queue: &Queue, give_way: impl Fn() -> bool) -> Option<(Tasks, QueueGuard)> {
+/// or, with `gives_way`, if someone has come to wait for a lock on the table.
+pub fn count(queue: &Queue, gives_way: bool) -> Option<(Tasks, QueueGuard)> {
     let relation = Relation::open(queue.table, Lock::AccessShare)?;
     let area = Area::claim()?;
     let (recount, snapshot) = queues::lock(queue.slot)?.begin_recount(area);
     let mut tasks = Tasks::default();
-    let mut rows = 0;
+    let (mut rows, mut checked) = (0, Instant::now());
     let complete = relation.scan(&snapshot, |row| {
         // A value that stands for no state is counted as none.
         if let Ok(status) = queue.status_of(row) {
             tasks[status as usize] += 1;
         }
         rows += 1;
-        let looks = rows % ROWS_BETWEEN_LOOKS == 0;
-        !(looks && relation.has_waiters(Lock::AccessShare) && give_way())
+        if !gives_way || rows % ROWS_BETWEEN_LOOKS != 0 || checked.elapsed() < LOCK_CHECK_INTERVAL {
+            return true;
+        }
+        checked = Instant::now();
+        !is_waited_for(queue.table)
     });
     let mut slot = queues::lock(queue.slot)?;
     let tasks = slot.end_recount(recount, tasks);
     complete.then_some((tasks, slot))
+}
+
+fn is_waited_for(table: Oid) -> bool {
+    spi::connect(|spi| {
+        let waiting = spi.run_with(
+            "SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database \
+             AND d.datname = pg_catalog.current_database() \
+             WHERE l.locktype = 'relation' AND l.relation = $1 AND NOT l.granted",
+            &[(types::OID, Some(table.into()))],
+        );
+        !waiting.is_empty()
+    })
 }

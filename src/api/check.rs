@@ -106,7 +106,7 @@ fn counters(queue: &Queue) -> Vec<String> {
 /// transaction has done is seen by the count but not yet in the counters.
 fn compare(queue: &Queue) -> Option<(Tasks, bool, Tasks)> {
     let pending = xact::pending(queue.slot);
-    let (counted, slot) = recount::count(queue, || false)?;
+    let (counted, slot) = recount::count(queue, false)?;
     let statistics = slot.statistics();
     let mut expected = if pending.replaces { Tasks::default() } else { statistics.tasks };
     crate::delta::add(&mut expected, &pending.tasks);

@@ -23,7 +23,6 @@ sql_functions! {
     next_row, pg_finfo_next_row => next_row_impl,
     ack, pg_finfo_ack => ack_impl,
     release, pg_finfo_release => release_impl,
-    release_row, pg_finfo_release_row => release_row_impl,
     peek, pg_finfo_peek => peek_impl,
     identify, pg_finfo_identify => identify_impl,
 }
@@ -145,28 +144,21 @@ fn next(call: &Call, task: Option<Datum>) -> Result<Datum> {
     Ok(call.record(taken))
 }
 
-/// ack(queue, id anycompatible); ack(row)
+/// ack(queue, id anycompatible)
 fn ack_impl(call: &Call) -> Result<Datum> {
-    settle_call(call, Settlement::Ack, id_argument(call))
+    settle_call(call, Settlement::Ack)
 }
 
 /// release(queue, id anycompatible, delay interval)
 fn release_impl(call: &Call) -> Result<Datum> {
-    release_after(call, Some(1), 2)
+    let delay = argument::duration(call, 2, "delay")?.filter(|(_, length)| *length > 0);
+    settle_call(
+        call,
+        Settlement::Release(delay.map(|(interval, _)| types::from_interval(interval))),
+    )
 }
 
-/// release(row, delay interval)
-fn release_row_impl(call: &Call) -> Result<Datum> {
-    release_after(call, None, 1)
-}
-
-fn release_after(call: &Call, id: Option<usize>, delay: usize) -> Result<Datum> {
-    let delay = argument::duration(call, delay, "delay")?.filter(|(_, length)| *length > 0);
-    let delay = delay.map(|(interval, _)| types::from_interval(interval));
-    settle_call(call, Settlement::Release(delay), id)
-}
-
-/// peek(queue, id anycompatible); peek(row)
+/// peek(queue, id anycompatible)
 fn peek_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::AccessShare)?;
@@ -174,7 +166,7 @@ fn peek_impl(call: &Call) -> Result<Datum> {
     if target.form == Form::Row {
         output.expects(&queue.row_columns, &queue.name)?;
     }
-    for key in named_keys(call, &target, &queue, id_argument(call))? {
+    for key in named_keys(call, &target, &queue)? {
         spi::connect(|spi| {
             let plan = queue.plan(spi, Statement::Peek(target.form));
             let arguments: Vec<_> = key.into_iter().map(Some).collect();
@@ -219,7 +211,7 @@ enum Settlement {
     Release(Option<Datum>),
 }
 
-fn settle_call(call: &Call, settlement: Settlement, id: Option<usize>) -> Result<Datum> {
+fn settle_call(call: &Call, settlement: Settlement) -> Result<Datum> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::RowExclusive)?;
     if matches!(settlement, Settlement::Release(Some(_))) && !queue.is_delayed() {
@@ -229,7 +221,7 @@ fn settle_call(call: &Call, settlement: Settlement, id: Option<usize>) -> Result
     if target.form == Form::Row {
         output.expects(&queue.row_columns, &queue.name)?;
     }
-    let keys = named_keys(call, &target, &queue, id)?;
+    let keys = named_keys(call, &target, &queue)?;
     settle(&queue, target.form, &keys, settlement, |rows| {
         output.push_all(rows, target.form);
         Ok(())
@@ -237,17 +229,11 @@ fn settle_call(call: &Call, settlement: Settlement, id: Option<usize>) -> Result
     Ok(call.null())
 }
 
-/// Where the argument `id` of ack and peek stands, if they have it.
-fn id_argument(call: &Call) -> Option<usize> {
-    (call.len() > 1).then_some(1)
-}
-
-/// The keys that a call names, by its argument `id` or by the row in the place of the queue.
-fn named_keys(call: &Call, target: &Target, queue: &Queue, id: Option<usize>) -> Result<Vec<Key>> {
-    match (id, target.row) {
-        (Some(index), _) => argument::keys(call, index, queue),
+/// The keys that a call names: by its argument `id`, or else by the row in the queue's place.
+fn named_keys(call: &Call, target: &Target, queue: &Queue) -> Result<Vec<Key>> {
+    match (call.datum(1), target.row) {
         (None, Some(row)) => Ok(vec![argument::key_of_row(row, queue)?]),
-        (None, None) => Err(Error::null("id")),
+        _ => argument::keys(call, 1, queue),
     }
 }
 

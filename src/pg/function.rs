@@ -43,12 +43,6 @@ impl Call {
         Call(info)
     }
 
-    /// The number of arguments that the function is declared with.
-    pub fn len(&self) -> usize {
-        // SAFETY: the call information is valid while the function runs.
-        unsafe { (*self.0).nargs as usize }
-    }
-
     /// The argument at `index`, None if it is NULL or not there.
     pub fn datum(&self, index: usize) -> Option<Datum> {
         // SAFETY: the index is checked against the number of arguments.

@@ -124,7 +124,8 @@ impl Relation {
     pub fn open(table: Oid, lock: Lock) -> Option<Relation> {
         // SAFETY: closed on drop; the lock stays until the end of the transaction.
         let pointer = unsafe { pg_sys::try_relation_open(table, lock.mode()) };
-        (!pointer.is_null()).then_some(Relation { pointer })
+        // Not `then_some`: a relation that is made is closed.
+        (!pointer.is_null()).then(|| Relation { pointer })
     }
 
     /// Opens a catalogue that all databases share, which works without a database as well.
@@ -201,12 +202,6 @@ impl Relation {
 
     pub fn row_columns(&self) -> RowType {
         RowType(attributes(self.description()).map(|a| (a.atttypid, a.attisdropped)).collect())
-    }
-
-    /// Whether someone waits for a lock that this transaction's own one of this strength blocks.
-    pub fn has_waiters(&self, lock: Lock) -> bool {
-        // SAFETY: an open relation that this transaction has locked.
-        unsafe { pg_sys::LockHasWaitersRelation(self.pointer, lock.mode()) }
     }
 
     /// Sees every row that `snapshot` sees. Runs no user code and knows no row security. Ends

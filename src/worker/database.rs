@@ -5,7 +5,7 @@ use super::job::{self, Batch, Outcome};
 use super::recounter;
 use crate::delta::SlotId;
 use crate::model::status::Call;
-use crate::pg::relation::{Lock, Relation};
+use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::transaction::{self, Failure};
 use crate::pg::{callbacks, catalog, latch, process, spi, time, types, worker};
 use crate::registry::{self, Queue, Statement};
@@ -37,7 +37,7 @@ pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
     callbacks::at_exit(leave_on_exit);
     worker::handle_signals();
     worker::connect(Some(database));
-    let mut worker = Worker { database, queues: HashMap::new(), nudged: Instant::now() };
+    let mut worker = Worker::of(database);
     while let Some(requests) = databases::take_requests(database) {
         worker::reload_settings();
         if requests.registry && !worker.reload() {
@@ -58,7 +58,11 @@ unsafe extern "C-unwind" fn leave_on_exit(_code: i32, _argument: Datum) {
 
 struct Worker {
     database: u32,
+    /// The database's name, for the metrics.
+    name: String,
     queues: HashMap<Oid, Care>,
+    /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
+    unread: HashMap<Oid, bool>,
     nudged: Instant,
 }
 
@@ -77,25 +81,24 @@ struct Care {
 }
 
 impl Worker {
+    fn of(database: u32) -> Worker {
+        let name = transaction::try_in_transaction(|| catalog::database_name(process::database()));
+        Worker {
+            database,
+            name: name.unwrap_or_default(),
+            queues: HashMap::new(),
+            unread: HashMap::new(),
+            nudged: Instant::now(),
+        }
+    }
+
     /// Reads the list of queues. False if the extension is gone.
     fn reload(&mut self) -> bool {
-        let listed = transaction::try_in_transaction(|| {
-            if !catalog::is_installed() {
-                return None;
-            }
-            Some(list_queues())
-        });
+        let listed = transaction::try_in_transaction(|| catalog::is_installed().then(list_queues));
         match listed {
             Ok(Some(listed)) => {
-                let tables: HashSet<Oid> = listed.iter().map(|(table, ..)| *table).collect();
-                self.queues.retain(|table, _| tables.contains(table));
-                for (table, slot, passive) in listed {
-                    let care = self.queues.entry(table).or_insert_with(|| Care::of(slot));
-                    if care.slot != slot {
-                        *care = Care::of(slot);
-                    }
-                    care.passive = passive;
-                }
+                self.queues.retain(|table, _| listed.contains_key(table));
+                self.unread = listed;
                 true
             }
             Ok(None) => false,
@@ -107,7 +110,42 @@ impl Worker {
         }
     }
 
+    /// Looks at the queues that have been listed. One whose table somebody has for himself is
+    /// looked at later: nobody waits here.
+    fn read_definitions(&mut self) {
+        let name = &self.name;
+        let queues = &mut self.queues;
+        self.unread.retain(|table, passive| {
+            let read = transaction::try_in_transaction(|| {
+                if !relation::try_lock(*table, Lock::AccessShare) {
+                    return Outcome::Busy;
+                }
+                let queue = registry::find(*table).ok().flatten();
+                match queue.zip(catalog::table_name(*table)) {
+                    Some((queue, (schema, table))) => {
+                        if let Some(mut slot) = queues::lock(queue.slot) {
+                            slot.set_names([name, &schema, &table]);
+                        }
+                        Outcome::Done(queue.slot)
+                    }
+                    None => Outcome::Gone,
+                }
+            });
+            if let Ok(Outcome::Done(slot)) = read {
+                let care = queues.entry(*table).or_insert_with(|| Care::of(slot));
+                if care.slot != slot {
+                    *care = Care::of(slot);
+                }
+                care.passive = *passive;
+            }
+            matches!(read, Ok(Outcome::Busy))
+        });
+    }
+
     fn work(&mut self, requests: Requests) {
+        if !self.unread.is_empty() {
+            self.read_definitions();
+        }
         let ended = sessions::drain_ended(self.database);
         let unsettled = self.look_for_prepared(requests.prepared);
         for (table, care) in &mut self.queues {
@@ -163,6 +201,9 @@ impl Worker {
         let mut pause: Option<Duration> = None;
         let mut at_most =
             |limit: Duration| pause = Some(pause.map_or(limit, |pause| pause.min(limit)));
+        if !self.unread.is_empty() {
+            at_most(BUSY_PAUSE);
+        }
         for care in self.queues.values() {
             let Some(slot) = queues::lock(care.slot) else { continue };
             let due = slot.due();
@@ -372,10 +413,10 @@ fn holders(queue: &Queue) -> Vec<Option<[u8; 16]>> {
     })
 }
 
-/// The queues of this database with their slots, and whether they are a subscriber's copies. What
-/// the registry says of tables that are gone is deleted.
-fn list_queues() -> Vec<(Oid, SlotId, bool)> {
-    let tables = spi::connect(|spi| {
+/// The tables of this database's queues, and whether they are a subscriber's copies. What the
+/// registry says of tables that are gone is deleted.
+fn list_queues() -> HashMap<Oid, bool> {
+    spi::connect(|spi| {
         spi.run(
             "DELETE FROM xqueue.queue q WHERE NOT EXISTS \
              (SELECT FROM pg_catalog.pg_class c WHERE c.oid = q.relation)",
@@ -385,16 +426,8 @@ fn list_queues() -> Vec<(Oid, SlotId, bool)> {
              WHERE s.srrelid = q.relation) FROM xqueue.queue q",
         );
         let table = |row| Some((types::oid(rows.datum(row, 1)?), rows.datum(row, 2)?.value() != 0));
-        (0..rows.len()).filter_map(table).collect::<Vec<_>>()
-    });
-    let database = catalog::database_name(process::database());
-    let describe = |(table, passive): (Oid, bool)| {
-        let queue = registry::find(table).ok().flatten()?;
-        let (schema, name) = catalog::table_name(table)?;
-        queues::lock(queue.slot)?.set_names([&database, &schema, &name]);
-        Some((table, queue.slot, passive))
-    };
-    tables.into_iter().filter_map(describe).collect()
+        (0..rows.len()).filter_map(table).collect()
+    })
 }
 
 /// The tables that prepared transactions have locked.

@@ -46,7 +46,7 @@ pub fn recount(table: Oid) -> bool {
             return false;
         }
         let Ok(Some(queue)) = registry::find(table) else { return true };
-        match recount::count(&queue, || true) {
+        match recount::count(&queue, true) {
             Some((tasks, mut slot)) => {
                 slot.set_counted(tasks);
                 slot.wake_for_ready();

@@ -225,7 +225,8 @@ fn calls_are_counted_when_they_commit() {
     let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]'); INSERT INTO {q} DEFAULT VALUES");
     q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); ROLLBACK; BEGIN; SELECT xqueue.take('{q}', '0', 2); ROLLBACK");
-    assert_eq!((q.calls("put"), q.calls("take")), (3, 0));
+    // Whoever inserts puts, by whatever means.
+    assert_eq!((q.calls("put"), q.calls("take")), (4, 0));
     let taken = ids(&take(&mut q.admin, &name, "0", 3));
     release(&mut q.admin, &name, taken[0]);
     ack(&mut q.admin, &name, taken[1]);

@@ -1,0 +1,147 @@
+//! Whether all went right: each file has one digest, that of sha256sum, and the queue is as it should be.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+
+use postgres::Client;
+
+use crate::Result;
+use crate::files::Input;
+use crate::options::Options;
+use crate::run::Outcome;
+use crate::table::Plan;
+
+/// What a consumer stored: a digest, or why there is none.
+type Stored = std::result::Result<String, String>;
+
+#[derive(Default)]
+pub struct Verdict {
+    pub problems: Vec<String>,
+    pub unreadable: usize,
+    /// Files that somebody has changed during the tour, which says nothing about their digests.
+    pub changed: usize,
+    /// For each kill, how many tasks of the dead consumer were done by others.
+    pub taken_again: Vec<i64>,
+}
+
+pub fn verify(
+    db: &mut Client,
+    plan: &Plan,
+    outcome: &Outcome,
+    options: &Options,
+) -> Result<Verdict> {
+    let mut verdict = Verdict::default();
+    compare(&mut verdict, plan.files, digests(db)?, &sha256sum(plan.files)?);
+    check_delays(&mut verdict, db, plan)?;
+    check_kills(&mut verdict, db, outcome, options)?;
+    let check: Option<String> = db
+        .query_one("SELECT CASE WHEN NOT (c->>'ok')::boolean THEN c::text END FROM xqueue.check('tour.files') c", &[])?
+        .get(0);
+    verdict.problems.extend(check.map(|problems| format!("xqueue.check: {problems}")));
+    Ok(verdict)
+}
+
+fn digests(db: &mut Client) -> Result<HashMap<String, Vec<Stored>>> {
+    let mut digests: HashMap<String, Vec<Stored>> = HashMap::new();
+    for row in
+        db.query("SELECT path, sha256, coalesce(error, 'no reason') FROM tour.digests", &[])?
+    {
+        let stored = row.get::<_, Option<String>>(1).ok_or_else(|| row.get(2));
+        digests.entry(row.get(0)).or_default().push(stored);
+    }
+    Ok(digests)
+}
+
+fn compare(
+    verdict: &mut Verdict,
+    files: &[Input],
+    mut digests: HashMap<String, Vec<Stored>>,
+    expected: &HashMap<String, String>,
+) {
+    for file in files {
+        let path = &file.path;
+        let stored = digests.remove(path).unwrap_or_default();
+        let problem = match (stored.as_slice(), expected.get(path)) {
+            ([Ok(digest)], Some(expected)) if digest == expected => continue,
+            ([Err(_)], None) => {
+                verdict.unreadable += 1;
+                continue;
+            }
+            ([], _) => format!("{path} was not digested"),
+            ([_], _) if file.has_changed() => {
+                verdict.changed += 1;
+                continue;
+            }
+            ([Ok(digest)], Some(expected)) => {
+                format!("{path}: {digest}, but sha256sum says {expected}")
+            }
+            ([Ok(_)], None) => format!("{path} was digested, but sha256sum cannot read it"),
+            ([Err(error)], Some(_)) => {
+                format!("{path} was not read: {error}; but sha256sum can read it")
+            }
+            (several, _) => format!("{path} was digested {} times", several.len()),
+        };
+        verdict.problems.push(problem);
+    }
+    verdict
+        .problems
+        .extend(digests.into_keys().map(|path| format!("{path} was digested, but never put")));
+}
+
+/// What sha256sum says, without the files it cannot read.
+fn sha256sum(files: &[Input]) -> Result<HashMap<String, String>> {
+    let mut sums = HashMap::new();
+    for batch in files.chunks(500) {
+        let output = Command::new("sha256sum")
+            .args(["--zero", "--"])
+            .args(batch.iter().map(|file| &file.path))
+            .stderr(Stdio::null())
+            .output()
+            .map_err(|error| format!("sha256sum does not run: {error}"))?;
+        for line in String::from_utf8(output.stdout)?.split_terminator('\0') {
+            let (sum, path) =
+                line.split_once("  ").ok_or_else(|| format!("sha256sum says {line:?}"))?;
+            sums.insert(path.to_owned(), sum.to_owned());
+        }
+    }
+    Ok(sums)
+}
+
+/// Each task that was put or released with a delay has waited, and was not taken before its time.
+fn check_delays(verdict: &mut Verdict, db: &mut Client, plan: &Plan) -> Result<()> {
+    let row = db.query_one(
+        "SELECT count(due), count(*) FILTER (WHERE taken < due) FROM tour.digests",
+        &[],
+    )?;
+    let (delayed, early): (i64, i64) = (row.get(0), row.get(1));
+    let expected = plan.put_late + plan.postponed();
+    if delayed != expected as i64 {
+        verdict.problems.push(format!("{delayed} tasks were delayed, not {expected}"));
+    }
+    if early > 0 {
+        verdict.problems.push(format!("{early} tasks were taken before their delay was over"));
+    }
+    Ok(())
+}
+
+fn check_kills(
+    verdict: &mut Verdict,
+    db: &mut Client,
+    outcome: &Outcome,
+    options: &Options,
+) -> Result<()> {
+    let again = db.prepare(
+        "SELECT count(*) FROM tour.digests WHERE path = ANY ($1::text[]) AND session <> $2::text::uuid",
+    )?;
+    for kill in &outcome.kills {
+        verdict.taken_again.push(db.query_one(&again, &[&kill.held, &kill.session])?.get(0));
+    }
+    let kills = outcome.kills.len();
+    if kills < options.kills {
+        verdict.problems.push(format!(
+            "only {kills} of {} consumers held a task when it was killed",
+            options.kills
+        ));
+    }
+    Ok(())
+}
