@@ -1,4 +1,4 @@
-//! A consumer: a process with a connection of its own, that takes tasks for as long as the tour lasts.
+//! A consumer: a process with a connection of its own, that takes tasks while the tour lasts.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -17,13 +17,14 @@ const RELEASE: &str = "SELECT xqueue.release(NULL::tour.files, $1::text[], delay
 const INSERT: &str = "
     INSERT INTO tour.digests (path, sha256, error, taken, due, ready, session)
     SELECT *, xqueue.identify()
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[])";
+    FROM unnest($1::text[], $2::text[], $3::text[],
+                $4::timestamptz[], $5::timestamptz[], $6::timestamptz[])";
 const ACK: &str = "SELECT xqueue.ack(NULL::tour.files, $1::text[])";
 
 /// Says its session's uuid in one line, then works until its input ends or somebody kills it.
 pub fn work(number: &str) -> Result<Infallible> {
     std::thread::spawn(|| {
-        // When the tour has ended, in whichever way, so does this process, even if it waits for a task.
+        // Whichever way the tour ends, this process ends with it, even if it waits for a task.
         drop(io::copy(&mut io::stdin(), &mut io::sink()));
         std::process::exit(0);
     });
@@ -54,7 +55,8 @@ struct Statements {
 }
 
 impl Statements {
-    /// Stores the digests and acks the tasks in one transaction: each file is digested exactly once, whoever dies when.
+    /// Stores the digests and acks the tasks in one transaction: each file is digested exactly
+    /// once, whoever dies when.
     fn finish(&self, db: &mut Client, tasks: &[Row]) -> Result<()> {
         let paths: Vec<&str> = tasks.iter().map(|task| task.get("path")).collect();
         let taken: Vec<SystemTime> = tasks.iter().map(|task| task.get("taken")).collect();

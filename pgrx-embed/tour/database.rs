@@ -4,7 +4,7 @@ use std::env::{self, VarError};
 
 use postgres::{Client, Config, NoTls};
 
-use crate::Result;
+use crate::{Result, explain};
 
 pub fn connect(application: &str) -> Result<Client> {
     let host = setting("PGHOST", "/var/run/postgresql")?;
@@ -20,7 +20,8 @@ pub fn connect(application: &str) -> Result<Client> {
         .options("-c client_min_messages=warning")
         .connect(NoTls)
         .map_err(|error| {
-            format!("no connection to {database} on {host}, port {port}: {error}").into()
+            format!("no connection to {database} on {host}, port {port}: {}", explain(&error))
+                .into()
         })
 }
 

@@ -1,6 +1,5 @@
 //! Kills a consumer while it holds tasks, and measures how long they take to be ready again.
 
-use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,8 @@ use postgres::{Client, Statement};
 use crate::Result;
 use crate::child::Consumer;
 
+const HELD: &str = "
+    SELECT count(*) FROM tour.files WHERE owner = $1::text::uuid AND status = 'T'";
 /// How long to look for a consumer that holds tasks.
 const SEARCH: Duration = Duration::from_secs(1);
 /// After this the tasks of a dead consumer are lost, not late.
@@ -17,8 +18,6 @@ const POLL: Duration = Duration::from_micros(100);
 
 pub struct Kill {
     pub session: String,
-    /// The tasks it was seen to hold; it may have acked some of them just before it died.
-    pub held: Vec<String>,
     pub ready_after: Duration,
 }
 
@@ -28,12 +27,11 @@ pub struct Killer {
 
 impl Killer {
     pub fn new(db: &mut Client) -> Result<Killer> {
-        let held = db
-            .prepare("SELECT path FROM tour.files WHERE owner = $1::text::uuid AND status = 'T'")?;
-        Ok(Killer { held })
+        Ok(Killer { held: db.prepare(HELD)? })
     }
 
-    /// Kills the first of the consumers found at work, `start` first, and says which. None: nobody held a task.
+    /// Kills the first of the consumers that is found at work, beginning with `start`, and says
+    /// which it was. None: nobody held a task.
     pub fn kill(
         &self,
         db: &mut Client,
@@ -42,10 +40,8 @@ impl Killer {
     ) -> Result<Option<(usize, Kill)>> {
         let (count, begin) = (consumers.len(), Instant::now());
         for victim in (start..).map(|number| number % count) {
-            let consumer = &mut consumers[victim];
-            let held = self.held(db, &consumer.session)?;
-            if !held.is_empty() {
-                return Ok(Some((victim, self.kill_one(db, consumer, held)?)));
+            if self.held(db, &consumers[victim].session)? > 0 {
+                return Ok(Some((victim, self.kill_one(db, &mut consumers[victim])?)));
             }
             if begin.elapsed() > SEARCH {
                 break;
@@ -55,34 +51,27 @@ impl Killer {
         Ok(None)
     }
 
-    fn kill_one(
-        &self,
-        db: &mut Client,
-        consumer: &mut Consumer,
-        mut held: BTreeSet<String>,
-    ) -> Result<Kill> {
+    fn kill_one(&self, db: &mut Client, consumer: &mut Consumer) -> Result<Kill> {
         let begin = Instant::now();
         consumer.kill()?;
         loop {
-            let mut still = self.held(db, &consumer.session)?;
+            let held = self.held(db, &consumer.session)?;
             let ready_after = begin.elapsed();
-            if still.is_empty() {
-                let (session, held) = (consumer.session.clone(), held.into_iter().collect());
-                return Ok(Kill { session, held, ready_after });
+            if held == 0 {
+                return Ok(Kill { session: consumer.session.clone(), ready_after });
             }
             if ready_after > PATIENCE {
-                let (tasks, session) = (still.len(), &consumer.session);
+                let session = &consumer.session;
                 return Err(format!(
-                    "{tasks} tasks of {session} are not ready {PATIENCE:?} after its death"
+                    "{held} tasks of {session} are still taken {PATIENCE:?} after its death"
                 )
                 .into());
             }
-            held.append(&mut still);
             sleep(POLL);
         }
     }
 
-    fn held(&self, db: &mut Client, session: &str) -> Result<BTreeSet<String>> {
-        Ok(db.query(&self.held, &[&session])?.iter().map(|row| row.get(0)).collect())
+    fn held(&self, db: &mut Client, session: &str) -> Result<i64> {
+        Ok(db.query_one(&self.held, &[&session])?.get(0))
     }
 }

@@ -1,8 +1,8 @@
 //! The tour: an existing table becomes a queue, and real work runs through it.
 //!
-//! A table of files is filled and upgraded to a queue. Consumers, each a process with a connection of its own, compute
-//! the SHA-256 of each file. Some tasks are delayed, some consumers are killed. At the end every digest is compared
-//! with that of sha256sum, and what happened is printed.
+//! A table of files is filled and upgraded to a queue. Consumers, each a process with a connection
+//! of its own, compute the SHA-256 of each file. Some tasks are delayed, some consumers are killed.
+//! At the end every digest is compared with that of sha256sum, and what happened is printed.
 
 mod child;
 mod consumer;
@@ -36,14 +36,14 @@ fn main() -> ExitCode {
         }
         Ok(Command::Consumer(number)) => match consumer::work(&number) {
             Err(error) => {
-                eprintln!("tour: consumer {number}: {error}");
+                eprintln!("tour: consumer {number}: {}", explain(&*error));
                 ExitCode::FAILURE
             }
             Ok(never) => match never {},
         },
         Ok(Command::Tour(options)) => {
             let passed = tour(&options).unwrap_or_else(|error| {
-                eprintln!("tour: {error} ({})", watchdog::phase());
+                eprintln!("tour: {} ({})", explain(&*error), watchdog::phase());
                 false
             });
             if options.test {
@@ -52,6 +52,12 @@ fn main() -> ExitCode {
             if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// An error with all its causes: postgres tells only there what the server said.
+fn explain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Makes the tour, and tells whether everything was as it should be.

@@ -3,8 +3,9 @@
 pub const HELP: &str = "\
 tour [--test] [--files N] [--consumers N] [--kills N]
 
-Runs real work through a queue in the database that PGHOST, PGPORT, PGUSER and PGDATABASE name, which has the
-extension xqueue. Makes the schema tour anew, leaves it for you to look at, and exits with 0 if all was well.
+Runs real work through a queue, in the database that PGHOST, PGPORT, PGUSER and PGDATABASE name
+and that has the extension xqueue. Makes the schema tour anew and leaves it for you to look at.
+Exits with 0 if all was well.
 
   --files N      files to digest (default 10000)
   --consumers N  processes that digest (default 4)

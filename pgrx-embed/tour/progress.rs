@@ -23,12 +23,12 @@ impl Progress {
     pub fn show(&mut self, done: usize, kills: usize) {
         let done = done as u64;
         self.bar.set_position(done);
-        self.bar.set_message(format!("{kills} consumers killed"));
+        self.bar.set_message(format!("consumers killed: {kills}"));
         let tenth = 10 * done / self.total;
         if self.bar.is_hidden() && tenth > self.tenth {
             self.tenth = tenth;
             let (done, total) = (HumanCount(done), HumanCount(self.total));
-            eprintln!("tour: {done} of {total} files digested, {kills} consumers killed");
+            eprintln!("tour: {done} of {total} files digested, consumers killed: {kills}");
         }
     }
 

@@ -79,7 +79,7 @@ fn count(number: usize) -> HumanCount {
 /// How long after they were due the delayed tasks were `event`.
 fn differences(db: &mut Client, event: &str) -> Result<Vec<Duration>> {
     let sql = format!(
-        "SELECT greatest(extract(epoch FROM {event} - due), 0)::float8 FROM tour.digests WHERE {event} >= due"
+        "SELECT extract(epoch FROM {event} - due)::float8 FROM tour.digests WHERE {event} >= due"
     );
     Ok(db.query(&sql, &[])?.iter().map(|row| Duration::from_secs_f64(row.get(0))).collect())
 }

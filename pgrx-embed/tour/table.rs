@@ -30,10 +30,15 @@ const TABLES: &str = "
         due     timestamptz,
         ready   timestamptz,
         session uuid NOT NULL                     -- of the consumer
+    );
+    CREATE TABLE tour.returned (                  -- tasks of dead consumers, ready again
+        path    text NOT NULL,
+        session uuid NOT NULL
     );";
 
-/// A queue stays a table, with triggers of its user's own. This one notes how late a delayed task is.
-const TRIGGER: &str = "
+/// A queue stays a table, with triggers of its user's own. These note how late a delayed task is,
+/// and the return of tasks: as consumers release tasks only with a delay, all from T to R is that.
+const TRIGGERS: &str = "
     CREATE FUNCTION tour.note_ready() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         NEW.due := OLD.runat;
@@ -41,19 +46,30 @@ const TRIGGER: &str = "
         RETURN NEW;
     END $$;
     CREATE TRIGGER note_ready BEFORE UPDATE ON tour.files FOR EACH ROW
-        WHEN (OLD.status = 'W' AND NEW.status = 'R') EXECUTE FUNCTION tour.note_ready();";
+        WHEN (OLD.status = 'W' AND NEW.status = 'R') EXECUTE FUNCTION tour.note_ready();
+
+    CREATE FUNCTION tour.note_return() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO tour.returned VALUES (OLD.path, OLD.owner);
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER note_return AFTER UPDATE ON tour.files FOR EACH ROW
+        WHEN (OLD.status = 'T' AND NEW.status = 'R') EXECUTE FUNCTION tour.note_return();";
 
 const PUT: &str = "
     SELECT count(*)
-    FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::float8[]) AS f (path, size, modified, seconds),
-         xqueue.put('tour.files', jsonb_build_object('path', path, 'size', size, 'modified', modified),
-                    make_interval(secs => seconds))";
+    FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::float8[])
+             AS file (path, size, modified, delay),
+         xqueue.put('tour.files',
+                    jsonb_build_object('path', path, 'size', size, 'modified', modified),
+                    make_interval(secs => delay))";
 
 /// Which of the files go which way.
 pub struct Plan<'a> {
     pub files: &'a [Input],
-    /// How many of them, the first, are not in the table from the beginning, but put with a delay. The first, because
-    /// tasks are taken in the order of their keys: once ready, they do not stand in line behind all the others.
+    /// How many of them, the first, are not in the table from the beginning, but put with a delay.
+    /// The first, because tasks are taken in the order of their keys: these do not stand in line
+    /// behind all the others once they are ready.
     pub put_late: usize,
 }
 
@@ -91,7 +107,7 @@ pub fn make(db: &mut Client, plan: &Plan) -> Result<()> {
     }
     rows.finish()?;
     db.execute(r#"SELECT xqueue.upgrade('tour.files', '{"features": {"delayed": true}}')"#, &[])?;
-    db.batch_execute(TRIGGER)?;
+    db.batch_execute(TRIGGERS)?;
     while db.query_one("SELECT xqueue.state()", &[])?.get::<_, &str>(0) != "RUNNING" {
         sleep(Duration::from_millis(5));
     }
@@ -116,7 +132,8 @@ impl<'a> Producer<'a> {
         self.rest.len()
     }
 
-    /// Puts the next few if, `progress` of the way from 0 to 1, it is time for them: all are put in the first half.
+    /// Puts the next few if, `progress` of the way from 0 to 1, it is time for them: all are put in
+    /// the first half.
     pub fn advance(&mut self, db: &mut Client, progress: f64) -> Result<()> {
         let done = self.total - self.rest.len();
         if self.rest.is_empty() || done as f64 > 2.0 * progress * self.total as f64 {

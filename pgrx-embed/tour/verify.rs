@@ -1,4 +1,5 @@
-//! Whether all went right: each file has one digest, that of sha256sum, and the queue is as it should be.
+//! Whether all went right: each file has one digest, that of sha256sum, and the queue is as it
+//! should be.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -11,6 +12,13 @@ use crate::options::Options;
 use crate::run::Outcome;
 use crate::table::Plan;
 
+const AGAIN: &str = "
+    SELECT count(*) FROM tour.returned r JOIN tour.digests d USING (path)
+    WHERE r.session = $1::text::uuid AND d.session <> r.session";
+const CHECK: &str = "
+    SELECT (found->>'ok')::boolean AS ok, found::text FROM xqueue.check('tour.files') AS found";
+const COUNTED: &str = "SELECT (xqueue.stats('tour.files')->'calls'->>'session')::bigint";
+
 /// What a consumer stored: a digest, or why there is none.
 type Stored = std::result::Result<String, String>;
 
@@ -20,7 +28,7 @@ pub struct Verdict {
     pub unreadable: usize,
     /// Files that somebody has changed during the tour, which says nothing about their digests.
     pub changed: usize,
-    /// For each kill, how many tasks of the dead consumer were done by others.
+    /// For each kill, how many tasks of the dead consumer were ready again, and done by others.
     pub taken_again: Vec<i64>,
 }
 
@@ -34,10 +42,10 @@ pub fn verify(
     compare(&mut verdict, plan.files, digests(db)?, &sha256sum(plan.files)?);
     check_delays(&mut verdict, db, plan)?;
     check_kills(&mut verdict, db, outcome, options)?;
-    let check: Option<String> = db
-        .query_one("SELECT CASE WHEN NOT (c->>'ok')::boolean THEN c::text END FROM xqueue.check('tour.files') c", &[])?
-        .get(0);
-    verdict.problems.extend(check.map(|problems| format!("xqueue.check: {problems}")));
+    let row = db.query_one(CHECK, &[])?;
+    if !row.get::<_, bool>("ok") {
+        verdict.problems.push(format!("xqueue.check: {}", row.get::<_, &str>("found")));
+    }
     Ok(verdict)
 }
 
@@ -124,23 +132,29 @@ fn check_delays(verdict: &mut Verdict, db: &mut Client, plan: &Plan) -> Result<(
     Ok(())
 }
 
+/// What the queue says of tasks that came back is what the trigger has seen, and all who were to be
+/// killed were.
 fn check_kills(
     verdict: &mut Verdict,
     db: &mut Client,
     outcome: &Outcome,
     options: &Options,
 ) -> Result<()> {
-    let again = db.prepare(
-        "SELECT count(*) FROM tour.digests WHERE path = ANY ($1::text[]) AND session <> $2::text::uuid",
-    )?;
+    let again = db.prepare(AGAIN)?;
     for kill in &outcome.kills {
-        verdict.taken_again.push(db.query_one(&again, &[&kill.held, &kill.session])?.get(0));
+        verdict.taken_again.push(db.query_one(&again, &[&kill.session])?.get(0));
     }
-    let kills = outcome.kills.len();
-    if kills < options.kills {
+    let again: i64 = verdict.taken_again.iter().sum();
+    let counted: i64 = db.query_one(COUNTED, &[])?.get(0);
+    if again != counted {
         verdict.problems.push(format!(
-            "only {kills} of {} consumers held a task when it was killed",
-            options.kills
+            "{again} tasks of dead consumers came back, but xqueue.stats counted {counted}"
+        ));
+    }
+    let (kills, wanted) = (outcome.kills.len(), options.kills);
+    if kills < wanted {
+        verdict.problems.push(format!(
+            "{kills} consumers were killed, not {wanted}: none held a task any more"
         ));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Ends the tour when it takes too long, whatever it is waiting for. Its consumers end with it: their input closes.
+//! Ends the tour when it takes too long, whatever it is waiting for. Its consumers end with it, as
+//! their input closes.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
