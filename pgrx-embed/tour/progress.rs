@@ -14,7 +14,7 @@ pub struct Progress {
 impl Progress {
     pub fn new(total: usize, shown: bool) -> Result<Progress> {
         let style = ProgressStyle::with_template(
-            "{bar:40} {human_pos} of {human_len} files digested, {per_sec} {wide_msg}",
+            "{bar:30} {human_pos} of {human_len} files digested, {msg}",
         )?;
         let bar = if shown { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
         Ok(Progress { bar: bar.with_style(style), total: total as u64, tenth: 0 })
@@ -23,12 +23,12 @@ impl Progress {
     pub fn show(&mut self, done: usize, kills: usize) {
         let done = done as u64;
         self.bar.set_position(done);
-        self.bar.set_message(format!("consumers killed: {kills}"));
+        self.bar.set_message(format!("killed: {kills}"));
         let tenth = 10 * done / self.total;
         if self.bar.is_hidden() && tenth > self.tenth {
             self.tenth = tenth;
             let (done, total) = (HumanCount(done), HumanCount(self.total));
-            eprintln!("tour: {done} of {total} files digested, consumers killed: {kills}");
+            eprintln!("tour: {done} of {total} files digested, killed: {kills}");
         }
     }
 
