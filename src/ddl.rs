@@ -36,6 +36,8 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
         ObjectEvent::ExtensionDropped if catalog::is_own_extension(object) => {
             xact::note_extension(false);
         }
+        // It may be a copy of one that has the extension.
+        ObjectEvent::DatabaseCreated => xact::note_created_database(object.into()),
         ObjectEvent::DatabaseDropped => xact::note_dropped_database(object.into()),
         ObjectEvent::ExtensionCreated | ObjectEvent::ExtensionDropped => {}
     }

@@ -443,6 +443,13 @@ pub fn display_name(table: Oid) -> String {
 }
 
 pub fn not_a_queue(table: Oid) -> Error {
+    if catalog::table_name(table).is_none() {
+        return Error::new(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
+            format!("the table with oid {} has been dropped", u32::from(table)),
+        )
+        .hint("Create the queue again.");
+    }
     let name = display_name(table);
     Error::new(
         PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -257,13 +257,27 @@ impl Table {
     /// Values of the status column that stand for no state, a few of them.
     pub fn foreign_values(&self) -> String {
         format!(
-            "SELECT DISTINCT coalesce(task.{0}::pg_catalog.text, 'NULL') FROM ONLY {1} AS task \
-             WHERE task.{0} IS NULL OR NOT (task.{0} {EQUALS} ANY (ARRAY[{2}]::{3}[])) LIMIT 5",
+            "SELECT DISTINCT task.{0}::pg_catalog.text FROM ONLY {1} AS task \
+             WHERE NOT (task.{0} {EQUALS} ANY (ARRAY[{2}]::{3}[])) LIMIT 5",
             self.status,
             self.qualified(),
             self.labels.join(", "),
             self.status_type
         )
+    }
+
+    pub fn without_status(&self) -> String {
+        format!(
+            "SELECT FROM ONLY {} AS task WHERE task.{} IS NULL LIMIT 1",
+            self.qualified(),
+            self.status
+        )
+    }
+
+    /// Gives rows that have no status one.
+    pub fn fill_status(&self, status: Status) -> String {
+        let (table, column, label) = (self.qualified(), &self.status, self.label(status));
+        format!("UPDATE ONLY {table} SET {column} = {label} WHERE {column} IS NULL")
     }
 
     pub fn add_column(&self, field: Field, existing: Status) -> Vec<String> {

@@ -43,6 +43,7 @@ impl Blueprint {
         };
         let adds_runat = runat.as_ref().is_some_and(|(_, adds)| *adds);
         let runat = runat.map(|(column, _)| column);
+        refuse_shared_columns([Some(&status), Some(&owner), runat.as_ref()])?;
         let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
         let sql = registry::table_names(relation, &options, &status, &owner, runat.as_ref(), &key)?;
         if previous.is_none() && !adds_status {
@@ -60,6 +61,9 @@ impl Blueprint {
                 ddl.extend(sql.add_column(field, options.existing.unwrap_or(Status::Ready)));
                 adds.push(name.clone());
             }
+        }
+        if previous.is_none() && !adds_status && has_rows_without_status(&sql) {
+            ddl.push(sql.fill_status(options.existing.unwrap_or(Status::Ready)));
         }
         if !adds_status && !status.has_default && !made.status_default {
             ddl.push(sql.set_status_default());
@@ -205,6 +209,13 @@ impl Columns<'_> {
             }
         };
         StatusColumn::new(&column, self.options)?;
+        if column.is_generated {
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
+                format!("column \"{}\" cannot be the status: it is generated", column.name),
+            )
+            .hint("Use a column that can be changed."));
+        }
         Ok((column, adds))
     }
 
@@ -254,7 +265,7 @@ impl Columns<'_> {
 
     fn to_add(&self, field: Field, oid: Oid) -> ColumnType {
         let name = field.chosen(self.options).unwrap_or(field.name()).to_string();
-        ColumnType { name, number: 0, oid, has_default: false }
+        ColumnType { name, number: 0, oid, has_default: false, is_generated: false }
     }
 
     fn refuse_other_column(&self, field: Field, current: &str) -> Error {
@@ -282,6 +293,10 @@ impl Columns<'_> {
     }
 }
 
+fn has_rows_without_status(sql: &Table) -> bool {
+    spi::connect(|spi| !spi.run(&sql.without_status()).is_empty())
+}
+
 fn refuse_foreign_values(sql: &Table) -> Result<()> {
     let foreign: Vec<String> = spi::connect(|spi| {
         let rows = spi.run(&sql.foreign_values());
@@ -299,6 +314,18 @@ fn refuse_foreign_values(sql: &Table) -> Result<()> {
     .hint(
         "Say with {\"states\": {\"R\": …}} which values stand for which state, or UPDATE the rows.",
     ))
+}
+
+fn refuse_shared_columns(fields: [Option<&ColumnType>; 3]) -> Result<()> {
+    let names: Vec<&str> =
+        fields.into_iter().flatten().map(|column| column.name.as_str()).collect();
+    match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+        None => Ok(()),
+        Some((_, name)) => {
+            Err(Error::invalid(format!("two fields use the same column \"{name}\""))
+                .hint("Name another column for one of them in {\"fields\": …}."))
+        }
+    }
 }
 
 /// Waiting tasks would never be ready again.

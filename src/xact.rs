@@ -16,6 +16,7 @@ thread_local! {
     static EXTENSION: Cell<Option<bool>> = const { Cell::new(None) };
     /// Tables were dropped or their schema renamed.
     static SCHEMA_CHANGED: Cell<bool> = const { Cell::new(false) };
+    static CREATED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
     static DROPPED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -35,6 +36,10 @@ pub fn note_extension(created: bool) {
 
 pub fn note_schema_change() {
     SCHEMA_CHANGED.set(true);
+}
+
+pub fn note_created_database(database: u32) {
+    CREATED_DATABASE.set(Some(database));
 }
 
 pub fn note_dropped_database(database: u32) {
@@ -78,6 +83,7 @@ fn forget() {
     CHANGES.with_borrow_mut(Stack::clear);
     EXTENSION.set(None);
     SCHEMA_CHANGED.set(false);
+    CREATED_DATABASE.set(None);
     DROPPED_DATABASE.set(None);
 }
 
@@ -122,6 +128,9 @@ fn commit_catalogue_changes() {
     }
     if SCHEMA_CHANGED.get() {
         databases::request(database, |requests| requests.registry = true);
+    }
+    if let Some(created) = CREATED_DATABASE.get() {
+        databases::want_worker(created);
     }
     if let Some(dropped) = DROPPED_DATABASE.get() {
         queues::remove_all(dropped);

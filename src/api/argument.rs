@@ -157,20 +157,24 @@ fn record_key(record: Datum, queue: &Queue) -> Result<Key> {
     fields.into_iter().zip(&queue.key).map(part).collect()
 }
 
+/// One key, or an array of keys.
 fn json_keys(json: Datum, queue: &Queue) -> Result<Vec<Key>> {
     match jsonb::shape(json) {
-        Shape::Object(_) => Ok(vec![key_of_object(json, queue)?]),
         Shape::Array(length) => {
             let elements = jsonb::elements(json, length).into_iter();
-            Ok(elements
-                .map(|element| json_keys(element, queue))
-                .collect::<Result<Vec<_>>>()?
-                .concat())
+            elements.map(|element| json_key(element, queue)).collect()
         }
-        Shape::Scalar => match queue.key.as_slice() {
-            [key] => Ok(vec![vec![catalog::parse_value(&jsonb::scalar_text(json), key.oid)?]]),
-            _ => Err(wrong_shape(queue)),
-        },
+        _ => Ok(vec![json_key(json, queue)?]),
+    }
+}
+
+fn json_key(json: Datum, queue: &Queue) -> Result<Key> {
+    match (jsonb::shape(json), queue.key.as_slice()) {
+        (Shape::Object(_), _) => key_of_object(json, queue),
+        (Shape::Scalar, [key]) => {
+            Ok(vec![catalog::parse_value(&jsonb::scalar_text(json), key.oid)?])
+        }
+        _ => Err(wrong_shape(queue)),
     }
 }
 

@@ -55,7 +55,7 @@ fn create_impl(call: &Call) -> Result<Datum> {
         }
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE,
-            format!("table \"{name}\" exists already"),
+            format!("table \"{name}\" already exists"),
         )
         .hint("Use xqueue.upgrade() to make a table that exists a queue."));
     }

@@ -2,14 +2,16 @@
 //! depend on the number of tasks.
 
 use super::argument::Target;
-use crate::error::Result;
+use crate::delta::SlotId;
+use crate::error::{Error, Result};
 use crate::model::status::{Call as Kind, Status};
 use crate::pg::function::{Call, Output};
-use crate::pg::relation::Lock;
+use crate::pg::relation::{self, Lock};
 use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
-use crate::registry::{self, Queue, Statement};
-use crate::shmem::queues::{self, Statistics};
+use crate::registry::{self, Statement};
+use crate::shmem::queues;
 use crate::{session, sql_functions};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use serde_json::{Map, Value, json};
 
@@ -26,16 +28,34 @@ const SHOWN_CONSUMERS: usize = 10_000;
 
 /// stats(queue)
 fn stats_impl(call: &Call) -> Result<Datum> {
-    let queue = Target::of(call)?.open(Lock::AccessShare)?;
-    Ok(jsonb::from_value(&described(&queue)))
+    let table = Target::of(call)?.table;
+    if !catalog::may_select(table) {
+        let name = registry::display_name(table);
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            format!("permission denied for queue \"{name}\""),
+        )
+        .hint(format!("GRANT SELECT ON {name} shows its statistics.")));
+    }
+    let slot = match queues::find(process::database().into(), table.into()) {
+        Some(slot) => slot,
+        None => registry::get(table)?.slot,
+    };
+    described(table, slot)
+        .map(|value| jsonb::from_value(&value))
+        .ok_or(registry::not_a_queue(table))
 }
 
 /// stats(): of all queues that the caller may read.
 fn stats_all_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
-    for queue in readable_queues()? {
-        output.push(jsonb::from_value(&described(&queue)));
+    for table in readable_tables() {
+        // Without a lock: a DBA looks here when something is locked.
+        let slot = queues::find(process::database().into(), table.into());
+        if let Some(described) = slot.and_then(|slot| described(table, slot)) {
+            output.push(jsonb::from_value(&described));
+        }
     }
     Ok(call.null())
 }
@@ -44,13 +64,15 @@ fn stats_all_impl(call: &Call) -> Result<Datum> {
 fn holders_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
-    for queue in readable_queues()? {
+    for table in readable_tables() {
+        relation::lock(table, Lock::AccessShare);
+        let Some(queue) = registry::find(table)? else { continue };
         spi::connect(|spi| {
             let rows = spi.run_plan(&queue.plan(spi, Statement::Holders), &[]);
             for row in 0..rows.len() {
                 let session = rows.datum(row, 1).map(types::uuid);
                 output.push(jsonb::from_value(&json!({
-                    "relation": u32::from(queue.table),
+                    "relation": u32::from(table),
                     "session": session.map(types::uuid_text),
                     "pid": session.map(session::pid),
                     "tasks": rows.datum(row, 2).map(|count| count.value() as i64),
@@ -65,14 +87,15 @@ fn holders_impl(call: &Call) -> Result<Datum> {
 fn waiting_consumers_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
-    for queue in readable_queues()? {
+    for table in readable_tables() {
         let mut waiting = Vec::with_capacity(SHOWN_CONSUMERS);
-        if let Some(slot) = queues::lock(queue.slot) {
+        let slot = queues::find(process::database().into(), table.into());
+        if let Some(slot) = slot.and_then(queues::lock) {
             slot.waiting(&mut waiting);
         }
         for consumer in waiting {
             output.push(jsonb::from_value(&json!({
-                "relation": u32::from(queue.table),
+                "relation": u32::from(table),
                 "pid": consumer.pid,
                 "session": types::uuid_text(consumer.session),
                 "since": time::unix_microseconds(consumer.since) as f64 / 1e6,
@@ -96,19 +119,17 @@ fn state_impl(_: &Call) -> Result<Datum> {
     Ok(types::from_text(state))
 }
 
-/// The queues of this database that the caller may read. One that is broken is left out.
-fn readable_queues() -> Result<Vec<std::rc::Rc<Queue>>> {
+/// The tables of this database's queues that the caller may read.
+fn readable_tables() -> Vec<Oid> {
     let tables = spi::connect(|spi| {
         let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
         (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect::<Vec<Oid>>()
     });
-    let readable = tables.into_iter().filter(|table| catalog::may_select(*table));
-    Ok(readable.filter_map(|table| registry::find(table).ok().flatten()).collect())
+    tables.into_iter().filter(|table| catalog::may_select(*table)).collect()
 }
 
-fn described(queue: &Queue) -> Value {
-    let statistics = queues::lock(queue.slot).map(|slot| slot.statistics());
-    let statistics = statistics.unwrap_or_else(Statistics::unknown);
+fn described(table: Oid, slot: SlotId) -> Option<Value> {
+    let statistics = queues::lock(slot)?.statistics();
     let mut tasks: Map<String, Value> = Status::ALL
         .iter()
         .map(|status| (status.name().to_string(), statistics.tasks[*status as usize].into()))
@@ -119,8 +140,8 @@ fn described(queue: &Queue) -> Value {
         .map(|call| (call.name().to_string(), statistics.calls[*call as usize].into()))
         .collect();
     let mut described = json!({
-        "queue": queue.name,
-        "relation": u32::from(queue.table),
+        "queue": registry::display_name(table),
+        "relation": u32::from(table),
         "tasks": tasks,
         "calls": calls,
         "consumers": statistics.consumers,
@@ -130,5 +151,5 @@ fn described(queue: &Queue) -> Value {
         described["error"] = error.into();
         described["error_at"] = (time::unix_microseconds(at) as f64 / 1e6).into();
     }
-    described
+    Some(described)
 }

@@ -54,7 +54,10 @@ struct Put<'call> {
 impl Put<'_> {
     fn json(&self, task: Datum) -> Result<()> {
         match jsonb::shape(task) {
-            Shape::Object(members) => self.insert(task, &members, PutSource::Object),
+            Shape::Object(members) => {
+                self.refuse_columns(&members)?;
+                self.insert(task, &members, PutSource::Object)
+            }
             Shape::Array(length) => {
                 let tasks = jsonb::elements(task, length);
                 let shapes = tasks.iter().map(|task| match jsonb::shape(*task) {
@@ -62,6 +65,8 @@ impl Put<'_> {
                     _ => Err(no_object()),
                 });
                 let shapes = shapes.collect::<Result<Vec<_>>>()?;
+                // All before the first is put.
+                shapes.iter().try_for_each(|members| self.refuse_columns(members))?;
                 match shapes.first() {
                     None => Ok(()),
                     Some(first) if shapes.iter().all(|members| members == first) => {
@@ -89,9 +94,6 @@ impl Put<'_> {
     }
 
     fn insert(&self, source: Datum, names: &[String], kind: PutSource) -> Result<()> {
-        for name in names {
-            self.refuse_column(name)?;
-        }
         let columns = names.iter().map(|name| catalog::quote(name)).collect();
         let (form, delayed) = (self.form, self.delay.is_some());
         let statement = Statement::Put { form, columns, source: kind, delayed };
@@ -101,6 +103,10 @@ impl Put<'_> {
             self.output.push_all(&rows, self.form);
         });
         Ok(())
+    }
+
+    fn refuse_columns(&self, names: &[String]) -> Result<()> {
+        names.iter().try_for_each(|name| self.refuse_column(name))
     }
 
     fn refuse_column(&self, name: &str) -> Result<()> {

@@ -30,6 +30,7 @@ pub enum ObjectEvent {
     SchemaChanged,
     ExtensionCreated,
     ExtensionDropped,
+    DatabaseCreated,
     DatabaseDropped,
 }
 
@@ -73,10 +74,15 @@ pub fn init(handlers: Handlers) {
     }
 }
 
-/// Registers the callback for stale definitions; once in each process that has any.
+/// Registers the callbacks for stale definitions; once in each process that has any. The name of a
+/// schema is part of a definition.
 pub fn watch_definitions() {
-    // SAFETY: the callback is a static function.
-    unsafe { pg_sys::CacheRegisterRelcacheCallback(Some(stale), Datum::from(0)) }
+    // SAFETY: the callbacks are static functions.
+    unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(stale), Datum::from(0));
+        let schemas = pg_sys::SysCacheIdentifier::NAMESPACEOID as i32;
+        pg_sys::CacheRegisterSyscacheCallback(schemas, Some(all_stale), Datum::from(0));
+    }
 }
 
 /// Runs `function` when this process ends, after its transaction has been rolled back.
@@ -127,6 +133,13 @@ unsafe extern "C-unwind" fn stale(_argument: Datum, table: Oid) {
 }
 
 #[pgrx::pg_guard]
+unsafe extern "C-unwind" fn all_stale(_argument: Datum, _cache: i32, _hash: u32) {
+    if let Some(handlers) = HANDLERS.get() {
+        (handlers.stale)(None);
+    }
+}
+
+#[pgrx::pg_guard]
 unsafe extern "C-unwind" fn object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: Oid,
@@ -148,6 +161,7 @@ unsafe extern "C-unwind" fn object_access(
         (pg_sys::NamespaceRelationId, OAT_POST_ALTER, _) => ObjectEvent::SchemaChanged,
         (pg_sys::ExtensionRelationId, OAT_POST_CREATE, _) => ObjectEvent::ExtensionCreated,
         (pg_sys::ExtensionRelationId, OAT_DROP, _) => ObjectEvent::ExtensionDropped,
+        (pg_sys::DatabaseRelationId, OAT_POST_CREATE, _) => ObjectEvent::DatabaseCreated,
         (pg_sys::DatabaseRelationId, OAT_DROP, _) => ObjectEvent::DatabaseDropped,
         _ => return,
     };

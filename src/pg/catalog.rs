@@ -136,7 +136,9 @@ pub fn may_select(table: Oid) -> bool {
     // SAFETY: look-ups.
     unsafe {
         let (role, mode) = (pg_sys::GetUserId(), pg_sys::ACL_SELECT as pg_sys::AclMode);
-        pg_sys::pg_class_aclcheck(table, role, mode) == pg_sys::AclResult::ACLCHECK_OK
+        let mut is_missing = false;
+        pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing)
+            == pg_sys::AclResult::ACLCHECK_OK
     }
 }
 

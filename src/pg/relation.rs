@@ -31,6 +31,8 @@ impl Lock {
     }
 }
 
+const NAMES: &str = "Name a table as in SQL: 'jobs', 'app.jobs', '\"My Jobs\"'.";
+
 /// Finds a table by the name that a user gives, read as `regclass` reads it.
 pub fn find(name: &str) -> Result<Oid> {
     let not_found = || {
@@ -38,7 +40,7 @@ pub fn find(name: &str) -> Result<Oid> {
             PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
             format!("table \"{name}\" does not exist"),
         )
-        .hint("Name a table as in SQL: 'jobs', 'app.jobs', '\"My Jobs\"'.")
+        .hint(NAMES)
     };
     let names = qualified(name).ok_or_else(not_found)?;
     // SAFETY: the list and the range variable are palloc'ed.
@@ -71,13 +73,13 @@ pub fn name_parts(name: &str) -> Result<Vec<String>> {
 fn qualified(name: &str) -> Option<*mut pg_sys::List> {
     let text = CString::new(name).ok()?;
     // SAFETY: the C string outlives the call; a palloc'ed list, or an error of the server's.
-    unsafe {
+    Some(super::context::hinted(NAMES, || unsafe {
         #[cfg(feature = "pg15")]
         let names = pg_sys::stringToQualifiedNameList(text.as_ptr());
         #[cfg(not(feature = "pg15"))]
         let names = pg_sys::stringToQualifiedNameList(text.as_ptr(), std::ptr::null_mut());
-        Some(names)
-    }
+        names
+    }))
 }
 
 /// The table whose row type this is, if it is one.
@@ -117,6 +119,7 @@ pub struct ColumnType {
     pub number: i16,
     pub oid: Oid,
     pub has_default: bool,
+    pub is_generated: bool,
 }
 
 impl Relation {
@@ -196,6 +199,7 @@ impl Relation {
                 number: attribute.attnum,
                 oid: attribute.atttypid,
                 has_default: attribute.atthasdef,
+                is_generated: attribute.attgenerated != 0,
             })
             .collect()
     }

@@ -48,14 +48,6 @@ pub struct Statistics {
     pub error: Option<(String, i64)>,
 }
 
-impl Statistics {
-    /// What is known of a queue that has just gone.
-    pub fn unknown() -> Statistics {
-        let (tasks, calls) = (Tasks::default(), Calls::default());
-        Statistics { tasks, calls, consumers: 0, exact: false, error: None }
-    }
-}
-
 /// A queue, locked.
 pub struct QueueGuard {
     index: u32,

@@ -182,8 +182,9 @@ impl Worker {
         for care in &marked {
             if let Some(mut slot) = queues::lock(care.slot) {
                 slot.clear_prepared();
-                // What was prepared is visible now; its puts have woken nobody.
+                // What was prepared is visible now; it has woken nobody.
                 slot.wake(u32::MAX);
+                slot.lower_due(i64::MIN);
             }
         }
         let locked = transaction::try_in_transaction(locked_by_prepared).unwrap_or_default();

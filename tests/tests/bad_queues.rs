@@ -156,8 +156,8 @@ fn statuses_by_hand() {
         &[
             ("UPDATE {q} SET status = 'X' WHERE id = 3", "23514", ""),
             ("UPDATE {q} SET status = NULL WHERE id = 3", "23514 23502", ""),
-            ("INSERT INTO {q} (status) VALUES ('r')", "23514", ""),
-            ("INSERT INTO {q} (status) VALUES ('')", "23514", ""),
+            ("INSERT INTO {q} (id, status) VALUES (90, 'r')", "23514", ""),
+            ("INSERT INTO {q} (id, status) VALUES (90, '')", "23514", ""),
         ],
     );
 }

@@ -109,7 +109,10 @@ fn ten_thousand_at_once() {
     let mut q = Queue::new("delay");
     let name = q.name.clone();
     q.sql("CREATE TABLE {q}_log (xid xid8, id bigint)");
-    before_update(&mut q, &format!("INSERT INTO {name}_log VALUES (pg_current_xact_id(), NEW.id)"));
+    before_update(
+        &mut q,
+        &format!("INSERT INTO public.{name}_log VALUES (pg_current_xact_id(), NEW.id)"),
+    );
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '150 milliseconds' FROM generate_series(1, 10000)");
     q.wait_for("ready", 10000);
     q.assert_tasks(&[("ready", 10000), ("waiting", 0)]);

@@ -1,0 +1,111 @@
+-- stats: exact after whatever changes the table, once the transaction is over.
+\set SHOW_CONTEXT never
+CREATE TABLE jobs (id int PRIMARY KEY, payload text);
+SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true}}')->'queue' AS queue;
+PREPARE tasks AS SELECT t.ready, t.taken, t.waiting, t.buried, t.zombie, t.done, t.total, s->'exact' AS exact
+FROM xqueue.stats('jobs') s, jsonb_to_record(s->'tasks') AS t (ready int, taken int, waiting int, buried int, zombie int, done int, total int);
+EXECUTE tasks;
+
+INSERT INTO jobs SELECT n FROM generate_series(1, 5) n;
+EXECUTE tasks;
+COPY jobs (id, status) FROM stdin;
+6	R
+7	B
+8	D
+\.
+EXECUTE tasks;
+INSERT INTO jobs VALUES (8), (9) ON CONFLICT DO NOTHING;
+EXECUTE tasks;
+INSERT INTO jobs VALUES (8, 'x'), (10, 'x') ON CONFLICT (id) DO UPDATE SET status = 'R', payload = excluded.payload;
+EXECUTE tasks;
+UPDATE jobs SET payload = 'y';
+EXECUTE tasks;
+DELETE FROM jobs WHERE id IN (7, 10);
+EXECUTE tasks;
+
+-- rolled back, as a whole and in part
+BEGIN;
+INSERT INTO jobs VALUES (11);
+UPDATE jobs SET status = 'Z' WHERE id < 3;
+ROLLBACK;
+EXECUTE tasks;
+BEGIN;
+INSERT INTO jobs VALUES (11);
+SAVEPOINT a;
+INSERT INTO jobs VALUES (12);
+SAVEPOINT b;
+DELETE FROM jobs;
+ROLLBACK TO b;
+UPDATE jobs SET status = 'B' WHERE id = 12;
+RELEASE a;
+SAVEPOINT c;
+UPDATE jobs SET status = 'D' WHERE id = 11;
+ROLLBACK TO c;
+COMMIT;
+EXECUTE tasks;
+DO $$
+BEGIN
+    INSERT INTO jobs VALUES (13);
+    INSERT INTO jobs VALUES (13);
+EXCEPTION WHEN unique_violation THEN
+    INSERT INTO jobs VALUES (14);
+END
+$$;
+EXECUTE tasks;
+SELECT xqueue.check('jobs');
+
+-- TRUNCATE, and what comes after it in the same transaction
+BEGIN;
+TRUNCATE jobs;
+INSERT INTO jobs VALUES (1), (2);
+SAVEPOINT a;
+TRUNCATE jobs;
+ROLLBACK TO a;
+COMMIT;
+EXECUTE tasks;
+BEGIN;
+TRUNCATE jobs;
+ROLLBACK;
+EXECUTE tasks;
+SELECT xqueue.check('jobs');
+
+-- triggers that would not fire
+SET session_replication_role = replica;
+INSERT INTO jobs VALUES (3);
+RESET session_replication_role;
+EXECUTE tasks;
+
+-- calls: what was committed
+SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 4}, {"id": 5}]');
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 4);
+SELECT count(*) FROM xqueue.ack(NULL::jobs, '{1,2}');
+SELECT count(*) FROM xqueue.release(NULL::jobs, 3);
+SELECT count(*) FROM xqueue.release(NULL::jobs, 4, '1 day');
+BEGIN;
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 10);
+ROLLBACK;
+EXECUTE tasks;
+SELECT c.take, c.ack, c.release, c.delay, c.session
+FROM xqueue.stats(NULL::jobs) s, jsonb_to_record(s->'calls') AS c (put int, take int, ack int, release int, delay int, session int);
+
+-- the delay is over
+UPDATE jobs SET runat = now() WHERE status = 'W';
+DO $$
+BEGIN
+    WHILE xqueue.stats('jobs')->'tasks'->'waiting' <> '0' LOOP
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END
+$$;
+EXECUTE tasks;
+SELECT xqueue.stats('jobs')->'calls'->'delay' AS promoted;
+SELECT id, status, runat FROM jobs ORDER BY id;
+SELECT xqueue.check('jobs');
+
+-- all queues
+SELECT xqueue.create('other')->'queue' AS queue;
+SELECT s->>'queue' AS queue, s->'tasks'->'total' AS total FROM xqueue.stats() s ORDER BY 1;
+DROP TABLE jobs;
+SELECT s->>'queue' AS queue FROM xqueue.stats() s;
+SELECT xqueue.drop('other');
+SELECT count(*) FROM xqueue.stats();

@@ -1,0 +1,87 @@
+-- Status columns of other types and with other values.
+\set SHOW_CONTEXT never
+\set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
+
+-- An enum of the user's own
+CREATE TYPE progress AS ENUM ('new', 'running', 'later', 'stuck', 'dead', 'over');
+CREATE TABLE orders (id int PRIMARY KEY, progress progress NOT NULL DEFAULT 'new');
+INSERT INTO orders VALUES (1, 'new'), (2, 'over'), (3, 'stuck'), (4, 'new');
+SELECT xqueue.upgrade('orders', '{"fields": {"status": "progress"}}');
+:code
+SELECT xqueue.upgrade('orders', '{"fields": {"status": "progress"}, "states": {"R": "new", "T": "running", "W": "later", "B": "stuck", "Z": "dead", "D": "finished"}}');
+:code
+SELECT jsonb_array_elements_text(xqueue.upgrade('orders', '{"fields": {"status": "progress"}, "features": {"delayed": true},
+    "states": {"R": "new", "T": "running", "W": "later", "B": "stuck", "Z": "dead", "D": "over"}}', true)->'ddl') AS ddl;
+SELECT xqueue.upgrade('orders', '{"fields": {"status": "progress"}, "features": {"delayed": true},
+    "states": {"R": "new", "T": "running", "W": "later", "B": "stuck", "Z": "dead", "D": "over"}}');
+SELECT xqueue.upgrade('orders', dry_run => true)->'ddl' AS ddl;
+SELECT id, progress FROM xqueue.take(NULL::orders, count => 5);
+SELECT id, progress FROM xqueue.release(NULL::orders, 1, '1 day');
+SELECT id, progress FROM xqueue.ack(NULL::orders, 4);
+SELECT id, progress FROM orders ORDER BY id;
+SELECT xqueue.stats('orders')->'tasks' AS tasks;
+SELECT xqueue.check('orders');
+DROP TABLE orders;
+DROP TYPE progress;
+
+-- Text of each kind
+CREATE TABLE texts (id int PRIMARY KEY, a text, b varchar(20), c char(1));
+INSERT INTO texts VALUES (1, 'to do', 'to do', 'R'), (2, 'done', 'done', 'D');
+SET client_min_messages = warning;
+SELECT xqueue.upgrade('texts', '{"fields": {"status": "a"}, "states": {"R": "to do", "D": "done"}}')->'states' AS states;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'texts' ORDER BY indexname COLLATE "C";
+SELECT xqueue.upgrade('texts', dry_run => true)->'ddl' AS ddl;
+SELECT id, a FROM xqueue.take(NULL::texts);
+SELECT id, a FROM xqueue.release(NULL::texts, 1);
+SELECT xqueue.stats('texts')->'tasks' AS tasks;
+SELECT xqueue.check('texts');
+SELECT xqueue.downgrade('texts', true);
+SELECT xqueue.upgrade('texts', '{"fields": {"status": "b"}, "states": {"R": "to do", "D": "done"}}')->'states' AS states;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'texts' ORDER BY indexname COLLATE "C";
+SELECT xqueue.upgrade('texts', dry_run => true)->'ddl' AS ddl;
+SELECT id, b FROM xqueue.take(NULL::texts);
+SELECT id, b FROM xqueue.release(NULL::texts, 1);
+SELECT xqueue.stats('texts')->'tasks' AS tasks;
+SELECT xqueue.check('texts');
+SELECT xqueue.downgrade('texts', true);
+SELECT xqueue.upgrade('texts', '{"fields": {"status": "c"}, "states": {}}')->'states' AS states;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'texts' ORDER BY indexname COLLATE "C";
+SELECT xqueue.upgrade('texts', dry_run => true)->'ddl' AS ddl;
+SELECT id, c FROM xqueue.take(NULL::texts);
+SELECT id, c FROM xqueue.release(NULL::texts, 1);
+SELECT xqueue.stats('texts')->'tasks' AS tasks;
+SELECT xqueue.check('texts');
+SELECT xqueue.downgrade('texts', true);
+DROP TABLE texts;
+
+-- Other values without a column of one's own: the column added is text
+CREATE TABLE words (id int PRIMARY KEY);
+SELECT xqueue.upgrade('words', '{"states": {"R": "ready", "T": "it''s taken"}}')->'states' AS states;
+INSERT INTO words (id) VALUES (1);
+SELECT * FROM words;
+SELECT xqueue.take('words') - 'owner' AS taken;
+DROP TABLE words;
+
+-- Rows that are there become what `existing` says
+CREATE TABLE archive (id int PRIMARY KEY);
+INSERT INTO archive VALUES (1), (2);
+SELECT jsonb_array_elements_text(xqueue.upgrade('archive', '{"existing": "D"}', true)->'ddl') AS ddl LIMIT 3;
+SELECT xqueue.upgrade('archive', '{"existing": "D"}')->'existing' AS existing;
+INSERT INTO archive (id) VALUES (3);
+SELECT id, status FROM archive ORDER BY id;
+SELECT xqueue.stats('archive')->'tasks' AS tasks;
+
+-- A value that is no state is refused, by hand too, and nothing is changed
+INSERT INTO archive (id, status) VALUES (4, 'X');
+:code
+UPDATE archive SET status = 'X' WHERE id = 1;
+:code
+UPDATE archive SET status = NULL WHERE id = 1;
+:code
+SELECT id, status FROM archive ORDER BY id;
+-- each state by hand
+UPDATE archive SET status = 'B' WHERE id = 1;
+UPDATE archive SET status = 'Z' WHERE id = 2;
+SELECT xqueue.stats('archive')->'tasks' AS tasks;
+SELECT xqueue.check('archive');
+DROP TABLE archive;

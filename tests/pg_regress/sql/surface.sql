@@ -1,0 +1,68 @@
+-- Everything a user can see of the extension: a change here is a change of what users rely on.
+
+-- Functions and procedures
+SELECT p.proname AS function, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
+FROM pg_proc p
+WHERE p.pronamespace = 'xqueue'::regnamespace
+ORDER BY p.proname COLLATE "C", pg_get_function_arguments(p.oid) COLLATE "C";
+
+-- Kind, volatility, strictness, and that none acts with other rights than its caller's
+SELECT p.prokind AS kind, p.provolatile AS volatile, p.proisstrict AS strict, p.prosecdef AS definer, l.lanname AS language,
+       p.proparallel AS parallel, count(*), string_agg(DISTINCT p.proname COLLATE "C", ' ') AS functions
+FROM pg_proc p
+JOIN pg_language l ON l.oid = p.prolang
+WHERE p.pronamespace = 'xqueue'::regnamespace
+GROUP BY 1, 2, 3, 4, 5, 6
+ORDER BY 1, 2, 3, 4, 5, 6;
+
+-- Tables and views
+SELECT c.relname AS relation, c.relkind AS kind, a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS "not null"
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind IN ('r', 'v')
+ORDER BY c.relname COLLATE "C", a.attnum;
+
+-- Who may what: everybody reads, nobody but the owner writes
+SELECT c.relname AS relation, string_agg(x.privilege_type, ' ' ORDER BY x.privilege_type COLLATE "C") AS public
+FROM pg_class c
+CROSS JOIN aclexplode(c.relacl) x
+WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind IN ('r', 'v') AND x.grantee = 0
+GROUP BY 1
+ORDER BY c.relname COLLATE "C";
+SELECT x.privilege_type AS "public may, in the schema"
+FROM pg_namespace n
+CROSS JOIN aclexplode(n.nspacl) x
+WHERE n.nspname = 'xqueue' AND x.grantee = 0;
+
+-- What has no comment: nothing
+SELECT 'function' AS what, p.oid::regprocedure::text AS name
+FROM pg_proc p
+WHERE p.pronamespace = 'xqueue'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
+UNION ALL
+SELECT 'relation', c.relname
+FROM pg_class c
+WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind IN ('r', 'v') AND obj_description(c.oid, 'pg_class') IS NULL
+UNION ALL
+SELECT 'column', c.relname || '.' || a.attname
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind = 'r' AND col_description(c.oid, a.attnum) IS NULL;
+
+-- What belongs to the extension but does not lie in its schema, and what lies there but does not belong to it: nothing
+SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS "outside"
+FROM pg_depend d
+JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+WHERE e.extname = 'xqueue' AND d.deptype = 'e' AND d.classid IN ('pg_proc'::regclass, 'pg_class'::regclass)
+  AND NOT EXISTS (SELECT FROM pg_proc p WHERE d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.pronamespace = 'xqueue'::regnamespace)
+  AND NOT EXISTS (SELECT FROM pg_class c WHERE d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relnamespace = 'xqueue'::regnamespace);
+SELECT p.oid::regprocedure AS "strangers"
+FROM pg_proc p
+WHERE p.pronamespace = 'xqueue'::regnamespace
+  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e');
+
+-- The registry is in a dump
+SELECT unnest(extconfig)::regclass AS dumped FROM pg_extension WHERE extname = 'xqueue';
+
+-- Settings
+SELECT name, setting, unit, context, description FROM xqueue.settings ORDER BY name COLLATE "C";
+SELECT name, boot_val, min_val, max_val, enumvals FROM pg_settings WHERE name LIKE 'xqueue.%' ORDER BY name COLLATE "C";
