@@ -1,9 +1,28 @@
 -- What a DBA looks at in psql.
 
 CREATE VIEW xqueue.queues AS
-SELECT (s->>'relation')::oid::regclass AS queue,
-       ARRAY(SELECT k->>'name' FROM jsonb_array_elements(q.definition->'key') k) AS key,
-       q.definition->'options'->'features' AS features,
+WITH columns AS (
+    -- A rename keeps a column's number, dump and restore keep its name.
+    SELECT q.relation, d.field, d.place, a.attname::text AS name
+    FROM xqueue.queue q
+    CROSS JOIN LATERAL (
+        SELECT 'key' AS field, k.place, k.definition
+        FROM jsonb_array_elements(q.definition->'key') WITH ORDINALITY AS k(definition, place)
+        UNION ALL
+        SELECT f.field, 0, q.definition->f.field
+        FROM (VALUES ('status'), ('owner'), ('runat')) AS f(field)
+        WHERE q.definition ? f.field
+    ) AS d
+    JOIN pg_attribute a ON a.attrelid = q.relation AND NOT a.attisdropped
+        AND CASE WHEN q.incarnation = q.relation
+                 THEN a.attnum = (d.definition->>'number')::smallint
+                 ELSE a.attname = d.definition->>'name' END
+)
+SELECT q.relation AS queue,
+       ARRAY(SELECT c.name FROM columns c WHERE c.relation = q.relation AND c.field = 'key' ORDER BY c.place) AS key,
+       (SELECT jsonb_object_agg(c.field, c.name) FROM columns c WHERE c.relation = q.relation AND c.field <> 'key') AS fields,
+       coalesce(q.definition->'options'->'features', '{}') AS features,
+       coalesce(q.definition->'options'->'states', '{}') AS states,
        (s->'tasks'->>'ready')::bigint AS ready,
        (s->'tasks'->>'taken')::bigint AS taken,
        (s->'tasks'->>'waiting')::bigint AS waiting,

@@ -32,7 +32,7 @@ impl Blueprint {
         let before = previous.as_ref().map(|definition| definition.options.clone());
         let options = before.unwrap_or_default().merge(newer).map_err(Error::invalid)?;
         let columns =
-            Columns { relation, options: &options, previous: previous.as_ref(), same_table };
+            Columns { relation, options: &options, newer, previous: previous.as_ref(), same_table };
         columns.refuse_other_states()?;
         let key = columns.key()?;
         let (status, adds_status) = columns.status()?;
@@ -75,7 +75,11 @@ impl Blueprint {
             previous.as_ref().is_some_and(|known| known.runat.is_some() != runat.is_some());
         add_triggers(relation, &sql, retrigger, &mut ddl);
         let definition = Definition {
-            options,
+            options: options.with_fields(
+                &status.name,
+                &owner.name,
+                runat.as_ref().map(|c| c.name.as_str()),
+            ),
             key: key.iter().map(registry::written).collect(),
             status: registry::written(&status),
             owner: registry::written(&owner),
@@ -147,6 +151,8 @@ pub fn describe(queue: &str, definition: &Definition) -> Value {
 struct Columns<'a> {
     relation: &'a Relation,
     options: &'a Options,
+    /// Of the options, those that this call gives.
+    newer: &'a Options,
     previous: Option<&'a Definition>,
     same_table: bool,
 }
@@ -224,15 +230,15 @@ impl Columns<'_> {
     fn find(&self, field: Field) -> Result<Option<ColumnType>> {
         let named =
             |name: &str| self.relation.columns().into_iter().find(|column| column.name == name);
-        let chosen = field.chosen(self.options);
         if let Some(current) = self.playing(field) {
-            return match chosen {
-                Some(name) if name != current.name && named(name).is_some() => {
+            return match field.chosen(self.newer) {
+                Some(name) if name != current.name => {
                     Err(self.refuse_other_column(field, &current.name))
                 }
                 _ => Ok(Some(current)),
             };
         }
+        let chosen = field.chosen(self.options);
         let Some(column) = named(chosen.unwrap_or(field.name())) else { return Ok(None) };
         let made = self.previous.is_some_and(|known| {
             let made = known.made.columns.iter();

@@ -14,6 +14,8 @@ thread_local! {
     static CHANGES: RefCell<Stack> = RefCell::new(Stack::default());
     /// The extension was created (true) or dropped (false) in this transaction.
     static EXTENSION: Cell<Option<bool>> = const { Cell::new(None) };
+    /// The transaction is being prepared, and has marked its queues.
+    static PREPARING: Cell<bool> = const { Cell::new(false) };
     /// Tables were dropped or their schema renamed.
     static SCHEMA_CHANGED: Cell<bool> = const { Cell::new(false) };
     static CREATED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
@@ -50,6 +52,7 @@ pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PrePrepare => {
             refuse_to_prepare_takes();
+            PREPARING.set(true);
             mark_prepared();
         }
         // Again, now that the locks belong to the prepared transaction: the worker may have looked
@@ -65,6 +68,11 @@ pub fn transaction_ended(event: TransactionEvent) {
         }
         TransactionEvent::Abort => {
             wait::leave_any_line();
+            if PREPARING.get() {
+                // It has come to nothing: the marks are to be taken back.
+                let database = u32::from(process::database());
+                databases::request(database, |requests| requests.prepared = true);
+            }
             CHANGES.with_borrow(|stack| stack.for_each(undo));
             forget();
         }
@@ -81,6 +89,7 @@ pub fn subtransaction_ended(event: SubtransactionEvent) {
 
 fn forget() {
     CHANGES.with_borrow_mut(Stack::clear);
+    PREPARING.set(false);
     EXTENSION.set(None);
     SCHEMA_CHANGED.set(false);
     CREATED_DATABASE.set(None);

@@ -8,7 +8,7 @@ use crate::model::status::{Status, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{self, Lock, Relation, Snapshot};
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{catalog, jsonb, spi};
+use crate::pg::{catalog, context, jsonb, spi};
 use crate::registry::{self, Queue};
 use crate::shmem::queues;
 use crate::statement::TRIGGERS;
@@ -146,7 +146,9 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     }
     let lock = if first.alters_columns { Lock::AccessExclusive } else { Lock::ShareRowExclusive };
     let blueprint = blueprint(table, options, lock)?;
-    run(&blueprint.ddl);
+    context::hinted("Name columns that the table may have in {\"fields\": …}.", || {
+        run(&blueprint.ddl);
+    });
     let definition = blueprint.settled(&open(table)?)?;
     registry::write(table, &definition)?;
     relation::invalidate(table);

@@ -81,6 +81,17 @@ impl Options {
         Ok(merged)
     }
 
+    /// These options with the fields named as their columns are called by now.
+    pub fn with_fields(mut self, status: &str, owner: &str, runat: Option<&str>) -> Options {
+        let fields = &mut self.fields;
+        fields.status = fields.status.take().map(|_| status.to_string());
+        fields.owner = fields.owner.take().map(|_| owner.to_string());
+        if let Some(runat) = runat {
+            fields.runat = fields.runat.take().map(|_| runat.to_string());
+        }
+        self
+    }
+
     /// The value of the status column that stands for `status`.
     pub fn label(&self, status: Status) -> String {
         self.states.get(&status).cloned().unwrap_or_else(|| status.letter().to_string())

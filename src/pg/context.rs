@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 use std::ffi::{CString, c_void};
 
-/// Runs `work`; an error about data (SQLSTATE class 22, a missing value, a malformed name) raised in it gets
+/// Runs `work`; an error about data (SQLSTATE class 22, a missing value, a name that cannot be) raised in it gets
 /// `hint` as its HINT. All else of the error stays as it is, the name of a constraint for example.
 pub fn hinted<T>(hint: &str, work: impl FnOnce() -> T) -> T {
     let hint = CString::new(hint).unwrap_or_default();
@@ -35,11 +35,13 @@ unsafe extern "C-unwind" fn add_hint(hint: *mut c_void) {
     const CLASS: i32 = 0xfff;
     const DATA_EXCEPTION: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DATA_EXCEPTION as i32;
     const INVALID_NAME: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_INVALID_NAME as i32;
+    const DUPLICATE_COLUMN: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DUPLICATE_COLUMN as i32;
     const NOT_NULL: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION as i32;
     // SAFETY: called while an error is being reported; the text outlives that.
     unsafe {
         let code = pg_sys::geterrcode();
-        if code & CLASS == DATA_EXCEPTION & CLASS || code == NOT_NULL || code == INVALID_NAME {
+        let others = [INVALID_NAME, DUPLICATE_COLUMN, NOT_NULL];
+        if code & CLASS == DATA_EXCEPTION & CLASS || others.contains(&code) {
             super::foreign::errhint(c"%s".as_ptr(), hint.cast::<std::ffi::c_char>());
         }
     }

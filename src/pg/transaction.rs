@@ -2,6 +2,8 @@
 
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use std::panic::AssertUnwindSafe;
 
 /// How deep the current subtransaction is nested; 1 is the transaction itself.
 pub fn depth() -> i32 {
@@ -47,52 +49,78 @@ pub enum Verdict<T> {
 }
 
 /// Runs `work` in a subtransaction. Undone, it leaves no lock behind, neither of rows nor of
-/// tables. An error passes through: the caller's transaction rolls everything back.
+/// tables. An error undoes it as well, and goes on.
 pub fn in_subtransaction<T>(work: impl FnOnce() -> Verdict<T>) -> Option<T> {
-    // SAFETY: the sequence that PL/pgSQL uses for its exception blocks: memory context and
-    // resource owner are put back after either end.
-    unsafe {
-        let context = pg_sys::CurrentMemoryContext;
-        let owner = pg_sys::CurrentResourceOwner;
-        pg_sys::BeginInternalSubTransaction(std::ptr::null());
-        pg_sys::CurrentMemoryContext = context;
-        let verdict = work();
-        let kept = match verdict {
-            Verdict::Keep(value) => {
-                pg_sys::ReleaseCurrentSubTransaction();
-                Some(value)
-            }
-            Verdict::Undo => {
-                pg_sys::RollbackAndReleaseCurrentSubTransaction();
-                None
-            }
-        };
-        pg_sys::CurrentMemoryContext = context;
-        pg_sys::CurrentResourceOwner = owner;
-        kept
+    let subtransaction = Subtransaction::begin();
+    match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Verdict::Keep(value)) => {
+            subtransaction.commit();
+            Some(value)
+        }
+        Ok(Verdict::Undo) => {
+            subtransaction.roll_back();
+            None
+        }
+        Err(panic) => {
+            subtransaction.roll_back();
+            std::panic::resume_unwind(panic)
+        }
     }
 }
 
 /// Runs `work` in a subtransaction; an error undoes it and is given back.
 pub fn try_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
-    // SAFETY: as above; after an error the subtransaction is rolled back before anything else.
-    unsafe {
-        let context = pg_sys::CurrentMemoryContext;
-        let owner = pg_sys::CurrentResourceOwner;
-        pg_sys::BeginInternalSubTransaction(std::ptr::null());
-        pg_sys::CurrentMemoryContext = context;
-        let outcome = catching(|| {
-            let value = work();
-            pg_sys::ReleaseCurrentSubTransaction();
-            value
-        });
-        if outcome.is_err() {
-            pg_sys::CurrentMemoryContext = context;
+    let subtransaction = Subtransaction::begin();
+    let outcome = catching(work);
+    match outcome {
+        Ok(_) => subtransaction.commit(),
+        Err(_) => subtransaction.roll_back(),
+    }
+    outcome
+}
+
+/// A subtransaction as PL/pgSQL makes one for an exception block: memory context and resource
+/// owner are put back after either end.
+struct Subtransaction {
+    context: pg_sys::MemoryContext,
+    owner: pg_sys::ResourceOwner,
+}
+
+impl Subtransaction {
+    fn begin() -> Subtransaction {
+        // SAFETY: inside a transaction, as all callers are.
+        unsafe {
+            let before = Subtransaction {
+                context: pg_sys::CurrentMemoryContext,
+                owner: pg_sys::CurrentResourceOwner,
+            };
+            pg_sys::BeginInternalSubTransaction(std::ptr::null());
+            pg_sys::CurrentMemoryContext = before.context;
+            before
+        }
+    }
+
+    fn commit(self) {
+        // SAFETY: the subtransaction that `begin` has begun is the current one.
+        unsafe { pg_sys::ReleaseCurrentSubTransaction() }
+        self.restore();
+    }
+
+    fn roll_back(self) {
+        // SAFETY: as above; after an error the context may be any.
+        unsafe {
+            pg_sys::CurrentMemoryContext = self.context;
             pg_sys::RollbackAndReleaseCurrentSubTransaction();
         }
-        pg_sys::CurrentMemoryContext = context;
-        pg_sys::CurrentResourceOwner = owner;
-        outcome
+        self.restore();
+    }
+
+    fn restore(self) {
+        // SAFETY: both belong to the surrounding transaction.
+        unsafe {
+            pg_sys::CurrentMemoryContext = self.context;
+            pg_sys::CurrentResourceOwner = self.owner;
+        }
     }
 }
 
@@ -125,8 +153,6 @@ pub fn try_in_transaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
 
 /// Runs `work`; an error raised in it is given back.
 fn catching<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
-    use pgrx::pg_sys::panic::CaughtError;
-    use std::panic::AssertUnwindSafe;
     let work = AssertUnwindSafe(work);
     pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Ok({ work }.0())))
         .catch_others(|caught| {

@@ -2,10 +2,10 @@
 //! have ended, keeps the counters exact.
 
 use super::job::{self, Batch, Outcome};
-use super::recounter;
+use super::recounter::{self, Recounted};
 use crate::delta::SlotId;
 use crate::model::status::Call;
-use crate::pg::relation::{self, Lock, Relation};
+use crate::pg::relation::{self, Lock};
 use crate::pg::transaction::{self, Failure};
 use crate::pg::{callbacks, catalog, latch, process, spi, time, types, worker};
 use crate::registry::{self, Queue, Statement};
@@ -63,6 +63,8 @@ struct Worker {
     queues: HashMap<Oid, Care>,
     /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
     unread: HashMap<Oid, bool>,
+    /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
+    looks_for_prepared: bool,
     nudged: Instant,
 }
 
@@ -88,6 +90,7 @@ impl Worker {
             name: name.unwrap_or_default(),
             queues: HashMap::new(),
             unread: HashMap::new(),
+            looks_for_prepared: true,
             nudged: Instant::now(),
         }
     }
@@ -115,6 +118,7 @@ impl Worker {
     fn read_definitions(&mut self) {
         let name = &self.name;
         let queues = &mut self.queues;
+        let looks_for_prepared = &mut self.looks_for_prepared;
         self.unread.retain(|table, passive| {
             let read = transaction::try_in_transaction(|| {
                 if !relation::try_lock(*table, Lock::AccessShare) {
@@ -132,11 +136,14 @@ impl Worker {
                 }
             });
             if let Ok(Outcome::Done(slot)) = read {
-                let care = queues.entry(*table).or_insert_with(|| Care::of(slot));
-                if care.slot != slot {
-                    *care = Care::of(slot);
+                let known = queues.get(table).is_some_and(|care| care.slot == slot);
+                if !known {
+                    queues.insert(*table, Care::of(slot));
+                    *looks_for_prepared = true;
                 }
-                care.passive = *passive;
+                if let Some(care) = queues.get_mut(table) {
+                    care.passive = *passive;
+                }
             }
             matches!(read, Ok(Outcome::Busy))
         });
@@ -147,7 +154,10 @@ impl Worker {
             self.read_definitions();
         }
         let ended = sessions::drain_ended(self.database);
-        let unsettled = self.look_for_prepared(requests.prepared);
+        if requests.prepared {
+            self.looks_for_prepared = true;
+        }
+        let unsettled = self.look_for_prepared();
         for (table, care) in &mut self.queues {
             care.sweep |= requests.sweep;
             if !ended.is_empty() && queues::lock(care.slot).is_some_and(|slot| slot.has_taken()) {
@@ -172,10 +182,13 @@ impl Worker {
 
     /// Finds the queues whose tables prepared transactions have locked; the others' counters can be
     /// exact again.
-    fn look_for_prepared(&self, resolved: bool) -> HashSet<Oid> {
+    fn look_for_prepared(&mut self) -> HashSet<Oid> {
+        if !std::mem::take(&mut self.looks_for_prepared) {
+            return HashSet::new();
+        }
         let marked = |care: &&Care| queues::lock(care.slot).is_some_and(|slot| slot.is_prepared());
         let marked: Vec<&Care> = self.queues.values().filter(marked).collect();
-        if marked.is_empty() || !resolved {
+        if marked.is_empty() {
             return HashSet::new();
         }
         // The mark is cleared before the locks are looked at: who prepares meanwhile sets it again.
@@ -316,15 +329,12 @@ impl Care {
         if !needed || unsettled {
             return;
         }
-        let pages = transaction::try_in_transaction(|| {
-            Relation::open(table, Lock::AccessShare).map_or(0, |relation| relation.pages())
-        });
-        if pages.unwrap_or(0) > recounter::PAGES_COUNTED_BY_WORKER {
-            recounter::start(database);
-            self.retry_at = Some(Instant::now() + BUSY_PAUSE);
-        } else if !recounter::recount(table) {
-            self.retry_at = Some(Instant::now() + BUSY_PAUSE);
+        match recounter::recount(table, Some(recounter::PAGES_COUNTED_BY_WORKER)) {
+            Recounted::Done => return,
+            Recounted::TooLarge => recounter::start(database),
+            Recounted::Later => {}
         }
+        self.retry_at = Some(Instant::now() + BUSY_PAUSE);
     }
 
     /// The result of a job; a failure is noted and delays the next try.

@@ -1,6 +1,6 @@
 //! Recounting large queues beside the worker, which has more urgent things to do.
 
-use crate::pg::relation::{self, Lock};
+use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::{transaction, worker};
 use crate::recount;
 use crate::registry;
@@ -28,7 +28,7 @@ pub extern "C-unwind" fn xqueue_recount_main(argument: pg_sys::Datum) {
     worker::connect(Some(database));
     for (slot, table) in queues::all(Some(database)) {
         if queues::lock(slot).is_some_and(|slot| slot.needs_recount()) {
-            recount(Oid::from(table));
+            recount(Oid::from(table), None);
         }
     }
 }
@@ -38,22 +38,34 @@ unsafe extern "C-unwind" fn release_on_exit(_code: i32, _argument: Datum) {
     databases::release_recounter(u32::from(crate::pg::process::database()));
 }
 
-/// Counts the tasks of a queue. False if that has to be tried again: someone needs the table for
-/// himself, or a database command needs the database.
-pub fn recount(table: Oid) -> bool {
+/// What came of a recount.
+pub enum Recounted {
+    Done,
+    /// Someone needs the table for himself, or too many recounts are running.
+    Later,
+    /// It has more pages than the limit.
+    TooLarge,
+}
+
+/// Counts the tasks of a queue whose table has no more pages than `limit`.
+pub fn recount(table: Oid, limit: Option<u32>) -> Recounted {
     let counted = transaction::try_in_transaction(|| {
         if !relation::try_lock(table, Lock::AccessShare) {
-            return false;
+            return Recounted::Later;
         }
-        let Ok(Some(queue)) = registry::find(table) else { return true };
+        let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());
+        if limit.is_some_and(|limit| pages > limit) {
+            return Recounted::TooLarge;
+        }
+        let Ok(Some(queue)) = registry::find(table) else { return Recounted::Done };
         match recount::count(&queue, true) {
             Some((tasks, mut slot)) => {
                 slot.set_counted(tasks);
                 slot.wake_for_ready();
-                true
+                Recounted::Done
             }
-            None => false,
+            None => Recounted::Later,
         }
     });
-    counted.unwrap_or(false)
+    counted.unwrap_or(Recounted::Later)
 }

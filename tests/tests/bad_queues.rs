@@ -46,7 +46,7 @@ fn queues_that_are_none() {
             ],
         );
         if !call("x").contains("upgrade") {
-            let plain = sql("table \"{p}_plain\" is not a queue");
+            let plain = sql("{p}_plain\" is not a queue");
             refused(&mut q, &[(&call("{p}_plain"), "55000", &plain)]);
         }
     }

@@ -34,7 +34,7 @@ fn change(random: &mut StdRng, q: &str, depth: u32) -> String {
         10 => some_mine(q, "ack"),
         11 => some_mine(q, "release"),
         12 => format!(
-            "INSERT INTO {q} (id) SELECT coalesce(max(id), 1) FROM {q} ON CONFLICT (id) DO UPDATE SET status = EXCLUDED.status
+            "INSERT INTO {q} (id) SELECT max(id) FROM {q} HAVING count(*) > 0 ON CONFLICT (id) DO UPDATE SET status = EXCLUDED.status
              WHERE {q}.status <> 'T'"
         ),
         13 | 14 => {

@@ -24,8 +24,6 @@ SELECT xqueue.put('work.jobs', '{"id": 5}');
 :code
 SELECT xqueue.take('work.jobs');
 :code
-SELECT xqueue.take(NULL::work.jobs, '1 day');
-:code
 SELECT xqueue.ack('work.jobs', 1);
 :code
 SELECT xqueue.release('work.jobs', 1);
@@ -33,8 +31,6 @@ SELECT xqueue.release('work.jobs', 1);
 SELECT xqueue.peek('work.jobs', 1);
 :code
 CALL xqueue.next('work.jobs', '0');
-:code
-SELECT xqueue.stats('work.jobs');
 :code
 SELECT xqueue.check('work.jobs');
 :code
