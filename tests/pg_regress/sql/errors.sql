@@ -186,6 +186,6 @@ SET xqueue.no_such_setting = 5;
 SELECT id, status, owner FROM jobs ORDER BY id;
 SELECT xqueue.stats('jobs') - 'relation' AS stats;
 SELECT xqueue.check('jobs');
-SELECT relation FROM xqueue.queue;
+SELECT relation FROM xqueue.queue JOIN pg_class c ON c.oid = relation;
 DROP VIEW seen;
 DROP TABLE jobs, plain, nokey, temp, parted, typed;

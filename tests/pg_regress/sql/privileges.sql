@@ -50,7 +50,7 @@ SELECT count(*) FROM xqueue.taken;
 SELECT count(*) FROM xqueue.consumers;
 
 -- The registry is read by all and written by none
-SELECT relation FROM xqueue.queue ORDER BY relation::text;
+SELECT relation FROM xqueue.queue JOIN pg_class c ON c.oid = relation ORDER BY relation::text;
 DELETE FROM xqueue.queue;
 :code
 INSERT INTO xqueue.queue VALUES ('work.jobs', 0, '{}');

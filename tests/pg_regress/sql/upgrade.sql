@@ -169,4 +169,4 @@ CREATE TABLE undone (id int PRIMARY KEY);
 SELECT xqueue.upgrade('undone')->'queue' AS queue;
 SELECT xqueue.put('undone', '{"id": 1}');
 ROLLBACK;
-SELECT count(*) FROM xqueue.queue;
+SELECT count(*) FROM xqueue.queue JOIN pg_class c ON c.oid = relation;

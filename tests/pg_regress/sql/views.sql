@@ -42,5 +42,5 @@ DROP SCHEMA "Other" CASCADE;
 SELECT queue FROM xqueue.queues;
 SELECT xqueue.downgrade('jobs');
 SELECT queue FROM xqueue.queues;
-SELECT relation FROM xqueue.queue;
+SELECT relation FROM xqueue.queue JOIN pg_class c ON c.oid = relation;
 DROP TABLE jobs;
