@@ -24,6 +24,9 @@ SELECT xqueue.put('work.jobs', '{"id": 5}');
 :code
 SELECT xqueue.take('work.jobs');
 :code
+-- waiting would be no way around it, and leaves the session as it was
+SELECT xqueue.take(NULL::work.jobs, '1 day');
+:code
 SELECT xqueue.ack('work.jobs', 1);
 :code
 SELECT xqueue.release('work.jobs', 1);
@@ -31,6 +34,8 @@ SELECT xqueue.release('work.jobs', 1);
 SELECT xqueue.peek('work.jobs', 1);
 :code
 CALL xqueue.next('work.jobs', '0');
+:code
+SELECT xqueue.stats('work.jobs');
 :code
 SELECT xqueue.check('work.jobs');
 :code
