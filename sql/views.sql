@@ -21,8 +21,9 @@ WITH columns AS (
 SELECT q.relation AS queue,
        ARRAY(SELECT c.name FROM columns c WHERE c.relation = q.relation AND c.field = 'key' ORDER BY c.place) AS key,
        (SELECT jsonb_object_agg(c.field, c.name) FROM columns c WHERE c.relation = q.relation AND c.field <> 'key') AS fields,
-       coalesce(q.definition->'options'->'features', '{}') AS features,
-       coalesce(q.definition->'options'->'states', '{}') AS states,
+       jsonb_build_object('delayed', q.definition ? 'runat') AS features,
+       '{"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"}'::jsonb
+           || coalesce(q.definition->'options'->'states', '{}') AS states,
        (s->'tasks'->>'ready')::bigint AS ready,
        (s->'tasks'->>'taken')::bigint AS taken,
        (s->'tasks'->>'waiting')::bigint AS waiting,

@@ -1,11 +1,11 @@
 //! What other commands do to queues: tables dropped and altered, the extension created and
 //! dropped, databases in somebody's way, prepared transactions resolved.
 
-use crate::pg::callbacks::{Command, ObjectEvent};
+use crate::pg::callbacks::{self, Command, ObjectEvent};
 use crate::pg::{catalog, latch, process, transaction};
 use crate::shmem::{self, databases, queues};
 use crate::{session, xact};
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Datum, Oid};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -25,36 +25,35 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
         }
         ObjectEvent::TableDropped => {
             if let Some(slot) = slot() {
-                xact::note(slot, |delta| delta.dropped = true);
+                xact::note(slot, |delta| delta.dropped = Some(true));
                 xact::note_schema_change();
             }
         }
         ObjectEvent::SchemaChanged => xact::note_schema_change(),
-        ObjectEvent::ExtensionCreated if catalog::is_own_extension(object) => {
-            xact::note_extension(true);
-        }
-        ObjectEvent::ExtensionDropped if catalog::is_own_extension(object) => {
-            xact::note_extension(false);
-        }
+        ObjectEvent::ExtensionChanged => xact::note_extension(),
         // It may be a copy of one that has the extension.
         ObjectEvent::DatabaseCreated => xact::note_created_database(object.into()),
         ObjectEvent::DatabaseDropped => xact::note_dropped_database(object.into()),
-        ObjectEvent::ExtensionCreated | ObjectEvent::ExtensionDropped => {}
     }
 }
 
 thread_local! {
     /// The database that the command in progress needs for itself.
     static OCCUPIED: Cell<Option<u32>> = const { Cell::new(None) };
+    static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Makes our worker leave a database that a command needs for itself.
 pub fn before_command(command: &Command) {
-    if let Command::OccupyDatabase(name) = command
+    if let Command::OccupyDatabase { name, as_template } = command
         && shmem::is_available()
         && transaction::is_open()
         && let Some(database) = catalog::find_database(name)
+        && (catalog::owns_database(database) || *as_template && catalog::may_create_database())
     {
+        if !EXIT_WATCHED.replace(true) {
+            callbacks::at_exit(vacate_on_exit, 0);
+        }
         databases::occupy(database.into());
         OCCUPIED.set(Some(database.into()));
         let deadline = Instant::now() + LEAVE_TIMEOUT;
@@ -70,14 +69,25 @@ pub fn after_command(command: &Command, succeeded: bool) {
     }
     match command {
         Command::ResolvePrepared if succeeded => {
-            databases::request(process::database().into(), |requests| requests.prepared = true);
+            databases::request(process::database().into(), |requests| {
+                requests.prepared = true;
+                requests.registry = true;
+            });
         }
         Command::DiscardAll if succeeded => session::end(),
-        Command::OccupyDatabase(_) => {
-            if let Some(database) = OCCUPIED.take() {
-                databases::vacate(database);
-            }
-        }
+        Command::OccupyDatabase { .. } => vacate(),
         Command::ResolvePrepared | Command::DiscardAll => {}
     }
+}
+
+fn vacate() {
+    if let Some(database) = OCCUPIED.take() {
+        databases::vacate(database);
+    }
+}
+
+/// Who is terminated in the middle of such a command does not get to its end.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn vacate_on_exit(_code: i32, _argument: Datum) {
+    vacate();
 }

@@ -32,10 +32,10 @@ pub struct Delta {
     pub redefined: bool,
     /// The counters have to be counted anew.
     pub recount: bool,
-    /// The table has become a queue.
+    /// The slot is there because of this transaction.
     pub created: bool,
-    /// The table or the definition is gone.
-    pub dropped: bool,
+    /// The table or the definition is gone (true), or there again (false).
+    pub dropped: Option<bool>,
 }
 
 impl Delta {
@@ -85,7 +85,7 @@ impl Delta {
         self.redefined |= later.redefined;
         self.recount |= later.recount;
         self.created |= later.created;
-        self.dropped |= later.dropped;
+        self.dropped = later.dropped.or(self.dropped);
     }
 }
 
@@ -165,6 +165,10 @@ impl Stack {
         total
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.levels.is_empty()
+    }
+
     pub fn clear(&mut self) {
         self.levels.clear();
     }
@@ -232,6 +236,16 @@ mod tests {
         let total = stack.total(JOBS);
         assert_eq!(total.tasks, [0, 1, 0, 0, 0, 0]);
         assert_eq!((total.made_ready, total.unmade_ready), (1, 1));
+    }
+
+    #[test]
+    fn what_was_dropped_may_be_there_again() {
+        let mut stack = Stack::default();
+        stack.at(1, JOBS).dropped = Some(true);
+        stack.at(2, JOBS).dropped = Some(false);
+        assert_eq!(stack.total(JOBS).dropped, Some(false));
+        stack.abort_subtransaction(2, |_, _| {});
+        assert_eq!(stack.total(JOBS).dropped, Some(true));
     }
 
     #[test]

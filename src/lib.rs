@@ -42,7 +42,9 @@ pub extern "C-unwind" fn _PG_init() {
         return;
     }
     shmem::init();
-    worker::init();
+    if !pg::process::is_binary_upgrade() {
+        worker::init();
+    }
     callbacks::init(Handlers {
         transaction: xact::transaction_ended,
         subtransaction: xact::subtransaction_ended,

@@ -2,7 +2,7 @@
 
 use crate::model::status::Tasks;
 use crate::pg::relation::{Lock, Relation};
-use crate::pg::{spi, types};
+use crate::pg::{latch, spi, types};
 use crate::registry::Queue;
 use crate::shmem::queues::{self, QueueGuard};
 use crate::shmem::recount::Area;
@@ -16,11 +16,12 @@ const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Counts the tasks of a queue, on whose table the caller holds AccessShareLock. Gives the count
 /// together with the locked slot, so that nothing can come in between. None if the queue is gone,
-/// or, with `gives_way`, if someone has come to wait for a lock on the table.
-pub fn count(queue: &Queue, gives_way: bool) -> Option<(Tasks, QueueGuard)> {
+/// or, with `renews`, if someone has come to wait for a lock on the table. `renews`: the counters
+/// are to become what is counted.
+pub fn count(queue: &Queue, renews: bool) -> Option<(Tasks, QueueGuard)> {
     let relation = Relation::open(queue.table, Lock::AccessShare)?;
-    let area = Area::claim()?;
-    let (recount, snapshot) = queues::lock(queue.slot)?.begin_recount(area);
+    let claim = Area::claim()?;
+    let (recount, snapshot) = queues::lock(queue.slot)?.begin_recount(claim, renews);
     let mut tasks = Tasks::default();
     let (mut rows, mut checked) = (0, Instant::now());
     let complete = relation.scan(&snapshot, |row| {
@@ -29,15 +30,24 @@ pub fn count(queue: &Queue, gives_way: bool) -> Option<(Tasks, QueueGuard)> {
             tasks[status as usize] += 1;
         }
         rows += 1;
-        if !gives_way || rows % ROWS_BETWEEN_LOOKS != 0 || checked.elapsed() < LOCK_CHECK_INTERVAL {
+        let looks = renews && rows % ROWS_BETWEEN_LOOKS == 0;
+        if !looks || checked.elapsed() < LOCK_CHECK_INTERVAL {
             return true;
         }
         checked = Instant::now();
         !is_waited_for(queue.table)
     });
+    drop(snapshot);
+    drop(relation);
+    if !complete {
+        return None;
+    }
+    while recount.is_ahead() {
+        latch::wait(Some(Duration::from_millis(1)), false);
+    }
     let mut slot = queues::lock(queue.slot)?;
-    let tasks = slot.end_recount(recount, tasks);
-    complete.then_some((tasks, slot))
+    let tasks = slot.end_recount(&recount, tasks);
+    Some((tasks, slot))
 }
 
 fn is_waited_for(table: Oid) -> bool {

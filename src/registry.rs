@@ -6,14 +6,14 @@ use crate::error::{Error, Result};
 use crate::model::definition::{Column, Definition};
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::relation::{ColumnType, Lock, Relation, RowType};
-use crate::pg::spi::{Plan, Spi};
+use crate::pg::relation::{self, ColumnType, Lock, Relation, RowType};
+use crate::pg::spi::{Plan, Rows, Spi};
 use crate::pg::trigger::Tuple;
 use crate::pg::{callbacks, catalog, jsonb, process, spi, types, user};
 use crate::shmem::{databases, queues};
-use crate::statement::{self, Form, KeyColumn, PutSource};
+use crate::statement::{self, Change, Form, KeyColumn, PutSource};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Datum, Oid};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -24,6 +24,8 @@ const REGISTRY: &CStr = c"queue";
 thread_local! {
     static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
     static WATCHING: Cell<bool> = const { Cell::new(false) };
+    /// How often something went stale.
+    static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
     /// A definition went stale while the map was in use.
     static ALL_STALE: Cell<bool> = const { Cell::new(false) };
 }
@@ -54,17 +56,23 @@ pub struct KeyType {
 /// The statements whose plans are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Statement {
-    Take(Form),
+    /// For a key of one column.
+    Change(Change),
+    /// For keys of several columns.
+    Pick(Change),
+    ChangeOne(Change),
     Ack(Form),
     Release(Form),
     ReleaseDelayed(Form),
     Peek(Form),
     Holder,
-    Put { form: Form, columns: Vec<String>, source: PutSource, delayed: bool },
-    Promote,
+    Put {
+        form: Form,
+        columns: Vec<String>,
+        source: PutSource,
+        delayed: bool,
+    },
     NextDue,
-    Reap,
-    ReapOwnerless,
     Holders,
 }
 
@@ -88,18 +96,23 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     if !WATCHING.replace(true) {
         callbacks::watch_definitions();
     }
+    let seen = STALE_COUNT.get();
     let Some((definition, same_table)) = read(table)? else {
         QUEUES.with_borrow_mut(|queues| queues.remove(&table));
         return Ok(None);
     };
     let Some(relation) = Relation::open(table, Lock::AccessShare) else { return Ok(None) };
     let queue = Rc::new(Queue::describe(&relation, definition, same_table)?);
+    // What was read may have changed while it was read: good for this call, looked at again by
+    // the next.
+    queue.stale.set(STALE_COUNT.get() != seen);
     QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
     Ok(Some(queue))
 }
 
 /// The server's word that a table, or every table, has to be looked at again.
 pub fn stale(table: Option<Oid>) {
+    STALE_COUNT.set(STALE_COUNT.get() + 1);
     let done = QUEUES.with(|queues| match (queues.try_borrow(), table) {
         (Ok(queues), Some(table)) => {
             if let Some(queue) = queues.get(&table) {
@@ -136,6 +149,13 @@ pub fn read(table: Oid) -> Result<Option<(Definition, bool)>> {
     Ok(Some((definition, same_table)))
 }
 
+/// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot
+/// be done at once.
+pub fn try_lock() -> bool {
+    catalog::own_relation(REGISTRY)
+        .is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
+}
+
 /// Writes a definition down, as the owner of the registry. The caller has checked that the current
 /// role owns the table.
 pub fn write(table: Oid, definition: &Definition) -> Result<()> {
@@ -155,7 +175,7 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
 pub fn delete(table: Oid) -> Result<()> {
     as_registry_owner(|spi| {
         spi.run_with(
-            "DELETE FROM xqueue.queue WHERE relation = $1",
+            "DELETE FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
             &[(types::OID, Some(table.into()))],
         );
     })
@@ -164,7 +184,7 @@ pub fn delete(table: Oid) -> Result<()> {
 fn as_registry_owner(work: impl FnOnce(&Spi)) -> Result<()> {
     let registry = catalog::own_relation(REGISTRY).ok_or_else(not_installed)?;
     let owner = Relation::open(registry, Lock::RowExclusive).ok_or_else(not_installed)?.owner();
-    let _role = user::act_as(owner);
+    let _role = user::act_restricted_as(owner);
     spi::connect(work);
     Ok(())
 }
@@ -183,14 +203,15 @@ impl Queue {
         let sql =
             table_names(relation, &definition.options, &status, &owner, runat.as_ref(), &key)?;
         let database = process::database();
-        let slot = queues::find_or_add(database.into(), table.into()).ok_or_else(|| {
+        let slot = queues::find_or_add(database.into(), table.into());
+        let (slot, is_new) = slot.ok_or_else(|| {
             Error::new(
                 PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
                 format!("there are more than {} queues", crate::guc::max_queues()),
             )
             .hint("Raise xqueue.max_queues in postgresql.conf and restart the server.")
         })?;
-        databases::want_worker(database.into());
+        databases::want_worker(database.into(), is_new);
         Ok(Queue {
             table,
             slot,
@@ -227,13 +248,59 @@ impl Queue {
         plan
     }
 
+    /// Picks and changes tasks. `set` are the parameters of the change, `pick` those of the pick.
+    /// Shows what the change gives back, and says how many tasks it changed.
+    pub fn change(
+        &self,
+        spi: &Spi,
+        change: Change,
+        set: &[Option<Datum>],
+        pick: &[Option<Datum>],
+        mut see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        if self.key.len() == 1 {
+            let plan = self.plan(spi, Statement::Change(change));
+            let rows = spi.run_plan(&plan, &[set, pick].concat());
+            if !rows.is_empty() {
+                see(&rows)?;
+            }
+            return Ok(rows.len());
+        }
+        let picked = spi.run_plan(&self.plan(spi, Statement::Pick(change)), pick);
+        let plan = self.plan(spi, Statement::ChangeOne(change));
+        let mut changed = 0;
+        for row in 0..picked.len() {
+            let key = (1..=self.key.len() as i32).map(|column| picked.datum(row, column));
+            let arguments: Vec<Option<Datum>> = set.iter().copied().chain(key).collect();
+            let rows = spi.run_plan(&plan, &arguments);
+            changed += rows.len();
+            if !rows.is_empty() {
+                see(&rows)?;
+            }
+        }
+        Ok(changed)
+    }
+
     fn text(&self, statement: &Statement) -> (String, Vec<Oid>) {
+        let set = |change: &Change| match change {
+            Change::Take(_) => vec![types::UUID],
+            Change::Promote | Change::Reap | Change::ReapOwnerless => vec![],
+        };
+        let pick = |change: &Change| match change {
+            Change::Take(_) | Change::ReapOwnerless => vec![types::INT4; 2],
+            Change::Promote => vec![types::TIMESTAMPTZ, types::INT4, types::INT4],
+            Change::Reap => vec![types::UUID_ARRAY, types::INT4, types::INT4],
+        };
         let key: Vec<Oid> = self.key.iter().map(|key| key.oid).collect();
         let mine = |rest: &[Oid]| [&[types::UUID], key.as_slice(), rest].concat();
         let sql = &self.sql;
         let runat = sql.runat.as_deref().unwrap_or_default();
         match statement {
-            Statement::Take(form) => (sql.take(*form), vec![types::UUID, types::INT4]),
+            Statement::Change(change) => {
+                (sql.change(*change), [set(change), pick(change)].concat())
+            }
+            Statement::Pick(change) => (sql.pick(*change, 1), pick(change)),
+            Statement::ChangeOne(change) => (sql.change_one(*change), [set(change), key].concat()),
             Statement::Ack(form) => (sql.ack(*form), mine(&[])),
             Statement::Release(form) => (sql.release(*form), mine(&[])),
             Statement::ReleaseDelayed(form) => {
@@ -247,12 +314,7 @@ impl Queue {
                 let types = [from].into_iter().chain(delay).collect();
                 (sql.put(*form, columns, *source, *delayed), types)
             }
-            Statement::Promote => {
-                (sql.promote(runat), vec![types::TIMESTAMPTZ, types::INT4, types::INT4])
-            }
             Statement::NextDue => (sql.next_due(runat), vec![]),
-            Statement::Reap => (sql.reap(), vec![types::UUID_ARRAY, types::INT4, types::INT4]),
-            Statement::ReapOwnerless => (sql.reap_ownerless(), vec![types::INT4, types::INT4]),
             Statement::Holders => (sql.holders(), vec![]),
         }
     }
@@ -282,8 +344,9 @@ impl Queue {
     }
 
     /// The value of the status column that stands for a state.
-    pub fn status_value(&self, status: Status) -> Result<pgrx::pg_sys::Datum> {
-        catalog::parse_value(&self.definition.options.label(status), self.status.oid)
+    pub fn status_value(&self, status: Status) -> Result<Datum> {
+        let label = self.definition.options.label(status);
+        catalog::parse_value_for(&label, self.status.oid, self.status.modifier)
     }
 
     /// When the worker has to act on a row, in microseconds.
@@ -350,6 +413,7 @@ pub fn table_names(
 /// How the values of a status column are read.
 pub struct StatusColumn {
     oid: Oid,
+    modifier: i32,
     labels: Labels,
 }
 
@@ -372,6 +436,11 @@ impl StatusColumn {
             ))
             .hint("Say in {\"states\": …} which values of the column stand for the letters R, T, W, B, Z and D.")
         };
+        // A modifier of char(n) or varchar(n) is n + 4.
+        let longest = if column.modifier > 4 { column.modifier as usize - 4 } else { usize::MAX };
+        if let Some(label) = texts.iter().find(|text| text.chars().count() > longest) {
+            return Err(unfit(label));
+        }
         let labels = if base == types::CHAR {
             if let Some(label) = texts.iter().find(|text| text.len() != 1) {
                 return Err(unfit(label));
@@ -396,10 +465,10 @@ impl StatusColumn {
             )
             .hint("Use a column of type \"char\", char, text, varchar or an enum."));
         };
-        Ok(StatusColumn { oid: column.oid, labels })
+        Ok(StatusColumn { oid: column.oid, modifier: column.modifier, labels })
     }
 
-    fn read(&self, value: Option<pgrx::pg_sys::Datum>) -> Option<Status> {
+    fn read(&self, value: Option<Datum>) -> Option<Status> {
         let value = value?;
         let position = match &self.labels {
             Labels::Letters(letters) => {
@@ -416,13 +485,14 @@ impl StatusColumn {
     }
 }
 
-/// The column that a definition means: by number in the table that it was written for, by name in
-/// one that was restored.
+/// The column that a definition means: by name, or by number if it was renamed since, unless the
+/// table is one that was restored.
 pub fn column_of(relation: &Relation, wanted: &Column, same_table: bool) -> Option<ColumnType> {
-    relation.columns().into_iter().find(|column| match same_table {
-        true => column.number == wanted.number,
-        false => column.name == wanted.name,
-    })
+    let columns = relation.columns();
+    let named = columns.iter().find(|column| column.name == wanted.name);
+    let numbered = columns.iter().find(|column| column.number == wanted.number);
+    // A restored table may have got the old oid by chance: then the name is there, elsewhere.
+    if same_table { named.or(numbered) } else { named }.cloned()
 }
 
 /// Whether a table is the registry itself.
@@ -451,6 +521,13 @@ pub fn not_a_queue(table: Oid) -> Error {
         .hint("Create the queue again.");
     }
     let name = display_name(table);
+    if !catalog::is_table(table) {
+        return Error::new(
+            PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
+            format!("\"{name}\" is not an ordinary table, and so no queue"),
+        )
+        .hint("Name the queue's table.");
+    }
     Error::new(
         PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("table \"{name}\" is not a queue"),

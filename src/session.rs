@@ -33,7 +33,7 @@ pub fn current() -> [u8; 16] {
     }
     let uuid = new_uuid(process::pid(), process::random());
     if !EXIT_WATCHED.replace(true) {
-        callbacks::at_exit(ended);
+        callbacks::at_exit(ended, 0);
     }
     sessions::open(uuid);
     SESSION.set(Some(uuid));

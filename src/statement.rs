@@ -3,8 +3,9 @@
 //!
 //! * Rows are found by key, not by ctid: a row that moved since the snapshot was taken is found.
 //! * FOR NO KEY UPDATE lets a foreign key's check pass; SKIP LOCKED lets consumers pass each other.
-//! * IS NOT DISTINCT FROM keeps a condition out of the planner's sight where only the key index
-//!   may be used.
+//! * coalesce() keeps a condition out of the planner's sight where only the key index may be used.
+//! * The rows to change are picked first and by themselves: an InitPlan for a key of one column, a
+//!   statement of its own for others. In a join the planner might pick anew for each row.
 
 use crate::model::definition::Field;
 use crate::model::status::Status;
@@ -38,6 +39,29 @@ pub enum Form {
     Row,
 }
 
+/// Changes that pick their tasks themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Ready tasks become taken by session $1.
+    Take(Form),
+    /// Waiting tasks that are due at $1 become ready.
+    Promote,
+    /// Tasks taken by the sessions $1 (uuid[]) become ready.
+    Reap,
+    /// Tasks taken by no session become ready.
+    ReapOwnerless,
+}
+
+impl Change {
+    /// How many parameters the change itself has, before those of the pick.
+    fn parameters(self) -> usize {
+        match self {
+            Change::Take(_) => 1,
+            _ => 0,
+        }
+    }
+}
+
 const EQUALS: &str = "OPERATOR(pg_catalog.=)";
 
 impl Table {
@@ -55,7 +79,7 @@ impl Table {
 
     /// Like `is`, but never a reason to choose a partial index.
     fn is_hidden(&self, status: Status) -> String {
-        format!("task.{} IS NOT DISTINCT FROM {}", self.status, self.label(status))
+        format!("coalesce({}, false)", self.is(status))
     }
 
     fn key_list(&self, prefix: &str) -> String {
@@ -71,11 +95,6 @@ impl Table {
         )
     }
 
-    fn is_picked(&self) -> String {
-        let pairs = self.key.iter();
-        join(pairs.map(|key| format!("task.{0} {1} picked.{0}", key.name, key.equals)), " AND ")
-    }
-
     fn result(&self, form: Form) -> String {
         match form {
             Form::Json => "pg_catalog.to_jsonb(task.*)".into(),
@@ -83,29 +102,97 @@ impl Table {
         }
     }
 
-    /// Sets `set` in the rows that satisfy `condition`, in the order and up to the limit given.
-    fn update_picked(&self, set: &str, condition: &str, order: &str) -> String {
+    /// Picks and changes tasks in one statement, for a key of one column. The parameters are those
+    /// of the change, then those of the pick.
+    pub fn change(&self, change: Change) -> String {
+        let given = change.parameters();
         format!(
-            "UPDATE ONLY {table} AS task SET {set} FROM (SELECT {keys} FROM ONLY {table} AS task \
-             WHERE {condition}{order} FOR NO KEY UPDATE SKIP LOCKED) AS picked \
-             WHERE {picked}",
-            table = self.qualified(),
-            keys = self.key_list("task."),
-            picked = self.is_picked(),
+            "UPDATE ONLY {} AS task SET {} WHERE task.{key} {} ANY (ARRAY({})){}",
+            self.qualified(),
+            self.assignments(change),
+            self.key[0].equals,
+            self.pick(change, given + 1),
+            self.returning(change),
+            key = self.key[0].name,
         )
     }
 
-    /// Takes up to $2 ready tasks for session $1.
-    pub fn take(&self, form: Form) -> String {
-        let set = format!("{} = {}, {} = $1", self.status, self.label(Status::Taken), self.owner);
-        let order = format!(" ORDER BY {} LIMIT $2", self.key_list("task."));
-        let update = self.update_picked(&set, &self.is(Status::Ready), &order);
-        format!("{update} RETURNING {}", self.result(form))
+    /// Changes the task with key $.. that has been picked before. The parameters are those of the
+    /// change, then the key.
+    pub fn change_one(&self, change: Change) -> String {
+        format!(
+            "UPDATE ONLY {} AS task SET {} WHERE {}{}",
+            self.qualified(),
+            self.assignments(change),
+            self.has_key(change.parameters() + 1),
+            self.returning(change),
+        )
+    }
+
+    /// Locks the tasks to change and gives their keys. Parameters from $first on: what `Change`
+    /// says, the number of tasks, and the number to pass over.
+    pub fn pick(&self, change: Change, first: usize) -> String {
+        let runat = self.runat.as_deref().unwrap_or_default();
+        let (condition, order, next) = match change {
+            Change::Take(_) => {
+                (self.is(Status::Ready), format!(" ORDER BY {}", self.key_list("task.")), first)
+            }
+            Change::Promote => (
+                format!(
+                    "{} AND task.{runat} OPERATOR(pg_catalog.<=) ${first}",
+                    self.is(Status::Waiting)
+                ),
+                format!(" ORDER BY task.{runat}"),
+                first + 1,
+            ),
+            Change::Reap => (
+                format!(
+                    "{} AND task.{} {EQUALS} ANY (${first})",
+                    self.is(Status::Taken),
+                    self.owner
+                ),
+                String::new(),
+                first + 1,
+            ),
+            Change::ReapOwnerless => (
+                format!("{} AND task.{} IS NULL", self.is(Status::Taken), self.owner),
+                String::new(),
+                first,
+            ),
+        };
+        format!(
+            "SELECT {} FROM ONLY {} AS task WHERE {condition}{order} LIMIT ${next} OFFSET ${} \
+             FOR NO KEY UPDATE SKIP LOCKED",
+            self.key_list("task."),
+            self.qualified(),
+            next + 1,
+        )
+    }
+
+    fn assignments(&self, change: Change) -> String {
+        let (status, owner) = (&self.status, &self.owner);
+        match change {
+            Change::Take(_) => format!("{status} = {}, {owner} = $1", self.label(Status::Taken)),
+            Change::Promote => {
+                let runat = self.runat.as_deref().unwrap_or_default();
+                format!("{status} = {}, {runat} = NULL", self.label(Status::Ready))
+            }
+            Change::Reap | Change::ReapOwnerless => {
+                format!("{status} = {}, {owner} = NULL", self.label(Status::Ready))
+            }
+        }
+    }
+
+    fn returning(&self, change: Change) -> String {
+        match change {
+            Change::Take(form) => format!(" RETURNING {}", self.result(form)),
+            _ => String::new(),
+        }
     }
 
     fn is_mine(&self) -> String {
         format!(
-            "{} AND {} AND task.{} IS NOT DISTINCT FROM $1",
+            "{} AND {} AND coalesce(task.{} {EQUALS} $1, false)",
             self.has_key(2),
             self.is_hidden(Status::Taken),
             self.owner
@@ -195,14 +282,6 @@ impl Table {
         )
     }
 
-    /// Makes up to $2 tasks ready whose delay is over at $1, passing over the first $3.
-    pub fn promote(&self, runat: &str) -> String {
-        let set = format!("{} = {}, {runat} = NULL", self.status, self.label(Status::Ready));
-        let over =
-            format!("{} AND task.{runat} OPERATOR(pg_catalog.<=) $1", self.is(Status::Waiting));
-        self.update_picked(&set, &over, &format!(" ORDER BY task.{runat} LIMIT $2 OFFSET $3"))
-    }
-
     /// When the next delay is over.
     pub fn next_due(&self, runat: &str) -> String {
         format!(
@@ -211,20 +290,6 @@ impl Table {
             self.qualified(),
             self.is(Status::Waiting)
         )
-    }
-
-    /// Makes up to $2 tasks ready that the sessions $1 (uuid[]) had taken, passing over the first $3.
-    pub fn reap(&self) -> String {
-        let set = format!("{} = {}, {} = NULL", self.status, self.label(Status::Ready), self.owner);
-        let held = format!("{} AND task.{} {EQUALS} ANY ($1)", self.is(Status::Taken), self.owner);
-        self.update_picked(&set, &held, " LIMIT $2 OFFSET $3")
-    }
-
-    /// Makes up to $1 tasks ready that are taken by no session at all, passing over the first $2.
-    pub fn reap_ownerless(&self) -> String {
-        let set = format!("{} = {}", self.status, self.label(Status::Ready));
-        let lost = format!("{} AND task.{} IS NULL", self.is(Status::Taken), self.owner);
-        self.update_picked(&set, &lost, " LIMIT $1 OFFSET $2")
     }
 
     /// The sessions that hold tasks, and how many.

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::model::status::{Call, Status, Tasks};
 use crate::pg::function::Call as FunctionCall;
 use crate::pg::time;
-use crate::pg::trigger::{Event, Firing};
+use crate::pg::trigger::{Event, Firing, Timing};
 use crate::sql_functions;
 use crate::{registry, shmem, xact};
 use pgrx::pg_sys::Datum;
@@ -18,21 +18,21 @@ sql_functions! {
 /// AFTER INSERT, UPDATE, DELETE, for each row. Without the library's shared memory there is nothing
 /// to count: it is counted when the server runs with it again.
 fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
-    let firing = Firing::of(call)?;
+    let firing = Firing::of(call, Timing::AfterRow)?;
     if !shmem::is_available() {
         return Ok(firing.unchanged());
     }
     let Some(queue) = registry::find(firing.table())? else { return Ok(firing.unchanged()) };
     let event = firing.event();
     let row = firing.row();
-    let status = queue.status_of(&row)?;
+    // A value that stands for no state may have been there before the queue was.
     let (old, new) = match event {
-        Event::Insert => (None, Some((status, row))),
+        Event::Insert => (None, Some((queue.status_of(&row)?, row))),
         Event::Update => {
-            let row = firing.new_row();
-            (Some(status), Some((queue.status_of(&row)?, row)))
+            let new = firing.new_row();
+            (queue.status_of(&row).ok(), Some((queue.status_of(&new)?, new)))
         }
-        _ => (Some(status), None),
+        _ => (queue.status_of(&row).ok(), None),
     };
     let due = match &new {
         Some((Status::Waiting, row)) => queue.runat_of(row),
@@ -52,7 +52,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
 
 /// BEFORE INSERT, for each row that says when: a ready task whose time is yet to come waits.
 fn row_delayed_impl(call: &FunctionCall) -> Result<Datum> {
-    let firing = Firing::of(call)?;
+    let firing = Firing::of(call, Timing::BeforeInsertRow)?;
     if !shmem::is_available() {
         return Ok(firing.unchanged());
     }
@@ -68,7 +68,7 @@ fn row_delayed_impl(call: &FunctionCall) -> Result<Datum> {
 
 /// AFTER TRUNCATE.
 fn truncated_impl(call: &FunctionCall) -> Result<Datum> {
-    let firing = Firing::of(call)?;
+    let firing = Firing::of(call, Timing::AfterTruncate)?;
     if shmem::is_available()
         && let Some(queue) = registry::find(firing.table())?
     {

@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 pub struct Blueprint {
     pub definition: Definition,
     pub ddl: Vec<String>,
-    /// Columns are added or altered: nobody may read the table meanwhile.
-    pub alters_columns: bool,
+    /// Some of the statements lock the table against readers too; better all of them from the
+    /// start, as raising a lock may end in a deadlock.
+    pub needs_table_alone: bool,
     pub is_new: bool,
     redefines: bool,
     /// Names of the columns that are added.
@@ -69,11 +70,15 @@ impl Blueprint {
             ddl.push(sql.set_status_default());
             made.status_default = true;
         }
-        let alters_columns = !ddl.is_empty();
         add_indexes(relation, &sql, &status, &owner, runat.as_ref(), &key, &mut ddl, &mut made);
         let retrigger =
             previous.as_ref().is_some_and(|known| known.runat.is_some() != runat.is_some());
         add_triggers(relation, &sql, retrigger, &mut ddl);
+        let needs_table_alone = ddl.iter().any(|statement| {
+            statement.starts_with("DROP")
+                || statement.starts_with("UPDATE")
+                || statement.contains(" COLUMN ")
+        });
         let definition = Definition {
             options: options.with_fields(
                 &status.name,
@@ -91,7 +96,7 @@ impl Blueprint {
             is_new: previous.is_none(),
             definition,
             ddl,
-            alters_columns,
+            needs_table_alone,
             adds,
         })
     }
@@ -271,7 +276,7 @@ impl Columns<'_> {
 
     fn to_add(&self, field: Field, oid: Oid) -> ColumnType {
         let name = field.chosen(self.options).unwrap_or(field.name()).to_string();
-        ColumnType { name, number: 0, oid, has_default: false, is_generated: false }
+        ColumnType { name, number: 0, oid, has_default: false, is_generated: false, modifier: -1 }
     }
 
     fn refuse_other_column(&self, field: Field, current: &str) -> Error {
@@ -388,21 +393,22 @@ fn add_indexes(
         if !present.iter().any(fits) {
             let name = catalog::free_name(&relation.name(), index.suffix(), relation.schema());
             ddl.push(sql.create_index(index, &catalog::quote(&name)));
-            made.indexes.push(name);
+            made.indexes.insert(index.suffix().to_string(), name);
         }
     }
 }
 
 /// An index whose feature is off, if it is ours.
 fn drop_index(relation: &Relation, index: Index, ddl: &mut Vec<String>, made: &mut Made) {
+    if let Some(name) = made.indexes.remove(index.suffix()) {
+        ddl.extend(drop_index_if_there(relation, &name));
+    }
+}
+
+pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     let schema = catalog::quote(&catalog::schema_name(relation.schema()));
-    made.indexes.retain(|name| {
-        let is_it = name.contains(index.suffix());
-        if is_it {
-            ddl.push(format!("DROP INDEX IF EXISTS {schema}.{}", catalog::quote(name)));
-        }
-        !is_it
-    });
+    catalog::has_relation(name, relation.schema())
+        .then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
 }
 
 struct PresentIndex {
@@ -438,13 +444,13 @@ fn add_triggers(relation: &Relation, sql: &Table, retrigger: bool, ddl: &mut Vec
     for name in TRIGGERS {
         let is_wanted = wanted.iter().any(|(trigger, _)| *trigger == name);
         let is_there = enabled.iter().any(|(trigger, _)| trigger == name);
-        if is_there && (!is_wanted || retrigger) {
+        if is_there && (!is_wanted || retrigger && name == "xqueue_update") {
             ddl.push(sql.drop_trigger(name));
         }
     }
     for (name, statements) in &wanted {
         match enabled.iter().find(|(trigger, _)| trigger == name) {
-            Some((_, always)) if !retrigger => {
+            Some((_, always)) if !retrigger || *name != "xqueue_update" => {
                 ddl.extend(statements[1..].iter().filter(|_| !always).cloned());
             }
             _ => ddl.extend(statements.iter().cloned()),
@@ -453,7 +459,7 @@ fn add_triggers(relation: &Relation, sql: &Table, retrigger: bool, ddl: &mut Vec
 }
 
 /// Our triggers on a table, and whether each fires always.
-fn enabled_triggers(relation: &Relation) -> Vec<(String, bool)> {
+pub fn enabled_triggers(relation: &Relation) -> Vec<(String, bool)> {
     spi::connect(|spi| {
         let rows = spi.run_with(
             "SELECT t.tgname, t.tgenabled = 'A' FROM pg_catalog.pg_trigger t \

@@ -47,6 +47,13 @@ pub struct Place {
 impl Place {
     /// Joins the line at its end.
     pub fn join(slot: SlotId, queue: &str) -> Result<Place> {
+        if LINE.get().is_some() {
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
+                "this session waits for a task already",
+            )
+            .hint("A trigger that runs while a consumer takes a task must not wait for another."));
+        }
         LINE.set(Some(slot));
         let place = Place { slot, since: time::now() };
         place.stand(queue)?;
@@ -54,9 +61,10 @@ impl Place {
     }
 
     fn stand(&self, queue: &str) -> Result<()> {
+        let session = session::current();
         match queues::lock(self.slot) {
             Some(mut line) => {
-                line.join_line(self.since, session::current());
+                line.join_line(self.since, session);
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -118,7 +126,7 @@ pub fn leave_any_line() {
 pub fn gone(queue: &str) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
-        format!("queue \"{queue}\" was dropped while this consumer waited"),
+        format!("queue \"{queue}\" was dropped or downgraded while this consumer waited"),
     )
     .hint("Create the queue again, or end this consumer.")
 }

@@ -4,16 +4,18 @@
 use crate::delta::{Delta, SlotId, Stack};
 use crate::error::Error;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
-use crate::pg::{process, transaction};
-use crate::shmem::{databases, queues};
+use crate::pg::{catalog, process, transaction};
+use crate::shmem::{databases, queues, sessions};
 use crate::{session, wait};
 use pgrx::PgSqlErrorCode;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
     static CHANGES: RefCell<Stack> = RefCell::new(Stack::default());
-    /// The extension was created (true) or dropped (false) in this transaction.
-    static EXTENSION: Cell<Option<bool>> = const { Cell::new(None) };
+    /// An extension was created or dropped, whichever it was.
+    static EXTENSION: Cell<bool> = const { Cell::new(false) };
+    /// With that: whether ours is installed as the transaction commits.
+    static INSTALLED: Cell<bool> = const { Cell::new(false) };
     /// The transaction is being prepared, and has marked its queues.
     static PREPARING: Cell<bool> = const { Cell::new(false) };
     /// Tables were dropped or their schema renamed.
@@ -32,8 +34,8 @@ pub fn pending(slot: SlotId) -> Delta {
     CHANGES.with_borrow(|stack| stack.total(slot))
 }
 
-pub fn note_extension(created: bool) {
-    EXTENSION.set(Some(created));
+pub fn note_extension() {
+    EXTENSION.set(true);
 }
 
 pub fn note_schema_change() {
@@ -50,6 +52,14 @@ pub fn note_dropped_database(database: u32) {
 
 pub fn transaction_ended(event: TransactionEvent) {
     match event {
+        TransactionEvent::PreCommit => {
+            if EXTENSION.get() {
+                INSTALLED.set(catalog::is_installed());
+            }
+            if CHANGES.with_borrow(|stack| !stack.is_empty()) {
+                sessions::set_committing(transaction::id_if_any());
+            }
+        }
         TransactionEvent::PrePrepare => {
             refuse_to_prepare_takes();
             PREPARING.set(true);
@@ -63,11 +73,15 @@ pub fn transaction_ended(event: TransactionEvent) {
         }
         TransactionEvent::Commit => {
             CHANGES.with_borrow(|stack| stack.for_each(commit));
+            sessions::set_committing(0);
             commit_catalogue_changes();
             forget();
         }
         TransactionEvent::Abort => {
             wait::leave_any_line();
+            if CHANGES.with_borrow(|stack| !stack.is_empty()) {
+                sessions::set_committing(0);
+            }
             if PREPARING.get() {
                 // It has come to nothing: the marks are to be taken back.
                 let database = u32::from(process::database());
@@ -90,7 +104,7 @@ pub fn subtransaction_ended(event: SubtransactionEvent) {
 fn forget() {
     CHANGES.with_borrow_mut(Stack::clear);
     PREPARING.set(false);
-    EXTENSION.set(None);
+    EXTENSION.set(false);
     SCHEMA_CHANGED.set(false);
     CREATED_DATABASE.set(None);
     DROPPED_DATABASE.set(None);
@@ -99,7 +113,7 @@ fn forget() {
 /// The changes are visible and the locks still held: earlier writers have been here before.
 /// Must neither allocate nor fail.
 fn commit(slot: SlotId, delta: &Delta) {
-    if delta.dropped {
+    if delta.dropped == Some(true) {
         return queues::remove(slot);
     }
     let Some(mut queue) = queues::lock(slot) else { return };
@@ -127,19 +141,19 @@ fn undo(slot: SlotId, delta: &Delta) {
 
 fn commit_catalogue_changes() {
     let database = u32::from(process::database());
-    match EXTENSION.get() {
-        Some(true) => databases::want_worker(database),
-        Some(false) => {
+    match (EXTENSION.get(), INSTALLED.get()) {
+        (true, true) => databases::want_worker(database, true),
+        (true, false) => {
             queues::remove_all(database);
             databases::request(database, |requests| requests.registry = true);
         }
-        None => {}
+        (false, _) => {}
     }
     if SCHEMA_CHANGED.get() {
         databases::request(database, |requests| requests.registry = true);
     }
     if let Some(created) = CREATED_DATABASE.get() {
-        databases::want_worker(created);
+        databases::want_worker(created, true);
     }
     if let Some(dropped) = DROPPED_DATABASE.get() {
         queues::remove_all(dropped);

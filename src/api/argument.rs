@@ -39,8 +39,23 @@ impl Target {
         }
     }
 
-    /// Locks the table and looks up what is known of the queue.
+    /// Locks the table and looks up what is known of the queue. Who may not touch the table is
+    /// told so before he would wait for a lock.
     pub fn open(&self, lock: Lock) -> Result<Rc<Queue>> {
+        let is_allowed = match lock {
+            Lock::RowExclusive => catalog::may_change(self.table),
+            _ => true,
+        };
+        if !is_allowed {
+            let name = registry::display_name(self.table);
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for queue \"{name}\""),
+            )
+            .hint(format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} lets a role work with it."
+            )));
+        }
         relation::lock(self.table, lock);
         registry::get(self.table)
     }
@@ -160,9 +175,8 @@ fn record_key(record: Datum, queue: &Queue) -> Result<Key> {
 /// One key, or an array of keys.
 fn json_keys(json: Datum, queue: &Queue) -> Result<Vec<Key>> {
     match jsonb::shape(json) {
-        Shape::Array(length) => {
-            let elements = jsonb::elements(json, length).into_iter();
-            elements.map(|element| json_key(element, queue)).collect()
+        Shape::Array => {
+            jsonb::elements(json).into_iter().map(|element| json_key(element, queue)).collect()
         }
         _ => Ok(vec![json_key(json, queue)?]),
     }

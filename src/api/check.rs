@@ -110,5 +110,5 @@ fn compare(queue: &Queue) -> Option<(Tasks, bool, Tasks)> {
     let statistics = slot.statistics();
     let mut expected = if pending.replaces { Tasks::default() } else { statistics.tasks };
     crate::delta::add(&mut expected, &pending.tasks);
-    Some((expected, statistics.exact, counted))
+    Some((expected, statistics.exact || pending.replaces, counted))
 }

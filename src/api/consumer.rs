@@ -11,7 +11,7 @@ use crate::pg::spi::{self, Rows};
 use crate::pg::transaction::{self, Verdict};
 use crate::pg::{process, types};
 use crate::registry::{self, Queue, Statement};
-use crate::statement::Form;
+use crate::statement::{Change, Form};
 use crate::wait::{self, Deadline, Place};
 use crate::{session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
@@ -186,16 +186,17 @@ fn identify_impl(_: &Call) -> Result<Datum> {
 fn take_now(
     target: &Target,
     count: i32,
-    deliver: impl FnOnce(&Rows, &Queue) -> Result<()>,
+    mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<usize> {
     let queue = target.open(Lock::RowExclusive)?;
     let session = types::from_uuid(session::current());
     spi::connect(|spi| {
-        let plan = queue.plan(spi, Statement::Take(target.form));
-        let rows = spi.run_plan(&plan, &[Some(session), Some(Datum::from(count))]);
-        let taken = rows.len();
+        let pick = [Some(Datum::from(count)), Some(Datum::from(0i32))];
+        let taken =
+            queue.change(spi, Change::Take(target.form), &[Some(session)], &pick, |rows| {
+                deliver(rows, &queue)
+            })?;
         if taken > 0 {
-            deliver(&rows, &queue)?;
             xact::note(queue.slot, |delta| {
                 delta.taken += taken as u32;
                 delta.call(Kind::Take, taken);

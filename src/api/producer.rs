@@ -36,7 +36,7 @@ fn put_impl(call: &Call) -> Result<Datum> {
     };
     let hint = format!("Each member of a task is a column of {} and has its type.", queue.name);
     context::hinted(&hint, || match (call.datum(1), target.row) {
-        (Some(task), _) => put.json(task),
+        (Some(task), _) => put.json(jsonb::unpacked(task)),
         (None, Some(row)) => put.row(row),
         (None, None) => Err(Error::null("task")),
     })?;
@@ -58,8 +58,8 @@ impl Put<'_> {
                 self.refuse_columns(&members)?;
                 self.insert(task, &members, PutSource::Object)
             }
-            Shape::Array(length) => {
-                let tasks = jsonb::elements(task, length);
+            Shape::Array => {
+                let tasks = jsonb::elements(task);
                 let shapes = tasks.iter().map(|task| match jsonb::shape(*task) {
                     Shape::Object(members) => Ok(members),
                     _ => Err(no_object()),

@@ -2,6 +2,7 @@
 
 use super::options::Options;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The parts that columns play, in the order in which they are added to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,8 @@ pub struct Definition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     pub columns: Vec<Column>,
-    pub indexes: Vec<String>,
+    /// By what they are for.
+    pub indexes: BTreeMap<String, String>,
     /// The status column is the user's own and has got its default from us.
     #[serde(default)]
     pub status_default: bool,

@@ -56,8 +56,11 @@ impl Features {
 impl Options {
     /// Reads options; the message of an error names what is not known or not right.
     pub fn parse(text: &str) -> Result<Options, String> {
-        let options: Options =
+        let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| without_position(&error.to_string()))?;
+        refuse_lists(&value)?;
+        let options: Options =
+            serde_json::from_value(value).map_err(|error| without_position(&error.to_string()))?;
         options.verify()?;
         Ok(options)
     }
@@ -103,6 +106,9 @@ impl Options {
         if labels.len() < Status::ALL.len() {
             return Err("two states have the same value".into());
         }
+        if matches!(self.existing, Some(Status::Taken | Status::Waiting)) {
+            return Err("rows that are there cannot be made taken (T) or waiting (W)".into());
+        }
         let fields = [&self.fields.status, &self.fields.owner, &self.fields.runat];
         let named: Vec<&String> = fields.into_iter().flatten().collect();
         if named.iter().any(|name| name.is_empty()) {
@@ -112,6 +118,15 @@ impl Options {
             return Err("two fields name the same column".into());
         }
         Ok(())
+    }
+}
+
+/// serde would read the members of a struct from a list, too.
+fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
+    match value {
+        serde_json::Value::Array(_) => Err("a list where an object is needed".into()),
+        serde_json::Value::Object(members) => members.values().try_for_each(refuse_lists),
+        _ => Ok(()),
     }
 }
 
@@ -151,6 +166,7 @@ mod tests {
             r#"{"fields": {"status": ""}}"#,
             r#"{"fields": {"status": "a", "owner": "a"}}"#,
             r#"{"existing": "ready"}"#,
+            r#"{"existing": "T"}"#,
         ] {
             assert!(Options::parse(text).is_err(), "{text}");
         }

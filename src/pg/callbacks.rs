@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 /// Ends of a transaction, as far as they matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionEvent {
+    /// About to commit: errors still roll it back.
+    PreCommit,
     PrePrepare,
     Prepare,
     /// The changes are visible to others, the locks still held. Nothing may fail any more.
@@ -28,8 +30,8 @@ pub enum ObjectEvent {
     TableChanged,
     TableDropped,
     SchemaChanged,
-    ExtensionCreated,
-    ExtensionDropped,
+    /// An extension was created or dropped; which one cannot be looked up yet, or no more.
+    ExtensionChanged,
     DatabaseCreated,
     DatabaseDropped,
 }
@@ -39,8 +41,12 @@ pub enum Command {
     /// COMMIT PREPARED or ROLLBACK PREPARED.
     ResolvePrepared,
     DiscardAll,
-    /// A command that needs the database, by name, for itself.
-    OccupyDatabase(String),
+    /// A command that needs the database, by name, for itself; as a template, which those who may
+    /// create databases can use without owning it, or for good.
+    OccupyDatabase {
+        name: String,
+        as_template: bool,
+    },
 }
 
 pub struct Handlers {
@@ -85,10 +91,11 @@ pub fn watch_definitions() {
     }
 }
 
-/// Runs `function` when this process ends, after its transaction has been rolled back.
-pub fn at_exit(function: unsafe extern "C-unwind" fn(i32, Datum)) {
+/// Runs `function` with `argument` when this process ends, after its transaction has been rolled
+/// back. The server has few places for this: once for each purpose.
+pub fn at_exit(function: unsafe extern "C-unwind" fn(i32, Datum), argument: u32) {
     // SAFETY: the callback is a static function.
-    unsafe { pg_sys::on_shmem_exit(Some(function), Datum::from(0)) }
+    unsafe { pg_sys::on_shmem_exit(Some(function), Datum::from(argument)) }
 }
 
 #[pgrx::pg_guard]
@@ -97,6 +104,7 @@ unsafe extern "C-unwind" fn transaction(
     _argument: *mut std::ffi::c_void,
 ) {
     let event = match event {
+        pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT => TransactionEvent::PreCommit,
         pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => TransactionEvent::PrePrepare,
         pg_sys::XactEvent::XACT_EVENT_PREPARE => TransactionEvent::Prepare,
         pg_sys::XactEvent::XACT_EVENT_COMMIT => TransactionEvent::Commit,
@@ -159,8 +167,9 @@ unsafe extern "C-unwind" fn object_access(
         (pg_sys::RelationRelationId, OAT_POST_ALTER | OAT_DROP, _) => ObjectEvent::TableChanged,
         (pg_sys::RelationRelationId, OAT_POST_CREATE, 1..) => ObjectEvent::TableChanged,
         (pg_sys::NamespaceRelationId, OAT_POST_ALTER, _) => ObjectEvent::SchemaChanged,
-        (pg_sys::ExtensionRelationId, OAT_POST_CREATE, _) => ObjectEvent::ExtensionCreated,
-        (pg_sys::ExtensionRelationId, OAT_DROP, _) => ObjectEvent::ExtensionDropped,
+        (pg_sys::ExtensionRelationId, OAT_POST_CREATE | OAT_DROP, _) => {
+            ObjectEvent::ExtensionChanged
+        }
         (pg_sys::DatabaseRelationId, OAT_POST_CREATE, _) => ObjectEvent::DatabaseCreated,
         (pg_sys::DatabaseRelationId, OAT_DROP, _) => ObjectEvent::DatabaseDropped,
         _ => return,
@@ -231,40 +240,53 @@ unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
                 let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
                 (target == pg_sys::DiscardMode::DISCARD_ALL).then_some(Command::DiscardAll)
             }
-            pg_sys::NodeTag::T_DropdbStmt => occupied((*node.cast::<pg_sys::DropdbStmt>()).dbname),
+            pg_sys::NodeTag::T_DropdbStmt => {
+                occupied((*node.cast::<pg_sys::DropdbStmt>()).dbname, false)
+            }
             pg_sys::NodeTag::T_AlterDatabaseStmt => {
-                occupied((*node.cast::<pg_sys::AlterDatabaseStmt>()).dbname)
+                let alter = &*node.cast::<pg_sys::AlterDatabaseStmt>();
+                option(alter.options, c"tablespace").and_then(|_| occupied(alter.dbname, false))
             }
             pg_sys::NodeTag::T_RenameStmt => {
                 let rename = &*node.cast::<pg_sys::RenameStmt>();
                 if rename.renameType != pg_sys::ObjectType::OBJECT_DATABASE {
                     return None;
                 }
-                occupied(rename.subname)
+                occupied(rename.subname, false)
             }
             pg_sys::NodeTag::T_CreatedbStmt => {
-                let options = (*node.cast::<pg_sys::CreatedbStmt>()).options;
-                let count = if options.is_null() { 0 } else { (*options).length };
-                (0..count)
-                    .map(|index| &*list_nth::<pg_sys::DefElem>(options, index))
-                    .find(|option| CStr::from_ptr(option.defname) == c"template")
-                    .filter(|option| !option.arg.is_null())
-                    .and_then(|option| {
-                        occupied(pg_sys::defGetString(std::ptr::from_ref(option).cast_mut()))
-                    })
+                let create = &*node.cast::<pg_sys::CreatedbStmt>();
+                match option(create.options, c"template") {
+                    Some(template) => occupied(pg_sys::defGetString(template), true),
+                    None => occupied(c"template1".as_ptr(), true),
+                }
             }
             _ => None,
         }
     }
 }
 
+/// The option of this name, if it has a value.
+///
+/// # Safety
+/// `options` is null or a list of options.
+unsafe fn option(options: *mut pg_sys::List, name: &CStr) -> Option<*mut pg_sys::DefElem> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let count = if options.is_null() { 0 } else { (*options).length };
+        (0..count)
+            .map(|index| list_nth::<pg_sys::DefElem>(options, index))
+            .find(|option| CStr::from_ptr((**option).defname) == name && !(**option).arg.is_null())
+    }
+}
+
 /// # Safety
 /// `name` is null or a C string.
-unsafe fn occupied(name: *const std::ffi::c_char) -> Option<Command> {
+unsafe fn occupied(name: *const std::ffi::c_char, as_template: bool) -> Option<Command> {
     if name.is_null() {
         return None;
     }
     // SAFETY: by the contract of this function.
-    let name = unsafe { CStr::from_ptr(name) };
-    Some(Command::OccupyDatabase(name.to_string_lossy().into_owned()))
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    Some(Command::OccupyDatabase { name, as_template })
 }

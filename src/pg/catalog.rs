@@ -46,6 +46,10 @@ pub fn table_name(table: Oid) -> Option<(String, String)> {
 
 /// A type's name with its schema, as SQL reads it.
 pub fn type_name(oid: Oid) -> String {
+    // What is called "character" has one character.
+    if oid == pg_sys::BPCHAROID {
+        return "pg_catalog.bpchar".into();
+    }
     // SAFETY: a palloc'ed string.
     unsafe { owned(pg_sys::format_type_be_qualified(oid)) }.unwrap_or_default()
 }
@@ -142,6 +146,34 @@ pub fn may_select(table: Oid) -> bool {
     }
 }
 
+/// Whether the current role may change some of a table, or some columns of it.
+pub fn may_change(table: Oid) -> bool {
+    let any = pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE;
+    // SAFETY: look-ups.
+    unsafe {
+        let (role, mode) = (pg_sys::GetUserId(), any as pg_sys::AclMode);
+        let mut is_missing = false;
+        let ok = pg_sys::AclResult::ACLCHECK_OK;
+        pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing) == ok
+            || is_missing
+            || pg_sys::pg_attribute_aclcheck_all(table, role, mode, pg_sys::AclMaskHow::ACLMASK_ANY)
+                == ok
+    }
+}
+
+/// Whether a schema has a relation of this name.
+pub fn has_relation(name: &str, schema: Oid) -> bool {
+    let Ok(name) = CString::new(name) else { return false };
+    // SAFETY: a look-up with a C string that outlives it.
+    unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) != Oid::INVALID }
+}
+
+/// Whether an oid is that of an ordinary table.
+pub fn is_table(relation: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_rel_relkind(relation) as u8 == b'r' }
+}
+
 /// A name for a new index of a table that no other relation has.
 pub fn free_name(table: &str, suffix: &str, schema: Oid) -> String {
     let table = CString::new(table).unwrap_or_default();
@@ -173,10 +205,22 @@ pub fn is_installed() -> bool {
     unsafe { pg_sys::get_extension_oid(c"xqueue".as_ptr(), true) != Oid::INVALID }
 }
 
-/// Whether an extension is ours.
-pub fn is_own_extension(extension: Oid) -> bool {
-    // SAFETY: a look-up; a palloc'ed string or null.
-    unsafe { owned(pg_sys::get_extension_name(extension)) }.is_some_and(|name| name == "xqueue")
+/// Whether the current role owns a database.
+pub fn owns_database(database: Oid) -> bool {
+    // SAFETY: a look-up.
+    #[cfg(feature = "pg15")]
+    let owns = unsafe { pg_sys::pg_database_ownercheck(database, pg_sys::GetUserId()) };
+    // SAFETY: as above.
+    #[cfg(not(feature = "pg15"))]
+    let owns = unsafe {
+        pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, database, pg_sys::GetUserId())
+    };
+    owns
+}
+
+pub fn may_create_database() -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::have_createdb_privilege() }
 }
 
 pub fn find_database(name: &str) -> Option<Oid> {
@@ -224,6 +268,11 @@ pub fn own_row<T>(
 
 /// Reads a value of a type from its text; errors are those of the type's input function.
 pub fn parse_value(text: &str, oid: Oid) -> Result<Datum> {
+    parse_value_for(text, oid, -1)
+}
+
+/// The same, with a type's modifier such as the length of char(n).
+pub fn parse_value_for(text: &str, oid: Oid, modifier: i32) -> Result<Datum> {
     let text = CString::new(text).map_err(|_| {
         Error::new(
             PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER,
@@ -235,7 +284,7 @@ pub fn parse_value(text: &str, oid: Oid) -> Result<Datum> {
     unsafe {
         let (mut function, mut parameter) = (Oid::INVALID, Oid::INVALID);
         pg_sys::getTypeInputInfo(oid, &mut function, &mut parameter);
-        Ok(pg_sys::OidInputFunctionCall(function, text.as_ptr().cast_mut(), parameter, -1))
+        Ok(pg_sys::OidInputFunctionCall(function, text.as_ptr().cast_mut(), parameter, modifier))
     }
 }
 

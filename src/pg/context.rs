@@ -1,6 +1,7 @@
 //! What an error of the server's own lacks: the next step.
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::ffi::{CString, c_void};
 
 /// Runs `work`; an error about data (SQLSTATE class 22, a missing value, a name that cannot be) raised in it gets
@@ -36,13 +37,15 @@ unsafe extern "C-unwind" fn add_hint(hint: *mut c_void) {
     const DATA_EXCEPTION: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DATA_EXCEPTION as i32;
     const INVALID_NAME: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_INVALID_NAME as i32;
     const DUPLICATE_COLUMN: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DUPLICATE_COLUMN as i32;
+    const DUPLICATE_TABLE: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE as i32;
     const NOT_NULL: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION as i32;
     // SAFETY: called while an error is being reported; the text outlives that.
     unsafe {
         let code = pg_sys::geterrcode();
-        let others = [INVALID_NAME, DUPLICATE_COLUMN, NOT_NULL];
+        let others = [INVALID_NAME, DUPLICATE_COLUMN, DUPLICATE_TABLE, NOT_NULL];
         if code & CLASS == DATA_EXCEPTION & CLASS || others.contains(&code) {
-            super::foreign::errhint(c"%s".as_ptr(), hint.cast::<std::ffi::c_char>());
+            let hint = hint.cast::<std::ffi::c_char>();
+            pg_guard_ffi_boundary(|| super::foreign::errhint(c"%s".as_ptr(), hint));
         }
     }
 }

@@ -12,6 +12,8 @@ unsafe extern "C-unwind" {
     pub static max_prepared_xacts: c_int;
     pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
+    #[cfg_attr(feature = "pg18", link_name = "pqsignal_be")]
+    pub fn pqsignal(signal: c_int, handler: Option<unsafe extern "C-unwind" fn(c_int)>);
     pub fn die(signal: c_int);
     pub fn SignalHandlerForConfigReload(signal: c_int);
     pub fn standard_ProcessUtility(

@@ -3,14 +3,20 @@
 use pgrx::pg_sys::{self, Datum};
 use std::ffi::{CStr, CString};
 
+/// The value uncompressed and in one piece, so that later looks at it need not make it so.
+pub fn unpacked(json: Datum) -> Datum {
+    // SAFETY: `json` is a jsonb datum.
+    unsafe { Datum::from(pg_sys::pg_detoast_datum(json.cast_mut_ptr())) }
+}
+
 /// What a jsonb value is at its top.
 pub enum Shape {
     Object(Vec<String>),
-    Array(usize),
+    Array,
     Scalar,
 }
 
-/// The top of a jsonb value: the keys of an object, the length of an array.
+/// The top of a jsonb value, with the keys of an object.
 pub fn shape(json: Datum) -> Shape {
     // SAFETY: `json` is a jsonb datum, as the SQL declaration says; the iterator only reads it,
     // and the value it fills lives on the stack for as long as it is used.
@@ -32,7 +38,7 @@ pub fn shape(json: Datum) -> Shape {
                 Shape::Object(keys)
             }
             pg_sys::JsonbIteratorToken::WJB_BEGIN_ARRAY if !value.val.array.rawScalar => {
-                Shape::Array(value.val.array.nElems as usize)
+                Shape::Array
             }
             _ => Shape::Scalar,
         }
@@ -40,15 +46,21 @@ pub fn shape(json: Datum) -> Shape {
 }
 
 /// The elements of a jsonb array, each as a jsonb value of its own.
-pub fn elements(json: Datum, length: usize) -> Vec<Datum> {
-    let element = |index: usize| {
-        // SAFETY: `json` is a jsonb array with more than `index` elements.
-        unsafe {
-            let value = pg_sys::getIthJsonbValueFromContainer(container(json), index as u32);
-            Datum::from(pg_sys::JsonbValueToJsonb(value))
+pub fn elements(json: Datum) -> Vec<Datum> {
+    // SAFETY: `json` is a jsonb array; the iterator reads it, and gives nested values as they lie
+    // in it, which are then copied.
+    unsafe {
+        let mut iterator = pg_sys::JsonbIteratorInit(container(json));
+        let mut value = pg_sys::JsonbValue::default();
+        let mut elements = Vec::new();
+        pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true);
+        while pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true)
+            == pg_sys::JsonbIteratorToken::WJB_ELEM
+        {
+            elements.push(Datum::from(pg_sys::JsonbValueToJsonb(&mut value)));
         }
-    };
-    (0..length).map(element).collect()
+        elements
+    }
 }
 
 /// The text of a field of a jsonb object: None where it is missing or null.

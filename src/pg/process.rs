@@ -29,6 +29,12 @@ pub fn is_preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
+/// Whether the server runs only for pg_upgrade.
+pub fn is_binary_upgrade() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
 /// How many processes may have an entry with a session in the process table.
 pub fn limit() -> usize {
     // SAFETY: set before shared memory is requested.

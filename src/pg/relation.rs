@@ -120,6 +120,8 @@ pub struct ColumnType {
     pub oid: Oid,
     pub has_default: bool,
     pub is_generated: bool,
+    /// The type's modifier, -1 without one.
+    pub modifier: i32,
 }
 
 impl Relation {
@@ -200,6 +202,7 @@ impl Relation {
                 oid: attribute.atttypid,
                 has_default: attribute.atthasdef,
                 is_generated: attribute.attgenerated != 0,
+                modifier: attribute.atttypmod,
             })
             .collect()
     }

@@ -2,6 +2,7 @@
 //!
 //! A kept plan is planned once, for all parameters, with the methods switched off that would read
 //! or sort whole tables: a plan made while a queue was empty must still be right when it is full.
+//! Nor is one ever worth compiling.
 
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
@@ -133,14 +134,14 @@ impl Drop for Plan {
 }
 
 /// The planner's switches as they were, restored on drop, in case of an error as well.
-struct PlannerSettings([bool; 5]);
+struct PlannerSettings([bool; 6]);
 
 impl PlannerSettings {
     fn narrow() -> PlannerSettings {
-        PlannerSettings(PlannerSettings::exchange([false; 5]))
+        PlannerSettings(PlannerSettings::exchange([false; 6]))
     }
 
-    fn exchange(new: [bool; 5]) -> [bool; 5] {
+    fn exchange(new: [bool; 6]) -> [bool; 6] {
         // SAFETY: variables of this single-threaded process.
         unsafe {
             let old = [
@@ -149,6 +150,7 @@ impl PlannerSettings {
                 pg_sys::enable_sort,
                 pg_sys::enable_hashjoin,
                 pg_sys::enable_mergejoin,
+                pg_sys::jit_enabled,
             ];
             [
                 pg_sys::enable_seqscan,
@@ -156,6 +158,7 @@ impl PlannerSettings {
                 pg_sys::enable_sort,
                 pg_sys::enable_hashjoin,
                 pg_sys::enable_mergejoin,
+                pg_sys::jit_enabled,
             ] = new;
             old
         }

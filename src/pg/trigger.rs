@@ -14,18 +14,39 @@ pub enum Event {
     Truncate,
 }
 
+/// When a trigger function has to be fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    AfterRow,
+    BeforeInsertRow,
+    AfterTruncate,
+}
+
 /// A trigger that is being fired.
 pub struct Firing<'call>(&'call pg_sys::TriggerData);
 
 impl<'call> Firing<'call> {
-    pub fn of(call: &'call Call) -> Result<Firing<'call>> {
-        match call.trigger_data() {
-            Some(data) => Ok(Firing(data)),
-            None => Err(Error::new(
+    /// The trigger whose function this is, if it fires as that function has to be fired.
+    pub fn of(call: &'call Call, timing: Timing) -> Result<Firing<'call>> {
+        let firing = call.trigger_data().map(Firing);
+        firing.filter(|firing| firing.has(timing)).ok_or_else(|| {
+            Error::new(
                 PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-                "this function can only be called as a trigger",
+                "this function works only as the trigger that xqueue.upgrade() makes of it",
             )
-            .hint("Use xqueue.upgrade() to make a table a queue.")),
+            .hint("Use xqueue.upgrade() to make a table a queue.")
+        })
+    }
+
+    fn has(&self, timing: Timing) -> bool {
+        let flags = self.0.tg_event;
+        let is_for_row = flags & pg_sys::TRIGGER_EVENT_ROW != 0;
+        let is_before = flags & pg_sys::TRIGGER_EVENT_TIMINGMASK == pg_sys::TRIGGER_EVENT_BEFORE;
+        let is_after = flags & pg_sys::TRIGGER_EVENT_TIMINGMASK == 0;
+        match timing {
+            Timing::AfterRow => is_after && is_for_row,
+            Timing::BeforeInsertRow => is_before && is_for_row && self.event() == Event::Insert,
+            Timing::AfterTruncate => is_after && !is_for_row && self.event() == Event::Truncate,
         }
     }
 

@@ -6,40 +6,29 @@ use pgrx::pg_sys::{self, Oid};
 pub struct RoleGuard {
     role: Oid,
     context: i32,
-    settings: Option<i32>,
-}
-
-/// Makes `role` the current one, for a write to the registry that its owner has to make.
-pub fn act_as(role: Oid) -> RoleGuard {
-    switch(role, pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32, false)
+    settings: i32,
 }
 
 /// Makes `role` the current one, as for a trigger or index function that must not reach the
 /// session around it, with nothing but the catalogue in the search path.
 pub fn act_restricted_as(role: Oid) -> RoleGuard {
     let flags = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION;
-    switch(role, flags as i32, true)
-}
-
-fn switch(role: Oid, flags: i32, pin_search_path: bool) -> RoleGuard {
-    let mut before = RoleGuard { role: Oid::INVALID, context: 0, settings: None };
+    let mut before = RoleGuard { role: Oid::INVALID, context: 0, settings: 0 };
     // SAFETY: plain accessors of the backend's state; the C strings are static.
     unsafe {
         pg_sys::GetUserIdAndSecContext(&mut before.role, &mut before.context);
-        if pin_search_path {
-            before.settings = Some(pg_sys::NewGUCNestLevel());
-            pg_sys::set_config_option(
-                c"search_path".as_ptr(),
-                c"pg_catalog, pg_temp".as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
-        }
-        pg_sys::SetUserIdAndSecContext(role, before.context | flags);
+        before.settings = pg_sys::NewGUCNestLevel();
+        pg_sys::set_config_option(
+            c"search_path".as_ptr(),
+            c"pg_catalog, pg_temp".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+        pg_sys::SetUserIdAndSecContext(role, before.context | flags as i32);
     }
     before
 }
@@ -53,9 +42,7 @@ impl Drop for RoleGuard {
         }
         // SAFETY: restores what was read in `switch`.
         unsafe {
-            if let Some(level) = self.settings {
-                pg_sys::AtEOXact_GUC(false, level);
-            }
+            pg_sys::AtEOXact_GUC(false, self.settings);
             pg_sys::SetUserIdAndSecContext(self.role, self.context);
         }
     }

@@ -4,9 +4,19 @@ use super::foreign;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::CStr;
 use std::time::Duration;
 
 const LIBRARY: &str = "xqueue";
+/// What a database or a role may set for its sessions, and must not for a worker.
+const SETTINGS: [(&CStr, &CStr); 6] = [
+    (c"search_path", c"pg_catalog, pg_temp"),
+    (c"default_transaction_read_only", c"off"),
+    (c"default_transaction_isolation", c"read committed"),
+    (c"statement_timeout", c"0"),
+    (c"lock_timeout", c"0"),
+    (c"row_security", c"on"),
+];
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// Has the server start a worker with itself, and again whenever it ends.
@@ -40,8 +50,8 @@ pub fn start(name: &str, function: &str, database: u32) -> bool {
 pub fn handle_signals() {
     // SAFETY: handlers of the server for signals that are still blocked.
     unsafe {
-        pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(foreign::die));
-        pg_sys::pqsignal(pg_sys::SIGHUP as i32, Some(foreign::SignalHandlerForConfigReload));
+        foreign::pqsignal(pg_sys::SIGTERM as i32, Some(foreign::die));
+        foreign::pqsignal(pg_sys::SIGHUP as i32, Some(foreign::SignalHandlerForConfigReload));
         pg_sys::BackgroundWorkerUnblockSignals();
     }
 }
@@ -53,6 +63,14 @@ pub fn connect(database: Option<u32>) {
     unsafe {
         let database = database.map_or(Oid::INVALID, Oid::from);
         pg_sys::BackgroundWorkerInitializeConnectionByOid(database, Oid::INVALID, 0);
+        for (name, value) in SETTINGS {
+            pg_sys::SetConfigOption(
+                name.as_ptr(),
+                value.as_ptr(),
+                pg_sys::GucContext::PGC_SUSET,
+                pg_sys::GucSource::PGC_S_OVERRIDE,
+            );
+        }
     }
 }
 
@@ -78,6 +96,12 @@ pub struct Timeout(());
 
 impl Timeout {
     pub fn after(duration: Duration) -> Timeout {
+        Timeout::restart(duration);
+        Timeout(())
+    }
+
+    /// Lets the time of the limit in force begin anew.
+    pub fn restart(duration: Duration) {
         let milliseconds = duration.as_millis().clamp(1, i32::MAX as u128) as i32;
         // SAFETY: the timer is registered for every process that is connected to a database.
         unsafe {
@@ -85,7 +109,6 @@ impl Timeout {
                 foreign::enable_timeout_after(foreign::STATEMENT_TIMEOUT, milliseconds)
             })
         }
-        Timeout(())
     }
 }
 

@@ -1,10 +1,12 @@
 //! The databases that have the extension, and their workers.
 
 use super::Directory;
-use crate::pg::{latch, process};
+use crate::pg::{latch, process, time};
 
 pub const LIMIT: usize = 256;
 pub const NO_PROCESS: u32 = u32::MAX;
+/// After so many microseconds a worker that has been asked for is taken for lost.
+const START_TIMEOUT: i64 = 10_000_000;
 
 /// A database, as the launcher and its worker see it.
 #[repr(C)]
@@ -14,8 +16,8 @@ pub struct Database {
     worker: u32,
     /// The launcher should see to it that a worker runs.
     wanted: bool,
-    /// A worker has been asked for and has not reported yet.
-    starting: bool,
+    /// When a worker was asked for that has not reported yet, 0 if none was.
+    starting: i64,
     /// A process that recounts large queues runs, or starts.
     recounts: bool,
     /// Commands that need the database for themselves: no worker meanwhile.
@@ -35,6 +37,21 @@ pub struct Requests {
     pub prepared: bool,
 }
 
+impl Database {
+    /// Whether it has a worker, or one that starts and has not taken too long for that.
+    fn is_attended(&self) -> bool {
+        let starts = self.starting != 0 && time::now() - self.starting < START_TIMEOUT;
+        self.worker != NO_PROCESS || starts
+    }
+
+    /// Makes room for another database if this one needs nothing.
+    fn free_if_idle(&mut self) {
+        if !self.wanted && !self.is_attended() && self.occupied == 0 && !self.recounts {
+            self.oid = 0;
+        }
+    }
+}
+
 fn find<'d>(directory: &'d mut Directory, oid: u32) -> Option<&'d mut Database> {
     directory.header.databases.iter_mut().find(|database| database.oid == oid)
 }
@@ -49,7 +66,7 @@ fn find_or_add<'d>(directory: &'d mut Directory, oid: u32) -> Option<&'d mut Dat
             oid,
             worker: NO_PROCESS,
             wanted: false,
-            starting: false,
+            starting: 0,
             recounts: false,
             occupied: 0,
             requests: Requests::default(),
@@ -79,15 +96,17 @@ fn wake_launcher(directory: &Directory) {
     }
 }
 
-/// Asks for a worker of this database, unless one is there.
-pub fn want_worker(oid: u32) {
+/// Asks for a worker of this database, unless one is there. `look`: the worker, or one that is about
+/// to leave because it found no extension, has to look again at what there is.
+pub fn want_worker(oid: u32, look: bool) {
     let mut directory = super::directory();
-    if let Some(database) = find_or_add(&mut directory, oid) {
-        // One that is about to leave, having found no extension, is told to look again.
-        database.requests.registry |= !database.wanted;
-        if !std::mem::replace(&mut database.wanted, true) {
-            wake_launcher(&directory);
-        }
+    let Some(database) = find_or_add(&mut directory, oid) else { return };
+    database.requests.registry |= look;
+    database.requests.prepared |= look;
+    if !std::mem::replace(&mut database.wanted, true) {
+        wake_launcher(&directory);
+    } else if look {
+        wake_worker(&directory, oid);
     }
 }
 
@@ -124,7 +143,7 @@ pub fn forget(oid: u32) {
     }
 }
 
-/// Makes the worker of a database leave, and keeps it away until `vacate`.
+/// Makes the workers of a database leave, and keeps them away until `vacate`.
 pub fn occupy(oid: u32) {
     let mut directory = super::directory();
     if let Some(database) = find_or_add(&mut directory, oid) {
@@ -135,9 +154,8 @@ pub fn occupy(oid: u32) {
 
 /// Whether the database still has a worker, or one that starts.
 pub fn has_worker(oid: u32) -> bool {
-    find(&mut super::directory(), oid).is_some_and(|database| {
-        database.worker != NO_PROCESS || database.starting || database.recounts
-    })
+    find(&mut super::directory(), oid)
+        .is_some_and(|database| database.is_attended() || database.recounts)
 }
 
 /// Undoes one `occupy`.
@@ -145,6 +163,7 @@ pub fn vacate(oid: u32) {
     let mut directory = super::directory();
     if let Some(database) = find(&mut directory, oid) {
         database.occupied = database.occupied.saturating_sub(1);
+        database.free_if_idle();
     }
     wake_launcher(&directory);
 }
@@ -158,9 +177,9 @@ pub fn register_launcher() {
 pub fn missing_workers() -> Vec<u32> {
     let mut missing = Vec::with_capacity(LIMIT);
     for database in super::directory().header.databases.iter_mut() {
-        let runs = database.worker != NO_PROCESS || database.starting;
-        if database.oid != 0 && database.wanted && database.occupied == 0 && !runs {
-            database.starting = true;
+        let wanted = database.oid != 0 && database.wanted && database.occupied == 0;
+        if wanted && !database.is_attended() {
+            database.starting = time::now();
             missing.push(database.oid);
         }
     }
@@ -170,8 +189,13 @@ pub fn missing_workers() -> Vec<u32> {
 /// A worker could not be started: the launcher is to try again.
 pub fn not_started(oid: u32) {
     if let Some(database) = find(&mut super::directory(), oid) {
-        database.starting = false;
+        database.starting = 0;
     }
+}
+
+/// Whether workers have been asked for that have not reported yet.
+pub fn are_starting() -> bool {
+    super::directory().header.databases.iter().any(|database| database.starting != 0)
 }
 
 /// Makes this process the worker of a database; false if it is not wanted there.
@@ -179,7 +203,7 @@ pub fn register_worker(oid: u32) -> bool {
     let mut directory = super::directory();
     match find(&mut directory, oid) {
         Some(database) if database.worker == NO_PROCESS => {
-            database.starting = false;
+            database.starting = 0;
             database.worker = process::index();
             database.requests = Requests { registry: true, sweep: true, prepared: true };
             true
@@ -195,7 +219,9 @@ pub fn unregister_worker(oid: u32, wanted: bool) {
         && database.worker == process::index()
     {
         database.worker = NO_PROCESS;
-        database.wanted &= wanted;
+        // Who has asked for a look meanwhile may have installed the extension.
+        database.wanted &= wanted || database.requests.registry;
+        database.free_if_idle();
     }
     wake_launcher(&directory);
 }
@@ -205,4 +231,9 @@ pub fn take_requests(oid: u32) -> Option<Requests> {
     let mut directory = super::directory();
     let database = find(&mut directory, oid)?;
     (database.occupied == 0).then(|| std::mem::take(&mut database.requests))
+}
+
+/// Whether a command needs the database for itself.
+pub fn is_occupied(oid: u32) -> bool {
+    find(&mut super::directory(), oid).is_some_and(|database| database.occupied > 0)
 }

@@ -13,10 +13,11 @@ pub mod waiters;
 
 use crate::pg::process;
 use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::mem::size_of;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 const NAME: &CStr = c"xqueue";
 
@@ -51,7 +52,9 @@ unsafe impl Sync for Segment {}
 // SAFETY: as above.
 unsafe impl Send for Segment {}
 
-static SEGMENT: OnceLock<Segment> = OnceLock::new();
+/// Null without the library in shared_preload_libraries. Replaced when the server starts anew after a
+/// crash, which may be at another address.
+static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(std::ptr::null_mut());
 static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
@@ -68,7 +71,7 @@ pub fn init() {
 
 /// Whether the server was started with this library.
 pub fn is_available() -> bool {
-    SEGMENT.get().is_some()
+    !SEGMENT.load(Ordering::Relaxed).is_null()
 }
 
 fn queue_limit() -> usize {
@@ -95,7 +98,7 @@ unsafe extern "C-unwind" fn request() {
     // SAFETY: this hook is the place for both requests.
     unsafe {
         if let Some(previous) = PREVIOUS_REQUEST {
-            previous();
+            pg_guard_ffi_boundary(|| previous());
         }
         pg_sys::RequestAddinShmemSpace(parts().iter().sum());
         pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 1 + queue_limit() as i32);
@@ -108,7 +111,7 @@ unsafe extern "C-unwind" fn startup() {
     // when the memory is new. All-zero bytes are valid for every part.
     unsafe {
         if let Some(previous) = PREVIOUS_STARTUP {
-            previous();
+            pg_guard_ffi_boundary(|| previous());
         }
         let sizes = parts();
         let mut found = false;
@@ -135,13 +138,13 @@ unsafe extern "C-unwind" fn startup() {
                 (*segment.waiters.add(index)).queue = waiters::NO_QUEUE;
             }
         }
-        // After a crash the postmaster attaches again, to the same address.
-        let _ = SEGMENT.set(segment);
+        SEGMENT.store(Box::leak(Box::new(segment)), Ordering::Relaxed);
     }
 }
 
 fn segment() -> &'static Segment {
-    match SEGMENT.get() {
+    // SAFETY: null, or a value that is never freed.
+    match unsafe { SEGMENT.load(Ordering::Relaxed).as_ref() } {
         Some(segment) => segment,
         None => crate::session::not_loaded().raise(),
     }
@@ -168,8 +171,13 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // SAFETY: acquired above. Nothing between that and this can raise an error.
-        unsafe { pg_sys::LWLockRelease(self.0) }
+        // SAFETY: acquired above. After an error the server has let go of all locks already, and
+        // says so by this count.
+        unsafe {
+            if pg_sys::InterruptHoldoffCount > 0 {
+                pg_sys::LWLockRelease(self.0);
+            }
+        }
     }
 }
 

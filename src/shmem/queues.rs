@@ -26,7 +26,7 @@ pub struct Queue {
     /// A prepared transaction may have changed the table: what it did is not counted yet.
     prepared: bool,
     /// The counters have to be counted anew.
-    recount: bool,
+    pub(super) recount: bool,
     /// The worker's next instant to act, `NEVER` if there is none.
     due: i64,
     pub(super) line: Line,
@@ -88,11 +88,11 @@ pub fn find(database: u32, table: u32) -> Option<SlotId> {
     find_in(&super::directory(), database, table)
 }
 
-/// The slot of a table; a new one if it has none. None if all slots are in use.
-pub fn find_or_add(database: u32, table: u32) -> Option<SlotId> {
+/// The slot of a table; a new one if it has none, and whether it is. None if all are in use.
+pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
     let directory = super::directory();
     if let Some(id) = find_in(&directory, database, table) {
-        return Some(id);
+        return Some((id, false));
     }
     let free = (0..super::segment().queue_count).find(|index| peek(*index).0 == 0)?;
     directory.header.last_generation += 1;
@@ -114,7 +114,7 @@ pub fn find_or_add(database: u32, table: u32) -> Option<SlotId> {
         error: [0; ERROR_LENGTH],
         error_at: 0,
     };
-    Some(queue.id())
+    Some((queue.id(), true))
 }
 
 /// All slots of a database, or of all databases.
@@ -238,8 +238,7 @@ impl QueueGuard {
     /// The counters become what a recount has found.
     pub fn set_counted(&mut self, tasks: Tasks) {
         self.tasks = tasks;
-        self.exact = !self.prepared;
-        self.recount = false;
+        self.exact = !self.prepared && !self.recount;
     }
 
     /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED.

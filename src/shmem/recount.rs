@@ -4,9 +4,12 @@
 //! that snapshot does not see them. What was counted and what came since add up to the truth.
 
 use super::queues::QueueGuard;
-use crate::delta::{Delta, add};
+use super::sessions;
+use crate::delta::{Delta, SlotId, add};
 use crate::model::status::Tasks;
+use crate::pg::callbacks;
 use crate::pg::relation::Snapshot;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many recounts may run at the same time.
@@ -21,20 +24,28 @@ pub struct Area {
     since: Tasks,
     /// The table was truncated: only what came since counts.
     replaced: bool,
+    /// The counters are to become what is counted.
+    renews: bool,
 }
 
-/// A place to publish a recount in, freed on drop.
+/// A place to publish a recount in, freed on drop, or when the process ends.
 pub struct Claim(usize);
 
 /// A recount in progress.
 pub struct Recount {
     claim: Claim,
-    queue: crate::delta::SlotId,
+}
+
+thread_local! {
+    /// The area that this process has claimed.
+    static CLAIMED: Cell<Option<(usize, SlotId)>> = const { Cell::new(None) };
+    static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 impl QueueGuard {
-    /// Begins a recount: takes its snapshot under the queue's lock.
-    pub fn begin_recount(&mut self, claim: Claim) -> (Recount, Snapshot) {
+    /// Begins a recount: takes its snapshot under the queue's lock. `renews`: the counters are to
+    /// become what is counted; who asks for a recount meanwhile gets another one.
+    pub fn begin_recount(&mut self, claim: Claim, renews: bool) -> (Recount, Snapshot) {
         let snapshot = Snapshot::latest();
         let (xmin, xmax, others) = snapshot.in_progress();
         let published = in_progress(claim.0);
@@ -44,17 +55,22 @@ impl QueueGuard {
         }
         let place = area(claim.0);
         (place.xmin, place.xmax, place.others) = (xmin, xmax, count as u32);
-        (place.since, place.replaced) = (Tasks::default(), false);
+        (place.since, place.replaced, place.renews) = (Tasks::default(), false, renews);
         self.recounts |= 1 << claim.0;
-        (Recount { claim, queue: self.id() }, snapshot)
+        if renews {
+            self.recount = false;
+        }
+        CLAIMED.set(Some((claim.0, self.id())));
+        (Recount { claim }, snapshot)
     }
 
     /// Ends a recount whose snapshot saw `counted`: gives what there is now.
-    pub fn end_recount(&mut self, recount: Recount, counted: Tasks) -> Tasks {
+    pub fn end_recount(&mut self, recount: &Recount, counted: Tasks) -> Tasks {
         let area = area(recount.claim.0);
         let mut tasks = if area.replaced { Tasks::default() } else { counted };
         add(&mut tasks, &area.since);
         self.recounts &= !(1 << recount.claim.0);
+        CLAIMED.set(None);
         tasks
     }
 
@@ -83,9 +99,21 @@ impl Area {
     }
 }
 
+impl Recount {
+    /// Whether a transaction that the snapshot sees has not told the counters yet: it would be
+    /// counted twice. That takes it moments.
+    pub fn is_ahead(&self) -> bool {
+        let (area, in_progress) = (area(self.claim.0), in_progress(self.claim.0));
+        sessions::any_committing(|xid| !area.hides(xid, in_progress))
+    }
+}
+
 impl Area {
     /// A free area; None if too many recounts are running.
     pub fn claim() -> Option<Claim> {
+        if !EXIT_WATCHED.replace(true) {
+            callbacks::at_exit(give_up_on_exit, 0);
+        }
         let claim = |index: &usize| !area(*index).in_use.swap(true, Ordering::AcqRel);
         (0..LIMIT).find(claim).map(Claim)
     }
@@ -93,18 +121,28 @@ impl Area {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        give_up();
         area(self.0).in_use.store(false, Ordering::Release);
     }
 }
 
-impl Drop for Recount {
-    /// After an error the queue is told to forget the area before that is used again.
-    fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Some(mut queue) = super::queues::lock(self.queue)
-        {
-            queue.recounts &= !(1 << self.claim.0);
-        }
+/// Who is terminated in the middle of a recount does not get to its end.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn give_up_on_exit(_code: i32, _argument: pgrx::pg_sys::Datum) {
+    if let Some((index, _)) = CLAIMED.get() {
+        give_up();
+        area(index).in_use.store(false, Ordering::Release);
+    }
+}
+
+/// After an error the queue has to forget the area before that is used again, and to be counted
+/// by somebody else.
+fn give_up() {
+    if let Some((index, slot)) = CLAIMED.take()
+        && let Some(mut queue) = super::queues::lock(slot)
+    {
+        queue.recounts &= !(1 << index);
+        queue.recount |= area(index).renews;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::databases;
 use crate::pg::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many ended sessions are remembered; when there are more, the worker looks at all tasks.
 const ENDED_LIMIT: usize = 4096;
@@ -11,6 +12,9 @@ const ENDED_LIMIT: usize = 4096;
 pub struct Session {
     live: bool,
     uuid: [u8; 16],
+    /// The transaction that has begun to commit changes of queues and has not told the counters
+    /// yet; 0 if there is none.
+    committing: AtomicU32,
 }
 
 #[repr(C)]
@@ -30,7 +34,8 @@ pub struct EndedList {
 pub fn open(uuid: [u8; 16]) {
     let directory = super::directory();
     if let Some(session) = directory.sessions.get_mut(process::index() as usize) {
-        *session = Session { live: true, uuid };
+        session.live = true;
+        session.uuid = uuid;
     }
 }
 
@@ -51,6 +56,25 @@ pub fn close(database: u32) {
         None => databases::request_sweep(&mut directory, database),
     }
     databases::wake_worker(&directory, database);
+}
+
+/// Says that this process's transaction begins to commit changes of queues, or, with 0, that the
+/// counters know of them.
+pub fn set_committing(xid: u32) {
+    committing(process::index() as usize).store(xid, Ordering::SeqCst);
+}
+
+/// Whether a transaction that `is_seen` has not told the counters yet.
+pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
+    (0..super::segment().process_count)
+        .map(|process| committing(process).load(Ordering::SeqCst))
+        .any(|xid| xid != 0 && is_seen(xid))
+}
+
+fn committing(process: usize) -> &'static AtomicU32 {
+    let segment = super::segment();
+    // SAFETY: the index is kept inside the array; the field is atomic and read without a lock.
+    unsafe { &(*segment.sessions.add(process % segment.process_count)).committing }
 }
 
 /// Takes the ended sessions of `database` off the list.

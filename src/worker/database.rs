@@ -1,31 +1,25 @@
 //! The worker of a database: promotes tasks whose delay is over, gives back those of sessions that
 //! have ended, keeps the counters exact.
 
-use super::job::{self, Batch, Outcome};
-use super::recounter::{self, Recounted};
-use crate::delta::SlotId;
-use crate::model::status::Call;
+use super::care::Care;
+use super::job::Outcome;
 use crate::pg::relation::{self, Lock};
-use crate::pg::transaction::{self, Failure};
-use crate::pg::{callbacks, catalog, latch, process, spi, time, types, worker};
-use crate::registry::{self, Queue, Statement};
+use crate::pg::{callbacks, catalog, latch, process, spi, transaction, types, worker};
+use crate::registry;
 use crate::shmem::databases::{self, Requests};
-use crate::shmem::queues::{self, NEVER};
+use crate::shmem::queues;
 use crate::shmem::sessions;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// With tasks waiting the clock is looked at so often at least, as somebody may set it.
-const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often consumers that wait beside ready tasks are woken once more. They should not be there;
 /// someone may have had the task's row locked for reasons of his own.
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
-/// Before the next try on a table or row that somebody has locked.
-const BUSY_PAUSE: Duration = Duration::from_millis(50);
-/// Before the next try on a queue that has failed: doubled each time, up to a limit.
-const FAILURE_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Before the next look at a queue whose table somebody has for himself.
+const UNREAD_PAUSE: Duration = Duration::from_millis(20);
+/// Before the next try to read the list of queues.
+const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 #[unsafe(no_mangle)]
 #[pgrx::pg_guard]
@@ -34,13 +28,14 @@ pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
     if !databases::register_worker(database) {
         return;
     }
-    callbacks::at_exit(leave_on_exit);
+    callbacks::at_exit(leave_on_exit, database);
     worker::handle_signals();
     worker::connect(Some(database));
     let mut worker = Worker::of(database);
     while let Some(requests) = databases::take_requests(database) {
         worker::reload_settings();
-        if requests.registry && !worker.reload() {
+        let is_time = worker.reload_at.is_some_and(|at| Instant::now() >= at);
+        if (requests.registry || is_time) && !worker.reload() {
             databases::unregister_worker(database, false);
             return;
         }
@@ -52,8 +47,8 @@ pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
 
 /// The launcher is to start another one, unless `unregister_worker` has been called before.
 #[pgrx::pg_guard]
-unsafe extern "C-unwind" fn leave_on_exit(_code: i32, _argument: Datum) {
-    databases::unregister_worker(u32::from(process::database()), true);
+unsafe extern "C-unwind" fn leave_on_exit(_code: i32, database: Datum) {
+    databases::unregister_worker(database.value() as u32, true);
 }
 
 struct Worker {
@@ -66,20 +61,10 @@ struct Worker {
     /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
     looks_for_prepared: bool,
     nudged: Instant,
-}
-
-/// What the worker has to do for a queue, beyond what the shared slot says.
-struct Care {
-    slot: SlotId,
-    /// Sessions that have ended and may have left tasks.
-    ended: Vec<[u8; 16]>,
-    /// All taken tasks have to be compared with the live sessions.
-    sweep: bool,
-    /// Not before this.
-    retry_at: Option<Instant>,
-    failures: u32,
-    /// The table is a subscriber's copy: its tasks belong to another server.
-    passive: bool,
+    /// When to read the list of queues again, after it could not be read.
+    reload_at: Option<Instant>,
+    /// The log has been told of that.
+    complained: bool,
 }
 
 impl Worker {
@@ -92,25 +77,35 @@ impl Worker {
             unread: HashMap::new(),
             looks_for_prepared: true,
             nudged: Instant::now(),
+            reload_at: None,
+            complained: false,
         }
     }
 
     /// Reads the list of queues. False if the extension is gone.
     fn reload(&mut self) -> bool {
-        let listed = transaction::try_in_transaction(|| catalog::is_installed().then(list_queues));
+        self.reload_at = None;
+        let listed = transaction::try_in_transaction(|| match catalog::is_installed() {
+            true if !registry::try_lock() => Outcome::Busy,
+            true => Outcome::Done(list_queues()),
+            false => Outcome::Gone,
+        });
         match listed {
-            Ok(Some(listed)) => {
+            Ok(Outcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
                 self.unread = listed;
-                true
+                self.complained = false;
             }
-            Ok(None) => false,
+            Ok(Outcome::Gone) => return false,
+            Ok(Outcome::Busy) => self.reload_at = Some(Instant::now() + UNREAD_PAUSE),
             Err(failure) => {
-                pgrx::warning!("xqueue: cannot read the list of queues: {}", failure.message);
-                databases::request(self.database, |requests| requests.registry = true);
-                true
+                self.reload_at = Some(Instant::now() + RELOAD_PAUSE);
+                if !std::mem::replace(&mut self.complained, true) {
+                    pgrx::warning!("xqueue: cannot read the list of queues: {}", failure.message);
+                }
             }
         }
+        true
     }
 
     /// Looks at the queues that have been listed. One whose table somebody has for himself is
@@ -121,7 +116,7 @@ impl Worker {
         let looks_for_prepared = &mut self.looks_for_prepared;
         self.unread.retain(|table, passive| {
             let read = transaction::try_in_transaction(|| {
-                if !relation::try_lock(*table, Lock::AccessShare) {
+                if !registry::try_lock() || !relation::try_lock(*table, Lock::AccessShare) {
                     return Outcome::Busy;
                 }
                 let queue = registry::find(*table).ok().flatten();
@@ -153,22 +148,12 @@ impl Worker {
         if !self.unread.is_empty() {
             self.read_definitions();
         }
-        let ended = sessions::drain_ended(self.database);
-        if requests.prepared {
-            self.looks_for_prepared = true;
-        }
+        self.looks_for_prepared |= requests.prepared;
         let unsettled = self.look_for_prepared();
+        let ended = sessions::drain_ended(self.database);
         for (table, care) in &mut self.queues {
-            care.sweep |= requests.sweep;
-            if !ended.is_empty() && queues::lock(care.slot).is_some_and(|slot| slot.has_taken()) {
-                care.ended.extend(&ended);
-            }
-            if care.retry_at.is_none_or(|at| Instant::now() >= at) {
-                care.retry_at = None;
-                care.give_back(*table);
-                care.promote(*table);
-                care.recount(*table, self.database, unsettled.contains(table));
-            }
+            care.note_ended(&ended, requests.sweep);
+            care.work(*table, self.database, !unsettled.contains(table));
         }
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
@@ -212,216 +197,15 @@ impl Worker {
 
     /// How long there is nothing to do; None: until somebody says so.
     fn pause(&self) -> Option<Duration> {
-        let mut pause: Option<Duration> = None;
-        let mut at_most =
-            |limit: Duration| pause = Some(pause.map_or(limit, |pause| pause.min(limit)));
-        if !self.unread.is_empty() {
-            at_most(BUSY_PAUSE);
-        }
-        for care in self.queues.values() {
-            let Some(slot) = queues::lock(care.slot) else { continue };
-            let due = slot.due();
-            let beside_ready = slot.has_consumers() && slot.has_ready();
-            let recount = slot.needs_recount();
-            drop(slot);
-            if beside_ready {
-                at_most(NUDGE_INTERVAL);
-            }
-            match care.retry_at {
-                Some(at) => at_most(at.saturating_duration_since(Instant::now())),
-                None if care.sweep || !care.ended.is_empty() || recount => at_most(BUSY_PAUSE),
-                None if due == NEVER || care.passive => {}
-                None => {
-                    let left = due.saturating_sub(time::now()).max(0) as u64;
-                    at_most(Duration::from_micros(left).min(CLOCK_INTERVAL));
-                }
-            }
-        }
-        pause
-    }
-}
-
-impl Care {
-    fn of(slot: SlotId) -> Care {
-        Care { slot, ended: vec![], sweep: true, retry_at: None, failures: 0, passive: false }
-    }
-
-    /// Gives back what ended sessions had taken.
-    fn give_back(&mut self, table: Oid) {
-        if self.passive {
-            return;
-        }
-        if self.sweep {
-            let found = self.settle(job::run(table, |queue| {
-                let holders = holders(queue);
-                ownerless(queue, holders.contains(&None));
-                holders.into_iter().flatten().collect::<Vec<_>>()
-            }));
-            let Some(holders) = found else { return };
-            self.sweep = false;
-            self.ended.extend(sessions::not_live(holders));
-        }
-        while !self.ended.is_empty() {
-            let ended = self.ended.clone();
-            let batch = |queue: &Queue| reap(queue, &ended).run();
-            match self.settle(run_batch(table, batch, |queue| reap(queue, &ended).run_each())) {
-                Some(0) => return self.confirm_given_back(table),
-                Some(_) => {}
-                None => return,
-            }
-        }
-    }
-
-    /// Tasks whose rows somebody has locked were passed over: they are looked for again.
-    fn confirm_given_back(&mut self, table: Oid) {
-        let ended = self.ended.clone();
-        let left = self.settle(job::run(table, |queue| {
-            let holders: HashSet<_> = holders(queue).into_iter().flatten().collect();
-            ended.into_iter().filter(|uuid| holders.contains(uuid)).collect::<Vec<_>>()
-        }));
-        if let Some(left) = left {
-            self.ended = left;
-            if !self.ended.is_empty() {
-                self.retry_at = Some(Instant::now() + BUSY_PAUSE);
-            }
-        }
-    }
-
-    /// Makes tasks ready whose delay is over: one batch, then it is the next queue's turn.
-    fn promote(&mut self, table: Oid) {
-        let now = time::now();
-        let is_due = queues::lock(self.slot).is_some_and(|slot| slot.due() <= now);
-        if !is_due || self.passive || self.retry_at.is_some() {
-            return;
-        }
-        if let Some(mut slot) = queues::lock(self.slot) {
-            slot.forget_due();
-        }
-        let batch = |queue: &Queue| match queue.is_delayed() {
-            true => (promotion(queue, now).run(), next_due(queue)),
-            false => (0, None),
+        let is_beside_ready = |care: &Care| {
+            queues::lock(care.slot).is_some_and(|slot| slot.has_consumers() && slot.has_ready())
         };
-        let each = |queue: &Queue| {
-            let (changed, failure) = promotion(queue, now).run_each();
-            ((changed, next_due(queue)), failure)
-        };
-        let outcome = self.settle(run_batch(table, batch, each));
-        let Some(mut slot) = queues::lock(self.slot) else { return };
-        match outcome {
-            Some((promoted, next)) => {
-                if let Some(next) = next {
-                    slot.lower_due(next);
-                    if promoted == 0 && next <= now && self.retry_at.is_none() {
-                        self.retry_at = Some(Instant::now() + BUSY_PAUSE);
-                    }
-                }
-            }
-            // Nobody knows when: it is looked up at the next try.
-            None => {
-                slot.lower_due(i64::MIN);
-            }
-        }
+        let nudge = self.queues.values().any(is_beside_ready).then_some(NUDGE_INTERVAL);
+        let unread = (!self.unread.is_empty()).then_some(UNREAD_PAUSE);
+        let reload = self.reload_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let cares = self.queues.values().filter_map(Care::pause);
+        cares.chain(nudge).chain(unread).chain(reload).min()
     }
-
-    /// Counts the tasks anew if that is needed: small tables here, large ones elsewhere.
-    fn recount(&mut self, table: Oid, database: u32, unsettled: bool) {
-        let needed = queues::lock(self.slot).is_some_and(|slot| slot.needs_recount());
-        if !needed || unsettled {
-            return;
-        }
-        match recounter::recount(table, Some(recounter::PAGES_COUNTED_BY_WORKER)) {
-            Recounted::Done => return,
-            Recounted::TooLarge => recounter::start(database),
-            Recounted::Later => {}
-        }
-        self.retry_at = Some(Instant::now() + BUSY_PAUSE);
-    }
-
-    /// The result of a job; a failure is noted and delays the next try.
-    fn settle<T>(&mut self, outcome: Result<Outcome<T>, Failure>) -> Option<T> {
-        match outcome {
-            Ok(Outcome::Done(value)) => {
-                if self.failures > 0 {
-                    self.failures = 0;
-                    if let Some(mut slot) = queues::lock(self.slot) {
-                        slot.clear_error();
-                    }
-                }
-                Some(value)
-            }
-            Ok(Outcome::Busy) => {
-                self.retry_at = Some(Instant::now() + BUSY_PAUSE);
-                None
-            }
-            Ok(Outcome::Gone) => {
-                self.retry_at = Some(Instant::now() + LONGEST_PAUSE);
-                None
-            }
-            Err(failure) => {
-                let pause = FAILURE_PAUSE.saturating_mul(1 << self.failures.min(10));
-                self.failures += 1;
-                self.retry_at = Some(Instant::now() + pause.min(LONGEST_PAUSE));
-                if let Some(mut slot) = queues::lock(self.slot) {
-                    slot.set_error(&failure.message);
-                }
-                None
-            }
-        }
-    }
-}
-
-/// Runs a batch; if it fails, the tasks one by one, so that one that cannot be changed holds up no
-/// others. Its failure is then the outcome's, after the others have been changed.
-fn run_batch<T>(
-    table: Oid,
-    batch: impl FnOnce(&Queue) -> T,
-    each: impl FnOnce(&Queue) -> (T, Option<Failure>),
-) -> Result<Outcome<T>, Failure> {
-    let failure = match job::run(table, |queue| batch(queue)) {
-        Err(failure) if !failure.canceled => failure,
-        outcome => return outcome,
-    };
-    match job::run(table, |queue| each(queue))? {
-        Outcome::Done((value, None)) => Ok(Outcome::Done(value)),
-        Outcome::Done((_, Some(last))) => Err(last),
-        Outcome::Busy => Err(failure),
-        Outcome::Gone => Ok(Outcome::Gone),
-    }
-}
-
-fn promotion(queue: &Queue, now: i64) -> Batch<'_> {
-    let arguments = vec![Some(Datum::from(now))];
-    Batch { queue, statement: Statement::Promote, arguments, call: Call::Delay }
-}
-
-fn reap<'a>(queue: &'a Queue, sessions: &[[u8; 16]]) -> Batch<'a> {
-    let arguments = vec![Some(types::from_uuids(sessions))];
-    Batch { queue, statement: Statement::Reap, arguments, call: Call::Session }
-}
-
-/// Tasks that are taken by no session at all, as after an UPDATE by hand before a restart.
-fn ownerless(queue: &Queue, any: bool) {
-    let batch = Batch {
-        queue,
-        statement: Statement::ReapOwnerless,
-        arguments: vec![],
-        call: Call::Session,
-    };
-    while any && batch.run() > 0 {}
-}
-
-fn next_due(queue: &Queue) -> Option<i64> {
-    spi::connect(|spi| {
-        let rows = spi.run_plan(&queue.plan(spi, Statement::NextDue), &[]);
-        rows.datum(0, 1).map(types::timestamp)
-    })
-}
-
-fn holders(queue: &Queue) -> Vec<Option<[u8; 16]>> {
-    spi::connect(|spi| {
-        let rows = spi.run_plan(&queue.plan(spi, Statement::Holders), &[]);
-        (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect()
-    })
 }
 
 /// The tables of this database's queues, and whether they are a subscriber's copies. What the
@@ -437,7 +221,14 @@ fn list_queues() -> HashMap<Oid, bool> {
              WHERE s.srrelid = q.relation) FROM xqueue.queue q",
         );
         let table = |row| Some((types::oid(rows.datum(row, 1)?), rows.datum(row, 2)?.value() != 0));
-        (0..rows.len()).filter_map(table).collect()
+        let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
+        for (slot, table) in queues::all(Some(process::database().into())) {
+            let table = Oid::from(table);
+            if !listed.contains_key(&table) && catalog::table_name(table).is_none() {
+                queues::remove(slot);
+            }
+        }
+        listed
     })
 }
 

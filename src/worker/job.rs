@@ -1,16 +1,19 @@
 //! One piece of the worker's work on one queue: in a transaction of its own, as the table's owner,
 //! with a time limit, so that a sick queue harms nobody else.
 
+use crate::error::OrRaise;
 use crate::model::status::Call;
 use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::spi::{self, Rows};
+use crate::pg::spi;
 use crate::pg::transaction::{self, Failure};
 use crate::pg::user;
 use crate::pg::worker::Timeout;
-use crate::registry::{self, Queue, Statement};
+use crate::registry::{self, Queue};
+use crate::statement::Change;
 use crate::{guc, xact};
 use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
+use std::time::Instant;
 
 /// What came of a job.
 pub enum Outcome<T> {
@@ -24,7 +27,7 @@ pub enum Outcome<T> {
 /// Runs `work` on a queue.
 pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<T>, Failure> {
     transaction::try_in_transaction(|| {
-        if !relation::try_lock(table, Lock::RowExclusive) {
+        if !registry::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
             return Outcome::Busy;
         }
         let queue = match registry::find(table) {
@@ -45,11 +48,11 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
     })
 }
 
-/// A statement that changes up to a number of tasks. `arguments` come before the number and the
-/// number of tasks to pass over.
+/// A change of as many tasks as a batch has.
 pub struct Batch<'a> {
     pub queue: &'a Queue,
-    pub statement: Statement,
+    pub change: Change,
+    /// The parameters of the pick, before the number of tasks.
     pub arguments: Vec<Option<Datum>>,
     pub call: Call,
 }
@@ -57,39 +60,46 @@ pub struct Batch<'a> {
 impl Batch<'_> {
     /// Changes a batch of tasks; how many.
     pub fn run(&self) -> usize {
-        self.change(guc::batch_size(), 0)
+        self.run_some(guc::batch_size(), 0)
     }
 
-    /// The same, one by one: tasks that cannot be changed are passed over. How many were changed,
-    /// and the last failure.
-    pub fn run_each(&self) -> (usize, Option<Failure>) {
+    /// The same; if that fails, one by one, so that a task that cannot be changed, or only slowly,
+    /// holds up no others. How many were changed, and the last failure.
+    pub fn run_or_each(&self) -> (usize, Option<Failure>) {
+        match transaction::try_in_subtransaction(|| self.run()) {
+            Ok(changed) => (changed, None),
+            Err(_) => self.run_each(),
+        }
+    }
+
+    fn run_each(&self) -> (usize, Option<Failure>) {
+        let begun = Instant::now();
         let (mut changed, mut passed, mut last) = (0, 0, None);
         while changed + (passed as usize) < guc::batch_size() as usize {
-            let _limit = Timeout::after(guc::worker_timeout());
-            match transaction::try_in_subtransaction(|| self.change(1, passed)) {
+            Timeout::restart(guc::worker_timeout());
+            match transaction::try_in_subtransaction(|| self.run_some(1, passed)) {
                 Ok(0) => break,
                 Ok(_) => changed += 1,
                 Err(failure) => {
-                    let was_slow = failure.canceled;
                     last = Some(failure);
                     passed += 1;
-                    if was_slow {
-                        break;
-                    }
                 }
             }
+            // Other queues wait for their turn.
+            if begun.elapsed() > 2 * guc::worker_timeout() {
+                break;
+            }
         }
+        Timeout::restart(guc::worker_timeout());
         (changed, last)
     }
 
-    fn change(&self, limit: i32, passed: i32) -> usize {
-        let mut arguments = self.arguments.clone();
-        arguments.extend([Some(Datum::from(limit)), Some(Datum::from(passed))]);
-        let changed = spi::connect(|spi| {
-            let plan = self.queue.plan(spi, self.statement.clone());
-            let rows: Rows = spi.run_plan(&plan, &arguments);
-            rows.len()
-        });
+    fn run_some(&self, limit: i32, passed: i32) -> usize {
+        let mut pick = self.arguments.clone();
+        pick.extend([Some(Datum::from(limit)), Some(Datum::from(passed))]);
+        let changed =
+            spi::connect(|spi| self.queue.change(spi, self.change, &[], &pick, |_| Ok(())));
+        let changed = changed.or_raise();
         if changed > 0 {
             xact::note(self.queue.slot, |delta| delta.call(self.call, changed));
         }

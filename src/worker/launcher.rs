@@ -38,6 +38,9 @@ pub extern "C-unwind" fn xqueue_launcher_main(_argument: pg_sys::Datum) {
                 }
             }
         }
+        if databases::are_starting() {
+            pause = Some(pause.unwrap_or(RETRY_INTERVAL));
+        }
         latch::wait(pause, false);
         worker::reload_settings();
     }
@@ -47,7 +50,7 @@ pub extern "C-unwind" fn xqueue_launcher_main(_argument: pg_sys::Datum) {
 fn want_workers() {
     let databases = transaction::try_in_transaction(catalog::connectable_databases);
     match databases {
-        Ok(found) => found.into_iter().for_each(databases::want_worker),
+        Ok(found) => found.into_iter().for_each(|database| databases::want_worker(database, false)),
         Err(failure) => pgrx::warning!("xqueue: cannot read the databases: {}", failure.message),
     }
 }

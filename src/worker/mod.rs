@@ -1,6 +1,7 @@
 //! The background workers: a launcher, one for each database that has the extension, and one for
 //! the metrics of all of them.
 
+pub mod care;
 pub mod database;
 pub mod graphite;
 pub mod job;

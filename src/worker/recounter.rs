@@ -1,7 +1,7 @@
 //! Recounting large queues beside the worker, which has more urgent things to do.
 
 use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::{transaction, worker};
+use crate::pg::{callbacks, transaction, worker};
 use crate::recount;
 use crate::registry;
 use crate::shmem::{databases, queues};
@@ -23,19 +23,20 @@ pub fn start(database: u32) {
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn xqueue_recount_main(argument: pg_sys::Datum) {
     let database = argument.value() as u32;
-    crate::pg::callbacks::at_exit(release_on_exit);
+    callbacks::at_exit(release_on_exit, database);
     worker::handle_signals();
     worker::connect(Some(database));
     for (slot, table) in queues::all(Some(database)) {
-        if queues::lock(slot).is_some_and(|slot| slot.needs_recount()) {
+        let needed = queues::lock(slot).is_some_and(|slot| slot.needs_recount());
+        if needed && !databases::is_occupied(database) {
             recount(Oid::from(table), None);
         }
     }
 }
 
 #[pgrx::pg_guard]
-unsafe extern "C-unwind" fn release_on_exit(_code: i32, _argument: Datum) {
-    databases::release_recounter(u32::from(crate::pg::process::database()));
+unsafe extern "C-unwind" fn release_on_exit(_code: i32, database: Datum) {
+    databases::release_recounter(database.value() as u32);
 }
 
 /// What came of a recount.
@@ -47,10 +48,11 @@ pub enum Recounted {
     TooLarge,
 }
 
-/// Counts the tasks of a queue whose table has no more pages than `limit`.
+/// Counts the tasks of a queue whose table has no more pages than `limit`. What comes to nothing
+/// is asked for again by the claim that is dropped.
 pub fn recount(table: Oid, limit: Option<u32>) -> Recounted {
     let counted = transaction::try_in_transaction(|| {
-        if !relation::try_lock(table, Lock::AccessShare) {
+        if !registry::try_lock() || !relation::try_lock(table, Lock::AccessShare) {
             return Recounted::Later;
         }
         let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());

@@ -1,0 +1,57 @@
+//! A process that takes a task and then does nothing, until it is killed.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use crate::{Result, database};
+
+const TAKE: &str = "SELECT pg_backend_pid(), id FROM xqueue.take(NULL::measure.held)";
+
+/// The process itself: takes a task, says in one line which backend has which, and waits for the
+/// end of its input.
+pub fn hold() -> Result<()> {
+    let mut db = database::connect("xqueue measure holder")?;
+    let row = db.query_one(TAKE, &[])?;
+    println!("{} {}", row.get::<_, i32>(0), row.get::<_, i64>(1));
+    io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+/// The process as its parent sees it.
+pub struct Holder {
+    child: Child,
+    pub backend: i32,
+    pub task: i64,
+}
+
+impl Holder {
+    pub fn start() -> Result<Holder> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("holder")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        let mut holder = Holder { child, backend: 0, task: 0 };
+        let (backend, task) =
+            line.trim().split_once(' ').ok_or("a holder ended before it held a task")?;
+        (holder.backend, holder.task) = (backend.parse()?, task.parse()?);
+        Ok(holder)
+    }
+
+    /// SIGKILL: it has no chance to say goodbye, neither to us nor to the server.
+    pub fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill()?)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It may be dead already, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,77 @@
+//! How long a task of a consumer that dies takes to be ready again.
+
+use std::time::{Duration, Instant};
+
+use postgres::{Client, Statement};
+
+use crate::effort::Effort;
+use crate::holder::Holder;
+use crate::numbers::{Sample, milliseconds};
+use crate::report::{Section, row};
+use crate::{Result, database};
+
+const IS_READY: &str = "SELECT status = 'R' FROM measure.held WHERE id = $1";
+/// After this a task is lost, not late.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn measure(effort: &Effort) -> Result<Section> {
+    let mut db = database::connect("xqueue measure")?;
+    db.batch_execute(
+        "SELECT xqueue.create('measure.held');
+         SELECT xqueue.put('measure.held', '[{}, {}, {}]');",
+    )?;
+    let mut poll = Poll { is_ready: db.prepare(IS_READY)?, db, last: Sample::default() };
+    let mut killer = database::connect("xqueue measure killer")?;
+    let terminate = killer.prepare("SELECT pg_terminate_backend($1)")?;
+    let (mut killed, mut terminated) = (Sample::default(), Sample::default());
+    for _ in 0..effort.kills {
+        let mut holder = Holder::start()?;
+        let begin = Instant::now();
+        holder.kill()?;
+        killed.add_duration(poll.until_ready(&holder, begin)?);
+
+        let holder = Holder::start()?;
+        let begin = Instant::now();
+        killer.execute(&terminate, &[&holder.backend])?;
+        terminated.add_duration(poll.until_ready(&holder, begin)?);
+    }
+    Ok(Section {
+        title: "A consumer dies: its task is ready again",
+        header: vec!["the consumer's end", "n", "median", "p99", "max"],
+        rows: vec![
+            row("SIGKILL of the client process", killed.cells()),
+            row("pg_terminate_backend", terminated.cells()),
+        ],
+        notes: vec![format!(
+            "From just before the signal to the answer of the first poll that saw the task ready: too \
+             long by up to one poll (median {}, p99 {}). The polling connection keeps a core busy.",
+            milliseconds(poll.last.median()),
+            milliseconds(poll.last.percentile(0.99)),
+        )],
+    })
+}
+
+struct Poll {
+    db: Client,
+    is_ready: Statement,
+    /// The time between the last look that did not see it ready and the one that did.
+    last: Sample,
+}
+
+impl Poll {
+    fn until_ready(&mut self, holder: &Holder, begin: Instant) -> Result<Duration> {
+        let mut before = begin;
+        loop {
+            let ready: bool = self.db.query_one(&self.is_ready, &[&holder.task])?.get(0);
+            let now = Instant::now();
+            if ready {
+                self.last.add_duration(now - before);
+                return Ok(now - begin);
+            }
+            if now - begin > PATIENCE {
+                return Err(format!("a task is still taken {PATIENCE:?} after the death").into());
+            }
+            before = now;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! How late delayed tasks are, when many become due.
+
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use crate::effort::{DUE_PER_SECOND, Effort};
+use crate::numbers::Sample;
+use crate::report::{Section, row};
+use crate::{Result, database};
+
+/// A queue stays a table, with triggers of its user's own: this one keeps when a task was to be
+/// ready, and when the worker made it so.
+const TABLE: &str = r#"
+    SELECT xqueue.create('measure.delayed', '{"features": {"delayed": true}}');
+    ALTER TABLE measure.delayed ADD due timestamptz, ADD ready timestamptz;
+    CREATE FUNCTION measure.note_ready() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        NEW.due := OLD.runat;
+        NEW.ready := clock_timestamp();
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER note_ready BEFORE UPDATE ON measure.delayed FOR EACH ROW
+        WHEN (OLD.status = 'W' AND NEW.status = 'R') EXECUTE FUNCTION measure.note_ready();"#;
+/// Those due later are put first, so that the time that the puts take does not bunch them.
+const PUT: &str = "
+    SELECT count(xqueue.put('measure.delayed', '{}', make_interval(secs => $1 + n / $2)))
+    FROM generate_series($3::float8, 1, -1) AS n";
+const TAKE: &str = "SELECT due, ready FROM xqueue.take(NULL::measure.delayed, '10s')";
+/// Between the put and the first due task.
+const HEAD_START: f64 = 3.0;
+
+pub fn measure(effort: &Effort) -> Result<Section> {
+    let mut db = database::connect("xqueue measure")?;
+    db.batch_execute(TABLE)?;
+    while db.query_one("SELECT xqueue.state()", &[])?.get::<_, &str>(0) != "RUNNING" {
+        sleep(Duration::from_millis(5));
+    }
+    let (rate, count) = (DUE_PER_SECOND as f64, effort.delayed as f64);
+    db.execute(PUT, &[&HEAD_START, &rate, &count])?;
+    let take = db.prepare(TAKE)?;
+    let (mut promoted, mut taken) = (Sample::default(), Sample::default());
+    for _ in 0..effort.delayed {
+        let task = db.query_one(&take, &[])?;
+        let now = SystemTime::now();
+        let (due, ready): (SystemTime, SystemTime) = (task.get(0), task.get(1));
+        promoted.add(microseconds_since(due, ready));
+        taken.add(microseconds_since(due, now));
+    }
+    Ok(Section {
+        title: "A delayed task is late",
+        header: vec!["later than runat", "n", "median", "p99", "max"],
+        rows: vec![
+            row("the worker changes the task", promoted.cells()),
+            row("a waiting consumer has it in hand", taken.cells()),
+        ],
+        notes: vec![format!(
+            "{DUE_PER_SECOND} tasks became due per second; one consumer took one task per statement, \
+             synchronous_commit on, so that two commits are in the second line."
+        )],
+    })
+}
+
+fn microseconds_since(earlier: SystemTime, later: SystemTime) -> f64 {
+    match later.duration_since(earlier) {
+        Ok(duration) => duration.as_secs_f64() * 1e6,
+        Err(error) => -error.duration().as_secs_f64() * 1e6,
+    }
+}

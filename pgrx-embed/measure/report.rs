@@ -1,0 +1,31 @@
+//! Markdown.
+
+use std::fmt::{self, Display, Formatter};
+
+/// A heading, a table, and what has to be known to read it.
+pub struct Section {
+    pub title: &'static str,
+    pub notes: Vec<String>,
+    pub header: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Display for Section {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(out, "## {}\n", self.title)?;
+        writeln!(out, "| {} |", self.header.join(" | "))?;
+        writeln!(out, "|---|{}", "---:|".repeat(self.header.len() - 1))?;
+        for row in &self.rows {
+            writeln!(out, "| {} |", row.join(" | "))?;
+        }
+        for note in &self.notes {
+            write!(out, "\n{note}\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// A row of a table, from its name and its other cells.
+pub fn row(name: impl Into<String>, cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    [name.into()].into_iter().chain(cells).collect()
+}
