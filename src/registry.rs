@@ -44,6 +44,8 @@ pub struct Queue {
     status: StatusColumn,
     columns: Vec<ColumnType>,
     plans: RefCell<HashMap<Statement, Rc<Plan>>>,
+    /// The key is one column, and no array: keys can be put into an array.
+    has_simple_key: bool,
     stale: Cell<bool>,
 }
 
@@ -212,6 +214,9 @@ impl Queue {
             .hint("Raise xqueue.max_queues in postgresql.conf and restart the server.")
         })?;
         databases::want_worker(database.into(), is_new);
+        let is_simple =
+            |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
+        let has_simple_key = key.len() == 1 && key.iter().all(is_simple);
         Ok(Queue {
             table,
             slot,
@@ -229,6 +234,7 @@ impl Queue {
             },
             columns: relation.columns(),
             plans: RefCell::default(),
+            has_simple_key,
             stale: Cell::new(false),
         })
     }
@@ -258,7 +264,7 @@ impl Queue {
         pick: &[Option<Datum>],
         mut see: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        if self.key.len() == 1 {
+        if self.has_simple_key {
             let plan = self.plan(spi, Statement::Change(change));
             let rows = spi.run_plan(&plan, &[set, pick].concat());
             if !rows.is_empty() {

@@ -116,13 +116,15 @@ fn commit(slot: SlotId, delta: &Delta) {
     if delta.dropped == Some(true) {
         return queues::remove(slot);
     }
-    let Some(mut queue) = queues::lock(slot) else { return };
+    let database = u32::from(process::database());
+    let Some(mut queue) = queues::lock(slot) else {
+        return databases::request(database, |requests| requests.registry = true);
+    };
     let due = queue.due();
     queue.commit(transaction::id_if_any(), delta);
     let wake_worker = queue.due() < due || queue.needs_recount() || delta.redefined;
     drop(queue);
     if wake_worker {
-        let database = u32::from(process::database());
         databases::request(database, |requests| requests.registry |= delta.redefined);
     }
 }

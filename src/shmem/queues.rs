@@ -21,6 +21,8 @@ pub struct Queue {
     pub table: u32,
     tasks: Tasks,
     calls: Calls,
+    /// A committed transaction has to do with it: it is not just about to be made.
+    settled: bool,
     /// The counters are those of the table.
     exact: bool,
     /// A prepared transaction may have changed the table: what it did is not counted yet.
@@ -104,6 +106,7 @@ pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
         table,
         tasks: Tasks::default(),
         calls: Calls::default(),
+        settled: false,
         exact: false,
         prepared: true,
         recount: true,
@@ -182,6 +185,7 @@ impl QueueGuard {
         } else {
             add(&mut self.tasks, &delta.tasks);
         }
+        self.settled = true;
         add(&mut self.calls, &delta.calls);
         self.tell_recounts(xid, delta);
         if delta.redefined {
@@ -270,12 +274,17 @@ impl QueueGuard {
         }
     }
 
+    pub fn is_settled(&self) -> bool {
+        self.settled
+    }
+
     /// Names for the metrics: database, schema, table.
     pub fn names(&self) -> [String; 3] {
         [text(&self.names[0]), text(&self.names[1]), text(&self.names[2])]
     }
 
     pub fn set_names(&mut self, names: [&str; 3]) {
+        self.settled = true;
         for (place, name) in self.names.iter_mut().zip(names) {
             set_text(place, name);
         }

@@ -224,7 +224,8 @@ fn list_queues() -> HashMap<Oid, bool> {
         let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
         for (slot, table) in queues::all(Some(process::database().into())) {
             let table = Oid::from(table);
-            if !listed.contains_key(&table) && catalog::table_name(table).is_none() {
+            let is_gone = !listed.contains_key(&table) && catalog::table_name(table).is_none();
+            if is_gone && queues::lock(slot).is_some_and(|slot| slot.is_settled()) {
                 queues::remove(slot);
             }
         }
