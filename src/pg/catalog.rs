@@ -64,7 +64,7 @@ pub fn short_type_name(oid: Oid) -> String {
 pub fn equality(oid: Oid) -> Option<String> {
     // SAFETY: look-ups in the system cache; the list holds two C strings.
     unsafe {
-        let class = pg_sys::GetDefaultOpClass(oid, pg_sys::BTREE_AM_OID.into());
+        let class = pg_sys::GetDefaultOpClass(oid, pg_sys::BTREE_AM_OID);
         if class == Oid::INVALID {
             return None;
         }

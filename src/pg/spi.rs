@@ -186,8 +186,8 @@ impl Rows<'_> {
         succeeded(result);
         // SAFETY: variables that the statement has just set.
         unsafe {
-            let table =
-                std::mem::replace(&mut *(&raw mut pg_sys::SPI_tuptable), std::ptr::null_mut());
+            let table = pg_sys::SPI_tuptable;
+            pg_sys::SPI_tuptable = std::ptr::null_mut();
             Rows { table, count: pg_sys::SPI_processed as usize, _spi: PhantomData }
         }
     }

@@ -52,11 +52,11 @@ impl Database {
     }
 }
 
-fn find<'d>(directory: &'d mut Directory, oid: u32) -> Option<&'d mut Database> {
+fn find(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
     directory.header.databases.iter_mut().find(|database| database.oid == oid)
 }
 
-fn find_or_add<'d>(directory: &'d mut Directory, oid: u32) -> Option<&'d mut Database> {
+fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
     let databases = &mut directory.header.databases;
     let known = databases.iter().position(|database| database.oid == oid);
     let index = known.or_else(|| databases.iter().position(|database| database.oid == 0))?;

@@ -116,7 +116,7 @@ impl Care {
 
     /// Gives back what ended sessions had taken.
     fn give_back(&mut self, table: Oid) {
-        if !(self.sweep || !self.ended.is_empty()) || !self.give_back.is_due() {
+        if (!self.sweep && self.ended.is_empty()) || !self.give_back.is_due() {
             return;
         }
         if self.sweep {
