@@ -1,0 +1,198 @@
+//! Bugs that reviews and other tests have found, one test each.
+
+use serde_json::json;
+use xqueue_tests::*;
+
+const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
+
+/// A plan that was made while the table was known to be empty must not pick anew for each row.
+#[test]
+fn a_plan_made_on_an_empty_table_takes_one_task() {
+    for columns in
+        ["id bigint PRIMARY KEY", "id bigint, part int DEFAULT 0, PRIMARY KEY (part, id)"]
+    {
+        let mut q = Queue::with("plan", columns, &json!({"features": {"delayed": true}}));
+        let name = q.name.clone();
+        q.sql("VACUUM ANALYZE {q}");
+        assert!(take(&mut q.admin, &name, "0", 1).is_empty());
+        q.sql("INSERT INTO {q} (id) SELECT generate_series(1, 3000)");
+        assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [1]);
+        assert_eq!(ids(&take(&mut q.admin, &name, "0", 3)), [2, 3, 4]);
+        q.sql("INSERT INTO {q} (id) SELECT generate_series(3001, 6000)");
+        assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [5]);
+    }
+}
+
+/// An operator of the caller's own must not be found where the registry is written.
+#[test]
+fn the_registry_is_written_with_a_search_path_of_our_own() {
+    let role = Role::create();
+    let (mut c, r, trap) = (role.client(), &role.name, unique("trap"));
+    let mut admin = connect();
+    admin.batch_execute(&format!("CREATE SCHEMA {trap} AUTHORIZATION {r}")).unwrap();
+    c.batch_execute(&format!(
+        "CREATE TABLE {trap}.t (id bigint PRIMARY KEY);
+         CREATE TABLE {trap}.seen (who text);
+         GRANT INSERT ON {trap}.seen TO PUBLIC; GRANT USAGE ON SCHEMA {trap} TO PUBLIC;
+         CREATE FUNCTION {trap}.eq(regclass, oid) RETURNS boolean LANGUAGE plpgsql AS
+           $$ BEGIN INSERT INTO {trap}.seen VALUES (current_user); RETURN $1::oid OPERATOR(pg_catalog.=) $2; END $$;
+         CREATE OPERATOR {trap}.= (LEFTARG = regclass, RIGHTARG = oid, FUNCTION = {trap}.eq);
+         SELECT xqueue.upgrade('{trap}.t');
+         SET search_path = {trap}, pg_catalog;
+         SELECT xqueue.upgrade('{trap}.t', '{DELAYED}');
+         SELECT xqueue.downgrade('{trap}.t')"
+    ))
+    .unwrap();
+    let seen: Vec<String> = admin
+        .query(&format!("SELECT who FROM {trap}.seen WHERE who <> $1"), &[r])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_eq!(seen, Vec::<String>::new(), "the trap was run as another role");
+    admin.batch_execute(&format!("DROP SCHEMA {trap} CASCADE")).unwrap();
+}
+
+/// Our trigger functions in triggers that upgrade would not make.
+#[test]
+fn trigger_functions_refuse_to_be_used_otherwise() {
+    let mut q = Queue::new("misuse");
+    for trigger in [
+        "AFTER INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_changed()",
+        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed()",
+        "BEFORE INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_delayed()",
+        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_delayed()",
+        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.truncated()",
+    ] {
+        q.sql(&format!("CREATE TRIGGER misuse {trigger}"));
+        let sql = format!("INSERT INTO {} DEFAULT VALUES", q.name);
+        expect_error(&mut q.admin, &sql, "39P01", "only as the trigger");
+        q.sql("DROP TRIGGER misuse ON {q}");
+    }
+    q.assert_tasks(&[("total", 0)]);
+}
+
+#[test]
+fn downgraded_and_upgraded_in_one_transaction() {
+    let mut q = Queue::new("again");
+    let again = format!(
+        "SELECT xqueue.downgrade('{{q}}'); SELECT xqueue.upgrade('{{q}}', '{}')",
+        json!({"fields": {"status": "status", "owner": "owner", "runat": "runat"}, "features": {"delayed": true}})
+    );
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    q.sql(&format!("BEGIN; {again}; ROLLBACK"));
+    q.assert_tasks(&[("ready", 1)]);
+    q.sql(&format!(
+        "BEGIN; SAVEPOINT s; {again}; ROLLBACK TO s; SELECT xqueue.put('{{q}}', '{{}}'); COMMIT"
+    ));
+    q.assert_tasks(&[("ready", 2)]);
+    q.sql(&format!("BEGIN; {again}; COMMIT"));
+    q.assert_tasks(&[("ready", 2)]);
+    // The worker still knows it.
+    q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    q.wait_for("ready", 3);
+}
+
+/// Such a table is counted by a process of its own.
+#[test]
+fn a_large_table_is_counted_exactly() {
+    let mut q = Queue::adopt(&database(), &unique("large"));
+    q.sql("CREATE TABLE {q} (id bigint PRIMARY KEY, payload text)");
+    q.sql("INSERT INTO {q} SELECT n, repeat('x', 1000) FROM generate_series(1, 12000) n");
+    q.upgrade(&json!({}));
+    q.assert_tasks(&[("ready", 12000)]);
+}
+
+/// Tasks that cannot be given back yet do not keep others from being promoted.
+#[test]
+fn a_locked_orphan_does_not_stop_promotion() {
+    let mut q = Queue::new("orphan");
+    let name = q.name.clone();
+    let id = put(&mut q.admin, &name, 1);
+    let mut consumer = q.client();
+    assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [id]);
+    let mut other = q.client();
+    other
+        .batch_execute(&format!("BEGIN; UPDATE {name} SET payload = '2' WHERE id = {id}"))
+        .unwrap();
+    drop(consumer);
+    q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    q.wait_for("ready", 1);
+    other.batch_execute("COMMIT").unwrap();
+    q.wait_for("ready", 2);
+}
+
+/// Who may not touch a database cannot send its worker away.
+#[test]
+fn a_stranger_does_not_disturb_the_worker() {
+    let mut database = Database::new("strange");
+    let mut c = database.client();
+    wait_until("the worker runs", || {
+        scalar::<String>(&mut c, "SELECT xqueue.state()", &[]) == "RUNNING"
+    });
+    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
+    let before: i32 = scalar(&mut c, worker, &[]);
+    let role = Role::create();
+    let mut stranger = role.client();
+    for command in [
+        format!("ALTER DATABASE {} CONNECTION LIMIT 5", database.name),
+        format!("ALTER DATABASE {} RENAME TO mine", database.name),
+        format!("DROP DATABASE {}", database.name),
+        format!("CREATE DATABASE mine TEMPLATE {}", database.name),
+    ] {
+        expect_error(&mut stranger, &command, "42501", "");
+    }
+    database.sql(&format!("ALTER DATABASE {} CONNECTION LIMIT 50", database.name));
+    assert_eq!(scalar::<i32>(&mut c, worker, &[]), before);
+}
+
+/// A consumer stands in one line at a time.
+#[test]
+fn a_wait_inside_a_wait_is_refused() {
+    let mut outer = Queue::new("outer");
+    let inner = Queue::new("inner");
+    outer.sql(&format!(
+        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           PERFORM xqueue.take('{}', '20s'); RETURN NEW; END $$;
+         CREATE TRIGGER nested BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()",
+        inner.name
+    ));
+    let waiter = Waiter::take(&mut outer);
+    let name = outer.name.clone();
+    put(&mut outer.admin, &name, 1);
+    assert_eq!(waiter.error().1.code().code(), "55006");
+    outer.sql("DROP TRIGGER nested ON {q}; DROP FUNCTION {q}_f()");
+    // Nobody is left standing in either line.
+    outer.wait_for_consumers(0);
+    let waiter = Waiter::start(outer.client(), &format!("SELECT xqueue.take('{name}', '20s')"));
+    waiter.task();
+}
+
+/// What may be set for the sessions of a database must not stop its worker.
+#[test]
+fn a_database_that_is_read_only_by_default() {
+    let mut database = Database::new("readonly");
+    let mut q = Queue::new_in(&database.name, "readonly");
+    let name = q.name.clone();
+    database
+        .sql(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name));
+    let restart = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
+    q.sql(restart);
+    q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    q.wait_for("ready", 1);
+    let id = take_all(&mut q.admin, &name)[0];
+    ack(&mut q.admin, &name, id);
+    database.sql(&format!("ALTER DATABASE {} RESET default_transaction_read_only", database.name));
+}
+
+#[test]
+fn the_extension_brings_its_worker() {
+    let database = Database::empty("brings");
+    let mut c = database.client();
+    c.batch_execute("CREATE EXTENSION xqueue").unwrap();
+    wait_until("the worker runs", || {
+        scalar::<String>(&mut c, "SELECT xqueue.state()", &[]) == "RUNNING"
+    });
+    c.batch_execute("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT").unwrap();
+    assert_eq!(scalar::<String>(&mut c, "SELECT xqueue.state()", &[]), "RUNNING");
+}
