@@ -1,7 +1,6 @@
 //! How late delayed tasks are, when many become due.
 
-use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::effort::{DUE_PER_SECOND, Effort};
 use crate::numbers::Sample;
@@ -23,8 +22,9 @@ const TABLE: &str = r#"
         WHEN (OLD.status = 'W' AND NEW.status = 'R') EXECUTE FUNCTION measure.note_ready();"#;
 /// Those due later are put first, so that the time that the puts take does not bunch them.
 const PUT: &str = "
-    SELECT count(xqueue.put('measure.delayed', '{}', make_interval(secs => $1 + n / $2)))
-    FROM generate_series($3::float8, 1, -1) AS n";
+    SELECT count(*)
+    FROM generate_series($3::int, 1, -1) AS n,
+         xqueue.put('measure.delayed', '{}', make_interval(secs => $1 + n / $2::float8))";
 const TAKE: &str = "SELECT due, ready FROM xqueue.take(NULL::measure.delayed, '10s')";
 /// Between the put and the first due task.
 const HEAD_START: f64 = 3.0;
@@ -32,11 +32,7 @@ const HEAD_START: f64 = 3.0;
 pub fn measure(effort: &Effort) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute(TABLE)?;
-    while db.query_one("SELECT xqueue.state()", &[])?.get::<_, &str>(0) != "RUNNING" {
-        sleep(Duration::from_millis(5));
-    }
-    let (rate, count) = (DUE_PER_SECOND as f64, effort.delayed as f64);
-    db.execute(PUT, &[&HEAD_START, &rate, &count])?;
+    db.execute(PUT, &[&HEAD_START, &(DUE_PER_SECOND as f64), &(effort.delayed as i32)])?;
     let take = db.prepare(TAKE)?;
     let (mut promoted, mut taken) = (Sample::default(), Sample::default());
     for _ in 0..effort.delayed {

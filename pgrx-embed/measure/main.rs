@@ -20,6 +20,10 @@ mod watchdog;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use postgres::Client;
 
 use effort::Effort;
 use options::{Command, Options};
@@ -70,6 +74,7 @@ fn measure(options: &Options) -> Result<()> {
     watchdog::start(options.effort.limit);
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute("DROP SCHEMA IF EXISTS measure CASCADE; CREATE SCHEMA measure;")?;
+    until_running(&mut db)?;
     let mut text = machine::describe(&mut db, &options.effort)?;
     println!("{text}");
     for (name, case) in CASES {
@@ -83,6 +88,15 @@ fn measure(options: &Options) -> Result<()> {
                 std::fs::write(output, &text)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// The extension's worker starts a moment after the extension is created.
+fn until_running(db: &mut Client) -> Result<()> {
+    watchdog::enter("waiting for the worker");
+    while db.query_one("SELECT xqueue.state()", &[])?.get::<_, &str>(0) != "RUNNING" {
+        sleep(Duration::from_millis(5));
     }
     Ok(())
 }

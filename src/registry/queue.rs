@@ -1,34 +1,23 @@
-//! Which tables are queues, and everything a process has to know to work with one: read once,
-//! kept until the server says that the table has changed.
+//! A queue, ready to work with: its table, its columns, its plans.
 
+use super::column_of;
+use super::status::StatusColumn;
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::definition::{Column, Definition};
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::relation::{self, ColumnType, Lock, Relation, RowType};
+use crate::pg::relation::{ColumnType, Relation, RowType};
 use crate::pg::spi::{Plan, Rows, Spi};
 use crate::pg::trigger::Tuple;
-use crate::pg::{callbacks, catalog, jsonb, process, spi, types, user};
+use crate::pg::{catalog, process, types};
 use crate::shmem::{databases, queues};
 use crate::statement::{self, Change, Form, KeyColumn, PutSource};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::rc::Rc;
-
-const REGISTRY: &CStr = c"queue";
-
-thread_local! {
-    static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
-    static WATCHING: Cell<bool> = const { Cell::new(false) };
-    /// How often something went stale.
-    static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
-    /// A definition went stale while the map was in use.
-    static ALL_STALE: Cell<bool> = const { Cell::new(false) };
-}
 
 /// A queue, ready to work with.
 pub struct Queue {
@@ -46,7 +35,7 @@ pub struct Queue {
     plans: RefCell<HashMap<Statement, Rc<Plan>>>,
     /// The key is one column, and no array: keys can be put into an array.
     has_simple_key: bool,
-    stale: Cell<bool>,
+    pub(super) stale: Cell<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,119 +70,13 @@ pub enum Statement {
 /// Plans for `put` that are kept: one for each set of columns that producers send.
 const PUT_PLANS: usize = 64;
 
-/// A queue by its table, on which the caller holds a lock.
-pub fn get(table: Oid) -> Result<Rc<Queue>> {
-    find(table)?.ok_or_else(|| not_a_queue(table))
-}
-
-/// The same; None if the table is not a queue.
-pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
-    if ALL_STALE.take() {
-        QUEUES.with_borrow_mut(HashMap::clear);
-    }
-    let known = QUEUES.with_borrow(|queues| queues.get(&table).cloned());
-    if let Some(queue) = known.filter(|queue| !queue.stale.get()) {
-        return Ok(Some(queue));
-    }
-    if !WATCHING.replace(true) {
-        callbacks::watch_definitions();
-    }
-    let seen = STALE_COUNT.get();
-    let Some((definition, same_table)) = read(table)? else {
-        QUEUES.with_borrow_mut(|queues| queues.remove(&table));
-        return Ok(None);
-    };
-    let Some(relation) = Relation::open(table, Lock::AccessShare) else { return Ok(None) };
-    let queue = Rc::new(Queue::describe(&relation, definition, same_table)?);
-    // What was read may have changed while it was read: good for this call, looked at again by
-    // the next.
-    queue.stale.set(STALE_COUNT.get() != seen);
-    QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
-    Ok(Some(queue))
-}
-
-/// The server's word that a table, or every table, has to be looked at again.
-pub fn stale(table: Option<Oid>) {
-    STALE_COUNT.set(STALE_COUNT.get() + 1);
-    let done = QUEUES.with(|queues| match (queues.try_borrow(), table) {
-        (Ok(queues), Some(table)) => {
-            if let Some(queue) = queues.get(&table) {
-                queue.stale.set(true);
-            }
-            true
-        }
-        (Ok(queues), None) => {
-            queues.values().for_each(|queue| queue.stale.set(true));
-            true
-        }
-        (Err(_), _) => false,
-    });
-    if !done {
-        ALL_STALE.set(true);
-    }
-}
-
-/// The definition of a table as the registry has it, and whether the columns' numbers still hold
-/// (they do not after dump and restore).
-pub fn read(table: Oid) -> Result<Option<(Definition, bool)>> {
-    let row = catalog::own_row(REGISTRY, table, |row| {
-        let written_for = row.datum(2).map(types::oid);
-        (row.datum(3).map(jsonb::text).unwrap_or_default(), written_for == Some(table))
-    });
-    let Some((text, same_table)) = row else { return Ok(None) };
-    let definition = serde_json::from_str(&text).map_err(|error| {
-        Error::new(
-            PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
-            format!("the definition of queue \"{}\" cannot be read: {error}", display_name(table)),
-        )
-        .hint("Call xqueue.downgrade() and xqueue.upgrade() on it.")
-    })?;
-    Ok(Some((definition, same_table)))
-}
-
-/// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot
-/// be done at once.
-pub fn try_lock() -> bool {
-    catalog::own_relation(REGISTRY)
-        .is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
-}
-
-/// Writes a definition down, as the owner of the registry. The caller has checked that the current
-/// role owns the table.
-pub fn write(table: Oid, definition: &Definition) -> Result<()> {
-    let value = serde_json::to_value(definition).map_err(|error| {
-        Error::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("cannot write: {error}"))
-    })?;
-    as_registry_owner(|spi| {
-        spi.run_with(
-            "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) \
-             ON CONFLICT (relation) DO UPDATE \
-             SET incarnation = excluded.incarnation, definition = excluded.definition",
-            &[(types::OID, Some(table.into())), (types::JSONB, Some(jsonb::from_value(&value)))],
-        );
-    })
-}
-
-pub fn delete(table: Oid) -> Result<()> {
-    as_registry_owner(|spi| {
-        spi.run_with(
-            "DELETE FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[(types::OID, Some(table.into()))],
-        );
-    })
-}
-
-fn as_registry_owner(work: impl FnOnce(&Spi)) -> Result<()> {
-    let registry = catalog::own_relation(REGISTRY).ok_or_else(not_installed)?;
-    let owner = Relation::open(registry, Lock::RowExclusive).ok_or_else(not_installed)?.owner();
-    let _role = user::act_restricted_as(owner);
-    spi::connect(work);
-    Ok(())
-}
-
 impl Queue {
     /// Everything to know of a queue, from the table and its definition.
-    fn describe(relation: &Relation, definition: Definition, same_table: bool) -> Result<Queue> {
+    pub(super) fn describe(
+        relation: &Relation,
+        definition: Definition,
+        same_table: bool,
+    ) -> Result<Queue> {
         let table = relation.oid();
         let find = |wanted: &Column| {
             column_of(relation, wanted, same_table).ok_or_else(|| lost_column(table, &wanted.name))
@@ -227,9 +110,9 @@ impl Queue {
             row_type: relation.row_type(),
             row_columns: relation.row_columns(),
             definition: Definition {
-                status: written(&status),
-                owner: written(&owner),
-                runat: runat.as_ref().map(written),
+                status: super::written(&status),
+                owner: super::written(&owner),
+                runat: runat.as_ref().map(super::written),
                 ..definition
             },
             columns: relation.columns(),
@@ -416,141 +299,8 @@ pub fn table_names(
     })
 }
 
-/// How the values of a status column are read.
-pub struct StatusColumn {
-    oid: Oid,
-    modifier: i32,
-    labels: Labels,
-}
-
-enum Labels {
-    Letters([u8; 6]),
-    Texts([String; 6]),
-    Enum([Oid; 6]),
-}
-
-impl StatusColumn {
-    /// Refuses a type, or labels, that cannot hold the states.
-    pub fn new(column: &ColumnType, options: &Options) -> Result<StatusColumn> {
-        let base = catalog::base_type(column.oid);
-        let texts = Status::ALL.map(|status| options.label(status));
-        let unfit = |label: &str| {
-            Error::invalid(format!(
-                "column \"{}\" of type {} cannot hold the state '{label}'",
-                column.name,
-                catalog::type_name(column.oid)
-            ))
-            .hint("Say in {\"states\": …} which values of the column stand for the letters R, T, W, B, Z and D.")
-        };
-        // A modifier of char(n) or varchar(n) is n + 4.
-        let longest = if column.modifier > 4 { column.modifier as usize - 4 } else { usize::MAX };
-        if let Some(label) = texts.iter().find(|text| text.chars().count() > longest) {
-            return Err(unfit(label));
-        }
-        let labels = if base == types::CHAR {
-            if let Some(label) = texts.iter().find(|text| text.len() != 1) {
-                return Err(unfit(label));
-            }
-            Labels::Letters(texts.map(|text| text.as_bytes()[0]))
-        } else if types::TEXTS.contains(&base) {
-            Labels::Texts(texts)
-        } else if catalog::is_enum(base) {
-            let mut values = [Oid::INVALID; 6];
-            for (value, text) in values.iter_mut().zip(&texts) {
-                *value = catalog::enum_value(base, text).ok_or_else(|| unfit(text))?;
-            }
-            Labels::Enum(values)
-        } else {
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-                format!(
-                    "column \"{}\" cannot be the status: it is of type {}",
-                    column.name,
-                    catalog::type_name(column.oid)
-                ),
-            )
-            .hint("Use a column of type \"char\", char, text, varchar or an enum."));
-        };
-        Ok(StatusColumn { oid: column.oid, modifier: column.modifier, labels })
-    }
-
-    fn read(&self, value: Option<Datum>) -> Option<Status> {
-        let value = value?;
-        let position = match &self.labels {
-            Labels::Letters(letters) => {
-                letters.iter().position(|letter| *letter == types::char(value))
-            }
-            Labels::Texts(texts) => types::with_text(value, |text| {
-                // char(n) is padded with blanks.
-                let text = text.trim_ascii_end();
-                texts.iter().position(|label| label.as_bytes() == text)
-            }),
-            Labels::Enum(values) => values.iter().position(|oid| *oid == types::oid(value)),
-        };
-        position.map(|index| Status::ALL[index])
-    }
-}
-
-/// The column that a definition means: by name, or by number if it was renamed since, unless the
-/// table is one that was restored.
-pub fn column_of(relation: &Relation, wanted: &Column, same_table: bool) -> Option<ColumnType> {
-    let columns = relation.columns();
-    let named = columns.iter().find(|column| column.name == wanted.name);
-    let numbered = columns.iter().find(|column| column.number == wanted.number);
-    // A restored table may have got the old oid by chance: then the name is there, elsewhere.
-    if same_table { named.or(numbered) } else { named }.cloned()
-}
-
-/// Whether a table is the registry itself.
-pub fn is_own_table(relation: &Relation) -> bool {
-    catalog::own_relation(REGISTRY) == Some(relation.oid())
-}
-
-pub fn written(column: &ColumnType) -> Column {
-    Column { name: column.name.clone(), number: column.number }
-}
-
-/// A table as SQL names it.
-pub fn display_name(table: Oid) -> String {
-    match catalog::table_name(table) {
-        Some((schema, name)) => format!("{}.{}", catalog::quote(&schema), catalog::quote(&name)),
-        None => format!("with oid {}", u32::from(table)),
-    }
-}
-
-pub fn not_a_queue(table: Oid) -> Error {
-    if catalog::table_name(table).is_none() {
-        return Error::new(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
-            format!("the table with oid {} has been dropped", u32::from(table)),
-        )
-        .hint("Create the queue again.");
-    }
-    let name = display_name(table);
-    if !catalog::is_table(table) {
-        return Error::new(
-            PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
-            format!("\"{name}\" is not an ordinary table, and so no queue"),
-        )
-        .hint("Name the queue's table.");
-    }
-    Error::new(
-        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        format!("table \"{name}\" is not a queue"),
-    )
-    .hint(format!("SELECT xqueue.upgrade({}); makes it one.", catalog::quote_literal(&name)))
-}
-
-fn not_installed() -> Error {
-    Error::new(
-        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "extension xqueue is not installed in this database",
-    )
-    .hint("CREATE EXTENSION xqueue;")
-}
-
 fn lost_column(table: Oid, column: &str) -> Error {
-    let name = display_name(table);
+    let name = super::display_name(table);
     Error::new(
         PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
         format!("queue \"{name}\" has lost its column \"{column}\""),

@@ -1,0 +1,134 @@
+//! Which tables are queues, and everything a process has to know to work with one: read once,
+//! kept until the server says that the table has changed.
+
+mod queue;
+mod status;
+mod store;
+
+use crate::error::{Error, Result};
+use crate::model::definition::Column;
+use crate::pg::relation::{ColumnType, Lock, Relation};
+use crate::pg::{callbacks, catalog};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+pub use queue::{KeyType, Queue, Statement, table_names};
+pub use status::StatusColumn;
+pub use store::{delete, is_own_table, read, try_lock, write};
+
+thread_local! {
+    static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
+    static WATCHING: Cell<bool> = const { Cell::new(false) };
+    /// How often something went stale.
+    static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
+    /// A definition went stale while the map was in use.
+    static ALL_STALE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A queue by its table, on which the caller holds a lock.
+pub fn get(table: Oid) -> Result<Rc<Queue>> {
+    find(table)?.ok_or_else(|| not_a_queue(table))
+}
+
+/// The same; None if the table is not a queue.
+pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
+    if ALL_STALE.take() {
+        QUEUES.with_borrow_mut(HashMap::clear);
+    }
+    let known = QUEUES.with_borrow(|queues| queues.get(&table).cloned());
+    if let Some(queue) = known.filter(|queue| !queue.stale.get()) {
+        return Ok(Some(queue));
+    }
+    if !WATCHING.replace(true) {
+        callbacks::watch_definitions();
+    }
+    let seen = STALE_COUNT.get();
+    let Some((definition, same_table)) = read(table)? else {
+        QUEUES.with_borrow_mut(|queues| queues.remove(&table));
+        return Ok(None);
+    };
+    let Some(relation) = Relation::open(table, Lock::AccessShare) else { return Ok(None) };
+    let queue = Rc::new(Queue::describe(&relation, definition, same_table)?);
+    // What was read may have changed while it was read: good for this call, looked at again by
+    // the next.
+    queue.stale.set(STALE_COUNT.get() != seen);
+    QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
+    Ok(Some(queue))
+}
+
+/// The server's word that a table, or every table, has to be looked at again.
+pub fn stale(table: Option<Oid>) {
+    STALE_COUNT.set(STALE_COUNT.get() + 1);
+    let done = QUEUES.with(|queues| match (queues.try_borrow(), table) {
+        (Ok(queues), Some(table)) => {
+            if let Some(queue) = queues.get(&table) {
+                queue.stale.set(true);
+            }
+            true
+        }
+        (Ok(queues), None) => {
+            queues.values().for_each(|queue| queue.stale.set(true));
+            true
+        }
+        (Err(_), _) => false,
+    });
+    if !done {
+        ALL_STALE.set(true);
+    }
+}
+
+/// The column that a definition means: by name, or by number if it was renamed since, unless the
+/// table is one that was restored.
+pub fn column_of(relation: &Relation, wanted: &Column, same_table: bool) -> Option<ColumnType> {
+    let columns = relation.columns();
+    let named = columns.iter().find(|column| column.name == wanted.name);
+    let numbered = columns.iter().find(|column| column.number == wanted.number);
+    // A restored table may have got the old oid by chance: then the name is there, elsewhere.
+    if same_table { named.or(numbered) } else { named }.cloned()
+}
+
+pub fn written(column: &ColumnType) -> Column {
+    Column { name: column.name.clone(), number: column.number }
+}
+
+/// A table as SQL names it.
+pub fn display_name(table: Oid) -> String {
+    match catalog::table_name(table) {
+        Some((schema, name)) => format!("{}.{}", catalog::quote(&schema), catalog::quote(&name)),
+        None => format!("with oid {}", u32::from(table)),
+    }
+}
+
+pub fn not_a_queue(table: Oid) -> Error {
+    if catalog::table_name(table).is_none() {
+        return Error::new(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
+            format!("the table with oid {} has been dropped", u32::from(table)),
+        )
+        .hint("Create the queue again.");
+    }
+    let name = display_name(table);
+    if !catalog::is_table(table) {
+        return Error::new(
+            PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
+            format!("\"{name}\" is not an ordinary table, and so no queue"),
+        )
+        .hint("Name the queue's table.");
+    }
+    Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("table \"{name}\" is not a queue"),
+    )
+    .hint(format!("SELECT xqueue.upgrade({}); makes it one.", catalog::quote_literal(&name)))
+}
+
+fn not_installed() -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "extension xqueue is not installed in this database",
+    )
+    .hint("CREATE EXTENSION xqueue;")
+}

@@ -1,0 +1,76 @@
+//! The table `xqueue.queue`, which holds the definitions of all queues.
+
+use super::{display_name, not_installed};
+use crate::error::{Error, Result};
+use crate::model::definition::Definition;
+use crate::pg::relation::{self, Lock, Relation};
+use crate::pg::spi::Spi;
+use crate::pg::{catalog, jsonb, spi, types, user};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::ffi::CStr;
+
+const REGISTRY: &CStr = c"queue";
+
+/// The definition of a table as the registry has it, and whether the columns' numbers still hold
+/// (they do not after dump and restore).
+pub fn read(table: Oid) -> Result<Option<(Definition, bool)>> {
+    let row = catalog::own_row(REGISTRY, table, |row| {
+        let written_for = row.datum(2).map(types::oid);
+        (row.datum(3).map(jsonb::text).unwrap_or_default(), written_for == Some(table))
+    });
+    let Some((text, same_table)) = row else { return Ok(None) };
+    let definition = serde_json::from_str(&text).map_err(|error| {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+            format!("the definition of queue \"{}\" cannot be read: {error}", display_name(table)),
+        )
+        .hint("Call xqueue.downgrade() and xqueue.upgrade() on it.")
+    })?;
+    Ok(Some((definition, same_table)))
+}
+
+/// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot
+/// be done at once.
+pub fn try_lock() -> bool {
+    catalog::own_relation(REGISTRY)
+        .is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
+}
+
+/// Writes a definition down, as the owner of the registry. The caller has checked that the current
+/// role owns the table.
+pub fn write(table: Oid, definition: &Definition) -> Result<()> {
+    let value = serde_json::to_value(definition).map_err(|error| {
+        Error::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("cannot write: {error}"))
+    })?;
+    as_registry_owner(|spi| {
+        spi.run_with(
+            "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) \
+             ON CONFLICT (relation) DO UPDATE \
+             SET incarnation = excluded.incarnation, definition = excluded.definition",
+            &[(types::OID, Some(table.into())), (types::JSONB, Some(jsonb::from_value(&value)))],
+        );
+    })
+}
+
+pub fn delete(table: Oid) -> Result<()> {
+    as_registry_owner(|spi| {
+        spi.run_with(
+            "DELETE FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
+            &[(types::OID, Some(table.into()))],
+        );
+    })
+}
+
+fn as_registry_owner(work: impl FnOnce(&Spi)) -> Result<()> {
+    let registry = catalog::own_relation(REGISTRY).ok_or_else(not_installed)?;
+    let owner = Relation::open(registry, Lock::RowExclusive).ok_or_else(not_installed)?.owner();
+    let _role = user::act_restricted_as(owner);
+    spi::connect(work);
+    Ok(())
+}
+
+/// Whether a table is the registry itself.
+pub fn is_own_table(relation: &Relation) -> bool {
+    catalog::own_relation(REGISTRY) == Some(relation.oid())
+}
