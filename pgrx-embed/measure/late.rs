@@ -20,12 +20,12 @@ const TABLE: &str = r#"
     END $$;
     CREATE TRIGGER note_ready BEFORE UPDATE ON measure.delayed FOR EACH ROW
         WHEN (OLD.status = 'W' AND NEW.status = 'R') EXECUTE FUNCTION measure.note_ready();"#;
-/// Those due later are put first, so that the time that the puts take does not bunch them.
+/// In the order in which they become due: tasks are taken in the order of their keys.
 const PUT: &str = "
     SELECT count(*)
-    FROM generate_series($3::int, 1, -1) AS n,
+    FROM generate_series(1, $3::int) AS n,
          xqueue.put('measure.delayed', '{}', make_interval(secs => $1 + n / $2::float8))";
-const TAKE: &str = "SELECT due, ready FROM xqueue.take(NULL::measure.delayed, '10s')";
+const TAKE: &str = "SELECT due, ready FROM xqueue.take(NULL::measure.delayed, '10s', 100)";
 /// Between the put and the first due task.
 const HEAD_START: f64 = 3.0;
 
@@ -35,12 +35,17 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     db.execute(PUT, &[&HEAD_START, &(DUE_PER_SECOND as f64), &(effort.delayed as i32)])?;
     let take = db.prepare(TAKE)?;
     let (mut promoted, mut taken) = (Sample::default(), Sample::default());
-    for _ in 0..effort.delayed {
-        let task = db.query_one(&take, &[])?;
+    while taken.len() < effort.delayed {
+        let tasks = db.query(&take, &[])?;
         let now = SystemTime::now();
-        let (due, ready): (SystemTime, SystemTime) = (task.get(0), task.get(1));
-        promoted.add(microseconds_since(due, ready));
-        taken.add(microseconds_since(due, now));
+        if tasks.is_empty() {
+            return Err("delayed tasks do not become ready".into());
+        }
+        for task in tasks {
+            let (due, ready): (SystemTime, SystemTime) = (task.get(0), task.get(1));
+            promoted.add(microseconds_since(due, ready));
+            taken.add(microseconds_since(due, now));
+        }
     }
     Ok(Section {
         title: "A delayed task is late",
@@ -50,8 +55,8 @@ pub fn measure(effort: &Effort) -> Result<Section> {
             row("a waiting consumer has it in hand", taken.cells()),
         ],
         notes: vec![format!(
-            "{DUE_PER_SECOND} tasks became due per second; one consumer took one task per statement, \
-             synchronous_commit on, so that two commits are in the second line."
+            "{DUE_PER_SECOND} tasks became due per second; one consumer took what was ready, \
+             synchronous_commit on: two commits are in the second line."
         )],
     })
 }

@@ -25,7 +25,7 @@ const TABLES: &str = "
     DECLARE
         start timestamptz;
     BEGIN
-        FOR call IN 1..calls LOOP
+        FOR n IN 1..calls LOOP
             start := clock_timestamp();
             PERFORM xqueue.stats(queue);
             RETURN NEXT extract(epoch FROM clock_timestamp() - start) * 1e6;
@@ -35,7 +35,7 @@ const TABLES: &str = "
     DECLARE
         start timestamptz;
     BEGIN
-        FOR call IN 1..calls LOOP
+        FOR n IN 1..calls LOOP
             start := clock_timestamp();
             PERFORM length('measure.few');
             RETURN NEXT extract(epoch FROM clock_timestamp() - start) * 1e6;
