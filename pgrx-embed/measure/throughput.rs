@@ -20,7 +20,7 @@ const WORKS: [(&str, Work, &[Contender]); 4] = [
 /// Ready tasks beside those of a lifecycle, so that no take finds all of them locked.
 const BACKLOG: u32 = 1000;
 /// More than are taken or acked in a second.
-const STOCK_PER_SECOND: u32 = 30_000;
+const STOCK_PER_SECOND: u32 = 60_000;
 
 pub fn measure(effort: &Effort) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
