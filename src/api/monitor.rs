@@ -9,7 +9,7 @@ use crate::pg::function::{Call, Output};
 use crate::pg::relation::{self, Lock};
 use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
 use crate::registry::{self, Statement};
-use crate::shmem::queues;
+use crate::shmem::{databases, queues};
 use crate::{session, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
@@ -111,7 +111,7 @@ fn state_impl(_: &Call) -> Result<Datum> {
     let database = u32::from(process::database());
     let state = if transaction::in_recovery() {
         "WAITING"
-    } else if crate::shmem::databases::has_worker(database) {
+    } else if databases::has_running_worker(database) {
         "RUNNING"
     } else {
         "STARTUP"

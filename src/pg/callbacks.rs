@@ -179,7 +179,8 @@ unsafe extern "C-unwind" fn object_access(
     }
 }
 
-#[pgrx::pg_guard]
+/// Almost all commands pass by without being touched: an error that went through Rust would lose
+/// its CONTEXT.
 #[allow(clippy::too_many_arguments, reason = "the server's signature")]
 unsafe extern "C-unwind" fn utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -191,13 +192,36 @@ unsafe extern "C-unwind" fn utility(
     receiver: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: the statement is a utility statement, as this hook gets no others.
+    // SAFETY: the statement is a utility statement, as this hook gets no others; the next hook, or
+    // the server's own function, gets its arguments. There is nothing here to drop.
+    unsafe {
+        let handle = match concerns((*statement).utilityStmt) {
+            true => watched_utility,
+            false => PREVIOUS_UTILITY.unwrap_or(super::foreign::standard_ProcessUtility),
+        };
+        handle(statement, text, read_only, context, parameters, environment, receiver, completion);
+    }
+}
+
+#[pgrx::pg_guard]
+#[allow(clippy::too_many_arguments, reason = "the server's signature")]
+unsafe extern "C-unwind" fn watched_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    text: *const std::ffi::c_char,
+    read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: as above.
     let command = unsafe { command((*statement).utilityStmt) };
     let mut after = AfterCommand { command, succeeded: false };
     if let (Some(command), Some(handlers)) = (&after.command, HANDLERS.get()) {
         (handlers.before_command)(command);
     }
-    // SAFETY: the hook that was there before, or the server's own function, with its arguments.
+    // SAFETY: as above.
     unsafe {
         let next = PREVIOUS_UTILITY.unwrap_or(super::foreign::standard_ProcessUtility);
         pg_guard_ffi_boundary(|| {
@@ -205,6 +229,32 @@ unsafe extern "C-unwind" fn utility(
         });
     }
     after.succeeded = true;
+}
+
+/// Whether a statement may be one of the commands that matter here.
+///
+/// # Safety
+/// `node` is a parsed utility statement.
+unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
+    use pg_sys::TransactionStmtKind::{TRANS_STMT_COMMIT_PREPARED, TRANS_STMT_ROLLBACK_PREPARED};
+    // SAFETY: the tag says which kind of node it is.
+    unsafe {
+        match (*node).type_ {
+            pg_sys::NodeTag::T_TransactionStmt => {
+                let kind = (*node.cast::<pg_sys::TransactionStmt>()).kind;
+                kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED
+            }
+            pg_sys::NodeTag::T_RenameStmt => {
+                let renamed = (*node.cast::<pg_sys::RenameStmt>()).renameType;
+                renamed == pg_sys::ObjectType::OBJECT_DATABASE
+            }
+            pg_sys::NodeTag::T_DiscardStmt
+            | pg_sys::NodeTag::T_DropdbStmt
+            | pg_sys::NodeTag::T_AlterDatabaseStmt
+            | pg_sys::NodeTag::T_CreatedbStmt => true,
+            _ => false,
+        }
+    }
 }
 
 /// Tells of a command's end, in case of an error as well.
@@ -222,20 +272,12 @@ impl Drop for AfterCommand {
 }
 
 /// # Safety
-/// `node` is a parsed utility statement.
+/// `node` is a parsed utility statement that `concerns` us.
 unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
     // SAFETY: the tag says which kind of node it is.
     unsafe {
         match (*node).type_ {
-            pg_sys::NodeTag::T_TransactionStmt => {
-                use pg_sys::TransactionStmtKind::{
-                    TRANS_STMT_COMMIT_PREPARED, TRANS_STMT_ROLLBACK_PREPARED,
-                };
-                let kind = (*node.cast::<pg_sys::TransactionStmt>()).kind;
-                let resolves =
-                    kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
-                resolves.then_some(Command::ResolvePrepared)
-            }
+            pg_sys::NodeTag::T_TransactionStmt => Some(Command::ResolvePrepared),
             pg_sys::NodeTag::T_DiscardStmt => {
                 let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
                 (target == pg_sys::DiscardMode::DISCARD_ALL).then_some(Command::DiscardAll)
@@ -248,11 +290,7 @@ unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
                 option(alter.options, c"tablespace").and_then(|_| occupied(alter.dbname, false))
             }
             pg_sys::NodeTag::T_RenameStmt => {
-                let rename = &*node.cast::<pg_sys::RenameStmt>();
-                if rename.renameType != pg_sys::ObjectType::OBJECT_DATABASE {
-                    return None;
-                }
-                occupied(rename.subname, false)
+                occupied((*node.cast::<pg_sys::RenameStmt>()).subname, false)
             }
             pg_sys::NodeTag::T_CreatedbStmt => {
                 let create = &*node.cast::<pg_sys::CreatedbStmt>();

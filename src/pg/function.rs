@@ -13,14 +13,21 @@ use pgrx::{FromDatum, PgSqlErrorCode};
 macro_rules! sql_functions {
     ($($symbol:ident, $info:ident => $function:path),+ $(,)?) => {
         $(const _: () = {
-            #[unsafe(no_mangle)]
             #[pgrx::pg_guard]
-            pub unsafe extern "C-unwind" fn $symbol(
+            unsafe extern "C-unwind" fn guarded(
                 info: pgrx::pg_sys::FunctionCallInfo,
             ) -> pgrx::pg_sys::Datum {
                 // SAFETY: called by the server with its call information.
                 let call = unsafe { $crate::pg::function::Call::new(info) };
                 $crate::error::OrRaise::or_raise($function(&call))
+            }
+
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $symbol(
+                info: pgrx::pg_sys::FunctionCallInfo,
+            ) -> pgrx::pg_sys::Datum {
+                // SAFETY: `guarded` lets no panic out, and there is nothing to drop here.
+                unsafe { $crate::pg::diagnostics::keeping_names(guarded, info) }
             }
 
             #[unsafe(no_mangle)]

@@ -6,6 +6,7 @@
 pub mod callbacks;
 pub mod catalog;
 pub mod context;
+pub mod diagnostics;
 mod foreign;
 pub mod function;
 pub mod jsonb;

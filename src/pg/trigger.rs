@@ -88,9 +88,9 @@ impl<'call> Firing<'call> {
                 self.0.tg_trigtuple,
                 (*self.0.tg_relation).rd_att,
                 1,
-                &mut column,
-                &mut value,
-                &mut is_null,
+                &raw mut column,
+                &raw mut value,
+                &raw mut is_null,
             )
         };
         Datum::from(tuple)

@@ -158,6 +158,11 @@ pub fn has_worker(oid: u32) -> bool {
         .is_some_and(|database| database.is_attended() || database.recounts)
 }
 
+/// Whether the database's worker does its work.
+pub fn has_running_worker(oid: u32) -> bool {
+    find(&mut super::directory(), oid).is_some_and(|database| database.worker != NO_PROCESS)
+}
+
 /// Undoes one `occupy`.
 pub fn vacate(oid: u32) {
     let mut directory = super::directory();

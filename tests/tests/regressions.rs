@@ -196,3 +196,22 @@ fn the_extension_brings_its_worker() {
     c.batch_execute("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT").unwrap();
     assert_eq!(scalar::<String>(&mut c, "SELECT xqueue.state()", &[]), "RUNNING");
 }
+
+/// Drivers and ORMs ask which constraint it was.
+#[test]
+fn an_error_of_the_server_keeps_its_names() {
+    let mut q = Queue::new("names");
+    q.sql("ALTER TABLE {q} ADD CONSTRAINT small CHECK (id < 100)");
+    let name = q.name.clone();
+    let sql = format!("SELECT xqueue.put('{name}', '{{\"id\": 200}}')");
+    let error = expect_error(&mut q.admin, &sql, "23514", "");
+    assert_eq!((error.constraint(), error.table()), (Some("small"), Some(name.as_str())));
+    // Another error after it has none of them.
+    let error = expect_error(&mut q.admin, &format!("SELECT xqueue.ack('{name}', 1)"), "P0002", "");
+    assert_eq!((error.constraint(), error.table()), (None, None));
+    let sql = format!(
+        "DO $$ BEGIN PERFORM xqueue.put('{name}', '{{\"id\": 1}}'), xqueue.put('{name}', '{{\"id\": 1}}'); END $$"
+    );
+    let error = expect_error(&mut q.admin, &sql, "23505", "");
+    assert_eq!(error.constraint(), Some(format!("{name}_pkey").as_str()));
+}

@@ -1,0 +1,89 @@
+//! What an error of the server's own would lose on its way through Rust: the names of the
+//! constraint, table, column and type that it is about, which drivers and ORMs show and ask for.
+
+use pgrx::pg_sys;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
+
+/// Fields of an error by their code.
+type Names = Vec<(u8, CString)>;
+
+thread_local! {
+    /// SQLSTATE, message and names of the last error that had names.
+    static KEPT: RefCell<Option<(i32, CString, Names)>> = const { RefCell::new(None) };
+}
+
+/// Calls `function`, whose errors keep their names.
+///
+/// # Safety
+/// `function` turns panics into errors of the server, which leave this frame by a long jump: it
+/// has nothing to drop.
+pub unsafe fn keeping_names(
+    function: unsafe extern "C-unwind" fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
+    info: pg_sys::FunctionCallInfo,
+) -> pg_sys::Datum {
+    // SAFETY: the callback is taken off the stack at the end; whoever catches an error puts the
+    // stack back himself.
+    unsafe {
+        let mut callback = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(keep_or_give_back),
+            arg: std::ptr::null_mut(),
+        };
+        pg_sys::error_context_stack = &mut callback;
+        let result = function(info);
+        pg_sys::error_context_stack = callback.previous;
+        result
+    }
+}
+
+/// Called twice: when the server raises the error, with the names, and when it is raised again on
+/// the way out of Rust, without them.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn keep_or_give_back(_argument: *mut c_void) {
+    // SAFETY: an error is being reported; its data is copied outside of the memory that is used
+    // for reporting, and freed again.
+    unsafe {
+        let reporting = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        let data = pg_sys::CopyErrorData();
+        pg_sys::MemoryContextSwitchTo(reporting);
+        if (*data).elevel >= pgrx::PgLogLevel::ERROR as i32 {
+            let names = names(&*data);
+            let (code, message) = ((*data).sqlerrcode, text((*data).message).unwrap_or_default());
+            if !names.is_empty() {
+                KEPT.set(Some((code, message, names)));
+            } else if let Some((kept_code, kept_message, names)) = KEPT.take()
+                && kept_code == code
+                && kept_message == message
+            {
+                for (field, name) in &names {
+                    pg_sys::err_generic_string(i32::from(*field), name.as_ptr());
+                }
+            }
+        }
+        pg_sys::FreeErrorData(data);
+    }
+}
+
+/// # Safety
+/// The strings of `data` are null or C strings.
+unsafe fn names(data: &pg_sys::ErrorData) -> Names {
+    [
+        (pg_sys::PG_DIAG_SCHEMA_NAME, data.schema_name),
+        (pg_sys::PG_DIAG_TABLE_NAME, data.table_name),
+        (pg_sys::PG_DIAG_COLUMN_NAME, data.column_name),
+        (pg_sys::PG_DIAG_DATATYPE_NAME, data.datatype_name),
+        (pg_sys::PG_DIAG_CONSTRAINT_NAME, data.constraint_name),
+    ]
+    .into_iter()
+    // SAFETY: by the contract of this function.
+    .filter_map(|(field, name)| Some((field, unsafe { text(name) }?)))
+    .collect()
+}
+
+/// # Safety
+/// `string` is null or a C string.
+unsafe fn text(string: *const c_char) -> Option<CString> {
+    // SAFETY: by the contract of this function.
+    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
+}
