@@ -15,6 +15,8 @@ pub enum Contender {
     Rows,
     /// xqueue.take('measure.queue')
     Json,
+    /// CALL xqueue.next(): acks the task before and takes the next one, in one call and commit.
+    Next,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -29,12 +31,16 @@ pub enum Work {
 /// What that takes is not counted.
 const HOLD_AT_ONCE: u32 = 1000;
 
+const FIRST: &str = "CALL xqueue.next('measure.queue', '0')";
+const NEXT: &str = "CALL xqueue.next('measure.queue', '0', :task)";
+
 impl Contender {
     pub fn name(self) -> &'static str {
         match self {
             Contender::Hand => "hand-written",
             Contender::Rows => "xqueue, rows",
             Contender::Json => "xqueue, jsonb",
+            Contender::Next => "xqueue, put + next",
         }
     }
 
@@ -48,6 +54,9 @@ impl Contender {
     pub fn script(self, work: Work) -> String {
         let (put, take) = (self.put(), self.take());
         match work {
+            Work::Lifecycle if self == Contender::Next => format!(
+                "{put};\n\\if :next = 0\n{FIRST} \\gset\n\\set next 1\n\\else\n{NEXT} \\gset\n\\endif\n"
+            ),
             Work::Lifecycle => format!("{put};\n{take} \\gset\n{} \\gset\n", self.ack()),
             Work::Put => format!("{put};\n"),
             Work::Take => format!("{take} \\gset\n"),
@@ -83,7 +92,7 @@ impl Contender {
                 "SELECT id, payload \
                  FROM xqueue.put(NULL::measure.queue, '{\"payload\": {\"n\": 1}}')"
             }
-            Contender::Json => {
+            Contender::Json | Contender::Next => {
                 "SELECT task->>'id' AS id, task->'payload' AS payload \
                  FROM xqueue.put('measure.queue', '{\"payload\": {\"n\": 1}}') task"
             }
@@ -98,7 +107,7 @@ impl Contender {
                  FOR UPDATE SKIP LOCKED LIMIT 1) RETURNING id, payload"
             }
             Contender::Rows => "SELECT id, payload FROM xqueue.take(NULL::measure.queue)",
-            Contender::Json => {
+            Contender::Json | Contender::Next => {
                 "SELECT task->>'id' AS id, task->'payload' AS payload \
                  FROM xqueue.take('measure.queue') task"
             }
@@ -112,7 +121,7 @@ impl Contender {
             Contender::Rows => {
                 "SELECT id AS acked FROM xqueue.ack(NULL::measure.queue, :id::bigint)"
             }
-            Contender::Json => {
+            Contender::Json | Contender::Next => {
                 "SELECT task->>'id' AS acked FROM xqueue.ack('measure.queue', :id::bigint) task"
             }
         }

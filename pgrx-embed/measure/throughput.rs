@@ -9,7 +9,8 @@ use crate::report::Section;
 use crate::scripts::{ACK_MARK, Contender, TABLES, Work};
 use crate::{Result, database, watchdog};
 
-const LIFECYCLE: [Contender; 3] = [Contender::Hand, Contender::Rows, Contender::Json];
+const LIFECYCLE: [Contender; 4] =
+    [Contender::Hand, Contender::Rows, Contender::Json, Contender::Next];
 const ALONE: [Contender; 2] = [Contender::Hand, Contender::Rows];
 const WORKS: [(&str, Work, &[Contender]); 4] = [
     ("put + take + ack", Work::Lifecycle, &LIFECYCLE),
@@ -64,9 +65,10 @@ pub fn measure(effort: &Effort) -> Result<Section> {
         rows,
         notes: vec![format!(
             "Median of {rounds} rounds of {seconds} s each, the contenders in turn, by pgbench -M \
-             prepared; one task and one transaction per statement. Before each round the table is \
-             emptied, filled and vacuumed. \"ack alone\" is reckoned from the mean latency of that \
-             statement, as its sessions are given tasks to ack in between."
+             prepared; one task and one transaction per statement, where \"next\" acks a task and takes \
+             the next one in one statement. Before each round the table is emptied, filled and \
+             vacuumed. \"ack alone\" is reckoned from the mean latency of that statement, as its \
+             sessions are given tasks to ack in between."
         )],
     })
 }
