@@ -26,10 +26,11 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
         ObjectEvent::TableDropped => {
             if let Some(slot) = slot() {
                 xact::note(slot, |delta| delta.dropped = Some(true));
-                xact::note_schema_change();
+                xact::note_registry_change();
             }
         }
-        ObjectEvent::SchemaChanged => xact::note_schema_change(),
+        ObjectEvent::SchemaChanged => xact::note_registry_change(),
+        ObjectEvent::TriggerChanged => xact::note_trigger(object),
         ObjectEvent::ExtensionChanged => xact::note_extension(),
         // It may be a copy of one that has the extension.
         ObjectEvent::DatabaseCreated => xact::note_created_database(object.into()),

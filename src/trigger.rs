@@ -13,6 +13,7 @@ sql_functions! {
     row_changed, pg_finfo_row_changed => row_changed_impl,
     row_delayed, pg_finfo_row_delayed => row_delayed_impl,
     truncated, pg_finfo_truncated => truncated_impl,
+    registry_changed, pg_finfo_registry_changed => registry_changed_impl,
 }
 
 /// AFTER INSERT, UPDATE, DELETE, for each row. Without the library's shared memory there is nothing
@@ -73,6 +74,15 @@ fn truncated_impl(call: &FunctionCall) -> Result<Datum> {
         && let Some(queue) = registry::find(firing.table())?
     {
         xact::note(queue.slot, |delta| delta.replace(Tasks::default()));
+    }
+    Ok(call.nothing())
+}
+
+/// After any change of the registry: the worker is to read it again.
+fn registry_changed_impl(call: &FunctionCall) -> Result<Datum> {
+    Firing::of(call, Timing::AfterStatement)?;
+    if shmem::is_available() {
+        xact::note_registry_change();
     }
     Ok(call.nothing())
 }

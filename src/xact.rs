@@ -8,6 +8,7 @@ use crate::pg::{catalog, process, transaction};
 use crate::shmem::{databases, queues, sessions};
 use crate::{session, wait};
 use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
@@ -18,8 +19,10 @@ thread_local! {
     static INSTALLED: Cell<bool> = const { Cell::new(false) };
     /// The transaction is being prepared, and has marked its queues.
     static PREPARING: Cell<bool> = const { Cell::new(false) };
-    /// Tables were dropped or their schema renamed.
-    static SCHEMA_CHANGED: Cell<bool> = const { Cell::new(false) };
+    /// The registry was written, tables were dropped, or their schema renamed.
+    static REGISTRY_CHANGED: Cell<bool> = const { Cell::new(false) };
+    /// Triggers that were made or enabled: what happened without them is not counted.
+    static TRIGGERS: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
     static CREATED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
     static DROPPED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
 }
@@ -38,8 +41,17 @@ pub fn note_extension() {
     EXTENSION.set(true);
 }
 
-pub fn note_schema_change() {
-    SCHEMA_CHANGED.set(true);
+pub fn note_registry_change() {
+    REGISTRY_CHANGED.set(true);
+}
+
+pub fn note_trigger(trigger: Oid) {
+    TRIGGERS.with_borrow_mut(|triggers| triggers.push(trigger));
+}
+
+/// The triggers noted so far were made by `upgrade`, which sees to the counters itself.
+pub fn forget_triggers() {
+    TRIGGERS.with_borrow_mut(Vec::clear);
 }
 
 pub fn note_created_database(database: u32) {
@@ -56,6 +68,7 @@ pub fn transaction_ended(event: TransactionEvent) {
             if EXTENSION.get() {
                 INSTALLED.set(catalog::is_installed());
             }
+            recount_behind_triggers();
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
                 sessions::set_committing(transaction::id_if_any());
             }
@@ -105,9 +118,23 @@ fn forget() {
     CHANGES.with_borrow_mut(Stack::clear);
     PREPARING.set(false);
     EXTENSION.set(false);
-    SCHEMA_CHANGED.set(false);
+    REGISTRY_CHANGED.set(false);
     CREATED_DATABASE.set(None);
+    forget_triggers();
     DROPPED_DATABASE.set(None);
+}
+
+/// Has the queues counted anew whose triggers were made or enabled by hand, as by a restored dump.
+fn recount_behind_triggers() {
+    let triggers = TRIGGERS.take();
+    if triggers.is_empty() {
+        return;
+    }
+    for table in catalog::tables_of_triggers(&triggers) {
+        if let Some(slot) = queues::find(process::database().into(), table.into()) {
+            note(slot, |delta| delta.recount = true);
+        }
+    }
 }
 
 /// The changes are visible and the locks still held: earlier writers have been here before.
@@ -125,7 +152,10 @@ fn commit(slot: SlotId, delta: &Delta) {
     let wake_worker = queue.due() < due || queue.needs_recount() || delta.redefined;
     drop(queue);
     if wake_worker {
-        databases::request(database, |requests| requests.registry |= delta.redefined);
+        databases::request(database, |requests| {
+            requests.registry |= delta.redefined;
+            requests.sweep |= delta.recount;
+        });
     }
 }
 
@@ -151,8 +181,8 @@ fn commit_catalogue_changes() {
         }
         (false, _) => {}
     }
-    if SCHEMA_CHANGED.get() {
-        databases::request(database, |requests| requests.registry = true);
+    if REGISTRY_CHANGED.get() {
+        databases::want_worker(database, true);
     }
     if let Some(created) = CREATED_DATABASE.get() {
         databases::want_worker(created, true);

@@ -143,6 +143,7 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     context::hinted("Name columns that the table may have in {\"fields\": …}.", || {
         run(&blueprint.ddl);
     });
+    xact::forget_triggers();
     let definition = blueprint.settled(&open(table)?)?;
     registry::write(table, &definition)?;
     relation::invalidate(table);

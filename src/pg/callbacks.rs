@@ -30,6 +30,8 @@ pub enum ObjectEvent {
     TableChanged,
     TableDropped,
     SchemaChanged,
+    /// A trigger was made, enabled or disabled.
+    TriggerChanged,
     /// An extension was created or dropped; which one cannot be looked up yet, or no more.
     ExtensionChanged,
     DatabaseCreated,
@@ -166,6 +168,9 @@ unsafe extern "C-unwind" fn object_access(
         (pg_sys::RelationRelationId, OAT_DROP, 0) => ObjectEvent::TableDropped,
         (pg_sys::RelationRelationId, OAT_POST_ALTER | OAT_DROP, _) => ObjectEvent::TableChanged,
         (pg_sys::RelationRelationId, OAT_POST_CREATE, 1..) => ObjectEvent::TableChanged,
+        (pg_sys::TriggerRelationId, OAT_POST_CREATE | OAT_POST_ALTER, _) => {
+            ObjectEvent::TriggerChanged
+        }
         (pg_sys::NamespaceRelationId, OAT_POST_ALTER, _) => ObjectEvent::SchemaChanged,
         (pg_sys::ExtensionRelationId, OAT_POST_CREATE | OAT_DROP, _) => {
             ObjectEvent::ExtensionChanged

@@ -2,6 +2,7 @@
 
 use super::foreign::{attribute, list_nth};
 use super::relation::{Lock, Relation};
+use super::types;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -228,6 +229,21 @@ pub fn find_database(name: &str) -> Option<Oid> {
     // SAFETY: a look-up with a C string that outlives it.
     let database = unsafe { pg_sys::get_database_oid(name.as_ptr(), true) };
     (database != Oid::INVALID).then_some(database)
+}
+
+/// The tables that these triggers are on.
+pub fn tables_of_triggers(triggers: &[Oid]) -> Vec<Oid> {
+    let mut tables = Vec::new();
+    let Some(catalogue) = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare) else {
+        return tables;
+    };
+    catalogue.scan(&super::relation::Snapshot::latest(), |row| {
+        if row.datum(1).map(types::oid).is_some_and(|trigger| triggers.contains(&trigger)) {
+            tables.extend(row.datum(2).map(types::oid));
+        }
+        true
+    });
+    tables
 }
 
 /// The databases that can be connected to and are no templates.

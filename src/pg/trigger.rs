@@ -20,6 +20,7 @@ pub enum Timing {
     AfterRow,
     BeforeInsertRow,
     AfterTruncate,
+    AfterStatement,
 }
 
 /// A trigger that is being fired.
@@ -46,6 +47,7 @@ impl<'call> Firing<'call> {
         match timing {
             Timing::AfterRow => is_after && is_for_row,
             Timing::BeforeInsertRow => is_before && is_for_row && self.event() == Event::Insert,
+            Timing::AfterStatement => is_after && !is_for_row,
             Timing::AfterTruncate => is_after && !is_for_row && self.event() == Event::Truncate,
         }
     }

@@ -198,7 +198,8 @@ impl QueueGuard {
             self.lower_due(instant);
         }
         if delta.recount {
-            self.recount = true;
+            (self.recount, self.exact) = (true, false);
+            self.lower_due(i64::MIN);
         }
     }
 

@@ -12,6 +12,7 @@ const ENDED_LIMIT: usize = 4096;
 pub struct Session {
     live: bool,
     uuid: [u8; 16],
+    database: u32,
     /// The transaction that has begun to commit changes of queues and has not told the counters
     /// yet; 0 if there is none.
     committing: AtomicU32,
@@ -36,6 +37,7 @@ pub fn open(uuid: [u8; 16]) {
     if let Some(session) = directory.sessions.get_mut(process::index() as usize) {
         session.live = true;
         session.uuid = uuid;
+        session.database = u32::from(process::database());
     }
 }
 
@@ -96,11 +98,14 @@ pub fn drain_ended(database: u32) -> Vec<[u8; 16]> {
     drained
 }
 
-/// Those of `uuids` that belong to no live session.
+/// Those of `uuids` that belong to no live session of this database. A dump restored into another
+/// one brings tasks of sessions that live elsewhere.
 pub fn not_live(uuids: Vec<[u8; 16]>) -> Vec<[u8; 16]> {
+    let database = u32::from(process::database());
     let directory = super::directory();
     let is_live = |uuid: &[u8; 16]| {
-        directory.sessions.iter().any(|session| session.live && session.uuid == *uuid)
+        let mut here = directory.sessions.iter().filter(|session| session.database == database);
+        here.any(|session| session.live && session.uuid == *uuid)
     };
     uuids.into_iter().filter(|uuid| !is_live(uuid)).collect()
 }

@@ -215,3 +215,46 @@ fn an_error_of_the_server_keeps_its_names() {
     let error = expect_error(&mut q.admin, &sql, "23505", "");
     assert_eq!(error.constraint(), Some(format!("{name}_pkey").as_str()));
 }
+
+/// A dump brings the registry's rows, the tables' rows and the triggers, in this order.
+#[test]
+fn a_restored_dump_is_attended_to() {
+    let source = Database::new("source");
+    let mut from = source.client();
+    from.batch_execute(&format!(
+        "CREATE TABLE jobs (id bigserial PRIMARY KEY, payload text); SELECT xqueue.upgrade('jobs', '{DELAYED}');
+         SELECT xqueue.put('jobs', '[{{}}, {{}}]'); SELECT xqueue.put('jobs', '{{}}', '10 milliseconds')"
+    ))
+    .unwrap();
+    // Its owner lives on in the other database.
+    assert_eq!(take(&mut from, "jobs", "0", 1).len(), 1);
+    let copy = Database::new("copy");
+    let mut to = copy.client();
+    to.batch_execute(
+        "CREATE TABLE jobs (id bigserial PRIMARY KEY, payload text, status \"char\" NOT NULL DEFAULT 'R', owner uuid, runat timestamptz)",
+    )
+    .unwrap();
+    let definition: String = scalar(&mut from, "SELECT definition::text FROM xqueue.queue", &[]);
+    to.batch_execute(&format!(
+        "INSERT INTO xqueue.queue VALUES ('jobs', 1, '{}')",
+        definition.replace('\'', "''")
+    ))
+    .unwrap();
+    let attended = "SELECT count(*) FROM xqueue.queues";
+    wait_until("the worker knows the queue", || scalar::<i64>(&mut to, attended, &[]) == 1);
+    for row in values(&mut from, "SELECT to_jsonb(jobs) FROM jobs", &[]) {
+        let sql = "INSERT INTO jobs SELECT * FROM jsonb_populate_record(NULL::jobs, $1)";
+        to.execute(sql, &[&row]).unwrap();
+    }
+    let ddl = values(
+        &mut to,
+        "SELECT to_jsonb(d) FROM jsonb_array_elements_text(xqueue.upgrade('jobs', dry_run => true)->'ddl') d",
+        &[],
+    );
+    for statement in ddl {
+        to.batch_execute(statement.as_str().unwrap()).unwrap();
+    }
+    let mut q = Queue::adopt(&copy.name, "jobs");
+    q.wait_for("ready", 3);
+    q.assert_exact();
+}
