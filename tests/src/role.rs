@@ -4,6 +4,9 @@ use postgres::Client;
 
 use crate::client::{connect, connect_as, unique};
 
+/// Two tests at once would change the rights of the schema public concurrently, which fails.
+const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(5550001)";
+
 /// A role of the test's own, gone at its end.
 pub struct Role {
     pub name: String,
@@ -15,7 +18,7 @@ impl Role {
         let (name, mut admin) = (unique("priv"), connect());
         admin
             .batch_execute(&format!(
-                "CREATE ROLE {name} LOGIN; GRANT CREATE ON SCHEMA public TO {name}"
+                "{ONE_AT_A_TIME}; CREATE ROLE {name} LOGIN; GRANT CREATE ON SCHEMA public TO {name}"
             ))
             .unwrap();
         Role { name, admin }
@@ -28,7 +31,7 @@ impl Role {
 
 impl Drop for Role {
     fn drop(&mut self) {
-        let sql = format!("DROP OWNED BY {0} CASCADE; DROP ROLE {0}", self.name);
+        let sql = format!("{ONE_AT_A_TIME}; DROP OWNED BY {0} CASCADE; DROP ROLE {0}", self.name);
         let dropped = self.admin.batch_execute(&sql);
         if !std::thread::panicking() {
             dropped.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
