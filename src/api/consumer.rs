@@ -119,12 +119,12 @@ fn next(call: &Call, task: Option<Datum>) -> Result<Datum> {
             };
             settle(&queue, target.form, &[key], Settlement::Ack, |_| Ok(()))?;
         }
-        let (slot, name) = line_of(&target)?;
-        let found = look(&mut taken)?;
-        spi.commit();
-        if found > 0 {
+        if look(&mut taken)? > 0 {
+            spi.commit();
             return Ok(());
         }
+        let (slot, name) = line_of(&target)?;
+        spi.commit();
         let place = Place::join(slot, &name)?;
         loop {
             match look(&mut taken) {

@@ -9,13 +9,16 @@ use std::time::Duration;
 
 const LIBRARY: &str = "xqueue";
 /// What a database or a role may set for its sessions, and must not for a worker.
-const SETTINGS: [(&CStr, &CStr); 6] = [
+const SETTINGS: [(&CStr, &CStr); 7] = [
     (c"search_path", c"pg_catalog, pg_temp"),
     (c"default_transaction_read_only", c"off"),
     (c"default_transaction_isolation", c"read committed"),
     (c"statement_timeout", c"0"),
     (c"lock_timeout", c"0"),
     (c"row_security", c"on"),
+    // What a crash takes back the worker does again; who takes a task meanwhile waits for the disk
+    // when he commits.
+    (c"synchronous_commit", c"off"),
 ];
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 

@@ -208,14 +208,16 @@ impl Worker {
     }
 }
 
+const GONE: &str = "NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = q.relation)";
+
 /// The tables of this database's queues, and whether they are a subscriber's copies. What the
 /// registry says of tables that are gone is deleted.
 fn list_queues() -> HashMap<Oid, bool> {
     spi::connect(|spi| {
-        spi.run(
-            "DELETE FROM xqueue.queue q WHERE NOT EXISTS \
-             (SELECT FROM pg_catalog.pg_class c WHERE c.oid = q.relation)",
-        );
+        // A DELETE of nothing would tell this worker that the registry has changed.
+        if !spi.run(&format!("SELECT FROM xqueue.queue q WHERE {GONE} LIMIT 1")).is_empty() {
+            spi.run(&format!("DELETE FROM xqueue.queue q WHERE {GONE}"));
+        }
         let rows = spi.run(
             "SELECT q.relation::pg_catalog.oid, EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s \
              WHERE s.srrelid = q.relation) FROM xqueue.queue q",

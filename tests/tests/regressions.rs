@@ -258,3 +258,22 @@ fn a_restored_dump_is_attended_to() {
     q.wait_for("ready", 3);
     q.assert_exact();
 }
+
+/// Whatever the worker does must not wake it again.
+#[test]
+fn an_idle_worker_sleeps() {
+    let database = Database::new("idle");
+    let mut q = Queue::new_in(&database.name, "idle");
+    q.sql("SELECT xqueue.put('{q}', '{}', '10 milliseconds')");
+    q.wait_for("ready", 1);
+    q.sql("DROP TABLE IF EXISTS nothing");
+    let mut watcher = connect();
+    let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1";
+    let (mut last, mut unchanged) = (0i64, 0);
+    wait_until("the database is still", || {
+        let now = scalar(&mut watcher, commits, &[&database.name]);
+        unchanged = if now == last { unchanged + 1 } else { 0 };
+        last = now;
+        unchanged == 200
+    });
+}
