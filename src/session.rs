@@ -70,7 +70,7 @@ fn new_uuid(pid: i32, random: [u8; 16]) -> [u8; 16] {
 /// rows are free; giving them back is the worker's work, since what blocks here cannot be cancelled.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn ended(_code: i32, _argument: pgrx::pg_sys::Datum) {
-    crate::wait::leave_any_line();
+    crate::wait::leave_at_exit();
     end();
 }
 

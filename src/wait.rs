@@ -123,6 +123,12 @@ pub fn leave_any_line() {
     }
 }
 
+/// The same at the end of the process, whatever it was doing.
+pub fn leave_at_exit() {
+    KEEPS_PLACE.set(false);
+    leave_any_line();
+}
+
 pub fn gone(queue: &str) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
