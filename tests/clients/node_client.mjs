@@ -1,0 +1,162 @@
+// node-pg, which sends every parameter as text without a type.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { createRequire } from "node:module";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const { Client } = createRequire(process.env.NODE_LIBRARIES)("pg");
+const table = `node_${randomUUID().replaceAll("-", "")}`;
+
+async function connect() {
+    const client = new Client();
+    await client.connect();
+    return client;
+}
+
+const db = await connect();
+const values = async (client, sql, ...parameters) =>
+    (await client.query({ text: sql, values: parameters, rowMode: "array" })).rows.map((row) => row[0]);
+const value = async (...call) => (await values(...call))[0];
+const put = (task) => value(db, `SELECT xqueue.put('${table}', $1)`, task);
+const take = (client) => value(client, `SELECT xqueue.take('${table}', '5s')`);
+const ack = (id) => values(db, `SELECT xqueue.ack('${table}', $1)`, id);
+const stats = () => value(db, `SELECT xqueue.stats('${table}')`);
+
+async function until(condition) {
+    const deadline = Date.now() + 20000;
+    while (!(await condition())) {
+        assert(Date.now() < deadline, "waited for 20 s in vain");
+        await sleep(10);
+    }
+}
+
+async function isEmpty() {
+    assert.equal(await value(db, `SELECT count(*) FROM ${table}`), "0");
+}
+
+const tests = {
+    async "put an object, take it parsed, ack its number"() {
+        const { id, status } = await put({ url: "a", options: { depth: [1, 2] } });
+        assert.equal(status, "R");
+        const task = await take(db);
+        assert.deepEqual([task.id, task.url, task.options, task.status], [id, "a", { depth: [1, 2] }, "T"]);
+        assert.deepEqual(await ack(id), [task]);
+        await isEmpty();
+    },
+
+    async "put a list, ack an array, its text and a string"() {
+        const tasks = await values(
+            db,
+            `SELECT xqueue.put('${table}', $1)`,
+            JSON.stringify([..."abcde"].map((url) => ({ url }))), // of an array node-pg would make {…}
+        );
+        const ids = tasks.map((task) => task.id).sort((a, b) => a - b);
+        const { rows } = await db.query(`SELECT * FROM xqueue.take(NULL::${table}, $1, $2)`, ["5s", 5]);
+        assert.deepEqual(rows.map((row) => row.id), ids.map(String)); // node-pg reads bigint as a string
+        assert.equal((await ack(ids.slice(0, 2))).length, 2);
+        assert.equal((await ack(`{${ids[2]},${ids[3]}}`)).length, 2);
+        assert.equal((await ack(String(ids[4]))).length, 1);
+        await isEmpty();
+    },
+
+    async "all parameters, with the casts of README.md and by name"() {
+        const { id } = await value(db, "SELECT xqueue.put($1::text, $2)", table, { url: "a" });
+        assert.equal((await value(db, "SELECT xqueue.take($1::text, $2, $3)", table, "5s", 1)).id, id);
+        const released = await value(db, "SELECT xqueue.release($1::text, $2::bigint, $3)", table, id, "1 hour");
+        assert.equal(released.status, "W");
+        await db.query(`UPDATE ${table} SET status = $1, runat = $2`, ["R", null]);
+        assert.equal((await value(db, "SELECT xqueue.take($1::text, timeout => $2)", table, "5s")).id, id);
+        await db.query("SELECT xqueue.release($1::text, $2::text, delay => $3::interval)", [table, id, "50 ms"]);
+        await until(async () => (await value(db, "SELECT xqueue.take($1::text)", table))?.id === id);
+        assert.equal((await values(db, `SELECT id FROM xqueue.ack(NULL::${table}, $1)`, id)).length, 1);
+        await isEmpty();
+    },
+
+    async "a named statement, again and again"() {
+        for (let n = 0; n < 8; n++) {
+            await put({ url: "a" });
+            const { id } = await take(db);
+            const acked = await db.query({ name: "ack", text: "SELECT xqueue.ack($1::text, $2)", values: [table, id] });
+            assert.equal(acked.rows.length, 1);
+        }
+        await isEmpty();
+    },
+
+    async "an error has code and hint, and the connection goes on"() {
+        const { id } = await put({ url: "a" });
+        const hint = /./;
+        await assert.rejects(ack(id + 1000), { code: "P0002", hint });
+        await assert.rejects(ack(id), { code: "55000", hint });
+        await assert.rejects(ack("one"), { code: "22P02" });
+        await assert.rejects(ack(null), { code: "22004", hint });
+        await assert.rejects(put({ nothing: 1 }), { code: "42703", hint });
+        const other = await connect();
+        await take(other);
+        await assert.rejects(ack(id), { code: "55006", hint });
+        await other.end();
+        assert.equal((await take(db)).id, id);
+        await ack(id);
+        await isEmpty();
+    },
+
+    async "a blocked take is woken by a put; end() gives the task back"() {
+        const other = await connect();
+        const blocked = value(other, `SELECT xqueue.take('${table}', $1)`, "1 minute");
+        await until(async () => (await stats()).consumers === 1);
+        const { id } = await put({ url: "a" });
+        assert.equal((await blocked).id, id);
+        await until(async () => (await stats()).tasks.taken === 1);
+        await other.end();
+        await until(async () => (await stats()).tasks.ready === 1);
+        await take(db);
+        await ack(id);
+        await isEmpty();
+    },
+
+    async "ack commits and rolls back with an INSERT"() {
+        const { id } = await put({ url: "a" });
+        await take(db);
+        for (const [end, pages] of [["ROLLBACK", "0"], ["COMMIT", "1"]]) {
+            await db.query("BEGIN");
+            await db.query(`INSERT INTO ${table}_pages VALUES ($1)`, [id]);
+            await ack(id);
+            await db.query(end);
+            assert.equal(await value(db, `SELECT count(*) FROM ${table}_pages`), pages);
+        }
+        await isEmpty();
+    },
+
+    async "CALL next, which acks the task it is given"() {
+        await put({ url: "a" });
+        const task = await value(db, "CALL xqueue.next($1::text, $2)", table, "5s");
+        assert.equal(task.url, "a");
+        assert.equal(await value(db, "CALL xqueue.next($1::text, $2, $3)", table, "0", task), null);
+        await isEmpty();
+    },
+
+    async "check finds nothing wrong"() {
+        assert.deepEqual((await value(db, `SELECT xqueue.check('${table}')`)).problems, []);
+    },
+};
+
+const columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL, options jsonb";
+await db.query(`CREATE TABLE ${table} (${columns})`);
+await db.query(`CREATE TABLE ${table}_pages (job bigint PRIMARY KEY)`);
+try {
+    await db.query(`SELECT xqueue.upgrade('${table}', $1)`, [{ features: { delayed: true } }]);
+    for (const [name, test] of Object.entries(tests)) {
+        try {
+            await test();
+            console.log(`ok - node-pg: ${name}`);
+        } catch (error) {
+            console.log(`not ok - node-pg: ${name}\n${error.stack}`);
+            await db.query("ROLLBACK");
+            await db.query(`DELETE FROM ${table}`);
+        }
+    }
+} finally {
+    await db.query(`DROP TABLE ${table}, ${table}_pages`);
+    await db.end();
+}
+process.exit(); // connections of tests that failed may be open
