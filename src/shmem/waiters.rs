@@ -41,7 +41,8 @@ pub struct Waiting {
 fn waiter(process: u32) -> &'static mut Waiter {
     let segment = super::segment();
     // SAFETY: the index is that of a process; the entry is guarded by the lock of the queue in
-    // whose line it stands, which every caller holds.
+    // whose line it stands, which every caller holds but `was_woken`: that reads one flag of its
+    // own process, which is looked at again after each wake-up of the latch.
     unsafe { &mut *segment.waiters.add(process as usize % segment.process_count) }
 }
 
