@@ -6,8 +6,8 @@
 CREATE FUNCTION xqueue.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
 COMMENT ON FUNCTION xqueue.row_changed() IS 'Trigger of a queue: keeps counters, wake-ups and due times right, whoever changes a row. Set by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.row_delayed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_delayed';
-COMMENT ON FUNCTION xqueue.row_delayed() IS 'Trigger of a queue with feature delayed: a ready row whose runat lies in the future is inserted as waiting. Set by xqueue.upgrade().';
+CREATE FUNCTION xqueue.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
+COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature delayed, or ttl with a default: a ready row whose runat lies in the future is inserted as waiting, one without an end of life gets the default. Set by xqueue.upgrade().';
 
 CREATE FUNCTION xqueue.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
 COMMENT ON FUNCTION xqueue.truncated() IS 'Trigger of a queue: TRUNCATE sets the counters to zero. Set by xqueue.upgrade().';
@@ -17,7 +17,7 @@ COMMENT ON FUNCTION xqueue.truncated() IS 'Trigger of a queue: TRUNCATE sets the
 CREATE FUNCTION xqueue.upgrade(queue text, options jsonb DEFAULT '{}', dry_run boolean DEFAULT false)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'upgrade';
 COMMENT ON FUNCTION xqueue.upgrade(text, jsonb, boolean) IS
-'Makes a table a queue, or switches features of a live one; what options do not name stays as it is. Returns the definition in force. dry_run: changes nothing and returns {"definition", "ddl"}, the statements it would run. Locks: SHARE ROW EXCLUSIVE while indexes and triggers are made, ACCESS EXCLUSIVE if columns are added; none that blocks if nothing is to be done. Errors: 42501 not the owner, 42P01 no such table, 42809 no ordinary table, 42P16 no key, 42701 a column has the name of a field, 42804 a column of the wrong type, 22023 bad options or foreign status values. After Tarantool''s xqueue.';
+'Makes a table a queue, or switches features of a live one; what options do not name stays as it is. Returns the definition in force. dry_run: changes nothing and returns {"definition", "ddl"}, the statements it would run. Tasks in a state that the new features do not have: refused with their number (55006), unless options say what becomes of them: {"convert": {"B": "R"}}. Locks: SHARE ROW EXCLUSIVE while indexes and triggers are made, ACCESS EXCLUSIVE if columns are added; none that blocks if nothing is to be done. Errors: 42501 not the owner, 42P01 no such table, 42809 no ordinary table, 42P16 no key, 42701 a column has the name of a field, 42804 a column of the wrong type, 22023 bad options or foreign status values. After Tarantool''s xqueue.';
 
 CREATE FUNCTION xqueue.upgrade(queue anyelement, options jsonb DEFAULT '{}', dry_run boolean DEFAULT false)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'upgrade';
@@ -48,72 +48,186 @@ COMMENT ON FUNCTION xqueue.drop(anyelement) IS 'As drop(text), the queue named b
 
 -- Producer -----------------------------------------------------------------------------------------
 
-CREATE FUNCTION xqueue.put(queue text, task jsonb, delay interval DEFAULT NULL)
+CREATE FUNCTION xqueue.put(queue text, task jsonb, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority integer DEFAULT NULL, tube text DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'put';
-COMMENT ON FUNCTION xqueue.put(text, jsonb, interval) IS
-'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). Returns the tasks as they are now. A plain INSERT or COPY does as well. Errors: 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22023 no object, negative delay, or a column that is the queue''s own, 0A000 feature delayed is off.';
+COMMENT ON FUNCTION xqueue.put(text, jsonb, interval, interval, interval, integer, text) IS
+'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay (feature ttl). ttr: how long a consumer may have it (feature ttr). priority: smaller numbers are taken first (feature priority). tube: its label (feature tube). Returns the tasks as they are now. A plain INSERT or COPY does as well. Errors: 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22004 no key (feature id is required), 22023 no object, negative time, a column that is the queue''s own or given twice, 0A000 the feature is off.';
 
-CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL)
+CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority integer DEFAULT NULL, tube text DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'put';
-COMMENT ON FUNCTION xqueue.put(anyelement, jsonb, interval) IS
+COMMENT ON FUNCTION xqueue.put(anyelement, jsonb, interval, interval, interval, integer, text) IS
 'As put(text, …), the queue named by its row type. Without task the row itself is put: its values that are not NULL, without the queue''s own columns.';
+
+CREATE PROCEDURE xqueue.put_wait(queue text, task jsonb, timeout interval DEFAULT NULL, INOUT outcome text DEFAULT NULL)
+LANGUAGE c AS 'MODULE_PATHNAME', 'put_wait';
+COMMENT ON PROCEDURE xqueue.put_wait(text, jsonb, interval, text) IS
+'Puts a task, commits, and waits up to timeout, without end if that is NULL, until it is processed; misses nothing. outcome: as wait gives it. Holds neither a snapshot nor a lock while it waits. Errors: 2D000 inside a transaction block; those of put. After xqueue''s put with wait.';
+
+CREATE PROCEDURE xqueue.put_wait(queue anyelement, task jsonb, timeout interval DEFAULT NULL, INOUT outcome text DEFAULT NULL)
+LANGUAGE c AS 'MODULE_PATHNAME', 'put_wait';
+COMMENT ON PROCEDURE xqueue.put_wait(anyelement, jsonb, interval, text) IS 'As put_wait(text, …), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.time64()
+RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'time64';
+COMMENT ON FUNCTION xqueue.time64() IS 'Microseconds since 1970-01-01, greater than what any connection to this server got before, also when the clock has been set back: the default of a key with feature id = time64.';
 
 -- Consumer -----------------------------------------------------------------------------------------
 
-CREATE FUNCTION xqueue.take(queue text, timeout interval DEFAULT '0', count integer DEFAULT 1)
+CREATE FUNCTION xqueue.take(queue text, timeout interval DEFAULT '0', count integer DEFAULT 1, tube text DEFAULT NULL, ttr interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'take';
-COMMENT ON FUNCTION xqueue.take(text, interval, integer) IS
-'Takes up to count ready tasks, in the order of their keys, and waits up to timeout for the first; no row if there is none in time. They belong to this connection until it acks or releases them, or ends: then they are ready again. While it waits it holds no lock, but the snapshot of its statement: see next. Errors: 22023 negative or infinite timeout, count below 1; 22004 NULL; 0A000 waiting in repeatable read; 42P01 the queue was dropped meanwhile.';
+COMMENT ON FUNCTION xqueue.take(text, interval, integer, text, interval) IS
+'Takes up to count ready tasks, in the order of priority (feature priority) and key, and waits up to timeout for the first; no row if there is none in time. tube: only tasks of this tube (feature tube). ttr: how long they may be out before they are ready again (feature ttr); else the task''s own, else the default. They belong to this connection until it acks, releases or buries them, or ends: then they are ready again. While it waits it holds no lock, but the snapshot of its statement: see next. Errors: 22023 negative or infinite timeout, count below 1; 22004 NULL; 0A000 waiting in repeatable read, or a feature that is off; 42P01 the queue was dropped meanwhile.';
 
-CREATE FUNCTION xqueue.take(queue anyelement, timeout interval DEFAULT '0', count integer DEFAULT 1)
+CREATE FUNCTION xqueue.take(queue anyelement, timeout interval DEFAULT '0', count integer DEFAULT 1, tube text DEFAULT NULL, ttr interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'take';
-COMMENT ON FUNCTION xqueue.take(anyelement, interval, integer) IS 'As take(text, …), the queue named by its row type, the tasks as its rows: SELECT * FROM xqueue.take(NULL::jobs, ''5s'').';
+COMMENT ON FUNCTION xqueue.take(anyelement, interval, integer, text, interval) IS 'As take(text, …), the queue named by its row type, the tasks as its rows: SELECT * FROM xqueue.take(NULL::jobs, ''5s'').';
 
-CREATE PROCEDURE xqueue.next(queue text, timeout interval DEFAULT NULL, INOUT task jsonb DEFAULT NULL)
+CREATE PROCEDURE xqueue.next(queue text, timeout interval DEFAULT NULL, tube text DEFAULT NULL, INOUT task jsonb DEFAULT NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'next_json';
-COMMENT ON PROCEDURE xqueue.next(text, interval, jsonb) IS
-'The consumer''s loop in one call: acks task if one is given, takes the next one and commits. Waits up to timeout, without end if that is NULL, holding neither a snapshot nor a lock. task is NULL when the time is over. Errors: 2D000 inside a transaction block; those of ack and take.';
+COMMENT ON PROCEDURE xqueue.next(text, interval, text, jsonb) IS
+'The consumer''s loop in one call: acks task if one is given, takes the next one, of one tube where that is given, and commits. Waits up to timeout, without end if that is NULL, holding neither a snapshot nor a lock. task is NULL when the time is over. Errors: 2D000 inside a transaction block; those of ack and take.';
 
-CREATE PROCEDURE xqueue.next(INOUT task anyelement, timeout interval DEFAULT NULL)
+CREATE PROCEDURE xqueue.next(INOUT task anyelement, timeout interval DEFAULT NULL, tube text DEFAULT NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'next_row';
-COMMENT ON PROCEDURE xqueue.next(anyelement, interval) IS 'As next(text, …), the queue named by its row type: CALL xqueue.next(NULL::jobs).';
+COMMENT ON PROCEDURE xqueue.next(anyelement, interval, text) IS 'As next(text, …), the queue named by its row type: CALL xqueue.next(NULL::jobs).';
 
-CREATE FUNCTION xqueue.ack(queue text, id anycompatible)
+CREATE FUNCTION xqueue.ack(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
-COMMENT ON FUNCTION xqueue.ack(text, anycompatible) IS
-'A task that this session has taken is done: deletes it and returns it as it was. id: the key; an array is a batch, all or nothing; ROW(a, b) or a jsonb object for a key of several columns. Errors: P0002 not found, 55000 not taken by anybody, 55006 taken by another, 22P02 malformed id, 22004 NULL.';
+COMMENT ON FUNCTION xqueue.ack(text, anycompatible, jsonb, interval, integer) IS
+'A task that this session has taken is done: it is deleted, or stays as done (feature keep), or as a zombie for delay or the feature''s default (feature zombie). Returns it as it was, or as it is now. id: the key; an array is a batch, all or nothing; ROW(a, b) or a jsonb object for a key of several columns. update: columns to set in the same statement, if the task stays. attempt: must be the task''s number of attempts (feature retry), so that a consumer that has lost its task and got it again does not ack for the earlier attempt. Errors: P0002 not found, 55000 not taken by anybody, or in another attempt, 55006 taken by another, 22P02 malformed id, 22004 NULL, 22023 a column that cannot be updated, 0A000 the feature is off.';
 
-CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL)
+CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
-COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible) IS 'As ack(text, …), the queue named by its row type. Without id the task is the row given.';
+COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integer) IS 'As ack(text, …), the queue named by its row type. Without id the task is the row given.';
 
-CREATE FUNCTION xqueue.release(queue text, id anycompatible, delay interval DEFAULT NULL)
+CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
-COMMENT ON FUNCTION xqueue.release(text, anycompatible, interval) IS
-'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed). Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 feature delayed is off.';
+COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval) IS
+'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed) or, without delay, as feature retry says; after its last attempt it is buried. update: columns to set in the same statement. ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay; a delay without ttl puts the end of its life off. Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 the feature is off.';
 
-CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL)
+CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'release';
-COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, interval) IS 'As release(text, …), the queue named by its row type. Without id the task is the row given.';
+COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, jsonb, interval, interval) IS 'As release(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.bury(queue text, id anycompatible, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
+COMMENT ON FUNCTION xqueue.bury(text, anycompatible, jsonb, interval) IS
+'Puts a task that this session has taken aside: it is buried, and nobody takes it until it is dug out (feature buried). update: columns to set in the same statement. ttl: it vanishes after so long. Returns it as it is now. Errors: those of ack. After beanstalkd.';
+
+CREATE FUNCTION xqueue.bury(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
+COMMENT ON FUNCTION xqueue.bury(anyelement, anycompatible, jsonb, interval) IS 'As bury(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.touch(queue text, id anycompatible, increment interval)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
+COMMENT ON FUNCTION xqueue.touch(text, anycompatible, interval) IS
+'More time for a task that this session has taken: puts off the end of its time to run and of its life (features ttr and ttl). Returns it as it is now; no row for an increment of zero or NULL. Errors: those of ack, 22023 negative increment, 0A000 both features are off. After tarantool/queue.';
+
+CREATE FUNCTION xqueue.touch(queue anyelement, id anycompatible DEFAULT NULL, increment interval DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
+COMMENT ON FUNCTION xqueue.touch(anyelement, anycompatible, interval) IS 'As touch(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.identify()
+RETURNS uuid LANGUAGE c AS 'MODULE_PATHNAME', 'identify';
+COMMENT ON FUNCTION xqueue.identify() IS 'The uuid of this session, as it stands in the owner column of the tasks it has taken. Its first eight hexadecimal digits are the PID. DISCARD ALL ends the session and begins another.';
+
+-- Administrator ------------------------------------------------------------------------------------
 
 CREATE FUNCTION xqueue.peek(queue text, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
-COMMENT ON FUNCTION xqueue.peek(text, anycompatible) IS 'Looks at a task in whatever state it is, without taking it; no row if there is none.';
+COMMENT ON FUNCTION xqueue.peek(text, anycompatible) IS
+'Looks at a task in whatever state it is, without taking it; no row if there is none.';
 
 CREATE FUNCTION xqueue.peek(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
 COMMENT ON FUNCTION xqueue.peek(anyelement, anycompatible) IS 'As peek(text, …), the queue named by its row type. Without id the task is the row given.';
 
-CREATE FUNCTION xqueue.identify()
-RETURNS uuid LANGUAGE c AS 'MODULE_PATHNAME', 'identify';
-COMMENT ON FUNCTION xqueue.identify() IS 'The uuid of this session, as it stands in the owner column of the tasks it has taken. Its first eight hexadecimal digits are the PID. DISCARD ALL ends the session and begins another.';
+CREATE FUNCTION xqueue.dig(queue text, id anycompatible, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'dig';
+COMMENT ON FUNCTION xqueue.dig(text, anycompatible, interval, interval) IS
+'Digs a buried task out: it is ready again, or waits for delay (features buried, delayed). ttl: it vanishes if nobody has taken it for so long. Returns it as it is now. Errors: P0002 not found, 55000 not buried, 0A000 the feature is off. After xqueue.';
+
+CREATE FUNCTION xqueue.dig(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'dig';
+COMMENT ON FUNCTION xqueue.dig(anyelement, anycompatible, interval, interval) IS 'As dig(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.plow(queue text, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
+COMMENT ON FUNCTION xqueue.plow(text, integer, interval, interval) IS
+'Digs the n buried tasks with the least keys out, all if n is NULL, as dig does with one; passes over those that somebody has locked. Returns them as they are now. Errors: 22023 negative n, 0A000 the feature is off. After xqueue.';
+
+CREATE FUNCTION xqueue.plow(queue anyelement, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
+COMMENT ON FUNCTION xqueue.plow(anyelement, integer, interval, interval) IS 'As plow(text, …), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.kick(queue text, n integer)
+RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'kick';
+COMMENT ON FUNCTION xqueue.kick(text, integer) IS
+'Digs the n buried tasks with the least keys out, and returns how many there were. Errors: those of plow. After beanstalkd.';
+
+CREATE FUNCTION xqueue.kick(queue anyelement, n integer)
+RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'kick';
+COMMENT ON FUNCTION xqueue.kick(anyelement, integer) IS 'As kick(text, …), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.switch(queue text, id anycompatible, status text, delay interval DEFAULT NULL)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'switch_task';
+COMMENT ON FUNCTION xqueue.switch(text, anycompatible, text, interval) IS
+'Brings a task that nobody holds to a state that the queue has: R, W, B, Z or D, a word such as ready, or the value of the status column. delay: how long it stays in W or Z. Returns it as it is now. Errors: P0002 not found, 55006 taken, 22023 no such state, T, or no delay where one is needed, 0A000 the state''s feature is off.';
+
+CREATE FUNCTION xqueue.switch(queue anyelement, id anycompatible DEFAULT NULL, status text DEFAULT NULL, delay interval DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'switch_task';
+COMMENT ON FUNCTION xqueue.switch(anyelement, anycompatible, text, interval) IS 'As switch(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.snatch(queue text, id anycompatible, delay interval DEFAULT NULL)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'snatch';
+COMMENT ON FUNCTION xqueue.snatch(text, anycompatible, interval) IS
+'Takes a task away from whoever has taken it: it is ready again, or waits for delay (feature delayed). It does not count as a failed attempt. Returns it as it is now. Errors: P0002 not found, 55000 not taken, 0A000 the feature is off.';
+
+CREATE FUNCTION xqueue.snatch(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'snatch';
+COMMENT ON FUNCTION xqueue.snatch(anyelement, anycompatible, interval) IS 'As snatch(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.restart(queue text, id anycompatible, delay interval DEFAULT NULL)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'restart';
+COMMENT ON FUNCTION xqueue.restart(text, anycompatible, interval) IS
+'Brings a task that waits, or was acked and kept (W, Z, D), back: it is ready, or waits for delay (feature delayed). One that was acked gets the default time to live. Returns it as it is now. Errors: P0002 not found, 55000 in another state, 0A000 the feature is off.';
+
+CREATE FUNCTION xqueue.restart(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'restart';
+COMMENT ON FUNCTION xqueue.restart(anyelement, anycompatible, interval) IS 'As restart(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.delete(queue text, id anycompatible)
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'delete_task';
+COMMENT ON FUNCTION xqueue.delete(text, anycompatible) IS
+'Deletes a task in whatever state it is, also if somebody has taken it. Returns it as it was. Errors: P0002 not found. xqueue''s kill.';
+
+CREATE FUNCTION xqueue.delete(queue anyelement, id anycompatible DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'delete_task';
+COMMENT ON FUNCTION xqueue.delete(anyelement, anycompatible) IS 'As delete(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.truncate(queue text)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
+COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege.';
+
+CREATE FUNCTION xqueue.truncate(queue anyelement)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
+COMMENT ON FUNCTION xqueue.truncate(anyelement) IS 'As truncate(text), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.wait(queue text, id anycompatible, timeout interval DEFAULT NULL)
+RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'wait_task';
+COMMENT ON FUNCTION xqueue.wait(text, anycompatible, interval) IS
+'Waits up to timeout, without end if that is NULL, until a task is processed, and returns what has become of it: acked, buried, expired (its ttl was over) or deleted; gone if it was not there (any more); NULL when the time is over. A task that is buried, done or a zombie already does not wait. While it waits it holds no lock, but the snapshot of its statement. Errors: 22023 more than one task, 0A000 in repeatable read, 42P01 the queue was dropped meanwhile. After xqueue.';
+
+CREATE FUNCTION xqueue.wait(queue anyelement, id anycompatible DEFAULT NULL, timeout interval DEFAULT NULL)
+RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'wait_task';
+COMMENT ON FUNCTION xqueue.wait(anyelement, anycompatible, interval) IS 'As wait(text, …), the queue named by its row type. Without id the task is the row given.';
 
 -- Monitor ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION xqueue.stats(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats';
 COMMENT ON FUNCTION xqueue.stats(text) IS
-'Number of tasks by state, of tasks that went through each kind of call since the server started, and of consumers that wait, from shared memory: costs the same for any number of tasks. exact: the numbers by state are those of the table; false while they are counted anew or a prepared transaction has changed the table.';
+'Number of tasks by state, of tasks that went through each kind of call and each transition between states since the server started (X: nowhere, S: another tube), and of consumers that wait; the same by tube for the tubes of option tube_stats; from shared memory: costs the same for any number of tasks. exact: the numbers by state are those of the table; false while they are counted anew or a prepared transaction has changed the table.';
 
 CREATE FUNCTION xqueue.stats(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats';

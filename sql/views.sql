@@ -9,9 +9,8 @@ WITH columns AS (
         SELECT 'key' AS field, k.place, k.definition
         FROM jsonb_array_elements(q.definition->'key') WITH ORDINALITY AS k(definition, place)
         UNION ALL
-        SELECT f.field, 0, q.definition->f.field
-        FROM (VALUES ('status'), ('owner'), ('runat')) AS f(field)
-        WHERE q.definition ? f.field
+        SELECT f.field, 0, f.definition
+        FROM jsonb_each(q.definition->'fields') AS f(field, definition)
     ) AS d
     JOIN pg_attribute a ON a.attrelid = q.relation AND NOT a.attisdropped
         AND CASE WHEN q.incarnation = q.relation
@@ -21,7 +20,7 @@ WITH columns AS (
 SELECT q.relation AS queue,
        ARRAY(SELECT c.name FROM columns c WHERE c.relation = q.relation AND c.field = 'key' ORDER BY c.place) AS key,
        (SELECT jsonb_object_agg(c.field, c.name) FROM columns c WHERE c.relation = q.relation AND c.field <> 'key') AS fields,
-       jsonb_build_object('delayed', q.definition ? 'runat') AS features,
+       coalesce(q.definition->'options'->'features', '{}') AS features,
        '{"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"}'::jsonb
            || coalesce(q.definition->'options'->'states', '{}') AS states,
        (s->'tasks'->>'ready')::bigint AS ready,

@@ -4,7 +4,8 @@
 //! at which something changed; a released savepoint is added to its parent, a rolled back one is
 //! dropped, a TRUNCATE replaces what was there before it.
 
-use crate::model::status::{Call, Calls, Status, Tasks};
+use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Outcome, Place, Transitions, end};
+use crate::model::status::{Status, Tasks};
 
 /// Names a queue's slot in shared memory. The generation tells a slot from its reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,16 +15,23 @@ pub struct SlotId {
 }
 
 /// Changes of one queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
     pub tasks: Tasks,
     pub calls: Calls,
+    pub transitions: Transitions,
+    /// The same of the tubes that have statistics of their own, by their place.
+    pub tubes: Vec<(usize, TubeDelta)>,
     /// `tasks` is not a change but the whole count, as after TRUNCATE.
     pub replaces: bool,
     /// Tasks that came to be ready: so many waiting consumers are woken at commit.
-    pub made_ready: u32,
+    pub made_ready: Ready,
     /// Tasks that ceased to be ready: so many waiting consumers are woken at rollback.
-    pub unmade_ready: u32,
+    pub unmade_ready: Ready,
+    /// What has become of tasks that somebody may wait for, by the number that stands for the key.
+    pub ended: Vec<(u64, Outcome)>,
+    /// There were more than are noted.
+    pub ended_more: bool,
     /// Tasks taken by this session.
     pub taken: u32,
     /// The earliest instant at which the worker has to act, in microseconds.
@@ -32,27 +40,83 @@ pub struct Delta {
     pub redefined: bool,
     /// The counters have to be counted anew.
     pub recount: bool,
+    /// Other tubes have statistics of their own than before.
+    pub tubes_changed: bool,
     /// The slot is there because of this transaction.
     pub created: bool,
     /// The table or the definition is gone (true), or there again (false).
     pub dropped: Option<bool>,
 }
 
+/// Changes of one tube.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TubeDelta {
+    pub tasks: Tasks,
+    pub transitions: Transitions,
+}
+
+/// A number of tasks that came to be ready, or ceased to be, by tube.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ready(Vec<(Option<u64>, u32)>);
+
+/// Of so many tasks a transaction notes what has become of each.
+const ENDED_NOTED: usize = 10_000;
+
 impl Delta {
-    pub fn change(&mut self, old: Option<Status>, new: Option<Status>) {
-        if let Some(status) = old {
+    /// A task has come from one place to another, or from or to nowhere.
+    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
+        let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
+        if let Some(status) = from {
             self.tasks[status as usize] -= 1;
         }
-        if let Some(status) = new {
+        if let Some(status) = to {
             self.tasks[status as usize] += 1;
         }
-        let (was_ready, is_ready) = (old == Some(Status::Ready), new == Some(Status::Ready));
-        if is_ready && !was_ready {
-            self.made_ready = self.made_ready.saturating_add(1);
+        let tube = |place: Option<Place>| place.and_then(|place| place.tube);
+        let (old_tube, new_tube) = (tube(old), tube(new));
+        let has_moved = old.is_some() && new.is_some() && old_tube != new_tube;
+        if from != to {
+            self.transitions[end(from)][end(to)] += 1;
         }
-        if was_ready && !is_ready {
-            self.unmade_ready = self.unmade_ready.saturating_add(1);
+        if from != to || has_moved {
+            self.change_tubes(old, new, has_moved);
         }
+        let (was_ready, is_ready) = (from == Some(Status::Ready), to == Some(Status::Ready));
+        if is_ready && (!was_ready || has_moved) {
+            self.made_ready.add(new_tube.map(|tube| tube.hash), 1);
+        }
+        if was_ready && (!is_ready || has_moved) {
+            self.unmade_ready.add(old_tube.map(|tube| tube.hash), 1);
+        }
+    }
+
+    fn change_tubes(&mut self, old: Option<Place>, new: Option<Place>, has_moved: bool) {
+        let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
+        let counted = |place: Option<Place>| place?.tube?.counted;
+        let (leaves, enters) = (counted(old), counted(new));
+        if let (Some(tube), Some(status)) = (leaves, from) {
+            let tube = self.tube(tube);
+            tube.tasks[status as usize] -= 1;
+            tube.transitions[end(from)][if has_moved { OTHER_TUBE } else { end(to) }] += 1;
+        }
+        if let (Some(tube), Some(status)) = (enters, to) {
+            let tube = self.tube(tube);
+            tube.tasks[status as usize] += 1;
+            if has_moved {
+                tube.transitions[OTHER_TUBE][end(to)] += 1;
+            } else if leaves.is_none() {
+                tube.transitions[end(from)][end(to)] += 1;
+            }
+        }
+    }
+
+    fn tube(&mut self, tube: usize) -> &mut TubeDelta {
+        let known = self.tubes.iter().position(|(known, _)| *known == tube);
+        let index = known.unwrap_or_else(|| {
+            self.tubes.push((tube, TubeDelta::default()));
+            self.tubes.len() - 1
+        });
+        &mut self.tubes[index].1
     }
 
     pub fn call(&mut self, call: Call, tasks: usize) {
@@ -63,35 +127,86 @@ impl Delta {
         self.due = Some(self.due.map_or(instant, |due| due.min(instant)));
     }
 
-    /// From here on the queue holds exactly `tasks`.
-    pub fn replace(&mut self, tasks: Tasks) {
-        self.tasks = tasks;
+    /// Notes what has become of the task with the key that `hash` stands for.
+    pub fn end(&mut self, hash: impl FnOnce() -> u64, outcome: Outcome) {
+        if self.ended.len() < ENDED_NOTED {
+            self.ended.push((hash(), outcome));
+        } else {
+            self.ended_more = true;
+        }
+    }
+
+    /// From here on the queue holds exactly so many tasks.
+    pub fn replace(&mut self, counts: &Counts) {
+        self.tasks = counts.tasks;
         self.replaces = true;
+        self.tubes.iter_mut().for_each(|(_, tube)| tube.tasks = Tasks::default());
+        for (tube, tasks) in counts.tubes.iter().enumerate() {
+            if *tasks != Tasks::default() {
+                self.tube(tube).tasks = *tasks;
+            }
+        }
     }
 
     fn absorb(&mut self, later: &Delta) {
         if later.replaces {
-            self.replace(later.tasks);
-        } else {
-            add(&mut self.tasks, &later.tasks);
+            self.replace(&Counts::default());
         }
+        add(&mut self.tasks, &later.tasks);
         add(&mut self.calls, &later.calls);
-        self.made_ready = self.made_ready.saturating_add(later.made_ready);
-        self.unmade_ready = self.unmade_ready.saturating_add(later.unmade_ready);
+        add_all(&mut self.transitions, &later.transitions);
+        for (tube, change) in &later.tubes {
+            let tube = self.tube(*tube);
+            add(&mut tube.tasks, &change.tasks);
+            add_all(&mut tube.transitions, &change.transitions);
+        }
+        self.made_ready.absorb(&later.made_ready);
+        self.unmade_ready.absorb(&later.unmade_ready);
+        self.ended.extend_from_slice(&later.ended);
+        self.ended_more |= later.ended_more;
         self.taken = self.taken.saturating_add(later.taken);
         if let Some(instant) = later.due {
             self.due_at(instant);
         }
         self.redefined |= later.redefined;
         self.recount |= later.recount;
+        self.tubes_changed |= later.tubes_changed;
         self.created |= later.created;
         self.dropped = later.dropped.or(self.dropped);
+    }
+}
+
+impl Ready {
+    pub fn add(&mut self, tube: Option<u64>, count: u32) {
+        match self.0.iter_mut().find(|(known, _)| *known == tube) {
+            Some((_, number)) => *number = number.saturating_add(count),
+            None => self.0.push((tube, count)),
+        }
+    }
+
+    fn absorb(&mut self, later: &Ready) {
+        later.0.iter().for_each(|(tube, count)| self.add(*tube, *count));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The numbers by tube; None where the queue has none.
+    pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
+        self.0.iter().copied()
     }
 }
 
 pub fn add<const N: usize>(sum: &mut [i64; N], change: &[i64; N]) {
     for (total, part) in sum.iter_mut().zip(change) {
         *total += part;
+    }
+}
+
+pub fn add_all(sum: &mut Transitions, change: &Transitions) {
+    for (total, part) in sum.iter_mut().zip(change) {
+        add(total, part);
     }
 }
 
@@ -129,7 +244,7 @@ impl Stack {
                 for (slot, delta) in &level.deltas {
                     match parent.deltas.iter_mut().find(|(known, _)| known == slot) {
                         Some((_, into)) => into.absorb(delta),
-                        None => parent.deltas.push((*slot, *delta)),
+                        None => parent.deltas.push((*slot, delta.clone())),
                     }
                 }
             }
@@ -177,12 +292,22 @@ impl Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::change::{NOWHERE, Tube};
 
     const JOBS: SlotId = SlotId { index: 3, generation: 1 };
     const MAIL: SlotId = SlotId { index: 4, generation: 1 };
 
     fn put(stack: &mut Stack, depth: i32, slot: SlotId) {
-        stack.at(depth, slot).change(None, Some(Status::Ready));
+        stack.at(depth, slot).change(None, at(Status::Ready));
+    }
+
+    fn at(status: Status) -> Option<Place> {
+        Some(Place { status, tube: None })
+    }
+
+    fn in_tube(status: Status, index: usize) -> Option<Place> {
+        let tube = Tube { hash: index as u64 + 10, counted: Some(index) };
+        Some(Place { status, tube: Some(tube) })
     }
 
     #[test]
@@ -205,7 +330,7 @@ mod tests {
         put(&mut stack, 4, JOBS);
         stack.commit_subtransaction(4);
         stack.commit_subtransaction(3);
-        assert_eq!(stack.total(JOBS).made_ready, 1);
+        assert_eq!(ready(&stack.total(JOBS).made_ready), [(None, 1)]);
         stack.abort_subtransaction(2, |_, _| {});
         assert_eq!(stack.total(JOBS), Delta::default());
     }
@@ -214,7 +339,7 @@ mod tests {
     fn truncate_replaces_what_came_before_and_can_be_rolled_back() {
         let mut stack = Stack::default();
         put(&mut stack, 1, JOBS);
-        stack.at(2, JOBS).replace([0; 6]);
+        stack.at(2, JOBS).replace(&Counts::default());
         put(&mut stack, 2, JOBS);
         put(&mut stack, 2, JOBS);
         assert_eq!(stack.total(JOBS).tasks[0], 2);
@@ -222,7 +347,7 @@ mod tests {
         stack.abort_subtransaction(2, |_, _| {});
         assert_eq!(stack.total(JOBS).tasks[0], 1);
         assert!(!stack.total(JOBS).replaces);
-        stack.at(2, JOBS).replace([0; 6]);
+        stack.at(2, JOBS).replace(&Counts::default());
         stack.commit_subtransaction(2);
         assert_eq!(stack.total(JOBS).tasks[0], 0);
         assert!(stack.total(JOBS).replaces);
@@ -232,10 +357,43 @@ mod tests {
     fn a_task_put_and_taken_in_one_transaction_counts_once() {
         let mut stack = Stack::default();
         put(&mut stack, 1, JOBS);
-        stack.at(1, JOBS).change(Some(Status::Ready), Some(Status::Taken));
+        stack.at(1, JOBS).change(at(Status::Ready), at(Status::Taken));
         let total = stack.total(JOBS);
         assert_eq!(total.tasks, [0, 1, 0, 0, 0, 0]);
-        assert_eq!((total.made_ready, total.unmade_ready), (1, 1));
+        assert_eq!(ready(&total.made_ready), [(None, 1)]);
+        assert_eq!(ready(&total.unmade_ready), [(None, 1)]);
+        assert_eq!(total.transitions[NOWHERE][0], 1);
+        assert_eq!(total.transitions[0][1], 1);
+    }
+
+    fn ready(ready: &Ready) -> Vec<(Option<u64>, u32)> {
+        ready.by_tube().collect()
+    }
+
+    #[test]
+    fn a_task_that_moves_leaves_one_tube_and_enters_another() {
+        let mut delta = Delta::default();
+        delta.change(None, in_tube(Status::Ready, 0));
+        delta.change(in_tube(Status::Ready, 0), in_tube(Status::Waiting, 1));
+        delta.change(in_tube(Status::Waiting, 1), in_tube(Status::Ready, 1));
+        let [(0, first), (1, second)] = &delta.tubes[..] else { panic!("{:?}", delta.tubes) };
+        assert_eq!((first.tasks, second.tasks[0]), ([0; 6], 1));
+        assert_eq!(first.transitions[0][OTHER_TUBE], 1);
+        assert_eq!(second.transitions[OTHER_TUBE][2], 1);
+        assert_eq!(second.transitions[2][0], 1);
+        assert_eq!(delta.tasks, [1, 0, 0, 0, 0, 0]);
+        assert_eq!(ready(&delta.made_ready), [(Some(10), 1), (Some(11), 1)]);
+    }
+
+    #[test]
+    fn truncate_replaces_the_tubes_too() {
+        let mut stack = Stack::default();
+        stack.at(1, JOBS).change(None, in_tube(Status::Ready, 3));
+        stack.at(2, JOBS).replace(&Counts::default());
+        stack.commit_subtransaction(2);
+        let total = stack.total(JOBS);
+        assert!(total.tubes.iter().all(|(_, tube)| tube.tasks == [0; 6]));
+        assert_eq!(total.tubes[0].1.transitions[NOWHERE][0], 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod ddl;
 mod delta;
 mod error;
 mod guc;
+mod keys;
 mod metrics;
 mod model;
 mod pg;

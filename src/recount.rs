@@ -1,6 +1,6 @@
 //! Counting the tasks of a queue while others go on working, see [`crate::shmem::recount`].
 
-use crate::model::status::Tasks;
+use crate::model::change::Counts;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::{latch, spi, types};
 use crate::registry::Queue;
@@ -18,16 +18,16 @@ const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// together with the locked slot, so that nothing can come in between. None if the queue is gone,
 /// or, with `renews`, if someone has come to wait for a lock on the table. `renews`: the counters
 /// are to become what is counted.
-pub fn count(queue: &Queue, renews: bool) -> Option<(Tasks, QueueGuard)> {
+pub fn count(queue: &Queue, renews: bool) -> Option<(Counts, QueueGuard)> {
     let relation = Relation::open(queue.table, Lock::AccessShare)?;
     let claim = Area::claim()?;
     let (recount, snapshot) = queues::lock(queue.slot)?.begin_recount(claim, renews);
-    let mut tasks = Tasks::default();
+    let mut counts = Counts::default();
     let (mut rows, mut checked) = (0, Instant::now());
     let complete = relation.scan(&snapshot, |row| {
         // A value that stands for no state is counted as none.
-        if let Ok(status) = queue.status_of(row) {
-            tasks[status as usize] += 1;
+        if let Ok(place) = queue.place_of(row) {
+            counts.count(place);
         }
         rows += 1;
         let looks = renews && rows % ROWS_BETWEEN_LOOKS == 0;
@@ -46,8 +46,8 @@ pub fn count(queue: &Queue, renews: bool) -> Option<(Tasks, QueueGuard)> {
         latch::wait(Some(Duration::from_millis(1)), false);
     }
     let mut slot = queues::lock(queue.slot)?;
-    let tasks = slot.end_recount(&recount, tasks);
-    Some((tasks, slot))
+    let counts = slot.end_recount(&recount, counts);
+    Some((counts, slot))
 }
 
 fn is_waited_for(table: Oid) -> bool {

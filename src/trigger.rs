@@ -1,17 +1,20 @@
 //! The triggers of a queue's table: whoever changes a row, by whatever means, changes the counters.
 
-use crate::error::Result;
-use crate::model::status::{Call, Status, Tasks};
+use crate::error::{Error, Result};
+use crate::model::change::{Call, Counts, Outcome, Place, event};
+use crate::model::definition::Field;
+use crate::model::status::Status;
 use crate::pg::function::Call as FunctionCall;
-use crate::pg::time;
-use crate::pg::trigger::{Event, Firing, Timing};
-use crate::sql_functions;
-use crate::{registry, shmem, xact};
+use crate::pg::trigger::{Event, Firing, Timing, Tuple};
+use crate::pg::{spi, time, types};
+use crate::registry::Queue;
+use crate::{registry, shmem, sql_functions, xact};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
 sql_functions! {
     row_changed, pg_finfo_row_changed => row_changed_impl,
-    row_delayed, pg_finfo_row_delayed => row_delayed_impl,
+    row_arrives, pg_finfo_row_arrives => row_arrives_impl,
     truncated, pg_finfo_truncated => truncated_impl,
     registry_changed, pg_finfo_registry_changed => registry_changed_impl,
 }
@@ -24,47 +27,93 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
         return Ok(firing.unchanged());
     }
     let Some(queue) = registry::find(firing.table())? else { return Ok(firing.unchanged()) };
-    let event = firing.event();
     let row = firing.row();
     // A value that stands for no state may have been there before the queue was.
-    let (old, new) = match event {
-        Event::Insert => (None, Some((queue.status_of(&row)?, row))),
+    let (old, new) = match firing.event() {
+        Event::Insert => (None, Some((queue.place_of(&row)?, row))),
         Event::Update => {
             let new = firing.new_row();
-            (queue.status_of(&row).ok(), Some((queue.status_of(&new)?, new)))
+            let place = queue.place_of(&new)?;
+            (queue.place_of(&row).ok().map(|place| (place, row)), Some((place, new)))
         }
-        _ => (queue.status_of(&row).ok(), None),
+        _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
     };
-    let due = match &new {
-        Some((Status::Waiting, row)) => queue.runat_of(row),
-        _ => None,
-    };
+    note(&queue, &old, &new, firing.event());
+    if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {
+        let status = |seen: &Option<(Place, Tuple)>| seen.as_ref().map(|(place, _)| place.status);
+        let event = event(xact::being_done(queue.slot), status(&old), status(&new));
+        call_hook(hook, row, event, &queue)?;
+    }
+    Ok(firing.unchanged())
+}
+
+type Seen = Option<(Place, Tuple)>;
+
+/// Notes for the end of the transaction what has happened to a row.
+fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
+    let place = |seen: &Seen| seen.as_ref().map(|(place, _)| *place);
+    let (from, to) = (place(old), place(new));
+    let due = new.as_ref().and_then(|(place, row)| queue.due_of(row, place.status));
+    let call = xact::being_done(queue.slot);
+    let status = |place: Option<Place>| place.map(|place| place.status);
+    let outcome = Outcome::of(call, status(from), status(to));
     xact::note(queue.slot, |delta| {
-        delta.change(old, new.map(|(status, _)| status));
+        delta.change(from, to);
         if event == Event::Insert {
             delta.call(Call::Put, 1);
         }
         if let Some(instant) = due {
             delta.due_at(instant);
         }
+        if let (Some(outcome), Some((_, row))) = (outcome, old.as_ref().or(new.as_ref())) {
+            delta.end(|| queue.key_hash_of(row), outcome);
+        }
     });
-    Ok(firing.unchanged())
 }
 
-/// BEFORE INSERT, for each row that says when: a ready task whose time is yet to come waits.
-fn row_delayed_impl(call: &FunctionCall) -> Result<Datum> {
+/// Calls the user's function with a task and what has happened to it.
+fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> {
+    let task = row.to_record();
+    spi::connect(|spi| {
+        spi.run_with(
+            &format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)"),
+            &[(queue.row_type, Some(task)), (types::TEXT, Some(types::from_text(event)))],
+        );
+    });
+    Ok(())
+}
+
+/// BEFORE INSERT, for each row that is not as `put` would make it: a ready task whose time is yet
+/// to come waits; a task without an end of life gets the default one.
+fn row_arrives_impl(call: &FunctionCall) -> Result<Datum> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
     if !shmem::is_available() {
         return Ok(firing.unchanged());
     }
     let Some(queue) = registry::find(firing.table())? else { return Ok(firing.unchanged()) };
-    let row = firing.row();
-    let is_due = queue.runat_of(&row).is_none_or(|instant| instant <= time::now());
-    if is_due || queue.status_of(&row)? != Status::Ready {
-        return Ok(firing.unchanged());
+    let (row, now) = (firing.row(), time::now());
+    let status = queue.status_of(&row)?;
+    let runat = queue.instant_of(&row, Field::Runat).filter(|instant| *instant > now);
+    let waits = status == Status::Waiting || queue.features().delays() && runat.is_some();
+    let mut values = Vec::new();
+    if waits && status == Status::Ready {
+        values.push((queue.number_of(Field::Status), queue.status_value(Status::Waiting)?));
     }
-    let waiting = queue.status_value(Status::Waiting)?;
-    Ok(firing.with_column(queue.definition.status.number, waiting))
+    let is_to_live = matches!(status, Status::Ready | Status::Waiting)
+        && queue.number_of(Field::Expires) != 0
+        && queue.instant_of(&row, Field::Expires).is_none();
+    if let Some(ttl) = queue.features().default_ttl().filter(|_| is_to_live) {
+        let begin = runat.filter(|_| waits).unwrap_or(now);
+        let end = begin.checked_add(ttl).ok_or_else(|| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
+                format!("a task of queue \"{}\" would live for ever", queue.name),
+            )
+            .hint("Give a runat that is not so far away.")
+        })?;
+        values.push((queue.number_of(Field::Expires), Datum::from(end)));
+    }
+    Ok(firing.with_columns(&values))
 }
 
 /// AFTER TRUNCATE.
@@ -73,7 +122,7 @@ fn truncated_impl(call: &FunctionCall) -> Result<Datum> {
     if shmem::is_available()
         && let Some(queue) = registry::find(firing.table())?
     {
-        xact::note(queue.slot, |delta| delta.replace(Tasks::default()));
+        xact::note(queue.slot, |delta| delta.replace(&Counts::default()));
     }
     Ok(call.nothing())
 }

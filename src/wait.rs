@@ -2,8 +2,10 @@
 
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
+use crate::model::change::Outcome;
 use crate::pg::{latch, time};
 use crate::session;
+use crate::shmem::waiters::{Offer, Want};
 use crate::shmem::{queues, waiters};
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
@@ -13,7 +15,7 @@ thread_local! {
     /// The queue in whose line this process stands.
     static LINE: Cell<Option<SlotId>> = const { Cell::new(None) };
     /// A wake-up has been received and the task that it tells of not been looked for yet.
-    static BATON: Cell<bool> = const { Cell::new(false) };
+    static BATON: Cell<Option<Offer>> = const { Cell::new(None) };
     /// The end of the transaction is part of the wait, not the end of it.
     static KEEPS_PLACE: Cell<bool> = const { Cell::new(false) };
 }
@@ -42,11 +44,22 @@ impl Deadline {
 pub struct Place {
     slot: SlotId,
     since: i64,
+    want: Want,
+}
+
+/// What somebody who waits for the end of a task comes to know.
+pub enum News {
+    /// It has ended so.
+    Ended(Outcome),
+    /// Something has happened: look.
+    Look,
+    /// Nothing, until the time was over.
+    None,
 }
 
 impl Place {
     /// Joins the line at its end.
-    pub fn join(slot: SlotId, queue: &str) -> Result<Place> {
+    pub fn join(slot: SlotId, queue: &str, want: Want) -> Result<Place> {
         if LINE.get().is_some() {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
@@ -55,7 +68,7 @@ impl Place {
             .hint("A trigger that runs while a consumer takes a task must not wait for another."));
         }
         LINE.set(Some(slot));
-        let place = Place { slot, since: time::now() };
+        let place = Place { slot, since: time::now(), want };
         place.stand(queue)?;
         Ok(place)
     }
@@ -64,7 +77,7 @@ impl Place {
         let session = session::current();
         match queues::lock(self.slot) {
             Some(mut line) => {
-                line.join_line(self.since, session);
+                line.join_line(self.since, session, self.want);
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -74,23 +87,42 @@ impl Place {
     /// Sleeps until this consumer is woken; false when the deadline has passed before that.
     /// Whoever is woken stands in line again, in the old place, should the task be gone.
     pub fn sleep(&self, deadline: Deadline, queue: &str) -> Result<bool> {
-        BATON.set(false);
-        while !waiters::was_woken() {
-            if deadline.is_over() {
-                return Ok(false);
-            }
-            latch::wait(deadline.left(), true);
+        BATON.set(None);
+        if !self.is_woken_before(deadline) {
+            return Ok(false);
         }
         // Nothing is taken for a client that is gone.
         latch::wait(Some(Duration::ZERO), true);
-        BATON.set(true);
+        BATON.set(Some(waiters::message().0));
         self.stand(queue)?;
         Ok(true)
     }
 
+    /// Sleeps until there is news of the task whose end this process waits for.
+    pub fn watch(&self, deadline: Deadline, queue: &str) -> Result<News> {
+        if !self.is_woken_before(deadline) {
+            return Ok(News::None);
+        }
+        let (_, outcome) = waiters::message();
+        match outcome {
+            Some(outcome) => Ok(News::Ended(outcome)),
+            None => self.stand(queue).map(|()| News::Look),
+        }
+    }
+
+    fn is_woken_before(&self, deadline: Deadline) -> bool {
+        while !waiters::was_woken() {
+            if deadline.is_over() {
+                return false;
+            }
+            latch::wait(deadline.left(), true);
+        }
+        true
+    }
+
     /// Ends the wait: a task was found. Another wake-up that came meanwhile goes to the next.
     pub fn succeed(self) {
-        BATON.set(false);
+        BATON.set(None);
     }
 
     /// Ends the transaction without leaving the line.
@@ -117,9 +149,11 @@ pub fn leave_any_line() {
     let unused = BATON.take();
     if let Some(slot) = LINE.take()
         && let Some(mut line) = queues::lock(slot)
-        && (line.leave_line() || unused)
     {
-        line.wake(1);
+        let another = line.leave_line();
+        for offer in unused.into_iter().chain(another) {
+            line.wake(1, offer);
+        }
     }
 }
 

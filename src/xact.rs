@@ -3,8 +3,10 @@
 
 use crate::delta::{Delta, SlotId, Stack};
 use crate::error::Error;
+use crate::model::change::Call;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::{catalog, process, transaction};
+use crate::shmem::waiters::Offer;
 use crate::shmem::{databases, queues, sessions};
 use crate::{session, wait};
 use pgrx::PgSqlErrorCode;
@@ -23,6 +25,8 @@ thread_local! {
     static REGISTRY_CHANGED: Cell<bool> = const { Cell::new(false) };
     /// Triggers that were made or enabled: what happened without them is not counted.
     static TRIGGERS: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
+    /// What this session does to the tasks of a queue just now.
+    static DOING: Cell<Option<(SlotId, Call)>> = const { Cell::new(None) };
     static CREATED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
     static DROPPED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
 }
@@ -35,6 +39,26 @@ pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
 /// What the open transaction has changed of a queue.
 pub fn pending(slot: SlotId) -> Delta {
     CHANGES.with_borrow(|stack| stack.total(slot))
+}
+
+/// Runs `work`, which does `call` to tasks of a queue: its triggers are told.
+pub fn doing<T>(slot: SlotId, call: Call, work: impl FnOnce() -> T) -> T {
+    let _before = Before(DOING.replace(Some((slot, call))));
+    work()
+}
+
+/// What this session does to the tasks of a queue just now; None for changes by hand.
+pub fn being_done(slot: SlotId) -> Option<Call> {
+    DOING.get().filter(|(queue, _)| *queue == slot).map(|(_, call)| call)
+}
+
+/// Puts back, in case of an error as well, what was being done before.
+struct Before(Option<(SlotId, Call)>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        DOING.set(self.0);
+    }
 }
 
 pub fn note_extension() {
@@ -164,10 +188,12 @@ fn undo(slot: SlotId, delta: &Delta) {
     if delta.created {
         return queues::remove(slot);
     }
-    if delta.unmade_ready > 0
+    if !delta.unmade_ready.is_empty()
         && let Some(mut queue) = queues::lock(slot)
     {
-        queue.wake(delta.unmade_ready);
+        for (tube, count) in delta.unmade_ready.by_tube() {
+            queue.wake(count, Offer { tube });
+        }
     }
 }
 

@@ -64,13 +64,20 @@ impl Target {
 /// The values of a task's key columns.
 pub type Key = Vec<Datum>;
 
+/// A call's argument of type interval, if it was given and is no NULL: refuses what lies before
+/// now or has no end. Zero is as good as none where `or_zero` is false.
+pub fn interval(call: &Call, index: usize, name: &str, or_zero: bool) -> Result<Option<Datum>> {
+    let duration = duration(call, index, name)?.filter(|(_, length)| or_zero || *length > 0);
+    Ok(duration.map(|(interval, _)| types::from_interval(interval)))
+}
+
 /// The keys of the tasks that argument `index`, called `id`, names: one, or a batch.
 pub fn keys(call: &Call, index: usize, queue: &Queue) -> Result<Vec<Key>> {
     let value = call.datum(index).ok_or_else(|| Error::null("id"))?;
     let oid = call.argument_type(index);
-    let columns: Vec<String> = queue.key.iter().map(|key| key.name.clone()).collect();
-    let hint = format!("The key of queue {} is ({}).", queue.name, columns.join(", "));
-    context::hinted(&hint, || match queue.key.as_slice() {
+    let columns = || queue.key.iter().map(|key| key.name.as_str()).collect::<Vec<_>>().join(", ");
+    let hint = || format!("The key of queue {} is ({}).", queue.name, columns());
+    context::hinted(hint, || match queue.key.as_slice() {
         [key] => single_keys(value, oid, key, queue),
         _ => composite_keys(value, oid, queue),
     })
@@ -79,11 +86,11 @@ pub fn keys(call: &Call, index: usize, queue: &Queue) -> Result<Vec<Key>> {
 /// The key of a task given as a row of the queue's table.
 pub fn key_of_row(row: Datum, queue: &Queue) -> Result<Key> {
     let fields = catalog::record_fields(row);
-    let value = |name: &String| {
-        let number = queue.column(name).map(|column| column.number as usize)?;
-        fields.get(number - 1).and_then(|(_, value)| *value)
+    let value = |key: &KeyType| {
+        let value = fields.get(key.number as usize - 1).and_then(|(_, value)| *value);
+        value.ok_or_else(|| missing(&key.name, queue))
     };
-    queue.key.iter().map(|key| value(&key.name).ok_or_else(|| missing(&key.name, queue))).collect()
+    queue.key.iter().map(value).collect()
 }
 
 /// The key of a task given as a jsonb object.
@@ -184,7 +191,7 @@ fn json_keys(json: Datum, queue: &Queue) -> Result<Vec<Key>> {
 
 fn json_key(json: Datum, queue: &Queue) -> Result<Key> {
     match (jsonb::shape(json), queue.key.as_slice()) {
-        (Shape::Object(_), _) => key_of_object(json, queue),
+        (Shape::Object, _) => key_of_object(json, queue),
         (Shape::Scalar, [key]) => {
             Ok(vec![catalog::parse_value(&jsonb::scalar_text(json), key.oid)?])
         }
@@ -204,7 +211,7 @@ fn converted(value: Datum, from: Oid, to: Oid) -> Result<Datum> {
     catalog::parse_value(&catalog::value_text(value, from), to)
 }
 
-fn missing(column: &str, queue: &Queue) -> Error {
+pub fn missing(column: &str, queue: &Queue) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
         format!(

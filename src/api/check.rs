@@ -1,13 +1,16 @@
 //! `check`: whether everything that is believed of a queue is true.
 
 use super::argument::Target;
+use crate::delta::add;
 use crate::error::Result;
+use crate::model::change::Counts;
+use crate::model::definition::Field;
 use crate::model::options::Options;
 use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::{jsonb, latch, spi, types};
-use crate::registry::{Queue, Statement};
+use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::sessions;
 use crate::upgrade::Blueprint;
 use crate::{recount, sql_functions, xact};
@@ -55,7 +58,7 @@ fn structure(queue: &Queue) -> Result<Vec<String>> {
 /// Tasks that nobody will ever give back.
 fn orphans(queue: &Queue) -> Vec<String> {
     let holders = spi::connect(|spi| {
-        let rows = spi.run_plan(&queue.plan(spi, Statement::Holders), &[]);
+        let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
         (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect::<Vec<_>>()
     });
     let mut problems = Vec::new();
@@ -74,8 +77,8 @@ fn orphans(queue: &Queue) -> Vec<String> {
 
 /// Waiting tasks that will never be promoted.
 fn stranded(queue: &Queue) -> Option<String> {
-    let runat = queue.sql.runat.as_deref()?;
-    let count = spi::connect(|spi| spi.run(&queue.sql.stranded(runat)).number());
+    queue.sql.fields.get(&Field::Runat)?;
+    let count = spi::connect(|spi| spi.run(&queue.sql.stranded()).number());
     (count > 0).then(|| format!("{count} waiting tasks have no time to start at"))
 }
 
@@ -90,12 +93,22 @@ fn counters(queue: &Queue) -> Vec<String> {
                 .into(),
         ];
     }
+    let mut problems = differences(&counters.tasks, &counted.tasks, "");
+    let tubes = queue.definition.options.tubes_counted().iter().enumerate();
+    for (index, tube) in tubes {
+        let of_tube = format!(" in tube \"{tube}\"");
+        problems.extend(differences(&counters.tubes[index], &counted.tubes[index], &of_tube));
+    }
+    problems
+}
+
+fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
     let differ = |index: &usize| counters[*index] != counted[*index];
     (0..NAMES.len())
         .filter(differ)
         .map(|index| {
             format!(
-                "{} {} tasks are counted, {} there",
+                "{} {} tasks{of} are counted, {} there",
                 counters[index], NAMES[index], counted[index]
             )
         })
@@ -104,11 +117,18 @@ fn counters(queue: &Queue) -> Vec<String> {
 
 /// Counters, whether they claim to be exact, and what is there, at the same moment. What the open
 /// transaction has done is seen by the count but not yet in the counters.
-fn compare(queue: &Queue) -> Option<(Tasks, bool, Tasks)> {
+fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     let pending = xact::pending(queue.slot);
     let (counted, slot) = recount::count(queue, false)?;
     let statistics = slot.statistics();
-    let mut expected = if pending.replaces { Tasks::default() } else { statistics.tasks };
-    crate::delta::add(&mut expected, &pending.tasks);
+    let mut expected = Counts::default();
+    if !pending.replaces {
+        expected.tasks = statistics.tasks;
+        expected.tubes = statistics.tubes.map(|tube| tube.tasks);
+    }
+    add(&mut expected.tasks, &pending.tasks);
+    for (tube, change) in &pending.tubes {
+        add(&mut expected.tubes[*tube], &change.tasks);
+    }
     Some((expected, statistics.exact || pending.replaces, counted))
 }

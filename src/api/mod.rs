@@ -1,8 +1,13 @@
-//! The functions that SQL calls, by who calls them.
+//! The SQL functions, thin: arguments in, statements of the registry run, results out.
 
+pub mod admin;
 pub mod argument;
 pub mod check;
 pub mod consumer;
 pub mod creator;
 pub mod monitor;
+pub mod outcome;
 pub mod producer;
+pub mod refusal;
+pub mod settle;
+pub mod values;

@@ -4,11 +4,13 @@
 use super::argument::Target;
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
-use crate::model::status::{Call as Kind, Status};
+use crate::model::change::{Call as Kind, Transitions, named};
+use crate::model::status::{Status, Tasks};
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::{self, Lock};
 use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
-use crate::registry::{self, Statement};
+use crate::registry::{self, Arguments, Statement};
+use crate::shmem::queues::Tube;
 use crate::shmem::{databases, queues};
 use crate::{session, sql_functions};
 use pgrx::PgSqlErrorCode;
@@ -68,7 +70,7 @@ fn holders_impl(call: &Call) -> Result<Datum> {
         relation::lock(table, Lock::AccessShare);
         let Some(queue) = registry::find(table)? else { continue };
         spi::connect(|spi| {
-            let rows = spi.run_plan(&queue.plan(spi, Statement::Holders), &[]);
+            let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
             for row in 0..rows.len() {
                 let session = rows.datum(row, 1).map(types::uuid);
                 output.push(jsonb::from_value(&json!({
@@ -130,11 +132,6 @@ fn readable_tables() -> Vec<Oid> {
 
 fn described(table: Oid, slot: SlotId) -> Option<Value> {
     let statistics = queues::lock(slot)?.statistics();
-    let mut tasks: Map<String, Value> = Status::ALL
-        .iter()
-        .map(|status| (status.name().to_string(), statistics.tasks[*status as usize].into()))
-        .collect();
-    tasks.insert("total".into(), statistics.tasks.iter().sum::<i64>().into());
     let calls: Map<String, Value> = Kind::ALL
         .iter()
         .map(|call| (call.name().to_string(), statistics.calls[*call as usize].into()))
@@ -142,14 +139,40 @@ fn described(table: Oid, slot: SlotId) -> Option<Value> {
     let mut described = json!({
         "queue": registry::display_name(table),
         "relation": u32::from(table),
-        "tasks": tasks,
+        "tasks": by_state(&statistics.tasks),
+        "transitions": by_transition(&statistics.transitions),
         "calls": calls,
         "consumers": statistics.consumers,
         "exact": statistics.exact,
     });
+    let tubes = tubes_counted(table);
+    if !tubes.is_empty() {
+        let described_tube = |(name, tube): (String, &Tube)| {
+            let transitions = by_transition(&tube.transitions);
+            (name, json!({ "tasks": by_state(&tube.tasks), "transitions": transitions }))
+        };
+        let tubes = tubes.into_iter().zip(&statistics.tubes).map(described_tube);
+        described["tubes"] = tubes.collect::<Map<_, _>>().into();
+    }
     if let Some((error, at)) = statistics.error {
         described["error"] = error.into();
         described["error_at"] = (time::unix_microseconds(at) as f64 / 1e6).into();
     }
     Some(described)
+}
+
+fn by_state(tasks: &Tasks) -> Map<String, Value> {
+    let count = |status: &Status| (status.name().to_string(), tasks[*status as usize].into());
+    let total = ("total".to_string(), tasks.iter().sum::<i64>().into());
+    Status::ALL.iter().map(count).chain([total]).collect()
+}
+
+fn by_transition(transitions: &Transitions) -> Map<String, Value> {
+    named(transitions).map(|(name, count)| (name, count.into())).collect()
+}
+
+/// The tubes of a queue that have statistics of their own.
+fn tubes_counted(table: Oid) -> Vec<String> {
+    let definition = registry::read(table).ok().flatten();
+    definition.map_or(vec![], |(known, _)| known.options.tubes_counted().to_vec())
 }

@@ -1,14 +1,18 @@
 //! `put`: tasks into a queue.
 
 use super::argument::{self, Target};
+use super::values::Values;
 use crate::error::{Error, Result};
+use crate::model::definition::Field;
+use crate::model::features::Id;
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::Lock;
-use crate::pg::{catalog, context, spi, types};
-use crate::registry::{Queue, Statement};
+use crate::pg::spi::Rows;
+use crate::pg::{catalog, context, spi};
+use crate::registry::{Arguments, Queue, Statement};
 use crate::sql_functions;
-use crate::statement::{Form, PutSource};
+use crate::statement::{self, Form, Parameter, Source};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -16,66 +20,118 @@ sql_functions! {
     put, pg_finfo_put => put_impl,
 }
 
-/// put(queue, task jsonb, delay interval)
+/// put(queue, task jsonb, delay interval, ttl interval, ttr interval, priority integer, tube text)
 fn put_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
-    let delay = argument::duration(call, 2, "delay")?.filter(|(_, length)| *length > 0);
+    let delay = argument::interval(call, 2, "delay", false)?;
+    let ttl = argument::interval(call, 3, "ttl", true)?;
+    let ttr = argument::interval(call, 4, "ttr", true)?;
+    let priority = call.datum(5);
+    let tube: Option<String> = call.get(6);
     let queue = target.open(Lock::RowExclusive)?;
-    if delay.is_some() && !queue.is_delayed() {
-        return Err(not_enabled("delayed", &queue));
-    }
     let output = Output::open(call);
     if target.form == Form::Row {
         output.expects(&queue.row_columns, &queue.name)?;
     }
-    let put = Put {
-        queue: &queue,
-        form: target.form,
-        delay: delay.map(|(interval, _)| types::from_interval(interval)),
-        output: &output,
-    };
-    let hint = format!("Each member of a task is a column of {} and has its type.", queue.name);
-    context::hinted(&hint, || match (call.datum(1), target.row) {
-        (Some(task), _) => put.json(jsonb::unpacked(task)),
-        (None, Some(row)) => put.row(row),
-        (None, None) => Err(Error::null("task")),
+    let mut put = Put::new(&queue, target.form);
+    put.give(delay, Parameter::Delay)?;
+    put.give(ttl, Parameter::Ttl)?;
+    put.give(ttr, Parameter::Ttr)?;
+    put.give(priority, Parameter::Priority)?;
+    put.give(tube.map(|tube| tube_value(&tube, &queue)).transpose()?, Parameter::Tube)?;
+    put.run(call.datum(1), target.row, |rows| {
+        output.push_all(rows, target.form);
+        Ok(())
     })?;
     Ok(call.null())
 }
 
-/// A call of put, with what all its tasks share.
-struct Put<'call> {
-    queue: &'call Queue,
-    form: Form,
-    delay: Option<Datum>,
-    output: &'call Output,
+/// The value of the tube column that a caller names.
+pub fn tube_value(tube: &str, queue: &Queue) -> Result<Datum> {
+    match queue.tube() {
+        Some(column) => catalog::parse_value_for(tube, column.oid, column.modifier),
+        None => Err(not_enabled("tube", queue)),
+    }
 }
 
-impl Put<'_> {
-    fn json(&self, task: Datum) -> Result<()> {
+/// A call of put, with what all its tasks share.
+pub struct Put<'call> {
+    queue: &'call Queue,
+    statement: statement::Put,
+    arguments: Arguments,
+}
+
+impl<'call> Put<'call> {
+    pub fn new(queue: &'call Queue, form: Form) -> Put<'call> {
+        let statement = statement::Put {
+            form,
+            source: Source::Values,
+            columns: vec![],
+            delay: false,
+            ttl: false,
+            ttr: false,
+            priority: false,
+            tube: false,
+        };
+        Put { queue, statement, arguments: Arguments::default() }
+    }
+
+    /// Gives all tasks a value of the call's; refuses it where its feature is off.
+    fn give(&mut self, value: Option<Datum>, parameter: Parameter) -> Result<()> {
+        let Some(value) = value else { return Ok(()) };
+        let (features, put) = (self.queue.features(), &mut self.statement);
+        let (is_given, feature, is_on) = match parameter {
+            Parameter::Delay => (&mut put.delay, "delayed", features.delays()),
+            Parameter::Ttl => (&mut put.ttl, "ttl", features.expires()),
+            Parameter::Ttr => (&mut put.ttr, "ttr", features.has_deadlines()),
+            Parameter::Priority => (&mut put.priority, "priority", features.has_priority()),
+            _ => (&mut put.tube, "tube", features.has_tubes()),
+        };
+        if !is_on {
+            return Err(not_enabled(feature, self.queue));
+        }
+        *is_given = true;
+        self.arguments.set(parameter, value);
+        Ok(())
+    }
+
+    /// Puts what is given: a jsonb object, an array of them, or else the row.
+    pub fn run(
+        self,
+        task: Option<Datum>,
+        row: Option<Datum>,
+        mut deliver: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<()> {
+        let name = &self.queue.name;
+        let hint = || format!("Each member of a task is a column of {name} and has its type.");
+        context::hinted(hint, || match (task, row) {
+            (Some(task), _) => self.json(jsonb::unpacked(task), &mut deliver),
+            (None, Some(row)) => self.row(row, &mut deliver),
+            (None, None) => Err(Error::null("task")),
+        })
+    }
+
+    fn json(mut self, task: Datum, deliver: &mut impl FnMut(&Rows) -> Result<()>) -> Result<()> {
+        let queue = self.queue;
         match jsonb::shape(task) {
-            Shape::Object(members) => {
-                self.refuse_columns(&members)?;
-                self.insert(task, &members, PutSource::Object)
+            Shape::Object => {
+                let values = Values::of(task, queue)?.ok_or_else(no_object)?;
+                self.refuse(&values)?;
+                self.values(&values, deliver)
             }
             Shape::Array => {
-                let tasks = jsonb::elements(task);
-                let shapes = tasks.iter().map(|task| match jsonb::shape(*task) {
-                    Shape::Object(members) => Ok(members),
-                    _ => Err(no_object()),
-                });
-                let shapes = shapes.collect::<Result<Vec<_>>>()?;
+                let tasks = jsonb::elements(task).into_iter();
+                let tasks = tasks.map(|task| Values::of(task, queue)?.ok_or_else(no_object));
+                let tasks = tasks.collect::<Result<Vec<_>>>()?;
                 // All before the first is put.
-                shapes.iter().try_for_each(|members| self.refuse_columns(members))?;
-                match shapes.first() {
-                    None => Ok(()),
-                    Some(first) if shapes.iter().all(|members| members == first) => {
-                        self.insert(task, first, PutSource::Array)
-                    }
-                    Some(_) => tasks.into_iter().zip(&shapes).try_for_each(|(task, members)| {
-                        self.insert(task, members, PutSource::Object)
-                    }),
+                tasks.iter().try_for_each(|values| self.refuse(values))?;
+                let Some(first) = tasks.first() else { return Ok(()) };
+                let columns = first.numbers();
+                if tasks.iter().all(|values| values.numbers() == columns) {
+                    self.arguments.set(Parameter::Tasks, task);
+                    return self.insert(Source::Tasks, columns, deliver);
                 }
+                tasks.iter().try_for_each(|values| self.values(values, deliver))
             }
             Shape::Scalar => Err(no_object()),
         }
@@ -83,51 +139,79 @@ impl Put<'_> {
 
     /// The row's values, except NULLs, which leave the column its default, and the queue's own
     /// columns, which an ORM's model may well hold.
-    fn row(&self, row: Datum) -> Result<()> {
+    fn row(mut self, row: Datum, deliver: &mut impl FnMut(&Rows) -> Result<()>) -> Result<()> {
         let fields = catalog::record_fields(row);
-        let given = self.queue.columns().iter().filter(|column| {
-            let value = fields.get(column.number as usize - 1).and_then(|(_, value)| *value);
-            value.is_some() && !self.queue.is_own_column(&column.name)
+        let given = self.queue.columns().iter().map(|column| column.number).filter(|number| {
+            let value = fields.get(*number as usize - 1).and_then(|(_, value)| *value);
+            value.is_some() && !self.queue.is_own_column(*number) && !self.gives(*number)
         });
-        let names: Vec<String> = given.map(|column| column.name.clone()).collect();
-        self.insert(row, &names, PutSource::Row)
+        let columns: Vec<i16> = given.collect();
+        self.require_key(|number| columns.contains(&number))?;
+        self.arguments.set(Parameter::Row, row);
+        self.insert(Source::Row, columns, deliver)
     }
 
-    fn insert(&self, source: Datum, names: &[String], kind: PutSource) -> Result<()> {
-        let columns = names.iter().map(|name| catalog::quote(name)).collect();
-        let (form, delayed) = (self.form, self.delay.is_some());
-        let statement = Statement::Put { form, columns, source: kind, delayed };
-        let arguments: Vec<_> = [Some(source)].into_iter().chain(self.delay.map(Some)).collect();
-        spi::connect(|spi| {
-            let rows = spi.run_plan(&self.queue.plan(spi, statement), &arguments);
-            self.output.push_all(&rows, self.form);
-        });
-        Ok(())
+    fn values(
+        &mut self,
+        values: &Values,
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<()> {
+        values.bind(&mut self.arguments, self.queue)?;
+        self.insert(Source::Values, values.numbers(), deliver)
     }
 
-    fn refuse_columns(&self, names: &[String]) -> Result<()> {
-        names.iter().try_for_each(|name| self.refuse_column(name))
+    fn insert(
+        &mut self,
+        source: Source,
+        columns: Vec<i16>,
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<()> {
+        (self.statement.source, self.statement.columns) = (source, columns);
+        let statement = Statement::Put(self.statement.clone());
+        spi::connect(|spi| deliver(&self.queue.run(spi, &statement, &self.arguments)))
     }
 
-    fn refuse_column(&self, name: &str) -> Result<()> {
+    fn refuse(&self, values: &Values) -> Result<()> {
         let queue = self.queue;
-        if queue.is_own_column(name) {
-            return Err(Error::invalid(format!(
-                "column \"{name}\" of queue \"{}\" cannot be given by a task",
-                queue.name
-            ))
-            .hint("Leave it out: it belongs to the queue. A time to start at is given as delay."));
+        for column in values.columns() {
+            if queue.is_own_column(column.number) {
+                return Err(Error::invalid(format!(
+                    "column \"{}\" of queue \"{}\" cannot be given by a task",
+                    column.name, queue.name
+                ))
+                .hint(
+                    "Leave it out: it belongs to the queue. A time to start at is given as delay.",
+                ));
+            }
+            if self.gives(column.number) {
+                return Err(Error::invalid(format!(
+                    "column \"{}\" of queue \"{}\" is given twice",
+                    column.name, queue.name
+                ))
+                .hint("Give it by the task or by the parameter of put."));
+            }
         }
-        if queue.column(name).is_none() {
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
-                format!("column \"{name}\" of queue \"{}\" does not exist", queue.name),
-            )
-            .hint(
-                "The members of a task are columns of the table; put all else into a jsonb column.",
-            ));
+        self.require_key(|number| values.has_value(number))
+    }
+
+    /// Whether a parameter of the call gives the value of a column.
+    fn gives(&self, number: i16) -> bool {
+        let put = &self.statement;
+        let given =
+            [(put.ttr, Field::Ttr), (put.priority, Field::Priority), (put.tube, Field::Tube)];
+        given.iter().any(|(is_given, field)| *is_given && self.queue.number_of(*field) == number)
+    }
+
+    /// With feature id = required the task has to bring its key.
+    fn require_key(&self, has: impl Fn(i16) -> bool) -> Result<()> {
+        let queue = self.queue;
+        if queue.features().id != Some(Id::Required) {
+            return Ok(());
         }
-        Ok(())
+        match queue.key.iter().find(|key| !has(key.number)) {
+            Some(key) => Err(argument::missing(&key.name, queue)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,38 +1,66 @@
 //! What is written down of a queue: the options in force and the columns they were resolved to.
 
+use super::features::Features;
 use super::options::Options;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The parts that columns play, in the order in which they are added to a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Field {
     Status,
     Owner,
     Runat,
+    Priority,
+    Tube,
+    Attempts,
+    Expires,
+    Ttr,
+    Reason,
 }
 
 impl Field {
+    pub const ALL: [Field; 9] = [
+        Field::Status,
+        Field::Owner,
+        Field::Runat,
+        Field::Priority,
+        Field::Tube,
+        Field::Attempts,
+        Field::Expires,
+        Field::Ttr,
+        Field::Reason,
+    ];
+
     pub fn name(self) -> &'static str {
-        ["status", "owner", "runat"][self as usize]
+        ["status", "owner", "runat", "priority", "tube", "attempts", "expires", "ttr", "reason"]
+            [self as usize]
     }
 
-    /// Whether a queue with these options needs a column for this field.
-    pub fn is_needed(self, options: &Options) -> bool {
+    /// Whether a queue with these features needs a column for this field.
+    pub fn is_needed(self, features: &Features) -> bool {
         match self {
             Field::Status | Field::Owner => true,
-            Field::Runat => options.features.delayed == Some(true),
+            Field::Runat => {
+                features.delays()
+                    || features.zombies()
+                    || features.has_deadlines()
+                    || features.backoff().is_some()
+            }
+            Field::Priority => features.has_priority(),
+            Field::Tube => features.has_tubes(),
+            Field::Attempts => features.tries().is_some(),
+            Field::Expires => features.expires(),
+            Field::Ttr => features.has_deadlines(),
+            Field::Reason => features.limit().is_some(),
         }
     }
 
-    /// The column that the options name for this field.
-    pub fn chosen(self, options: &Options) -> Option<&str> {
-        let chosen = match self {
-            Field::Status => &options.fields.status,
-            Field::Owner => &options.fields.owner,
-            Field::Runat => &options.fields.runat,
-        };
-        chosen.as_deref()
+    /// Whether only the queue's functions may change the column. The others hold what the user
+    /// says of a task.
+    pub fn is_own(self) -> bool {
+        !matches!(self, Field::Priority | Field::Tube | Field::Ttr)
     }
 }
 
@@ -44,14 +72,12 @@ pub struct Column {
 }
 
 /// The row of the registry that makes a table a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     pub options: Options,
     pub key: Vec<Column>,
-    pub status: Column,
-    pub owner: Column,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runat: Option<Column>,
+    /// The columns in use.
+    pub fields: BTreeMap<Field, Column>,
     pub made: Made,
 }
 
@@ -64,4 +90,7 @@ pub struct Made {
     /// The status column is the user's own and has got its default from us.
     #[serde(default)]
     pub status_default: bool,
+    /// The key has got its default, or its identity, from us.
+    #[serde(default)]
+    pub key_default: bool,
 }

@@ -1,15 +1,18 @@
 //! The options of `upgrade` and `create`: what may be asked for, and how a later call changes them.
 
+use super::definition::Field;
+use super::features::Features;
 use super::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The `options` argument, as the user gives it. Absent means: as it is, or the default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    #[serde(skip_serializing_if = "Fields::is_empty")]
-    pub fields: Fields,
+    /// Which columns of the table play which part.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<Field, String>,
     /// Values of the status column that stand for the letters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub states: BTreeMap<Status, String>,
@@ -18,40 +21,41 @@ pub struct Options {
     /// The state given to rows that are there before a status column is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub existing: Option<Status>,
+    /// The tubes that have statistics of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tube_stats: Option<Vec<String>>,
+    /// What becomes of tasks in states that the new features do not have. For one call only.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub convert: BTreeMap<Status, Conversion>,
 }
 
-/// Which columns of the table play which part.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Fields {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub runat: Option<String>,
+/// What becomes of the tasks of a state that is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Conversion {
+    #[serde(rename = "R")]
+    Ready,
+    #[serde(rename = "B")]
+    Buried,
+    #[serde(rename = "D")]
+    Done,
+    #[serde(rename = "delete")]
+    Delete,
 }
 
-impl Fields {
-    pub fn is_empty(&self) -> bool {
-        *self == Fields::default()
+impl Conversion {
+    /// The state that the tasks come to; None if they are deleted.
+    pub fn status(self) -> Option<Status> {
+        match self {
+            Conversion::Ready => Some(Status::Ready),
+            Conversion::Buried => Some(Status::Buried),
+            Conversion::Done => Some(Status::Done),
+            Conversion::Delete => None,
+        }
     }
 }
 
-/// What the queue can do beyond put, take, ack and release.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Features {
-    /// Tasks may be put and released with a delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delayed: Option<bool>,
-}
-
-impl Features {
-    pub fn is_empty(&self) -> bool {
-        *self == Features::default()
-    }
-}
+/// How many tubes of a queue may have statistics of their own.
+pub const TUBES_COUNTED: usize = 16;
 
 impl Options {
     /// Reads options; the message of an error names what is not known or not right.
@@ -67,37 +71,47 @@ impl Options {
 
     /// These options with `newer` on top: what `newer` names is switched, the rest stays.
     pub fn merge(&self, newer: &Options) -> Result<Options, String> {
-        let mut states = self.states.clone();
+        let (mut fields, mut states) = (self.fields.clone(), self.states.clone());
+        fields.extend(newer.fields.clone());
         states.extend(newer.states.clone());
-        let pick = |new: &Option<String>, old: &Option<String>| new.clone().or(old.clone());
-        let merged = Options {
-            fields: Fields {
-                status: pick(&newer.fields.status, &self.fields.status),
-                owner: pick(&newer.fields.owner, &self.fields.owner),
-                runat: pick(&newer.fields.runat, &self.fields.runat),
-            },
+        let mut merged = Options {
+            fields,
             states,
-            features: Features { delayed: newer.features.delayed.or(self.features.delayed) },
+            features: self.features.merge(&newer.features),
             existing: newer.existing.or(self.existing),
+            tube_stats: newer.tube_stats.clone().or(self.tube_stats.clone()),
+            convert: BTreeMap::new(),
         };
-        merged.verify()?;
-        Ok(merged)
-    }
-
-    /// These options with the fields named as their columns are called by now.
-    pub fn with_fields(mut self, status: &str, owner: &str, runat: Option<&str>) -> Options {
-        let fields = &mut self.fields;
-        fields.status = fields.status.take().map(|_| status.to_string());
-        fields.owner = fields.owner.take().map(|_| owner.to_string());
-        if let Some(runat) = runat {
-            fields.runat = fields.runat.take().map(|_| runat.to_string());
+        if !merged.tubes_counted().is_empty() && merged.features.tube.is_none() {
+            merged.features.tube = Some(true);
         }
-        self
+        merged.verify()?;
+        if !merged.tubes_counted().is_empty() && !merged.features.has_tubes() {
+            return Err("tube_stats needs feature tube".into());
+        }
+        Ok(merged)
     }
 
     /// The value of the status column that stands for `status`.
     pub fn label(&self, status: Status) -> String {
         self.states.get(&status).cloned().unwrap_or_else(|| status.letter().to_string())
+    }
+
+    /// The tubes that have statistics of their own.
+    pub fn tubes_counted(&self) -> &[String] {
+        self.tube_stats.as_deref().unwrap_or_default()
+    }
+
+    /// Whether tasks come into a state by the functions of a queue with these options.
+    pub fn has_state(&self, status: Status) -> bool {
+        let features = &self.features;
+        match status {
+            Status::Ready | Status::Taken => true,
+            Status::Waiting => features.delays() || features.backoff().is_some(),
+            Status::Buried => features.buries(),
+            Status::Zombie => features.zombies(),
+            Status::Done => features.keeps(),
+        }
     }
 
     fn verify(&self) -> Result<(), String> {
@@ -109,15 +123,23 @@ impl Options {
         if matches!(self.existing, Some(Status::Taken | Status::Waiting)) {
             return Err("rows that are there cannot be made taken (T) or waiting (W)".into());
         }
-        let fields = [&self.fields.status, &self.fields.owner, &self.fields.runat];
-        let named: Vec<&String> = fields.into_iter().flatten().collect();
-        if named.iter().any(|name| name.is_empty()) {
+        if self.fields.values().any(String::is_empty) {
             return Err("a field names a column without a name".into());
         }
-        if named.iter().collect::<BTreeSet<_>>().len() < named.len() {
+        if self.fields.values().collect::<BTreeSet<_>>().len() < self.fields.len() {
             return Err("two fields name the same column".into());
         }
-        Ok(())
+        let tubes = self.tubes_counted();
+        if tubes.len() > TUBES_COUNTED {
+            return Err(format!("tube_stats names more than {TUBES_COUNTED} tubes"));
+        }
+        if tubes.iter().collect::<BTreeSet<_>>().len() < tubes.len() {
+            return Err("tube_stats names a tube twice".into());
+        }
+        if self.convert.contains_key(&Status::Ready) || self.convert.contains_key(&Status::Taken) {
+            return Err("only tasks in W, B, Z and D can be converted".into());
+        }
+        self.features.verify()
     }
 }
 
@@ -125,7 +147,10 @@ impl Options {
 fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
     match value {
         serde_json::Value::Array(_) => Err("a list where an object is needed".into()),
-        serde_json::Value::Object(members) => members.values().try_for_each(refuse_lists),
+        serde_json::Value::Object(members) => {
+            let others = members.iter().filter(|(name, _)| *name != "tube_stats");
+            others.map(|(_, member)| member).try_for_each(refuse_lists)
+        }
         _ => Ok(()),
     }
 }
@@ -167,9 +192,28 @@ mod tests {
             r#"{"fields": {"status": "a", "owner": "a"}}"#,
             r#"{"existing": "ready"}"#,
             r#"{"existing": "T"}"#,
+            r#"{"tube_stats": ["a", "a"]}"#,
+            r#"{"convert": {"R": "delete"}}"#,
+            r#"{"convert": {"B": "T"}}"#,
         ] {
             assert!(Options::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn counting_tubes_needs_tubes() {
+        let counted = Options::parse(r#"{"tube_stats": ["a"]}"#).expect("options");
+        let merged = Options::default().merge(&counted).expect("merged");
+        assert!(merged.features.has_tubes());
+        let off = Options::parse(r#"{"features": {"tube": false}}"#).expect("options");
+        assert!(merged.merge(&off).is_err());
+    }
+
+    #[test]
+    fn a_conversion_is_for_one_call() {
+        let first = Options::parse(r#"{"convert": {"B": "R", "D": "delete"}}"#).expect("options");
+        assert_eq!(first.convert[&Status::Buried].status(), Some(Status::Ready));
+        assert!(Options::default().merge(&first).expect("merged").convert.is_empty());
     }
 
     #[test]

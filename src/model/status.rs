@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// State of a task. The letters are those of the Tarantool module xqueue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Status {
     #[serde(rename = "R")]
     Ready,
@@ -33,6 +33,18 @@ impl Status {
         ['R', 'T', 'W', 'B', 'Z', 'D'][self as usize]
     }
 
+    /// The state that a letter or a word stands for.
+    pub fn named(text: &str) -> Option<Status> {
+        let is_named =
+            |status: &Status| text == status.name() || text == status.letter().to_string();
+        Status::ALL.into_iter().find(is_named)
+    }
+
+    /// The task was processed.
+    pub fn is_over(self) -> bool {
+        matches!(self, Status::Zombie | Status::Done)
+    }
+
     /// The word for this state in statistics and metrics.
     pub fn name(self) -> &'static str {
         NAMES[self as usize]
@@ -45,32 +57,6 @@ pub const NAMES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "
 /// Number of tasks by state, indexed by `Status as usize`.
 pub type Tasks = [i64; Status::ALL.len()];
 
-/// What is counted besides the states: how many tasks went through each kind of call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Inserted, by `put` or by hand.
-    Put,
-    Take,
-    Ack,
-    Release,
-    /// Promoted by the worker when their delay was over.
-    Delay,
-    /// Given back by the worker because the session that had taken them ended.
-    Session,
-}
-
-impl Call {
-    pub const ALL: [Call; 6] =
-        [Call::Put, Call::Take, Call::Ack, Call::Release, Call::Delay, Call::Session];
-
-    pub fn name(self) -> &'static str {
-        ["put", "take", "ack", "release", "delay", "session"][self as usize]
-    }
-}
-
-/// Number of tasks by kind of call, indexed by `Call as usize`.
-pub type Calls = [i64; Call::ALL.len()];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,9 +67,6 @@ mod tests {
         assert_eq!(letters, "RTWBZD");
         let names: Vec<_> = Status::ALL.iter().map(|status| status.name()).collect();
         assert_eq!(names, NAMES);
-        for (index, call) in Call::ALL.iter().enumerate() {
-            assert_eq!(*call as usize, index);
-        }
     }
 
     #[test]

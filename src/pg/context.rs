@@ -4,22 +4,28 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::ffi::{CString, c_void};
 
-/// Runs `work`; an error about data (SQLSTATE class 22, a missing value, a name that cannot be) raised in it gets
-/// `hint` as its HINT. All else of the error stays as it is, the name of a constraint for example.
-pub fn hinted<T>(hint: &str, work: impl FnOnce() -> T) -> T {
-    let hint = CString::new(hint).unwrap_or_default();
+/// Runs `work`; an error about data (SQLSTATE class 22, a missing value, a name that cannot be)
+/// raised in it gets `hint` as its HINT. All else of the error stays as it is, the name of a
+/// constraint for example.
+pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
+    let hint = Hint { text: &hint };
     // SAFETY: the callback is taken off the stack before it ends, by the guard in case of an error
     // in Rust, by the server in case of one of its own.
     unsafe {
         let mut callback = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(add_hint),
-            arg: hint.as_ptr().cast_mut().cast(),
+            arg: (&raw const hint).cast_mut().cast(),
         };
         let _restore = Restore(callback.previous);
         pg_sys::error_context_stack = &mut callback;
         work()
     }
+}
+
+/// A hint that is written only if there is an error.
+struct Hint<'a> {
+    text: &'a dyn Fn() -> String,
 }
 
 struct Restore(*mut pg_sys::ErrorContextCallback);
@@ -44,8 +50,9 @@ unsafe extern "C-unwind" fn add_hint(hint: *mut c_void) {
         let code = pg_sys::geterrcode();
         let others = [INVALID_NAME, DUPLICATE_COLUMN, DUPLICATE_TABLE, NOT_NULL];
         if code & CLASS == DATA_EXCEPTION & CLASS || others.contains(&code) {
-            let hint = hint.cast::<std::ffi::c_char>();
-            pg_guard_ffi_boundary(|| super::foreign::errhint(c"%s".as_ptr(), hint));
+            let hint = ((*hint.cast::<Hint>()).text)();
+            let hint = CString::new(hint).unwrap_or_default();
+            pg_guard_ffi_boundary(|| super::foreign::errhint(c"%s".as_ptr(), hint.as_ptr()));
         }
     }
 }

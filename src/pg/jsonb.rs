@@ -10,38 +10,77 @@ pub fn unpacked(json: Datum) -> Datum {
 }
 
 /// What a jsonb value is at its top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    Object(Vec<String>),
+    Object,
     Array,
     Scalar,
 }
 
-/// The top of a jsonb value, with the keys of an object.
+/// The top of a jsonb value.
 pub fn shape(json: Datum) -> Shape {
     // SAFETY: `json` is a jsonb datum, as the SQL declaration says; the iterator only reads it,
     // and the value it fills lives on the stack for as long as it is used.
     unsafe {
-        let container = container(json);
-        let mut iterator = pg_sys::JsonbIteratorInit(container);
+        let mut iterator = pg_sys::JsonbIteratorInit(container(json));
         let mut value = pg_sys::JsonbValue::default();
-        let first = pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true);
-        match first {
-            pg_sys::JsonbIteratorToken::WJB_BEGIN_OBJECT => {
-                let mut keys = Vec::new();
-                loop {
-                    match pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true) {
-                        pg_sys::JsonbIteratorToken::WJB_KEY => keys.push(string(&value)),
-                        pg_sys::JsonbIteratorToken::WJB_VALUE => {}
-                        _ => break,
-                    }
-                }
-                Shape::Object(keys)
-            }
+        match pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true) {
+            pg_sys::JsonbIteratorToken::WJB_BEGIN_OBJECT => Shape::Object,
             pg_sys::JsonbIteratorToken::WJB_BEGIN_ARRAY if !value.val.array.rawScalar => {
                 Shape::Array
             }
             _ => Shape::Scalar,
         }
+    }
+}
+
+/// A member of a jsonb object, which must stay alive.
+pub struct Member {
+    pub name: String,
+    value: pg_sys::JsonbValue,
+}
+
+impl Member {
+    pub fn is_null(&self) -> bool {
+        self.value.type_ == pg_sys::jbvType::jbvNull
+    }
+
+    /// An array or an object.
+    pub fn is_nested(&self) -> bool {
+        self.value.type_ == pg_sys::jbvType::jbvBinary
+    }
+
+    /// The member's value as a jsonb value of its own.
+    pub fn to_jsonb(&self) -> Datum {
+        // SAFETY: the value was filled in by the iterator; it is copied.
+        unsafe {
+            Datum::from(pg_sys::JsonbValueToJsonb(std::ptr::from_ref(&self.value).cast_mut()))
+        }
+    }
+
+    /// The member's value as text, a string without its quotes.
+    pub fn text(&self) -> String {
+        // SAFETY: the value was filled in by the iterator.
+        unsafe { value_text(&self.value) }
+    }
+}
+
+/// The members of a jsonb object.
+pub fn members(json: Datum) -> Vec<Member> {
+    // SAFETY: `json` is a jsonb object; the iterator only reads it, and gives nested values as they
+    // lie in it.
+    unsafe {
+        let mut iterator = pg_sys::JsonbIteratorInit(container(json));
+        let (mut key, mut members) = (pg_sys::JsonbValue::default(), Vec::new());
+        pg_sys::JsonbIteratorNext(&mut iterator, &mut key, true);
+        while pg_sys::JsonbIteratorNext(&mut iterator, &mut key, true)
+            == pg_sys::JsonbIteratorToken::WJB_KEY
+        {
+            let mut value = pg_sys::JsonbValue::default();
+            pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true);
+            members.push(Member { name: string(&key), value });
+        }
+        members
     }
 }
 
@@ -76,14 +115,7 @@ pub fn field(json: Datum, name: &str) -> Option<String> {
             std::ptr::null_mut(),
         );
         let value = value.as_ref()?;
-        match value.type_ {
-            pg_sys::jbvType::jbvNull => None,
-            pg_sys::jbvType::jbvString => Some(string(value)),
-            _ => {
-                let single = pg_sys::JsonbValueToJsonb(std::ptr::from_ref(value).cast_mut());
-                Some(text(Datum::from(single)))
-            }
-        }
+        (value.type_ != pg_sys::jbvType::jbvNull).then(|| value_text(value))
     }
 }
 
@@ -105,8 +137,8 @@ pub fn scalar_text(json: Datum) -> String {
     unsafe {
         let value = pg_sys::getIthJsonbValueFromContainer(container(json), 0);
         match value.as_ref() {
-            Some(value) if value.type_ == pg_sys::jbvType::jbvString => string(value),
-            _ => text(json),
+            Some(value) => value_text(value),
+            None => text(json),
         }
     }
 }
@@ -130,6 +162,26 @@ unsafe fn container(json: Datum) -> *mut pg_sys::JsonbContainer {
     unsafe {
         let jsonb = pg_sys::pg_detoast_datum(json.cast_mut_ptr()).cast::<pg_sys::Jsonb>();
         std::ptr::addr_of_mut!((*jsonb).root)
+    }
+}
+
+/// # Safety
+/// `value` is one that the jsonb functions have filled in.
+unsafe fn value_text(value: &pg_sys::JsonbValue) -> String {
+    // SAFETY: by the contract of this function; the text is built in the current memory context
+    // and copied.
+    unsafe {
+        match value.type_ {
+            pg_sys::jbvType::jbvString => string(value),
+            pg_sys::jbvType::jbvNumeric => {
+                let number = Datum::from(value.val.numeric);
+                super::catalog::value_text(number, pg_sys::NUMERICOID)
+            }
+            _ => {
+                let single = pg_sys::JsonbValueToJsonb(std::ptr::from_ref(value).cast_mut());
+                text(Datum::from(single))
+            }
+        }
     }
 }
 

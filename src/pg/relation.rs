@@ -73,13 +73,16 @@ pub fn name_parts(name: &str) -> Result<Vec<String>> {
 fn qualified(name: &str) -> Option<*mut pg_sys::List> {
     let text = CString::new(name).ok()?;
     // SAFETY: the C string outlives the call; a palloc'ed list, or an error of the server's.
-    Some(super::context::hinted(NAMES, || unsafe {
-        #[cfg(feature = "pg15")]
-        let names = pg_sys::stringToQualifiedNameList(text.as_ptr());
-        #[cfg(not(feature = "pg15"))]
-        let names = pg_sys::stringToQualifiedNameList(text.as_ptr(), std::ptr::null_mut());
-        names
-    }))
+    Some(super::context::hinted(
+        || NAMES.into(),
+        || unsafe {
+            #[cfg(feature = "pg15")]
+            let names = pg_sys::stringToQualifiedNameList(text.as_ptr());
+            #[cfg(not(feature = "pg15"))]
+            let names = pg_sys::stringToQualifiedNameList(text.as_ptr(), std::ptr::null_mut());
+            names
+        },
+    ))
 }
 
 /// The table whose row type this is, if it is one.
@@ -119,6 +122,7 @@ pub struct ColumnType {
     pub number: i16,
     pub oid: Oid,
     pub has_default: bool,
+    pub is_identity: bool,
     pub is_generated: bool,
     /// The type's modifier, -1 without one.
     pub modifier: i32,
@@ -201,6 +205,7 @@ impl Relation {
                 number: attribute.attnum,
                 oid: attribute.atttypid,
                 has_default: attribute.atthasdef,
+                is_identity: attribute.attidentity != 0,
                 is_generated: attribute.attgenerated != 0,
                 modifier: attribute.atttypmod,
             })

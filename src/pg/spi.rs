@@ -74,9 +74,13 @@ impl Spi {
     }
 
     /// Runs a kept plan with a fresh snapshot.
-    pub fn run_plan(&self, plan: &Plan, arguments: &[Option<Datum>]) -> Rows<'_> {
+    pub fn run_plan(
+        &self,
+        plan: &Plan,
+        arguments: impl Iterator<Item = Option<Datum>>,
+    ) -> Rows<'_> {
         plan.make_ready();
-        let (mut values, nulls) = split(arguments.iter().copied());
+        let (mut values, nulls) = split(arguments);
         // SAFETY: a connection is open, the plan takes as many parameters as are given.
         unsafe {
             Rows::new(pg_sys::SPI_execute_plan(

@@ -17,6 +17,17 @@ pub fn unix_microseconds(instant: i64) -> i64 {
     instant + EPOCH_DIFFERENCE
 }
 
+/// The length in seconds of an interval given as text; errors about its form are the server's.
+pub fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let interval = super::catalog::parse_value(text, super::types::INTERVAL);
+    let interval = interval.map_err(|_| "a time holds a NUL character".to_string())?;
+    // SAFETY: a value of type interval is passed by reference.
+    let interval = unsafe { *interval.cast_mut_ptr::<pg_sys::Interval>() };
+    let length = duration("a time", &interval);
+    let length = length.map_err(|_| format!("{text} is negative or has no end"))?;
+    Ok(length as f64 / 1e6)
+}
+
 /// The length of an interval in microseconds, a month being 30 days; refuses what lies before now
 /// or has no end.
 pub fn duration(argument: &str, interval: &pg_sys::Interval) -> Result<i64> {

@@ -81,18 +81,24 @@ impl<'call> Firing<'call> {
         Datum::from(self.0.tg_trigtuple)
     }
 
-    /// The result of a BEFORE trigger: the row with another value in one column.
-    pub fn with_column(&self, number: i16, value: Datum) -> Datum {
-        let (mut column, mut value, mut is_null) = (i32::from(number), value, false);
-        // SAFETY: the tuple and its descriptor belong together, the column is one of them.
+    /// The result of a BEFORE trigger: the row with other values in some columns.
+    pub fn with_columns(&self, values: &[(i16, Datum)]) -> Datum {
+        if values.is_empty() {
+            return self.unchanged();
+        }
+        let mut columns: Vec<i32> = values.iter().map(|(number, _)| i32::from(*number)).collect();
+        let mut nulls = vec![false; values.len()];
+        let mut values: Vec<Datum> = values.iter().map(|(_, value)| *value).collect();
+        // SAFETY: the tuple and its descriptor belong together, the columns are theirs, and the
+        // three arrays have the length given.
         let tuple = unsafe {
             pg_sys::heap_modify_tuple_by_cols(
                 self.0.tg_trigtuple,
                 (*self.0.tg_relation).rd_att,
-                1,
-                &raw mut column,
-                &raw mut value,
-                &raw mut is_null,
+                columns.len() as i32,
+                columns.as_mut_ptr(),
+                values.as_mut_ptr(),
+                nulls.as_mut_ptr(),
             )
         };
         Datum::from(tuple)
@@ -115,6 +121,12 @@ impl Tuple {
     /// Both are valid while the tuple is used, and belong together.
     pub(super) unsafe fn new(tuple: pg_sys::HeapTuple, description: pg_sys::TupleDesc) -> Tuple {
         Tuple { tuple, description }
+    }
+
+    /// The row as a composite value.
+    pub fn to_record(&self) -> Datum {
+        // SAFETY: by the contract of `new`; a table's descriptor names its row type.
+        unsafe { pg_sys::heap_copy_tuple_as_datum(self.tuple, self.description) }
     }
 
     /// The value of a column by number, None if it is NULL.

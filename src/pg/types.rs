@@ -10,6 +10,7 @@ pub const CHAR: Oid = pg_sys::CHAROID;
 pub const TEXT: Oid = pg_sys::TEXTOID;
 pub const UUID: Oid = pg_sys::UUIDOID;
 pub const UUID_ARRAY: Oid = pg_sys::UUIDARRAYOID;
+pub const JSON: Oid = pg_sys::JSONOID;
 pub const JSONB: Oid = pg_sys::JSONBOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;
 pub const TIMESTAMPTZ: Oid = pg_sys::TIMESTAMPTZOID;
@@ -113,6 +114,16 @@ pub fn from_interval(interval: pg_sys::Interval) -> Datum {
         let place = pg_sys::palloc(size_of::<pg_sys::Interval>()).cast::<pg_sys::Interval>();
         place.write(interval);
         Datum::from(place)
+    }
+}
+
+/// A copy of a value in memory of the context that is current.
+pub fn copy(value: Datum, oid: Oid) -> Datum {
+    // SAFETY: the value is of this type, as the caller says.
+    unsafe {
+        let (mut length, mut by_value) = (0i16, false);
+        pg_sys::get_typlenbyval(oid, &mut length, &mut by_value);
+        super::foreign::datumCopy(value, by_value, i32::from(length))
     }
 }
 

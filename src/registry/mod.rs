@@ -1,6 +1,7 @@
 //! Which tables are queues, and everything a process has to know to work with one: read once,
 //! kept until the server says that the table has changed.
 
+mod plans;
 mod queue;
 mod status;
 mod store;
@@ -15,7 +16,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-pub use queue::{KeyType, Queue, Statement, table_names};
+pub use plans::{Arguments, Statement};
+pub use queue::{KeyType, Queue, table_names};
 pub use status::StatusColumn;
 pub use store::{delete, is_own_table, read, try_lock, write};
 

@@ -1,23 +1,24 @@
 //! A queue, ready to work with: its table, its columns, its plans.
 
-use super::column_of;
+use super::plans::Plans;
 use super::status::StatusColumn;
+use super::{column_of, written};
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
-use crate::model::definition::{Column, Definition};
+use crate::model::change::{Place, Tube};
+use crate::model::definition::{Column, Definition, Field};
+use crate::model::features::Features;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation, RowType};
-use crate::pg::spi::{Plan, Rows, Spi};
 use crate::pg::trigger::Tuple;
 use crate::pg::{catalog, process, types};
 use crate::shmem::{databases, queues};
-use crate::statement::{self, Change, Form, KeyColumn, PutSource};
+use crate::statement::{self, KeyColumn};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 
 /// A queue, ready to work with.
 pub struct Queue {
@@ -30,63 +31,49 @@ pub struct Queue {
     pub key: Vec<KeyType>,
     pub row_type: Oid,
     pub row_columns: RowType,
+    /// The user's function for changes, as SQL names it.
+    pub hook: Option<String>,
     status: StatusColumn,
     columns: Vec<ColumnType>,
-    plans: RefCell<HashMap<Statement, Rc<Plan>>>,
+    /// Numbers of the columns of the fields in use, indexed by `Field as usize`, 0 for none.
+    numbers: [i16; Field::ALL.len()],
+    pub(super) plans: Plans,
     /// The key is one column, and no array: keys can be put into an array.
-    has_simple_key: bool,
+    pub(super) has_simple_key: bool,
     pub(super) stale: Cell<bool>,
 }
 
 #[derive(Clone, Debug)]
 pub struct KeyType {
     pub name: String,
+    pub number: i16,
     pub oid: Oid,
 }
-
-/// The statements whose plans are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Statement {
-    /// For a key of one column.
-    Change(Change),
-    /// For keys of several columns.
-    Pick(Change),
-    ChangeOne(Change),
-    Ack(Form),
-    Release(Form),
-    ReleaseDelayed(Form),
-    Peek(Form),
-    Holder,
-    Put {
-        form: Form,
-        columns: Vec<String>,
-        source: PutSource,
-        delayed: bool,
-    },
-    NextDue,
-    Holders,
-}
-
-/// Plans for `put` that are kept: one for each set of columns that producers send.
-const PUT_PLANS: usize = 64;
 
 impl Queue {
     /// Everything to know of a queue, from the table and its definition.
     pub(super) fn describe(
         relation: &Relation,
-        definition: Definition,
+        mut definition: Definition,
         same_table: bool,
     ) -> Result<Queue> {
         let table = relation.oid();
         let find = |wanted: &Column| {
             column_of(relation, wanted, same_table).ok_or_else(|| lost_column(table, &wanted.name))
         };
-        let status = find(&definition.status)?;
-        let owner = find(&definition.owner)?;
-        let runat = definition.runat.as_ref().map(find).transpose()?;
+        let mut fields = BTreeMap::new();
+        let mut numbers = [0; Field::ALL.len()];
+        for (field, wanted) in &mut definition.fields {
+            let column = find(wanted)?;
+            *wanted = written(&column);
+            numbers[*field as usize] = column.number;
+            fields.insert(*field, column);
+        }
         let key = definition.key.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let sql =
-            table_names(relation, &definition.options, &status, &owner, runat.as_ref(), &key)?;
+        let status =
+            fields.get(&Field::Status).ok_or_else(|| lost_column(table, Field::Status.name()))?;
+        let status = StatusColumn::new(status, &definition.options)?;
+        let sql = table_names(relation, &definition.options, &fields, &key)?;
         let database = process::database();
         let slot = queues::find_or_add(database.into(), table.into());
         let (slot, is_new) = slot.ok_or_else(|| {
@@ -100,117 +87,35 @@ impl Queue {
         let is_simple =
             |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
         let has_simple_key = key.len() == 1 && key.iter().all(is_simple);
+        let key = key.into_iter();
+        let key_type =
+            |key: ColumnType| KeyType { name: key.name, number: key.number, oid: key.oid };
         Ok(Queue {
             table,
             slot,
             name: sql.qualified(),
-            status: StatusColumn::new(&status, &definition.options)?,
+            status,
             sql,
-            key: key.into_iter().map(|key| KeyType { name: key.name, oid: key.oid }).collect(),
+            key: key.map(key_type).collect(),
             row_type: relation.row_type(),
             row_columns: relation.row_columns(),
-            definition: Definition {
-                status: super::written(&status),
-                owner: super::written(&owner),
-                runat: runat.as_ref().map(super::written),
-                ..definition
-            },
+            hook: definition.options.features.hook().map(String::from),
+            definition,
             columns: relation.columns(),
-            plans: RefCell::default(),
+            numbers,
+            plans: Plans::default(),
             has_simple_key,
             stale: Cell::new(false),
         })
     }
 
-    /// The kept plan of a statement; its parameters are those that the statement's text says.
-    pub fn plan(&self, spi: &Spi, statement: Statement) -> Rc<Plan> {
-        if let Some(plan) = self.plans.borrow().get(&statement) {
-            return plan.clone();
-        }
-        let (sql, types) = self.text(&statement);
-        let plan = Rc::new(Plan::prepare(spi, &sql, &types));
-        let mut plans = self.plans.borrow_mut();
-        if plans.len() >= PUT_PLANS {
-            plans.retain(|statement, _| !matches!(statement, Statement::Put { .. }));
-        }
-        plans.insert(statement, plan.clone());
-        plan
-    }
-
-    /// Picks and changes tasks. `set` are the parameters of the change, `pick` those of the pick.
-    /// Shows what the change gives back, and says how many tasks it changed.
-    pub fn change(
-        &self,
-        spi: &Spi,
-        change: Change,
-        set: &[Option<Datum>],
-        pick: &[Option<Datum>],
-        mut see: impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<usize> {
-        if self.has_simple_key {
-            let plan = self.plan(spi, Statement::Change(change));
-            let rows = spi.run_plan(&plan, &[set, pick].concat());
-            if !rows.is_empty() {
-                see(&rows)?;
-            }
-            return Ok(rows.len());
-        }
-        let picked = spi.run_plan(&self.plan(spi, Statement::Pick(change)), pick);
-        let plan = self.plan(spi, Statement::ChangeOne(change));
-        let mut changed = 0;
-        for row in 0..picked.len() {
-            let key = (1..=self.key.len() as i32).map(|column| picked.datum(row, column));
-            let arguments: Vec<Option<Datum>> = set.iter().copied().chain(key).collect();
-            let rows = spi.run_plan(&plan, &arguments);
-            changed += rows.len();
-            if !rows.is_empty() {
-                see(&rows)?;
-            }
-        }
-        Ok(changed)
-    }
-
-    fn text(&self, statement: &Statement) -> (String, Vec<Oid>) {
-        let set = |change: &Change| match change {
-            Change::Take(_) => vec![types::UUID],
-            Change::Promote | Change::Reap | Change::ReapOwnerless => vec![],
-        };
-        let pick = |change: &Change| match change {
-            Change::Take(_) | Change::ReapOwnerless => vec![types::INT4; 2],
-            Change::Promote => vec![types::TIMESTAMPTZ, types::INT4, types::INT4],
-            Change::Reap => vec![types::UUID_ARRAY, types::INT4, types::INT4],
-        };
-        let key: Vec<Oid> = self.key.iter().map(|key| key.oid).collect();
-        let mine = |rest: &[Oid]| [&[types::UUID], key.as_slice(), rest].concat();
-        let sql = &self.sql;
-        let runat = sql.runat.as_deref().unwrap_or_default();
-        match statement {
-            Statement::Change(change) => {
-                (sql.change(*change), [set(change), pick(change)].concat())
-            }
-            Statement::Pick(change) => (sql.pick(*change, 1), pick(change)),
-            Statement::ChangeOne(change) => (sql.change_one(*change), [set(change), key].concat()),
-            Statement::Ack(form) => (sql.ack(*form), mine(&[])),
-            Statement::Release(form) => (sql.release(*form), mine(&[])),
-            Statement::ReleaseDelayed(form) => {
-                (sql.release_delayed(*form), mine(&[types::INTERVAL]))
-            }
-            Statement::Peek(form) => (sql.peek(*form), key),
-            Statement::Holder => (sql.holder(), key),
-            Statement::Put { form, columns, source, delayed } => {
-                let from = if *source == PutSource::Row { self.row_type } else { types::JSONB };
-                let delay = delayed.then_some(types::INTERVAL);
-                let types = [from].into_iter().chain(delay).collect();
-                (sql.put(*form, columns, *source, *delayed), types)
-            }
-            Statement::NextDue => (sql.next_due(runat), vec![]),
-            Statement::Holders => (sql.holders(), vec![]),
-        }
+    pub fn features(&self) -> &Features {
+        &self.definition.options.features
     }
 
     /// The state of a row; an error if its value stands for none.
     pub fn status_of(&self, row: &Tuple) -> Result<Status> {
-        let value = row.datum(self.definition.status.number);
+        let value = row.datum(self.numbers[Field::Status as usize]);
         self.status.read(value).ok_or_else(|| {
             let shown = match value {
                 Some(value) => format!("'{}'", catalog::value_text(value, self.status.oid)),
@@ -226,10 +131,17 @@ impl Queue {
             )
             .hint(format!(
                 "Column {} may be {}.",
-                catalog::quote(&self.definition.status.name),
+                self.sql.fields.get(&Field::Status).map_or("", String::as_str),
                 known.join(", ")
             ))
         })
+    }
+
+    /// The state that a value of the status column, as text, stands for.
+    pub fn status_named(&self, text: &str) -> Option<Status> {
+        // char(n) is padded with blanks.
+        let text = text.trim_end();
+        Status::ALL.into_iter().find(|status| self.definition.options.label(*status) == text)
     }
 
     /// The value of the status column that stands for a state.
@@ -238,10 +150,84 @@ impl Queue {
         catalog::parse_value_for(&label, self.status.oid, self.status.modifier)
     }
 
-    /// When the worker has to act on a row, in microseconds.
-    pub fn runat_of(&self, row: &Tuple) -> Option<i64> {
-        let runat = self.definition.runat.as_ref()?;
-        row.datum(runat.number).map(types::timestamp)
+    /// Where a row is: its state and its tube; an error if its value stands for no state.
+    pub fn place_of(&self, row: &Tuple) -> Result<Place> {
+        Ok(Place { status: self.status_of(row)?, tube: self.tube_of(row) })
+    }
+
+    /// When the worker has to act on a row in this state, in microseconds.
+    pub fn due_of(&self, row: &Tuple, status: Status) -> Option<i64> {
+        let features = self.features();
+        let is_timed = match status {
+            Status::Waiting => true,
+            Status::Taken => features.has_deadlines(),
+            Status::Zombie => features.zombies(),
+            _ => false,
+        };
+        let runat = is_timed.then(|| self.instant_of(row, Field::Runat)).flatten();
+        let is_mortal = matches!(status, Status::Ready | Status::Waiting | Status::Buried);
+        let expires = is_mortal.then(|| self.instant_of(row, Field::Expires)).flatten();
+        [runat, expires].into_iter().flatten().min()
+    }
+
+    /// The instant in a field of a row, in microseconds.
+    pub fn instant_of(&self, row: &Tuple, field: Field) -> Option<i64> {
+        self.value_of(row, field).map(types::timestamp)
+    }
+
+    fn value_of(&self, row: &Tuple, field: Field) -> Option<Datum> {
+        let number = self.numbers[field as usize];
+        if number == 0 { None } else { row.datum(number) }
+    }
+
+    /// The number of a field's column; 0 if it has none.
+    pub fn number_of(&self, field: Field) -> i16 {
+        self.numbers[field as usize]
+    }
+
+    /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
+    pub fn tube_of(&self, row: &Tuple) -> Option<Tube> {
+        let column = self.tube()?;
+        Some(match self.value_of(row, Field::Tube) {
+            Some(value) => self.tube_named(value, column.oid),
+            None => Tube { hash: NO_LABEL, counted: None },
+        })
+    }
+
+    /// The tube that a value of the tube column names.
+    pub fn tube_named(&self, value: Datum, oid: Oid) -> Tube {
+        let label = catalog::value_text(value, oid);
+        // char(n) is padded with blanks.
+        let label = label.trim_end();
+        let counted = self.definition.options.tubes_counted().iter();
+        Tube {
+            hash: hash([label.as_bytes()].into_iter()),
+            counted: counted.map(|tube| tube.trim_end()).position(|tube| tube == label),
+        }
+    }
+
+    /// The column of the tubes, if the queue has any.
+    pub fn tube(&self) -> Option<&ColumnType> {
+        let number = self.numbers[Field::Tube as usize];
+        self.columns.iter().find(|column| number != 0 && column.number == number)
+    }
+
+    /// A number that stands for a task's key, as those who wait for its end know it.
+    pub fn key_hash(&self, key: impl Iterator<Item = Option<Datum>>) -> u64 {
+        let parts = key.zip(&self.key).map(|(value, column)| match value {
+            Some(value) => match types::integer(value, column.oid) {
+                Some(number) => number.to_ne_bytes().to_vec(),
+                None => catalog::value_text(value, column.oid).into_bytes(),
+            },
+            None => vec![],
+        });
+        let parts: Vec<Vec<u8>> = parts.collect();
+        hash(parts.iter().map(Vec::as_slice))
+    }
+
+    /// The same for a row.
+    pub fn key_hash_of(&self, row: &Tuple) -> u64 {
+        self.key_hash(self.key.iter().map(|key| row.datum(key.number)))
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnType> {
@@ -253,49 +239,63 @@ impl Queue {
     }
 
     /// Whether a column is the queue's own, to be changed only by its functions.
-    pub fn is_own_column(&self, name: &str) -> bool {
-        let definition = &self.definition;
-        let runat = definition.runat.as_ref();
-        [&definition.status, &definition.owner].into_iter().chain(runat).any(|own| own.name == name)
+    pub fn is_own_column(&self, number: i16) -> bool {
+        let fields = self.definition.fields.iter();
+        fields.filter(|(field, _)| field.is_own()).any(|(_, column)| column.number == number)
     }
 
-    pub fn is_delayed(&self) -> bool {
-        self.definition.runat.is_some()
+    pub fn is_key_column(&self, number: i16) -> bool {
+        self.key.iter().any(|key| key.number == number)
     }
+}
+
+/// The tube of tasks that have no label.
+const NO_LABEL: u64 = 1;
+
+/// FNV-1a with a border after each part; never 0, which stands for no tube.
+fn hash<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let add = |hash, part: &[u8]| step(part.iter().fold(hash, step), &0xff);
+    parts.fold(0xcbf2_9ce4_8422_2325, add).max(2)
 }
 
 /// The names that the statements of a queue use, quoted.
 pub fn table_names(
     relation: &Relation,
     options: &Options,
-    status: &ColumnType,
-    owner: &ColumnType,
-    runat: Option<&ColumnType>,
+    fields: &BTreeMap<Field, ColumnType>,
     key: &[ColumnType],
 ) -> Result<statement::Table> {
-    let key = key.iter().map(|column| {
-        let equals = catalog::equality(column.oid).ok_or_else(|| {
+    let ordered = |column: &ColumnType, part: &str| {
+        catalog::equality(column.oid).ok_or_else(|| {
             Error::new(
                 PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
                 format!(
-                    "type {} of key column \"{}\" has no order",
+                    "type {} of {part} column \"{}\" has no order",
                     catalog::type_name(column.oid),
                     column.name
                 ),
             )
-            .hint("A queue's key needs types with a btree order.")
-        })?;
+            .hint("Keys and tubes need types with a btree order.")
+        })
+    };
+    let key = key.iter().map(|column| {
+        let equals = ordered(column, "key")?;
         Ok(KeyColumn { name: catalog::quote(&column.name), equals })
     });
+    let tube_equals = fields.get(&Field::Tube).map(|column| ordered(column, "tube"));
+    let status = fields.get(&Field::Status);
+    let quoted = |column: &ColumnType| catalog::quote(&column.name);
     Ok(statement::Table {
         schema: catalog::quote(&catalog::schema_name(relation.schema())),
         name: catalog::quote(&relation.name()),
         key: key.collect::<Result<_>>()?,
-        status: catalog::quote(&status.name),
-        status_type: catalog::type_name(status.oid),
+        fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
+        columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
+        status_type: status.map(|status| catalog::type_name(status.oid)).unwrap_or_default(),
+        tube_equals: tube_equals.transpose()?.unwrap_or_default(),
         labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
-        owner: catalog::quote(&owner.name),
-        runat: runat.map(|runat| catalog::quote(&runat.name)),
+        features: options.features.clone(),
     })
 }
 

@@ -1,9 +1,11 @@
 //! A slot for each queue: counters, what the worker has to do, who waits, the last error.
 
-use super::waiters::Line;
+use super::waiters::{Line, Offer};
 use super::{Directory, Guard};
-use crate::delta::{Delta, SlotId, add};
-use crate::model::status::{Calls, Status, Tasks};
+use crate::delta::{Delta, SlotId, add, add_all};
+use crate::model::change::{Calls, Counts, Outcome, Transitions};
+use crate::model::options::TUBES_COUNTED;
+use crate::model::status::{Status, Tasks};
 use crate::pg::time;
 use std::ops::{Deref, DerefMut};
 
@@ -21,6 +23,9 @@ pub struct Queue {
     pub table: u32,
     tasks: Tasks,
     calls: Calls,
+    transitions: Transitions,
+    /// Of the tubes that have statistics of their own, in the order of the options.
+    tubes: [Tube; TUBES_COUNTED],
     /// A committed transaction has to do with it: it is not just about to be made.
     settled: bool,
     /// The counters are those of the table.
@@ -39,11 +44,21 @@ pub struct Queue {
     error_at: i64,
 }
 
+/// The counters of a tube.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tube {
+    pub tasks: Tasks,
+    pub transitions: Transitions,
+}
+
 /// What statistics and metrics read of a queue.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     pub tasks: Tasks,
     pub calls: Calls,
+    pub transitions: Transitions,
+    pub tubes: [Tube; TUBES_COUNTED],
     pub consumers: u32,
     pub exact: bool,
     /// The last failure of the worker, and when it was.
@@ -106,6 +121,8 @@ pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
         table,
         tasks: Tasks::default(),
         calls: Calls::default(),
+        transitions: Transitions::default(),
+        tubes: [Tube::default(); TUBES_COUNTED],
         settled: false,
         exact: false,
         prepared: true,
@@ -155,8 +172,7 @@ fn peek(index: usize) -> (u64, u32, u32) {
 pub fn remove(id: SlotId) {
     let _directory = super::directory();
     if let Some(mut queue) = lock(id) {
-        let everyone = queue.line.length;
-        queue.wake(everyone);
+        queue.wake_everyone();
         queue.generation = 0;
     }
 }
@@ -179,20 +195,30 @@ impl QueueGuard {
 
     /// Takes over what transaction `xid` has committed, and wakes whom it concerns.
     pub fn commit(&mut self, xid: u32, delta: &Delta) {
-        if delta.replaces {
-            self.tasks = delta.tasks;
-            self.exact |= !self.prepared;
-        } else {
-            add(&mut self.tasks, &delta.tasks);
+        if delta.tubes_changed {
+            self.tubes = [Tube::default(); TUBES_COUNTED];
         }
+        if delta.replaces {
+            self.tasks = Tasks::default();
+            self.tubes.iter_mut().for_each(|tube| tube.tasks = Tasks::default());
+            self.exact |= !self.prepared;
+        }
+        add(&mut self.tasks, &delta.tasks);
         self.settled = true;
         add(&mut self.calls, &delta.calls);
+        add_all(&mut self.transitions, &delta.transitions);
+        for (tube, change) in &delta.tubes {
+            add(&mut self.tubes[*tube].tasks, &change.tasks);
+            add_all(&mut self.tubes[*tube].transitions, &change.transitions);
+        }
         self.tell_recounts(xid, delta);
         if delta.redefined {
-            let everyone = self.line.length;
-            self.wake(everyone);
+            self.wake_everyone();
         } else {
-            self.wake(delta.made_ready);
+            for (tube, count) in delta.made_ready.by_tube() {
+                self.wake(count, Offer { tube });
+            }
+            self.tell_ends(delta);
         }
         if let Some(instant) = delta.due {
             self.lower_due(instant);
@@ -200,6 +226,17 @@ impl QueueGuard {
         if delta.recount {
             (self.recount, self.exact) = (true, false);
             self.lower_due(i64::MIN);
+        }
+    }
+
+    fn tell_ends(&mut self, delta: &Delta) {
+        for (hash, outcome) in &delta.ended {
+            self.tell_end(Some(*hash), Some(*outcome));
+        }
+        if delta.replaces {
+            self.tell_end(None, Some(Outcome::Deleted));
+        } else if delta.ended_more {
+            self.tell_end(None, None);
         }
     }
 
@@ -241,15 +278,18 @@ impl QueueGuard {
     }
 
     /// The counters become what a recount has found.
-    pub fn set_counted(&mut self, tasks: Tasks) {
-        self.tasks = tasks;
+    pub fn set_counted(&mut self, counts: &Counts) {
+        self.tasks = counts.tasks;
+        for (tube, tasks) in self.tubes.iter_mut().zip(counts.tubes) {
+            tube.tasks = tasks;
+        }
         self.exact = !self.prepared && !self.recount;
     }
 
     /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED.
     pub fn wake_for_ready(&mut self) {
         let ready = self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX));
-        self.wake(ready as u32);
+        self.wake(ready as u32, Offer { tube: None });
     }
 
     pub fn has_taken(&self) -> bool {
@@ -261,7 +301,7 @@ impl QueueGuard {
     }
 
     pub fn has_consumers(&self) -> bool {
-        self.line.length > 0
+        self.line.consumers() > 0
     }
 
     pub fn statistics(&self) -> Statistics {
@@ -269,7 +309,9 @@ impl QueueGuard {
         Statistics {
             tasks: self.tasks,
             calls: self.calls,
-            consumers: self.line.length,
+            transitions: self.transitions,
+            tubes: self.tubes,
+            consumers: self.line.consumers(),
             exact: self.exact,
             error: (!error.is_empty()).then_some((error, self.error_at)),
         }

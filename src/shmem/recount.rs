@@ -6,7 +6,7 @@
 use super::queues::QueueGuard;
 use super::sessions;
 use crate::delta::{Delta, SlotId, add};
-use crate::model::status::Tasks;
+use crate::model::change::Counts;
 use crate::pg::callbacks;
 use crate::pg::relation::Snapshot;
 use std::cell::Cell;
@@ -21,7 +21,7 @@ pub struct Area {
     xmin: u32,
     xmax: u32,
     others: u32,
-    since: Tasks,
+    since: Counts,
     /// The table was truncated: only what came since counts.
     replaced: bool,
     /// The counters are to become what is counted.
@@ -55,7 +55,7 @@ impl QueueGuard {
         }
         let place = area(claim.0);
         (place.xmin, place.xmax, place.others) = (xmin, xmax, count as u32);
-        (place.since, place.replaced, place.renews) = (Tasks::default(), false, renews);
+        (place.since, place.replaced, place.renews) = (Counts::default(), false, renews);
         self.recounts |= 1 << claim.0;
         if renews {
             self.recount = false;
@@ -65,13 +65,16 @@ impl QueueGuard {
     }
 
     /// Ends a recount whose snapshot saw `counted`: gives what there is now.
-    pub fn end_recount(&mut self, recount: &Recount, counted: Tasks) -> Tasks {
+    pub fn end_recount(&mut self, recount: &Recount, counted: Counts) -> Counts {
         let area = area(recount.claim.0);
-        let mut tasks = if area.replaced { Tasks::default() } else { counted };
-        add(&mut tasks, &area.since);
+        let mut counts = if area.replaced { Counts::default() } else { counted };
+        add(&mut counts.tasks, &area.since.tasks);
+        for (tube, since) in counts.tubes.iter_mut().zip(&area.since.tubes) {
+            add(tube, since);
+        }
         self.recounts &= !(1 << recount.claim.0);
         CLAIMED.set(None);
-        tasks
+        counts
     }
 
     /// Tells the recounts in progress what transaction `xid` has changed.
@@ -79,10 +82,14 @@ impl QueueGuard {
         for index in (0..LIMIT).filter(|index| self.recounts & (1 << index) != 0) {
             let area = area(index);
             if delta.replaces {
-                area.since = delta.tasks;
+                area.since = Counts::default();
                 area.replaced = true;
-            } else if area.hides(xid, in_progress(index)) {
-                add(&mut area.since, &delta.tasks);
+            }
+            if delta.replaces || area.hides(xid, in_progress(index)) {
+                add(&mut area.since.tasks, &delta.tasks);
+                for (tube, change) in &delta.tubes {
+                    add(&mut area.since.tubes[*tube], &change.tasks);
+                }
             }
         }
     }

@@ -1,12 +1,32 @@
-//! Consumers that wait for a task: a first come, first served line for each queue.
+//! Those who wait for a task, or for the end of one: a line for each queue, first come, first
+//! served.
 //!
 //! A wake-up is a baton: the consumer at the head is taken out of the line and woken; if it ends
 //! without having used the wake-up, it passes it on.
 
 use super::queues::QueueGuard;
+use crate::model::change::Outcome;
 use crate::pg::{latch, process};
 
 pub const NO_QUEUE: u32 = u32::MAX;
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Want {
+    /// A ready task.
+    Any,
+    /// A ready task of one tube.
+    Tube(u64),
+    /// The end of the task with this key.
+    End(u64),
+}
+
+/// A wake-up: there is a ready task, of this tube where that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    pub tube: Option<u64>,
+}
 
 /// A process's place in a line. Links are process indexes plus one, 0 being none.
 #[repr(C)]
@@ -17,6 +37,9 @@ pub struct Waiter {
     next: u32,
     /// Taken out of the line by a wake-up that has not been used yet.
     woken: bool,
+    want: Want,
+    offer: Option<u64>,
+    outcome: Option<Outcome>,
     pid: i32,
     since: i64,
     session: [u8; 16],
@@ -29,9 +52,13 @@ pub struct Line {
     head: u32,
     tail: u32,
     pub(super) length: u32,
+    /// Of these, those who want the tasks of one tube.
+    choosy: u32,
+    /// Of these, those who wait for the end of a task.
+    watchers: u32,
 }
 
-/// A waiting consumer, for the view `xqueue.consumers`.
+/// Someone who waits for a task, for the view `xqueue.consumers`.
 pub struct Waiting {
     pub pid: i32,
     pub since: i64,
@@ -46,9 +73,37 @@ fn waiter(process: u32) -> &'static mut Waiter {
     unsafe { &mut *segment.waiters.add(process as usize % segment.process_count) }
 }
 
+impl Want {
+    /// Whether a ready task is what is wanted. Where its tube is not known it may be.
+    fn accepts(self, offer: Offer) -> bool {
+        match self {
+            Want::Any => true,
+            Want::Tube(wanted) => offer.tube.is_none_or(|tube| tube == wanted),
+            Want::End(_) => false,
+        }
+    }
+}
+
+impl Line {
+    /// Consumers that wait for a task.
+    pub(super) fn consumers(&self) -> u32 {
+        self.length - self.watchers
+    }
+
+    /// Counts someone in or out.
+    fn count(&mut self, want: Want, change: impl Fn(u32) -> u32) {
+        self.length = change(self.length);
+        match want {
+            Want::Any => {}
+            Want::Tube(_) => self.choosy = change(self.choosy),
+            Want::End(_) => self.watchers = change(self.watchers),
+        }
+    }
+}
+
 impl QueueGuard {
     /// Puts this process into the line, behind all who have waited since an earlier instant.
-    pub fn join_line(&mut self, since: i64, session: [u8; 16]) {
+    pub fn join_line(&mut self, since: i64, session: [u8; 16], want: Want) {
         let process = process::index();
         let (index, link) = (self.index(), process + 1);
         if waiter(process).queue != NO_QUEUE {
@@ -64,9 +119,18 @@ impl QueueGuard {
             0 => self.line.tail,
             follower => waiter(follower - 1).previous,
         };
-        let pid = process::pid();
-        *waiter(process) =
-            Waiter { queue: index, previous, next, woken: false, pid, since, session };
+        *waiter(process) = Waiter {
+            queue: index,
+            previous,
+            next,
+            woken: false,
+            want,
+            offer: None,
+            outcome: None,
+            pid: process::pid(),
+            since,
+            session,
+        };
         match previous {
             0 => self.line.head = link,
             leader => waiter(leader - 1).next = link,
@@ -75,41 +139,81 @@ impl QueueGuard {
             0 => self.line.tail = link,
             follower => waiter(follower - 1).previous = link,
         }
-        self.line.length += 1;
+        self.line.count(want, |count| count + 1);
     }
 
-    /// Takes this process out of the line. True if it had been woken meanwhile, and so holds a
-    /// wake-up that it has either used or has to pass on.
-    pub fn leave_line(&mut self) -> bool {
+    /// Takes this process out of the line. If it had been woken meanwhile, it gets the wake-up,
+    /// which it has either used or has to pass on.
+    pub fn leave_line(&mut self) -> Option<Offer> {
         let process = process::index();
         if waiter(process).queue == self.index() {
             self.unlink(process);
         }
-        std::mem::replace(&mut waiter(process).woken, false)
+        let entry = waiter(process);
+        let was_woken = std::mem::replace(&mut entry.woken, false);
+        let is_consumer = !matches!(entry.want, Want::End(_));
+        (was_woken && is_consumer).then_some(Offer { tube: entry.offer })
     }
 
-    /// Wakes the first `count` consumers in the line.
-    pub fn wake(&mut self, count: u32) {
-        for _ in 0..count.min(self.line.length) {
-            let process = self.line.head - 1;
-            self.unlink(process);
-            waiter(process).woken = true;
-            latch::wake(process);
-        }
-    }
-
-    /// Those who wait, in their order.
-    pub fn waiting(&self, into: &mut Vec<Waiting>) {
+    /// Wakes the first `count` consumers in the line that want what there is. If nobody knows what
+    /// that is and some want only one tube, all look for themselves.
+    pub fn wake(&mut self, count: u32, offer: Offer) {
+        let everyone = offer.tube.is_none() && self.line.choosy > 0;
+        let mut left = if everyone && count > 0 { u32::MAX } else { count };
         let mut link = self.line.head;
-        while link != 0 && into.len() < into.capacity() {
-            let Waiter { pid, since, session, next, .. } = *waiter(link - 1);
-            into.push(Waiting { pid, since, session });
+        while link != 0 && left > 0 {
+            let Waiter { next, want, .. } = *waiter(link - 1);
+            if want.accepts(offer) {
+                self.notify(link - 1, offer.tube, None);
+                left -= 1;
+            }
             link = next;
         }
     }
 
+    /// Wakes everyone, to look again or to find that the queue is gone.
+    pub fn wake_everyone(&mut self) {
+        while self.line.head != 0 {
+            self.notify(self.line.head - 1, None, None);
+        }
+    }
+
+    /// Tells those who wait for the end of a task what has become of it; without `hash`, all who
+    /// wait for the end of any; without outcome, they look for themselves.
+    pub fn tell_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
+        let mut link = if self.line.watchers > 0 { self.line.head } else { 0 };
+        while link != 0 {
+            let Waiter { next, want, .. } = *waiter(link - 1);
+            if let Want::End(wanted) = want
+                && hash.is_none_or(|hash| hash == wanted)
+            {
+                self.notify(link - 1, None, outcome);
+            }
+            link = next;
+        }
+    }
+
+    /// Those who wait for a task, in their order.
+    pub fn waiting(&self, into: &mut Vec<Waiting>) {
+        let mut link = self.line.head;
+        while link != 0 && into.len() < into.capacity() {
+            let Waiter { pid, since, session, next, want, .. } = *waiter(link - 1);
+            if !matches!(want, Want::End(_)) {
+                into.push(Waiting { pid, since, session });
+            }
+            link = next;
+        }
+    }
+
+    fn notify(&mut self, process: u32, offer: Option<u64>, outcome: Option<Outcome>) {
+        self.unlink(process);
+        let entry = waiter(process);
+        (entry.offer, entry.outcome, entry.woken) = (offer, outcome, true);
+        latch::wake(process);
+    }
+
     fn unlink(&mut self, process: u32) {
-        let Waiter { previous, next, .. } = *waiter(process);
+        let Waiter { previous, next, want, .. } = *waiter(process);
         match previous {
             0 => self.line.head = next,
             link => waiter(link - 1).next = next,
@@ -119,11 +223,18 @@ impl QueueGuard {
             link => waiter(link - 1).previous = previous,
         }
         waiter(process).queue = NO_QUEUE;
-        self.line.length -= 1;
+        self.line.count(want, |count| count - 1);
     }
 }
 
 /// Whether this process has been taken out of the line since it joined.
 pub fn was_woken() -> bool {
     waiter(process::index()).woken
+}
+
+/// What this process has been told when it was taken out of the line: of a ready task, of the end
+/// of the task that it waits for.
+pub fn message() -> (Offer, Option<Outcome>) {
+    let entry = waiter(process::index());
+    (Offer { tube: entry.offer }, entry.outcome)
 }

@@ -7,11 +7,21 @@
 //! * The rows to change are picked first and by themselves: an InitPlan for a key of one column, a
 //!   statement of its own for others. In a join the planner might pick anew for each row.
 
+mod change;
 mod ddl;
+mod look;
+mod put;
+mod step;
 
+pub use change::Change;
 pub use ddl::{Index, TRIGGERS};
+pub use put::{Put, Source};
+pub use step::{Step, Verb};
 
+use crate::model::definition::Field;
+use crate::model::features::Features;
 use crate::model::status::Status;
+use std::collections::BTreeMap;
 
 /// A queue's table as the statements need it. Every name is quoted.
 #[derive(Clone, Debug)]
@@ -19,13 +29,17 @@ pub struct Table {
     pub schema: String,
     pub name: String,
     pub key: Vec<KeyColumn>,
-    pub status: String,
+    /// The columns that play a part.
+    pub fields: BTreeMap<Field, String>,
+    /// All columns by number, for what tasks and updates name.
+    pub columns: BTreeMap<i16, String>,
     /// The type of the status column, as written after `::`.
     pub status_type: String,
+    /// Equality of the tube column's type.
+    pub tube_equals: String,
     /// Literals of the status column's values, indexed by `Status as usize`.
     pub labels: Vec<String>,
-    pub owner: String,
-    pub runat: Option<String>,
+    pub features: Features,
 }
 
 #[derive(Clone, Debug)]
@@ -42,60 +56,125 @@ pub enum Form {
     Row,
 }
 
-/// Changes that pick their tasks themselves.
+/// What a parameter of a statement is. Whoever runs the statement gives values by these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Ready tasks become taken by session $1.
-    Take(Form),
-    /// Waiting tasks that are due at $1 become ready.
-    Promote,
-    /// Tasks taken by the sessions $1 (uuid[]) become ready.
-    Reap,
-    /// Tasks taken by no session become ready.
-    ReapOwnerless,
+pub enum Parameter {
+    /// The caller's session.
+    Session,
+    /// An array of sessions.
+    Sessions,
+    /// The part of the task's key at this place.
+    Key(usize),
+    /// The instant that is now.
+    Now,
+    /// How many tasks at the most.
+    Limit,
+    /// How many tasks to pass over.
+    Skip,
+    Delay,
+    Ttl,
+    Ttr,
+    Increment,
+    Attempt,
+    Priority,
+    Tube,
+    /// A value for the column of this number.
+    Column(i16),
+    /// A jsonb array of tasks.
+    Tasks,
+    /// A row of the table.
+    Row,
 }
 
-impl Change {
-    /// How many parameters the change itself has, before those of the pick.
-    fn parameters(self) -> usize {
-        match self {
-            Change::Take(_) => 1,
-            _ => 0,
-        }
+/// A statement with its parameters in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    pub sql: String,
+    pub parameters: Vec<Parameter>,
+}
+
+/// Numbers the parameters of a statement while it is written.
+#[derive(Default)]
+struct Parameters(Vec<Parameter>);
+
+impl Parameters {
+    fn add(&mut self, parameter: Parameter) -> String {
+        let known = self.0.iter().position(|known| *known == parameter);
+        let index = known.unwrap_or_else(|| {
+            self.0.push(parameter);
+            self.0.len() - 1
+        });
+        format!("${}", index + 1)
+    }
+
+    fn text(self, sql: String) -> Text {
+        Text { sql, parameters: self.0 }
     }
 }
 
 const EQUALS: &str = "OPERATOR(pg_catalog.=)";
+const PLUS: &str = "OPERATOR(pg_catalog.+)";
+const CLOCK: &str = "pg_catalog.clock_timestamp()";
 
 impl Table {
     pub fn qualified(&self) -> String {
         format!("{}.{}", self.schema, self.name)
     }
 
+    /// The quoted column of a field; a field that is always there, or whose feature is on.
+    fn field(&self, field: Field) -> &str {
+        self.fields.get(&field).map_or("NULL", String::as_str)
+    }
+
+    fn has(&self, field: Field) -> bool {
+        self.fields.contains_key(&field)
+    }
+
+    fn status(&self) -> &str {
+        self.field(Field::Status)
+    }
+
     fn label(&self, status: Status) -> &str {
         &self.labels[status as usize]
     }
 
-    fn is(&self, status: Status) -> String {
-        format!("task.{} {EQUALS} {}", self.status, self.label(status))
+    /// The same where the server could not tell its type.
+    fn typed_label(&self, status: Status) -> String {
+        format!("{}::{}", self.label(status), self.status_type)
     }
 
-    /// Like `is`, but never a reason to choose a partial index.
-    fn is_hidden(&self, status: Status) -> String {
-        format!("coalesce({}, false)", self.is(status))
+    fn is(&self, status: Status) -> String {
+        format!("task.{} {EQUALS} {}", self.status(), self.label(status))
+    }
+
+    fn is_one_of(&self, statuses: &[Status]) -> String {
+        format!("task.{}", self.in_states(statuses))
+    }
+
+    fn in_states(&self, statuses: &[Status]) -> String {
+        let labels = join(statuses.iter().map(|status| self.label(*status).to_string()), ", ");
+        format!("{} {EQUALS} ANY (ARRAY[{labels}]::{}[])", self.status(), self.status_type)
     }
 
     fn key_list(&self, prefix: &str) -> String {
         join(self.key.iter().map(|column| format!("{prefix}{}", column.name)), ", ")
     }
 
-    /// `task.a = $first AND task.b = $(first + 1)`
-    fn has_key(&self, first: usize) -> String {
-        let pairs = self.key.iter().enumerate();
-        join(
-            pairs.map(|(i, key)| format!("task.{} {} ${}", key.name, key.equals, first + i)),
-            " AND ",
-        )
+    /// The order in which tasks are taken.
+    fn take_order(&self, prefix: &str) -> String {
+        match self.fields.get(&Field::Priority) {
+            Some(priority) => format!("{prefix}{priority}, {}", self.key_list(prefix)),
+            None => self.key_list(prefix),
+        }
+    }
+
+    /// `task.a = $1 AND task.b = $2`
+    fn has_key(&self, parameters: &mut Parameters) -> String {
+        let pairs = self.key.iter().enumerate().map(|(index, key)| {
+            let value = parameters.add(Parameter::Key(index));
+            format!("task.{} {} {value}", key.name, key.equals)
+        });
+        join(pairs.collect::<Vec<_>>().into_iter(), " AND ")
     }
 
     fn result(&self, form: Form) -> String {
@@ -104,235 +183,118 @@ impl Table {
             Form::Row => format!("task.*::{}", self.qualified()),
         }
     }
+}
 
-    /// Picks and changes tasks in one statement, for a key of one column. The parameters are those
-    /// of the change, then those of the pick.
-    pub fn change(&self, change: Change) -> String {
-        let given = change.parameters();
-        format!(
-            "UPDATE ONLY {} AS task SET {} WHERE task.{key} {} ANY (ARRAY({})){}",
-            self.qualified(),
-            self.assignments(change),
-            self.key[0].equals,
-            self.pick(change, given + 1),
-            self.returning(change),
-            key = self.key[0].name,
-        )
-    }
+/// How a task comes back to be taken again.
+struct Return {
+    /// Given by the caller: the parameter.
+    delay: Option<String>,
+    ttl: Option<String>,
+    /// For tasks that were taken and not done: why. It counts as a failed attempt.
+    failed: Option<&'static str>,
+    /// Out of a state in which it was over: then its life begins anew.
+    renews: bool,
+}
 
-    /// Changes the task with key $.. that has been picked before. The parameters are those of the
-    /// change, then the key.
-    pub fn change_one(&self, change: Change) -> String {
-        format!(
-            "UPDATE ONLY {} AS task SET {} WHERE {}{}",
-            self.qualified(),
-            self.assignments(change),
-            self.has_key(change.parameters() + 1),
-            self.returning(change),
-        )
-    }
-
-    /// Locks the tasks to change and gives their keys. Parameters from $first on: what `Change`
-    /// says, the number of tasks, and the number to pass over.
-    pub fn pick(&self, change: Change, first: usize) -> String {
-        let runat = self.runat.as_deref().unwrap_or_default();
-        let (condition, order, next) = match change {
-            Change::Take(_) => {
-                (self.is(Status::Ready), format!(" ORDER BY {}", self.key_list("task.")), first)
-            }
-            Change::Promote => (
-                format!(
-                    "{} AND task.{runat} OPERATOR(pg_catalog.<=) ${first}",
-                    self.is(Status::Waiting)
+impl Table {
+    /// The assignments by which a task comes back: to R, to W with a delay or between attempts, to
+    /// B after the last attempt.
+    fn returned(&self, back: &Return) -> Vec<String> {
+        let tries = back.failed.and(self.features.tries());
+        let exhausted = tries.and_then(|tries| tries.limit).map(|limit| {
+            format!(
+                "task.{0} OPERATOR(pg_catalog.>) 0 AND \
+                 (task.{0} OPERATOR(pg_catalog.%) {limit}) {EQUALS} 0",
+                self.field(Field::Attempts)
+            )
+        });
+        let wait = back.delay.clone().or_else(|| tries.and_then(|_| self.backoff()));
+        let status = if wait.is_some() { Status::Waiting } else { Status::Ready };
+        let unless_exhausted = |then: &str, otherwise: &str| match &exhausted {
+            Some(exhausted) => format!("CASE WHEN {exhausted} THEN {then} ELSE {otherwise} END"),
+            None => otherwise.to_string(),
+        };
+        let (buried, other) = (self.typed_label(Status::Buried), self.typed_label(status));
+        let mut set = vec![
+            format!("{} = {}", self.status(), unless_exhausted(&buried, &other)),
+            format!("{} = NULL", self.field(Field::Owner)),
+        ];
+        if self.has(Field::Runat) {
+            let runat = wait.map_or("NULL".into(), |wait| format!("{CLOCK} {PLUS} {wait}"));
+            let runat = unless_exhausted("NULL::pg_catalog.timestamptz", &runat);
+            set.push(format!("{} = {runat}", self.field(Field::Runat)));
+        }
+        if self.has(Field::Reason) {
+            let reason = match (back.failed, tries.and_then(|tries| tries.limit)) {
+                (Some(why), Some(limit)) => unless_exhausted(
+                    &format!(
+                        "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}')",
+                        self.field(Field::Attempts)
+                    ),
+                    "NULL",
                 ),
-                format!(" ORDER BY task.{runat}"),
-                first + 1,
-            ),
-            Change::Reap => (
-                format!(
-                    "{} AND task.{} {EQUALS} ANY (${first})",
-                    self.is(Status::Taken),
-                    self.owner
-                ),
-                String::new(),
-                first + 1,
-            ),
-            Change::ReapOwnerless => (
-                format!("{} AND task.{} IS NULL", self.is(Status::Taken), self.owner),
-                String::new(),
-                first,
-            ),
-        };
-        format!(
-            "SELECT {} FROM ONLY {} AS task WHERE {condition}{order} LIMIT ${next} OFFSET ${} \
-             FOR NO KEY UPDATE SKIP LOCKED",
-            self.key_list("task."),
-            self.qualified(),
-            next + 1,
-        )
-    }
-
-    fn assignments(&self, change: Change) -> String {
-        let (status, owner) = (&self.status, &self.owner);
-        match change {
-            Change::Take(_) => format!("{status} = {}, {owner} = $1", self.label(Status::Taken)),
-            Change::Promote => {
-                let runat = self.runat.as_deref().unwrap_or_default();
-                format!("{status} = {}, {runat} = NULL", self.label(Status::Ready))
-            }
-            Change::Reap | Change::ReapOwnerless => {
-                format!("{status} = {}, {owner} = NULL", self.label(Status::Ready))
-            }
+                _ => "NULL".into(),
+            };
+            set.push(format!("{} = {reason}", self.field(Field::Reason)));
         }
+        let (delay, ttl) = (back.delay.as_deref(), back.ttl.as_deref());
+        set.extend(if back.renews { self.renewed(delay) } else { self.prolonged(delay, ttl) });
+        set
     }
 
-    fn returning(&self, change: Change) -> String {
-        match change {
-            Change::Take(form) => format!(" RETURNING {}", self.result(form)),
-            _ => String::new(),
-        }
-    }
-
-    fn is_mine(&self) -> String {
-        format!(
-            "{} AND {} AND coalesce(task.{} {EQUALS} $1, false)",
-            self.has_key(2),
-            self.is_hidden(Status::Taken),
-            self.owner
-        )
-    }
-
-    /// Deletes task $2.. if session $1 holds it.
-    pub fn ack(&self, form: Form) -> String {
-        format!(
-            "DELETE FROM ONLY {} AS task WHERE {} RETURNING {}",
-            self.qualified(),
-            self.is_mine(),
-            self.result(form)
-        )
-    }
-
-    /// Gives task $2.. back if session $1 holds it.
-    pub fn release(&self, form: Form) -> String {
-        self.give_back(form, Status::Ready, None)
-    }
-
-    /// Gives task $2.. back to wait for the interval in the last parameter.
-    pub fn release_delayed(&self, form: Form) -> String {
-        self.give_back(form, Status::Waiting, Some(self.key.len() + 2))
-    }
-
-    fn give_back(&self, form: Form, status: Status, delay: Option<usize>) -> String {
-        let runat = match (&self.runat, delay) {
-            (Some(runat), Some(parameter)) => format!(", {runat} = {}", instant(parameter)),
-            _ => String::new(),
+    /// The end of life of a task that may have been over: then it lives for the default time.
+    fn renewed(&self, delay: Option<&str>) -> Option<String> {
+        let expires = self.fields.get(&Field::Expires)?;
+        let put_off = delay.map(|delay| format!(" {PLUS} {delay}")).unwrap_or_default();
+        let new = match self.features.default_ttl() {
+            Some(ttl) => format!("{CLOCK}{put_off} {PLUS} {}", interval(ttl)),
+            None => "NULL".into(),
         };
-        format!(
-            "UPDATE ONLY {} AS task SET {} = {}, {} = NULL{runat} WHERE {} RETURNING {}",
-            self.qualified(),
-            self.status,
-            self.label(status),
-            self.owner,
-            self.is_mine(),
-            self.result(form)
-        )
+        let was_over = self.is_one_of(&[Status::Zombie, Status::Done]);
+        Some(format!(
+            "{expires} = CASE WHEN {was_over} THEN {new} ELSE task.{expires}{put_off} END"
+        ))
     }
 
-    /// Task $1.. in whatever state it is.
-    pub fn peek(&self, form: Form) -> String {
-        let (table, key) = (self.qualified(), self.has_key(1));
-        format!("SELECT {} FROM ONLY {table} AS task WHERE {key}", self.result(form))
-    }
-
-    /// Status and owner of task $1..
-    pub fn holder(&self) -> String {
-        format!(
-            "SELECT task.{}::pg_catalog.text, task.{} FROM ONLY {} AS task WHERE {}",
-            self.status,
-            self.owner,
-            self.qualified(),
-            self.has_key(1)
-        )
-    }
-
-    /// Inserts `columns` of $1: a jsonb object, a jsonb array of objects (`many`), or a row.
-    /// With `delayed`, $2 is the delay.
-    pub fn put(&self, form: Form, columns: &[String], source: PutSource, delayed: bool) -> String {
-        let status = if delayed { Status::Waiting } else { Status::Ready };
-        let mut names = vec![self.status.clone()];
-        let mut values = vec![self.label(status).to_string()];
-        if let (true, Some(runat)) = (delayed, &self.runat) {
-            names.push(runat.clone());
-            values.push(instant(2));
-        }
-        names.extend(columns.iter().cloned());
-        values.extend(columns.iter().map(|column| format!("new.{column}")));
-        let table = self.qualified();
-        let rows = match source {
-            PutSource::Object => {
-                format!("pg_catalog.jsonb_populate_record(NULL::{table}, $1) AS new")
-            }
-            PutSource::Array => {
-                format!("pg_catalog.jsonb_populate_recordset(NULL::{table}, $1) AS new")
-            }
-            PutSource::Row => "(SELECT ($1).*) AS new".to_string(),
+    /// The new end of a task's life, if it changes: `ttl` from now, or from the end of the delay; a
+    /// delay alone puts it off.
+    fn prolonged(&self, delay: Option<&str>, ttl: Option<&str>) -> Option<String> {
+        let expires = self.fields.get(&Field::Expires)?;
+        let (begin, length) = match (delay, ttl) {
+            (Some(delay), Some(ttl)) => (format!("{CLOCK} {PLUS} {delay}"), ttl),
+            (None, Some(ttl)) => (CLOCK.to_string(), ttl),
+            (Some(delay), None) => (format!("task.{expires}"), delay),
+            (None, None) => return None,
         };
-        format!(
-            "INSERT INTO {table} AS task ({}) SELECT {} FROM {rows} RETURNING {}",
-            names.join(", "),
-            values.join(", "),
-            self.result(form)
-        )
+        Some(format!("{expires} = {begin} {PLUS} {length}"))
     }
 
-    /// When the next delay is over.
-    pub fn next_due(&self, runat: &str) -> String {
-        format!(
-            "SELECT task.{runat} FROM ONLY {} AS task WHERE {} AND task.{runat} IS NOT NULL \
-             ORDER BY task.{runat} LIMIT 1",
-            self.qualified(),
-            self.is(Status::Waiting)
-        )
-    }
-
-    /// The sessions that hold tasks, and how many.
-    pub fn holders(&self) -> String {
-        format!(
-            "SELECT task.{0}, pg_catalog.count(*) FROM ONLY {1} AS task WHERE {2} GROUP BY task.{0}",
-            self.owner,
-            self.qualified(),
-            self.is(Status::Taken)
-        )
-    }
-
-    /// Number of waiting tasks that would never be promoted.
-    pub fn stranded(&self, runat: &str) -> String {
-        format!(
-            "SELECT pg_catalog.count(*) FROM ONLY {} AS task WHERE {} AND task.{runat} IS NULL",
-            self.qualified(),
-            self.is(Status::Waiting)
-        )
-    }
-
-    pub fn count_in(&self, status: Status) -> String {
-        format!(
-            "SELECT pg_catalog.count(*) FROM ONLY {} AS task WHERE {}",
-            self.qualified(),
-            self.is(status)
-        )
+    /// The wait before the next attempt.
+    fn backoff(&self) -> Option<String> {
+        let backoff = self.features.backoff()?;
+        let attempts = format!("task.{}", self.field(Field::Attempts));
+        // Attempts are counted on and on: those of this round.
+        let done = match self.features.limit() {
+            Some(limit) => format!("(({attempts} - 1) OPERATOR(pg_catalog.%) {limit})"),
+            None => format!("({attempts} - 1)"),
+        };
+        Some(format!(
+            "pg_catalog.make_interval(secs => LEAST({longest}, {first} OPERATOR(pg_catalog.*) \
+             pg_catalog.power({factor}, LEAST(GREATEST({done}, 0), {steps})::pg_catalog.float8)))",
+            longest = float(backoff.longest),
+            first = float(backoff.first),
+            factor = float(backoff.factor),
+            steps = backoff.steps(),
+        ))
     }
 }
 
-/// What `put` inserts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PutSource {
-    Object,
-    Array,
-    Row,
+fn float(number: f64) -> String {
+    format!("'{number}'::pg_catalog.float8")
 }
 
-fn instant(parameter: usize) -> String {
-    format!("pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ${parameter}")
+fn interval(microseconds: i64) -> String {
+    format!("'{microseconds} microseconds'::pg_catalog.interval")
 }
 
 fn join(parts: impl Iterator<Item = String>, separator: &str) -> String {
@@ -343,28 +305,41 @@ fn join(parts: impl Iterator<Item = String>, separator: &str) -> String {
 mod tests {
     use super::*;
 
-    pub(super) fn table() -> Table {
+    pub(super) fn table(features: &str) -> Table {
         let key = |name: &str| KeyColumn { name: name.into(), equals: EQUALS.into() };
+        let features: Features = serde_json::from_str(features).expect("features");
+        let needed = Field::ALL.into_iter().filter(|field| field.is_needed(&features));
         Table {
             schema: "app".into(),
             name: "\"Jobs\"".into(),
             key: vec![key("a"), key("b")],
-            status: "status".into(),
+            fields: needed.map(|field| (field, field.name().to_string())).collect(),
+            columns: BTreeMap::from([(7, "progress".to_string())]),
             status_type: "\"char\"".into(),
+            tube_equals: EQUALS.into(),
             labels: Status::ALL.iter().map(|status| format!("'{}'", status.letter())).collect(),
-            owner: "owner".into(),
-            runat: None,
+            features,
         }
     }
 
     #[test]
-    fn composite_keys_take_consecutive_parameters() {
-        let text = table().ack(Form::Json);
-        assert!(
-            text.contains("task.a OPERATOR(pg_catalog.=) $2 AND task.b OPERATOR(pg_catalog.=) $3")
-        );
-        assert!(text.starts_with("DELETE FROM ONLY app.\"Jobs\" AS task"), "{text}");
-        let delayed = Table { runat: Some("runat".into()), ..table() }.release_delayed(Form::Row);
-        assert!(delayed.contains("runat = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $4"));
+    fn a_parameter_that_is_used_twice_is_one() {
+        let mut parameters = Parameters::default();
+        assert_eq!(parameters.add(Parameter::Delay), "$1");
+        assert_eq!(parameters.add(Parameter::Key(0)), "$2");
+        assert_eq!(parameters.add(Parameter::Delay), "$1");
+    }
+
+    #[test]
+    fn a_failed_attempt_is_judged_only_where_tries_are_limited() {
+        let back = Return { delay: None, ttl: None, failed: Some("released"), renews: false };
+        let plain = table("{}").returned(&back).join(", ");
+        assert_eq!(plain, "status = 'R'::\"char\", owner = NULL");
+        let limited = table(r#"{"retry": {"limit": 3, "backoff": 2}}"#).returned(&back).join(", ");
+        assert!(limited.contains("'B'::\"char\" ELSE 'W'::\"char\""), "{limited}");
+        assert!(limited.contains("power('2'::"), "{limited}");
+        let by_force = Return { failed: None, ..back };
+        let snatched = table(r#"{"retry": {"limit": 3}}"#).returned(&by_force).join(", ");
+        assert!(snatched.starts_with("status = 'R'::\"char\", owner = NULL"), "{snatched}");
     }
 }

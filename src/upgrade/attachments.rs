@@ -1,37 +1,36 @@
 //! The indexes and triggers that a queue needs, and those that a table has.
 
-use crate::model::definition::Made;
+use crate::model::definition::{Field, Made};
 use crate::pg::relation::{ColumnType, Relation};
 use crate::pg::{catalog, spi, types};
 use crate::statement::{Index, TRIGGERS, Table};
+use std::collections::BTreeMap;
 
-#[allow(clippy::too_many_arguments, reason = "the parts of one table")]
 pub fn add_indexes(
     relation: &Relation,
     sql: &Table,
-    status: &ColumnType,
-    owner: &ColumnType,
-    runat: Option<&ColumnType>,
+    fields: &BTreeMap<Field, ColumnType>,
     key: &[ColumnType],
     ddl: &mut Vec<String>,
     made: &mut Made,
 ) {
     let present = present_indexes(relation);
+    let status = fields.get(&Field::Status).map_or(types::CHAR, |status| status.oid);
     for index in Index::ALL {
-        let numbers: Vec<i16> = match index {
-            Index::Ready => key.iter().map(|column| column.number).collect(),
-            Index::Taken => vec![owner.number],
-            Index::Due => runat.map(|column| column.number).into_iter().collect(),
-        };
-        if numbers.is_empty() {
+        if !sql.needs_index(index) {
             drop_index(relation, index, ddl, made);
             continue;
         }
-        let predicates = sql.deparsed_predicates(index, &catalog::short_type_name(status.oid));
+        let begins = sql.index_fields(index).into_iter();
+        let begins = begins.filter_map(|field| fields.get(&field)).map(|column| column.number);
+        let ends = key.iter().take(sql.index_key(index).len()).map(|column| column.number);
+        let numbers: Vec<i16> = begins.chain(ends).collect();
+        let predicates = sql.deparsed_predicates(index, &catalog::short_type_name(status));
         let fits = |known: &PresentIndex| {
             known.columns == numbers && predicates.contains(&known.predicate)
         };
         if !present.iter().any(fits) {
+            drop_index(relation, index, ddl, made);
             let name = catalog::free_name(&relation.name(), index.suffix(), relation.schema());
             ddl.push(sql.create_index(index, &catalog::quote(&name)));
             made.indexes.insert(index.suffix().to_string(), name);
@@ -39,7 +38,7 @@ pub fn add_indexes(
     }
 }
 
-/// An index whose feature is off, if it is ours.
+/// An index that is not needed (any more), if it is ours.
 fn drop_index(relation: &Relation, index: Index, ddl: &mut Vec<String>, made: &mut Made) {
     if let Some(name) = made.indexes.remove(index.suffix()) {
         ddl.extend(drop_index_if_there(relation, &name));
@@ -79,22 +78,31 @@ fn present_indexes(relation: &Relation) -> Vec<PresentIndex> {
     })
 }
 
-pub fn add_triggers(relation: &Relation, sql: &Table, retrigger: bool, ddl: &mut Vec<String>) {
+/// The triggers that are missing, or not as they have to be. `before`: the queue as it was.
+pub fn add_triggers(
+    relation: &Relation,
+    sql: &Table,
+    before: Option<&Table>,
+    ddl: &mut Vec<String>,
+) {
     let enabled = enabled_triggers(relation);
     let wanted = sql.triggers();
+    let known = before.map(Table::triggers).unwrap_or_default();
     for name in TRIGGERS {
-        let is_wanted = wanted.iter().any(|(trigger, _)| *trigger == name);
-        let is_there = enabled.iter().any(|(trigger, _)| trigger == name);
-        if is_there && (!is_wanted || retrigger && name == "xqueue_update") {
-            ddl.push(sql.drop_trigger(name));
-        }
-    }
-    for (name, statements) in &wanted {
-        match enabled.iter().find(|(trigger, _)| trigger == name) {
-            Some((_, always)) if !retrigger || *name != "xqueue_update" => {
-                ddl.extend(statements[1..].iter().filter(|_| !always).cloned());
+        let of = |triggers: &[(&'static str, Vec<String>)]| {
+            triggers.iter().find(|(trigger, _)| *trigger == name).map(|(_, ddl)| ddl.clone())
+        };
+        let there = enabled.iter().find(|(trigger, _)| trigger == name);
+        let (wanted, known) = (of(&wanted), of(&known));
+        let is_right = known.is_none() || known == wanted;
+        match (there, wanted) {
+            (Some((_, always)), Some(wanted)) if is_right => {
+                ddl.extend(wanted[1..].iter().filter(|_| !always).cloned());
             }
-            _ => ddl.extend(statements.iter().cloned()),
+            (there, wanted) => {
+                ddl.extend(there.map(|_| sql.drop_trigger(name)));
+                ddl.extend(wanted.unwrap_or_default());
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::pg::relation::{ColumnType, Relation};
 use crate::pg::{catalog, spi, types};
 use crate::registry::{self, StatusColumn};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Oid;
+use std::collections::BTreeMap;
 
 /// Finds the columns of a queue among those of its table.
 pub struct Columns<'a> {
@@ -50,11 +50,46 @@ impl Columns<'_> {
         Ok(numbers.split(' ').filter_map(|text| find(number(text))).collect())
     }
 
-    /// The column for a field of a fixed type, and whether it has to be added.
-    pub fn field(&self, field: Field, oid: Oid) -> Result<(ColumnType, bool)> {
-        match self.find(field)? {
-            Some(column) if column.oid == oid => Ok((column, false)),
-            Some(column) => Err(Error::new(
+    /// The columns of all fields in use, and the fields whose columns have to be added.
+    pub fn fields(&self) -> Result<(BTreeMap<Field, ColumnType>, Vec<Field>)> {
+        let (mut fields, mut added) = (BTreeMap::new(), Vec::new());
+        let needed = Field::ALL.into_iter();
+        for field in needed.filter(|field| field.is_needed(&self.options.features)) {
+            let column = match self.find(field)? {
+                Some(column) => column,
+                None => {
+                    added.push(field);
+                    self.to_add(field)
+                }
+            };
+            self.refuse_unfit(field, &column)?;
+            fields.insert(field, column);
+        }
+        Ok((fields, added))
+    }
+
+    fn refuse_unfit(&self, field: Field, column: &ColumnType) -> Result<()> {
+        let base = catalog::base_type(column.oid);
+        let wanted = match field {
+            Field::Status => {
+                StatusColumn::new(column, self.options)?;
+                None
+            }
+            Field::Owner => (column.oid != types::UUID).then_some("uuid"),
+            Field::Runat | Field::Expires => {
+                (column.oid != types::TIMESTAMPTZ).then_some("timestamp with time zone")
+            }
+            Field::Priority | Field::Attempts => {
+                let is_integer = [types::INT2, types::INT4, types::INT8].contains(&base);
+                (!is_integer).then_some("smallint, integer or bigint")
+            }
+            Field::Ttr => (base != types::INTERVAL).then_some("interval"),
+            Field::Reason => (!types::TEXTS.contains(&base)).then_some("text"),
+            // Any type with an order, which is looked at with the key's.
+            Field::Tube => None,
+        };
+        if let Some(wanted) = wanted {
+            return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
                 format!(
                     "column \"{}\" cannot be the {}: it is of type {}",
@@ -63,29 +98,46 @@ impl Columns<'_> {
                     catalog::type_name(column.oid)
                 ),
             )
-            .hint(format!("It has to be of type {}.", catalog::type_name(oid)))),
-            None => Ok((self.to_add(field, oid), true)),
+            .hint(format!("It has to be of type {wanted}.")));
         }
-    }
-
-    pub fn status(&self) -> Result<(ColumnType, bool)> {
-        let (column, adds) = match self.find(Field::Status)? {
-            Some(column) => (column, false),
-            None => {
-                let letters = Status::ALL.iter().all(|s| self.options.label(*s).len() == 1);
-                let oid = if letters { types::CHAR } else { types::TEXT };
-                (self.to_add(Field::Status, oid), true)
-            }
-        };
-        StatusColumn::new(&column, self.options)?;
         if column.is_generated {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-                format!("column \"{}\" cannot be the status: it is generated", column.name),
+                format!(
+                    "column \"{}\" cannot be the {}: it is generated",
+                    column.name,
+                    field.name()
+                ),
             )
             .hint("Use a column that can be changed."));
         }
-        Ok((column, adds))
+        Ok(())
+    }
+
+    fn to_add(&self, field: Field) -> ColumnType {
+        let letters = Status::ALL.iter().all(|s| self.options.label(*s).len() == 1);
+        let oid = match field {
+            Field::Status if letters => types::CHAR,
+            Field::Status | Field::Tube | Field::Reason => types::TEXT,
+            Field::Owner => types::UUID,
+            Field::Runat | Field::Expires => types::TIMESTAMPTZ,
+            Field::Priority | Field::Attempts => types::INT4,
+            Field::Ttr => types::INTERVAL,
+        };
+        ColumnType {
+            name: self.chosen(self.options, field).unwrap_or(field.name()).to_string(),
+            number: 0,
+            oid,
+            has_default: false,
+            is_identity: false,
+            is_generated: false,
+            modifier: -1,
+        }
+    }
+
+    /// The column that the options name for a field.
+    fn chosen<'o>(&self, options: &'o Options, field: Field) -> Option<&'o str> {
+        options.fields.get(&field).map(String::as_str)
     }
 
     /// The column that plays a part already, or that the options name, or that we made once.
@@ -94,14 +146,14 @@ impl Columns<'_> {
         let named =
             |name: &str| self.relation.columns().into_iter().find(|column| column.name == name);
         if let Some(current) = self.playing(field) {
-            return match field.chosen(self.newer) {
+            return match self.chosen(self.newer, field) {
                 Some(name) if name != current.name => {
                     Err(self.refuse_other_column(field, &current.name))
                 }
                 _ => Ok(Some(current)),
             };
         }
-        let chosen = field.chosen(self.options);
+        let chosen = self.chosen(self.options, field);
         let Some(column) = named(chosen.unwrap_or(field.name())) else { return Ok(None) };
         let made = self.previous.is_some_and(|known| {
             let made = known.made.columns.iter();
@@ -123,18 +175,8 @@ impl Columns<'_> {
     }
 
     fn playing(&self, field: Field) -> Option<ColumnType> {
-        let known = self.previous?;
-        let column = match field {
-            Field::Status => Some(&known.status),
-            Field::Owner => Some(&known.owner),
-            Field::Runat => known.runat.as_ref(),
-        };
-        registry::column_of(self.relation, column?, self.same_table)
-    }
-
-    fn to_add(&self, field: Field, oid: Oid) -> ColumnType {
-        let name = field.chosen(self.options).unwrap_or(field.name()).to_string();
-        ColumnType { name, number: 0, oid, has_default: false, is_generated: false, modifier: -1 }
+        let column = self.previous?.fields.get(&field)?;
+        registry::column_of(self.relation, column, self.same_table)
     }
 
     fn refuse_other_column(&self, field: Field, current: &str) -> Error {

@@ -2,21 +2,26 @@
 
 mod attachments;
 mod columns;
+mod functions;
+mod identity;
+mod switch;
 
 use crate::error::{Error, Result};
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::{spi, types};
+use crate::pg::spi;
 use crate::registry;
 use crate::statement::Table;
 use attachments::{add_indexes, add_triggers};
 use columns::Columns;
 use pgrx::PgSqlErrorCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 pub use attachments::{drop_index_if_there, enabled_triggers};
+pub use functions::return_type;
 
 /// The queue to be, and the way there.
 pub struct Blueprint {
@@ -26,6 +31,8 @@ pub struct Blueprint {
     /// start, as raising a lock may end in a deadlock.
     pub needs_table_alone: bool,
     pub is_new: bool,
+    /// Other tubes have statistics of their own than before.
+    pub tubes_changed: bool,
     redefines: bool,
     /// Names of the columns that are added.
     adds: Vec<String>,
@@ -37,69 +44,66 @@ impl Blueprint {
         let same_table = previous.as_ref().is_none_or(|(_, same_table)| *same_table);
         let previous = previous.map(|(definition, _)| definition);
         let before = previous.as_ref().map(|definition| definition.options.clone());
-        let options = before.unwrap_or_default().merge(newer).map_err(Error::invalid)?;
+        let mut options = before.unwrap_or_default().merge(newer).map_err(Error::invalid)?;
+        functions::qualify(&mut options.features)?;
         let columns =
             Columns { relation, options: &options, newer, previous: previous.as_ref(), same_table };
         columns.refuse_other_states()?;
         let key = columns.key()?;
-        let (status, adds_status) = columns.status()?;
-        let (owner, adds_owner) = columns.field(Field::Owner, types::UUID)?;
-        let runat = match Field::Runat.is_needed(&options) {
-            true => Some(columns.field(Field::Runat, types::TIMESTAMPTZ)?),
-            false => None,
-        };
-        let adds_runat = runat.as_ref().is_some_and(|(_, adds)| *adds);
-        let runat = runat.map(|(column, _)| column);
-        refuse_shared_columns([Some(&status), Some(&owner), runat.as_ref()])?;
+        let (fields, added) = columns.fields()?;
+        refuse_shared_columns(&fields)?;
         let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
-        let sql = registry::table_names(relation, &options, &status, &owner, runat.as_ref(), &key)?;
+        let sql = registry::table_names(relation, &options, &fields, &key)?;
+        let was = |known: &Definition| names_before(relation, known, same_table, &key);
+        let before = previous.as_ref().map(was).transpose()?;
+        let adds_status = added.contains(&Field::Status);
         if previous.is_none() && !adds_status {
             refuse_foreign_values(&sql)?;
         }
-        refuse_waiting_without_delay(previous.as_ref(), &sql, &options)?;
 
         let mut ddl = Vec::new();
-        let mut adds = Vec::new();
-        let added =
-            [(Field::Status, adds_status, &status.name), (Field::Owner, adds_owner, &owner.name)];
-        let runat_name = runat.as_ref().map(|column| (Field::Runat, adds_runat, &column.name));
-        for (field, is_added, name) in added.into_iter().chain(runat_name) {
-            if is_added {
-                ddl.extend(sql.add_column(field, options.existing.unwrap_or(Status::Ready)));
-                adds.push(name.clone());
-            }
+        if let (Some(previous), Some(before)) = (&previous, &before) {
+            ddl.extend(switch::settle(&previous.options, &options, newer, before)?);
+        }
+        let existing = options.existing.unwrap_or(Status::Ready);
+        for field in &added {
+            ddl.extend(sql.add_column(*field, existing));
         }
         if previous.is_none() && !adds_status && has_rows_without_status(&sql) {
-            ddl.push(sql.fill_status(options.existing.unwrap_or(Status::Ready)));
+            ddl.push(sql.fill_status(existing));
         }
-        if !adds_status && !status.has_default && !made.status_default {
+        let has_default = fields.get(&Field::Status).is_some_and(|status| status.has_default);
+        if !adds_status && !has_default && !made.status_default {
             ddl.push(sql.set_status_default());
             made.status_default = true;
         }
-        add_indexes(relation, &sql, &status, &owner, runat.as_ref(), &key, &mut ddl, &mut made);
-        let retrigger =
-            previous.as_ref().is_some_and(|known| known.runat.is_some() != runat.is_some());
-        add_triggers(relation, &sql, retrigger, &mut ddl);
+        let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
+        identity::give(&options, known_id, &sql, &key, &mut ddl, &mut made)?;
+        add_indexes(relation, &sql, &fields, &key, &mut ddl, &mut made);
+        add_triggers(relation, &sql, before.as_ref(), &mut ddl);
         let needs_table_alone = ddl.iter().any(|statement| {
-            statement.starts_with("DROP")
-                || statement.starts_with("UPDATE")
+            ["DROP", "UPDATE", "DELETE"].iter().any(|verb| statement.starts_with(verb))
                 || statement.contains(" COLUMN ")
         });
+        let adds = added.iter().filter_map(|field| fields.get(field));
+        let adds = adds.map(|column| column.name.clone()).collect();
+        for (field, column) in &fields {
+            if let Some(name) = options.fields.get_mut(field) {
+                name.clone_from(&column.name);
+            }
+        }
         let definition = Definition {
-            options: options.with_fields(
-                &status.name,
-                &owner.name,
-                runat.as_ref().map(|c| c.name.as_str()),
-            ),
+            options,
             key: key.iter().map(registry::written).collect(),
-            status: registry::written(&status),
-            owner: registry::written(&owner),
-            runat: runat.as_ref().map(registry::written),
+            fields: fields.iter().map(|(field, c)| (*field, registry::written(c))).collect(),
             made,
         };
+        let counted = |known: &Definition| known.options.tubes_counted().to_vec();
+        let tubes = previous.as_ref().map(counted).unwrap_or_default();
         Ok(Blueprint {
             redefines: previous.as_ref() != Some(&definition),
             is_new: previous.is_none(),
+            tubes_changed: tubes != definition.options.tubes_counted(),
             definition,
             ddl,
             needs_table_alone,
@@ -126,9 +130,9 @@ impl Blueprint {
         };
         let mut definition = self.definition.clone();
         definition.key = definition.key.iter().map(settle).collect::<Result<_>>()?;
-        definition.status = settle(&definition.status)?;
-        definition.owner = settle(&definition.owner)?;
-        definition.runat = definition.runat.as_ref().map(settle).transpose()?;
+        for column in definition.fields.values_mut() {
+            *column = settle(column)?;
+        }
         for name in &self.adds {
             let column = settle(&Column { name: name.clone(), number: 0 })?;
             definition.made.columns.push(column);
@@ -137,25 +141,43 @@ impl Blueprint {
     }
 }
 
+/// The queue as it was, in the names that its table has now.
+fn names_before(
+    relation: &Relation,
+    known: &Definition,
+    same_table: bool,
+    key: &[ColumnType],
+) -> Result<Table> {
+    let fields = known.fields.iter().filter_map(|(field, column)| {
+        Some((*field, registry::column_of(relation, column, same_table)?))
+    });
+    registry::table_names(relation, &known.options, &fields.collect(), key)
+}
+
 /// A definition as `upgrade` shows it.
 pub fn describe(queue: &str, definition: &Definition) -> Value {
     let options = &definition.options;
-    let states: serde_json::Map<String, Value> = Status::ALL
+    let states: Map<String, Value> = Status::ALL
         .iter()
         .map(|status| (status.letter().to_string(), options.label(*status).into()))
         .collect();
-    let mut fields = json!({ "status": definition.status.name, "owner": definition.owner.name });
-    if let Some(runat) = &definition.runat {
-        fields["runat"] = runat.name.clone().into();
-    }
-    json!({
+    let fields: Map<String, Value> = definition
+        .fields
+        .iter()
+        .map(|(field, column)| (field.name().to_string(), column.name.clone().into()))
+        .collect();
+    let mut described = json!({
         "queue": queue,
         "key": definition.key.iter().map(|column| column.name.clone()).collect::<Vec<_>>(),
         "fields": fields,
         "states": states,
-        "features": { "delayed": definition.runat.is_some() },
+        "features": options.features.in_force(),
         "existing": options.existing.unwrap_or(Status::Ready).letter().to_string(),
-    })
+    });
+    if !options.tubes_counted().is_empty() {
+        described["tube_stats"] = options.tubes_counted().into();
+    }
+    described
 }
 
 fn has_rows_without_status(sql: &Table) -> bool {
@@ -172,7 +194,7 @@ fn refuse_foreign_values(sql: &Table) -> Result<()> {
     }
     Err(Error::invalid(format!(
         "column {} of table {} holds values that are no states: {}",
-        sql.status,
+        sql.fields.get(&Field::Status).map_or("", String::as_str),
         sql.qualified(),
         foreign.join(", ")
     ))
@@ -181,9 +203,8 @@ fn refuse_foreign_values(sql: &Table) -> Result<()> {
     ))
 }
 
-fn refuse_shared_columns(fields: [Option<&ColumnType>; 3]) -> Result<()> {
-    let names: Vec<&str> =
-        fields.into_iter().flatten().map(|column| column.name.as_str()).collect();
+fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
+    let names: Vec<&str> = fields.values().map(|column| column.name.as_str()).collect();
     match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         None => Ok(()),
         Some((_, name)) => {
@@ -191,29 +212,4 @@ fn refuse_shared_columns(fields: [Option<&ColumnType>; 3]) -> Result<()> {
                 .hint("Name another column for one of them in {\"fields\": …}."))
         }
     }
-}
-
-/// Waiting tasks would never be ready again.
-fn refuse_waiting_without_delay(
-    previous: Option<&Definition>,
-    sql: &Table,
-    options: &Options,
-) -> Result<()> {
-    let switched_off =
-        previous.is_some_and(|known| known.runat.is_some()) && !Field::Runat.is_needed(options);
-    if !switched_off {
-        return Ok(());
-    }
-    let waiting = spi::connect(|spi| spi.run(&sql.count_in(Status::Waiting)).number());
-    if waiting == 0 {
-        return Ok(());
-    }
-    Err(Error::new(
-        PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
-        format!(
-            "feature delayed cannot be switched off: {waiting} tasks of {} wait",
-            sql.qualified()
-        ),
-    )
-    .hint("Wait until they are ready, or UPDATE their status."))
 }

@@ -3,13 +3,14 @@
 use super::job::{self, Batch, Outcome};
 use super::recounter::{self, Recounted};
 use crate::delta::SlotId;
-use crate::model::status::Call;
+use crate::model::change::Call;
+use crate::model::definition::Field;
 use crate::pg::transaction::Failure;
 use crate::pg::{spi, time, types};
-use crate::registry::{Queue, Statement};
+use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::queues::{self, NEVER};
 use crate::shmem::sessions;
-use crate::statement::Change;
+use crate::statement::{Change, Parameter};
 use pgrx::pg_sys::{Datum, Oid};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -123,7 +124,7 @@ impl Care {
             let found = job::run(table, |queue| {
                 let holders = holders(queue);
                 let ownerless = match holders.contains(&None) {
-                    true => batch(queue, Change::ReapOwnerless, vec![]).run(),
+                    true => batch(queue, Change::ReapOwnerless, Arguments::default()).run(),
                     false => 0,
                 };
                 (holders, ownerless)
@@ -139,8 +140,8 @@ impl Care {
         }
         let ended = &self.ended;
         let reap = |queue: &Queue| {
-            let change = batch(queue, Change::Reap, vec![Some(types::from_uuids(ended))]);
-            let (changed, failure) = change.run_or_each();
+            let sessions = Arguments::of(Parameter::Sessions, types::from_uuids(ended));
+            let (changed, failure) = batch(queue, Change::Reap, sessions).run_or_each();
             // Rows that somebody has locked were passed over: then there is more to do.
             let held: HashSet<_> = holders(queue).into_iter().flatten().collect();
             ((changed, held), failure)
@@ -154,7 +155,7 @@ impl Care {
         }
     }
 
-    /// Makes tasks ready whose delay is over.
+    /// Does what is due: delays, times to run, lives that are over.
     fn promote(&mut self, table: Oid) {
         let now = time::now();
         let is_due = queues::lock(self.slot).is_some_and(|slot| slot.due() <= now);
@@ -164,13 +165,15 @@ impl Care {
         if let Some(mut slot) = queues::lock(self.slot) {
             slot.forget_due();
         }
-        let promote = |queue: &Queue| match queue.is_delayed() {
-            true => {
-                let change = batch(queue, Change::Promote, vec![Some(Datum::from(now))]);
-                let (changed, failure) = change.run_or_each();
-                ((changed, next_due(queue)), failure)
+        let promote = |queue: &Queue| {
+            let (mut changed, mut failure) = (0, None);
+            for change in timed_changes(queue) {
+                let now = Arguments::of(Parameter::Now, Datum::from(now));
+                let (some, failed) = batch(queue, change, now).run_or_each();
+                changed += some;
+                failure = failed.or(failure);
             }
-            false => ((0, None), None),
+            ((changed, next_due(queue)), failure)
         };
         let outcome = run_batch(table, self.slot, &mut self.promote, promote);
         let Some(mut slot) = queues::lock(self.slot) else { return };
@@ -250,21 +253,41 @@ fn note_failure(slot: SlotId, retry: &mut Retry, failure: &Failure) {
     }
 }
 
-fn batch(queue: &Queue, change: Change, arguments: Vec<Option<Datum>>) -> Batch<'_> {
-    let call = if change == Change::Promote { Call::Delay } else { Call::Session };
+fn batch(queue: &Queue, change: Change, arguments: Arguments) -> Batch<'_> {
+    let call = match change {
+        Change::Promote => Call::Delay,
+        Change::Overdue => Call::Ttr,
+        Change::Expire => Call::Ttl,
+        Change::Rot => Call::Zombie,
+        _ => Call::Session,
+    };
     Batch { queue, change, arguments, call }
+}
+
+/// What there is to do at instants, by the queue's features.
+fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
+    let features = queue.features();
+    let has_runat = queue.number_of(Field::Runat) != 0;
+    [
+        (has_runat, Change::Promote),
+        (features.has_deadlines(), Change::Overdue),
+        (features.zombies(), Change::Rot),
+        (features.expires(), Change::Expire),
+    ]
+    .into_iter()
+    .filter_map(|(is_on, change)| is_on.then_some(change))
 }
 
 fn next_due(queue: &Queue) -> Option<i64> {
     spi::connect(|spi| {
-        let rows = spi.run_plan(&queue.plan(spi, Statement::NextDue), &[]);
+        let rows = queue.run(spi, &Statement::NextDue, &Arguments::default());
         rows.datum(0, 1).map(types::timestamp)
     })
 }
 
 fn holders(queue: &Queue) -> Vec<Option<[u8; 16]>> {
     spi::connect(|spi| {
-        let rows = spi.run_plan(&queue.plan(spi, Statement::Holders), &[]);
+        let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
         (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect()
     })
 }

@@ -181,7 +181,7 @@ impl Worker {
             if let Some(mut slot) = queues::lock(care.slot) {
                 slot.clear_prepared();
                 // What was prepared is visible now; it has woken nobody.
-                slot.wake(u32::MAX);
+                slot.wake_everyone();
                 slot.lower_due(i64::MIN);
             }
         }

@@ -2,14 +2,14 @@
 //! with a time limit, so that a sick queue harms nobody else.
 
 use crate::error::OrRaise;
-use crate::model::status::Call;
+use crate::model::change::Call;
 use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::spi;
+use crate::pg::spi::{self, Spi};
 use crate::pg::transaction::{self, Failure};
 use crate::pg::user;
 use crate::pg::worker::Timeout;
-use crate::registry::{self, Queue};
-use crate::statement::Change;
+use crate::registry::{self, Arguments, Queue};
+use crate::statement::{Change, Parameter};
 use crate::{guc, xact};
 use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
@@ -52,8 +52,8 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
 pub struct Batch<'a> {
     pub queue: &'a Queue,
     pub change: Change,
-    /// The parameters of the pick, before the number of tasks.
-    pub arguments: Vec<Option<Datum>>,
+    /// The parameters of the pick, but for the number of tasks.
+    pub arguments: Arguments,
     pub call: Call,
 }
 
@@ -95,11 +95,11 @@ impl Batch<'_> {
     }
 
     fn run_some(&self, limit: i32, passed: i32) -> usize {
-        let mut pick = self.arguments.clone();
-        pick.extend([Some(Datum::from(limit)), Some(Datum::from(passed))]);
-        let changed =
-            spi::connect(|spi| self.queue.change(spi, self.change, &[], &pick, |_| Ok(())));
-        let changed = changed.or_raise();
+        let mut arguments = self.arguments.clone();
+        arguments.set(Parameter::Limit, Datum::from(limit));
+        arguments.set(Parameter::Skip, Datum::from(passed));
+        let change = |spi: &Spi| self.queue.change(spi, self.change, &arguments, |_| Ok(()));
+        let changed = xact::doing(self.queue.slot, self.call, || spi::connect(change)).or_raise();
         if changed > 0 {
             xact::note(self.queue.slot, |delta| delta.call(self.call, changed));
         }

@@ -62,7 +62,7 @@ pub fn recount(table: Oid, limit: Option<u32>) -> Recounted {
         let Ok(Some(queue)) = registry::find(table) else { return Recounted::Done };
         match recount::count(&queue, true) {
             Some((tasks, mut slot)) => {
-                slot.set_counted(tasks);
+                slot.set_counted(&tasks);
                 slot.wake_for_ready();
                 Recounted::Done
             }

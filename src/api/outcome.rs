@@ -1,0 +1,158 @@
+//! `wait` and `put_wait`: what becomes of a task.
+
+use super::argument::{self, Key, Target};
+use super::consumer::{gone_or, refuse_fixed_snapshot};
+use super::producer::Put;
+use super::settle::named_keys;
+use crate::delta::SlotId;
+use crate::error::{Error, Result};
+use crate::model::change::Outcome;
+use crate::model::status::Status;
+use crate::pg::function::Call;
+use crate::pg::jsonb::{self, Shape, shape};
+use crate::pg::memory::Memory;
+use crate::pg::relation::Lock;
+use crate::pg::transaction::{self, Verdict};
+use crate::pg::{spi, types};
+use crate::registry::{Arguments, Queue, Statement};
+use crate::shmem::waiters::Want;
+use crate::sql_functions;
+use crate::statement::Form;
+use crate::wait::{self, Deadline, News, Place};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Datum;
+
+sql_functions! {
+    wait_task, pg_finfo_wait_task => wait_impl,
+    put_wait, pg_finfo_put_wait => put_wait_impl,
+}
+
+/// What a look at a task tells of its outcome.
+enum Sight {
+    Outcome(Outcome),
+    Gone,
+    Open,
+}
+
+impl Sight {
+    /// The word for it; None while the task is still to be processed.
+    fn word(&self) -> Option<&'static str> {
+        match self {
+            Sight::Outcome(outcome) => Some(outcome.name()),
+            Sight::Gone => Some("gone"),
+            Sight::Open => None,
+        }
+    }
+}
+
+/// wait(queue, id anycompatible, timeout interval)
+fn wait_impl(call: &Call) -> Result<Datum> {
+    let target = Target::of(call)?;
+    let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
+    refuse_fixed_snapshot()?;
+    let deadline = Deadline::after(timeout);
+    let (slot, name, hash, sight) = watched(call, &target)?;
+    if let Some(word) = sight.word() {
+        return Ok(types::from_text(word));
+    }
+    // First in line, then another look: what happens in between is told.
+    let place = Place::join(slot, &name, Want::End(hash))?;
+    loop {
+        let (.., sight) = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
+        if let Some(word) = sight.word() {
+            return Ok(types::from_text(word));
+        }
+        match place.watch(deadline, &name)? {
+            News::Ended(outcome) => return Ok(types::from_text(outcome.name())),
+            News::Look => {}
+            News::None => return Ok(call.null()),
+        }
+    }
+}
+
+/// The queue's slot and name, the number that stands for the task's key, and the task as it is.
+/// Whoever waits afterwards holds no lock.
+fn watched(call: &Call, target: &Target) -> Result<(SlotId, String, u64, Sight)> {
+    let mut seen = Err(wait::gone(""));
+    transaction::in_subtransaction(|| {
+        seen = target.open(Lock::AccessShare).and_then(|queue| {
+            let keys = named_keys(call, target, &queue)?;
+            let [key] = keys.as_slice() else {
+                return Err(Error::invalid("wait takes one task").hint("Wait for them one by one."));
+            };
+            let hash = queue.key_hash(key.iter().copied().map(Some));
+            Ok((queue.slot, queue.name.clone(), hash, look(&queue, key)))
+        });
+        Verdict::<()>::Undo
+    });
+    seen
+}
+
+/// CALL put_wait(queue, task jsonb, timeout interval, INOUT outcome text)
+fn put_wait_impl(call: &Call) -> Result<Datum> {
+    let target = Target::of(call)?;
+    let task = call.datum(1).ok_or_else(|| Error::null("task"))?;
+    let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
+    if call.is_atomic() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_INVALID_TRANSACTION_TERMINATION,
+            "put_wait cannot run inside a transaction",
+        )
+        .detail("The task has to be committed before anybody can take it.")
+        .hint("CALL it outside of BEGIN … COMMIT and of functions, or use put, COMMIT and wait."));
+    }
+    if shape(task) != Shape::Object {
+        return Err(Error::invalid("put_wait takes one task, a jsonb object")
+            .hint("Use put for many, and wait for them one by one."));
+    }
+    let deadline = Deadline::after(timeout);
+    let memory = Memory::current();
+    let word = spi::connect_nonatomic(|spi| -> Result<Option<&'static str>> {
+        let queue = target.open(Lock::RowExclusive)?;
+        let mut put = None;
+        Put::new(&queue, Form::Json).run(Some(jsonb::unpacked(task)), None, |rows| {
+            put = rows.datum(0, 1).map(|put| memory.run(|| types::copy_varlena(put)));
+            Ok(())
+        })?;
+        let Some(put) = put else { return Ok(Sight::Gone.word()) };
+        let key = argument::key_of_object(put, &queue)?;
+        let hash = queue.key_hash(key.into_iter().map(Some));
+        let (slot, name) = (queue.slot, queue.name.clone());
+        // Nobody can take the task before the commit, so nothing is missed.
+        let place = Place::join(slot, &name, Want::End(hash))?;
+        place.over_transaction_end(|| spi.commit());
+        loop {
+            match place.watch(deadline, &name)? {
+                News::Ended(outcome) => return Ok(Some(outcome.name())),
+                News::None => return Ok(None),
+                News::Look => {
+                    let queue = target.open(Lock::AccessShare);
+                    let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
+                    let sight = look(&queue, &argument::key_of_object(put, &queue)?);
+                    place.over_transaction_end(|| spi.rollback());
+                    if let Some(word) = sight.word() {
+                        return Ok(Some(word));
+                    }
+                }
+            }
+        }
+    })?;
+    Ok(call.record(word.map(types::from_text)))
+}
+
+/// Looks at a task, in a fresh snapshot.
+fn look(queue: &Queue, key: &Key) -> Sight {
+    let mut arguments = Arguments::default();
+    arguments.set_key(key);
+    spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::Holder, &arguments);
+        if rows.is_empty() {
+            return Sight::Gone;
+        }
+        match queue.status_named(&rows.text(0, 1).unwrap_or_default()) {
+            Some(Status::Buried) => Sight::Outcome(Outcome::Buried),
+            Some(Status::Done | Status::Zombie) => Sight::Outcome(Outcome::Acked),
+            _ => Sight::Open,
+        }
+    })
+}

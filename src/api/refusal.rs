@@ -1,0 +1,133 @@
+//! Why a step with a task cannot be done, in the words of the Tarantool queue article.
+
+use super::argument::{self, Key};
+use crate::error::Error;
+use crate::model::status::Status;
+use crate::pg::spi::Spi;
+use crate::pg::{process, types};
+use crate::registry::{Arguments, Queue, Statement};
+use crate::session;
+use crate::statement::{Parameter, Verb};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Datum;
+
+/// A task as it is, for whoever wanted it otherwise.
+struct Found {
+    task: String,
+    status: Option<Status>,
+    owner: Option<[u8; 16]>,
+    attempts: Option<i64>,
+}
+
+/// The error of a step that has found no task that is as it has to be.
+pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Arguments) -> Error {
+    let task = argument::key_text(key, queue);
+    let rows = queue.run(spi, &Statement::Holder, arguments);
+    let error = if rows.is_empty() {
+        Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, format!("task {task} was not found"))
+            .hint("It has been acked or deleted, or was never put.")
+    } else {
+        let label = rows.text(0, 1).unwrap_or_default();
+        let found = Found {
+            task,
+            status: queue.status_named(&label),
+            owner: rows.datum(0, 2).map(types::uuid),
+            attempts: rows.datum(0, 3).map(|count| count.value() as i64),
+        };
+        match verb {
+            verb if verb.is_owners() => found.not_mine(arguments.get(Parameter::Attempt)),
+            Verb::Dig => found.not_in(Status::Buried, "Only a buried task can be dug out."),
+            Verb::Snatch => found.not_taken(),
+            Verb::Restart => found.not_restartable(),
+            Verb::Switch(_) => found.held(),
+            _ => found.unchanged(),
+        }
+    };
+    error.detail(format!("Queue \"{}\".", queue.name))
+}
+
+fn not_in_state(message: String) -> Error {
+    Error::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+}
+
+impl Found {
+    fn not_mine(&self, attempt: Option<Datum>) -> Error {
+        if self.status != Some(Status::Taken) {
+            return self.not_taken();
+        }
+        let Some(owner) = self.owner else {
+            return not_in_state(format!("task {} is taken, but by no session", self.task))
+                .hint("Its status was set by hand; set it back to ready by hand.");
+        };
+        if Some(owner) != session::current_if_any() {
+            return Error::new(
+                PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
+                format!(
+                    "task {} is taken by {}, not by you ({})",
+                    self.task,
+                    session::pid(owner),
+                    process::pid()
+                ),
+            )
+            .hint("Only the connection that took a task may ack, release, bury or touch it.");
+        }
+        let attempt = attempt.map(|attempt| i64::from(attempt.value() as i32));
+        match self.attempts {
+            Some(attempts) if attempt.is_some_and(|attempt| attempt != attempts) => {
+                not_in_state(format!(
+                    "task {} is in attempt {attempts}, not {}",
+                    self.task,
+                    attempt.unwrap_or_default()
+                ))
+                .hint("It was given back and taken again since: this attempt is over.")
+            }
+            _ => self.unchanged(),
+        }
+    }
+
+    fn not_taken(&self) -> Error {
+        if self.status == Some(Status::Taken) {
+            return self.unchanged();
+        }
+        not_in_state(format!("task {} is not taken by anybody", self.task)).hint(
+            "Take it first; a task that was taken is given back when its session ends or its time to run is over.",
+        )
+    }
+
+    fn not_in(&self, wanted: Status, hint: &str) -> Error {
+        if self.status == Some(wanted) {
+            return self.unchanged();
+        }
+        not_in_state(format!("task {} is {}, not {}", self.task, self.state(), wanted.name()))
+            .hint(hint)
+    }
+
+    fn not_restartable(&self) -> Error {
+        if matches!(self.status, Some(Status::Waiting | Status::Zombie | Status::Done)) {
+            return self.unchanged();
+        }
+        not_in_state(format!("task {} is {} and cannot be restarted", self.task, self.state()))
+            .hint("A waiting, zombie or done task can; dig brings a buried one back, snatch a taken one.")
+    }
+
+    fn held(&self) -> Error {
+        if self.status != Some(Status::Taken) {
+            return self.unchanged();
+        }
+        let owner = self.owner.map_or("nobody".into(), |owner| session::pid(owner).to_string());
+        Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
+            format!("task {} is taken by {owner}", self.task),
+        )
+        .hint("xqueue.snatch() takes it away.")
+    }
+
+    fn unchanged(&self) -> Error {
+        not_in_state(format!("task {} was left unchanged", self.task))
+            .hint("A trigger or a row security policy of the table has kept it.")
+    }
+
+    fn state(&self) -> &'static str {
+        self.status.map_or("in no state", Status::name)
+    }
+}

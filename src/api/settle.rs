@@ -1,0 +1,229 @@
+//! `ack`, `release`, `bury`, `touch`: what a consumer does with a task that it has taken; and how
+//! any step with named tasks is done.
+
+use super::argument::{self, Key, Target};
+use super::producer::not_enabled;
+use super::refusal;
+use super::values::Values;
+use crate::error::{Error, Result};
+use crate::model::change::Call as Kind;
+use crate::pg::function::{Call, Output};
+use crate::pg::relation::Lock;
+use crate::pg::spi::Rows;
+use crate::pg::{context, spi, types};
+use crate::registry::{Arguments, Queue, Statement};
+use crate::statement::{Form, Parameter, Step, Verb};
+use crate::{session, sql_functions, xact};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Datum;
+
+sql_functions! {
+    ack, pg_finfo_ack => ack_impl,
+    release, pg_finfo_release => release_impl,
+    bury, pg_finfo_bury => bury_impl,
+    touch, pg_finfo_touch => touch_impl,
+}
+
+/// ack(queue, id anycompatible, update jsonb, delay interval, attempt integer)
+fn ack_impl(call: &Call) -> Result<Datum> {
+    let delay = argument::interval(call, 3, "delay", true)?;
+    run(call, Verb::Ack, |plan, queue| {
+        if delay.is_some() && !queue.features().zombies() {
+            return Err(not_enabled("zombie", queue));
+        }
+        plan.give(delay, Parameter::Delay);
+        if let Some(attempt) = call.datum(4) {
+            if queue.features().tries().is_none() {
+                return Err(not_enabled("retry", queue));
+            }
+            plan.give(Some(attempt), Parameter::Attempt);
+        }
+        if call.datum(2).is_some() && queue.sql.ack_deletes(delay.is_some()) {
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+                "an ack that deletes the task cannot update it",
+            )
+            .detail(format!("Queue \"{}\".", queue.name))
+            .hint("Acked tasks stay with feature keep, or for a time with zombie."));
+        }
+        plan.update(call.datum(2), queue)
+    })
+}
+
+/// release(queue, id anycompatible, update jsonb, delay interval, ttl interval)
+fn release_impl(call: &Call) -> Result<Datum> {
+    let delay = argument::interval(call, 3, "delay", false)?;
+    let ttl = argument::interval(call, 4, "ttl", true)?;
+    run(call, Verb::Release, |plan, queue| {
+        plan.postpone(delay, ttl, queue)?;
+        plan.update(call.datum(2), queue)
+    })
+}
+
+/// bury(queue, id anycompatible, update jsonb, ttl interval)
+fn bury_impl(call: &Call) -> Result<Datum> {
+    let ttl = argument::interval(call, 3, "ttl", true)?;
+    run(call, Verb::Bury, |plan, queue| {
+        if !queue.features().buries() {
+            return Err(not_enabled("buried", queue));
+        }
+        plan.postpone(None, ttl, queue)?;
+        plan.update(call.datum(2), queue)
+    })
+}
+
+/// touch(queue, id anycompatible, increment interval)
+fn touch_impl(call: &Call) -> Result<Datum> {
+    let Some(increment) = argument::interval(call, 2, "increment", false)? else {
+        // Nothing to add.
+        Output::open(call);
+        return Ok(call.null());
+    };
+    run(call, Verb::Touch, |plan, queue| {
+        if !queue.features().has_deadlines() && !queue.features().expires() {
+            return Err(not_enabled("ttr", queue));
+        }
+        plan.give(Some(increment), Parameter::Increment);
+        Ok(())
+    })
+}
+
+/// A step with tasks and what the caller gives to it.
+pub struct Plan {
+    step: Step,
+    arguments: Arguments,
+}
+
+impl Plan {
+    pub fn new(verb: Verb, form: Form) -> Plan {
+        let mut arguments = Arguments::default();
+        if verb.is_owners() {
+            arguments.set(Parameter::Session, types::from_uuid(session::current()));
+        }
+        Plan { step: Step::new(verb, form), arguments }
+    }
+
+    pub fn give(&mut self, value: Option<Datum>, parameter: Parameter) {
+        let Some(value) = value else { return };
+        match parameter {
+            Parameter::Delay => self.step.delay = true,
+            Parameter::Ttl => self.step.ttl = true,
+            Parameter::Attempt => self.step.attempt = true,
+            _ => {}
+        }
+        self.arguments.set(parameter, value);
+    }
+
+    /// Gives a delay and a time to live; refuses them where their features are off.
+    pub fn postpone(
+        &mut self,
+        delay: Option<Datum>,
+        ttl: Option<Datum>,
+        queue: &Queue,
+    ) -> Result<()> {
+        if delay.is_some() && !queue.features().delays() {
+            return Err(not_enabled("delayed", queue));
+        }
+        if ttl.is_some() && !queue.features().expires() {
+            return Err(not_enabled("ttl", queue));
+        }
+        self.give(delay, Parameter::Delay);
+        self.give(ttl, Parameter::Ttl);
+        Ok(())
+    }
+
+    /// Columns to set in the same statement, as a jsonb object.
+    fn update(&mut self, update: Option<Datum>, queue: &Queue) -> Result<()> {
+        let Some(update) = update else { return Ok(()) };
+        let values = Values::of(update, queue)?.ok_or_else(|| {
+            Error::invalid("update must be a jsonb object")
+                .hint("Give an object whose members are columns: {\"progress\": 50}.")
+        })?;
+        for column in values.columns() {
+            let is_key = queue.is_key_column(column.number);
+            if is_key || queue.is_own_column(column.number) {
+                let why = if is_key { "it is part of the key" } else { "it belongs to the queue" };
+                return Err(Error::invalid(format!(
+                    "column \"{}\" of queue \"{}\" cannot be updated: {why}",
+                    column.name, queue.name
+                ))
+                .hint("Leave it out of update."));
+            }
+        }
+        let hint = || format!("Each member of update is a column of {}.", queue.name);
+        context::hinted(hint, || values.bind(&mut self.arguments, queue))?;
+        self.step.update = values.numbers();
+        Ok(())
+    }
+
+    /// Does the step with each of the tasks, or with none if one of them is not as it has to be.
+    pub fn settle(
+        mut self,
+        queue: &Queue,
+        keys: &[Key],
+        mut deliver: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<()> {
+        let verb = self.step.verb;
+        let statement = Statement::Step(self.step);
+        xact::doing(queue.slot, kind(verb), || {
+            spi::connect(|spi| {
+                for key in keys {
+                    self.arguments.set_key(key);
+                    let rows = queue.run(spi, &statement, &self.arguments);
+                    if rows.is_empty() {
+                        return Err(refusal::explain(spi, queue, key, verb, &self.arguments));
+                    }
+                    deliver(&rows)?;
+                }
+                Ok(())
+            })
+        })?;
+        xact::note(queue.slot, |delta| delta.call(kind(verb), keys.len()));
+        Ok(())
+    }
+}
+
+/// Does a step with the tasks that a call names. `prepare` gives what the call gives, and refuses
+/// what the queue's features do not allow.
+pub fn run(
+    call: &Call,
+    verb: Verb,
+    prepare: impl FnOnce(&mut Plan, &Queue) -> Result<()>,
+) -> Result<Datum> {
+    let target = Target::of(call)?;
+    let queue = target.open(Lock::RowExclusive)?;
+    let output = Output::open(call);
+    if target.form == Form::Row {
+        output.expects(&queue.row_columns, &queue.name)?;
+    }
+    let mut plan = Plan::new(verb, target.form);
+    prepare(&mut plan, &queue)?;
+    let keys = named_keys(call, &target, &queue)?;
+    plan.settle(&queue, &keys, |rows| {
+        output.push_all(rows, target.form);
+        Ok(())
+    })?;
+    Ok(call.null())
+}
+
+/// The keys that a call names: by its argument `id`, or else by the row in the queue's place.
+pub fn named_keys(call: &Call, target: &Target, queue: &Queue) -> Result<Vec<Key>> {
+    match (call.datum(1), target.row) {
+        (None, Some(row)) => Ok(vec![argument::key_of_row(row, queue)?]),
+        _ => argument::keys(call, 1, queue),
+    }
+}
+
+fn kind(verb: Verb) -> Kind {
+    match verb {
+        Verb::Ack => Kind::Ack,
+        Verb::Release => Kind::Release,
+        Verb::Bury => Kind::Bury,
+        Verb::Touch => Kind::Touch,
+        Verb::Dig => Kind::Kick,
+        Verb::Switch(_) => Kind::Switch,
+        Verb::Snatch => Kind::Snatch,
+        Verb::Restart => Kind::Restart,
+        Verb::Delete => Kind::Delete,
+    }
+}

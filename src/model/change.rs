@@ -1,0 +1,213 @@
+//! What can happen to a task: the kinds of calls, the transitions between states, the outcomes.
+
+use super::options::TUBES_COUNTED;
+use super::status::{Status, Tasks};
+
+/// What is counted besides the states: how many tasks went through each kind of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Inserted, by `put` or by hand.
+    Put,
+    Take,
+    Ack,
+    Release,
+    Bury,
+    /// Dug out, by `dig`, `plow` or `kick`.
+    Kick,
+    Touch,
+    Switch,
+    Snatch,
+    Restart,
+    Delete,
+    /// Promoted by the worker when their delay was over.
+    Delay,
+    /// Given back by the worker because the session that had taken them ended.
+    Session,
+    /// Given back by the worker because they had been out for too long.
+    Ttr,
+    /// Deleted by the worker at the end of their life.
+    Ttl,
+    /// Deleted by the worker some time after they were acked.
+    Zombie,
+}
+
+impl Call {
+    pub const ALL: [Call; 16] = [
+        Call::Put,
+        Call::Take,
+        Call::Ack,
+        Call::Release,
+        Call::Bury,
+        Call::Kick,
+        Call::Touch,
+        Call::Switch,
+        Call::Snatch,
+        Call::Restart,
+        Call::Delete,
+        Call::Delay,
+        Call::Session,
+        Call::Ttr,
+        Call::Ttl,
+        Call::Zombie,
+    ];
+
+    pub fn name(self) -> &'static str {
+        [
+            "put", "take", "ack", "release", "bury", "kick", "touch", "switch", "snatch",
+            "restart", "delete", "delay", "session", "ttr", "ttl", "zombie",
+        ][self as usize]
+    }
+}
+
+/// Number of tasks by kind of call, indexed by `Call as usize`.
+pub type Calls = [i64; Call::ALL.len()];
+
+/// A tube, as wake-ups and statistics know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tube {
+    pub hash: u64,
+    /// Its place among the tubes that have statistics of their own.
+    pub counted: Option<usize>,
+}
+
+/// Where a task is: its state and, if the queue has tubes, its tube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub status: Status,
+    pub tube: Option<Tube>,
+}
+
+/// What has become of a task that somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Acked,
+    Buried,
+    Expired,
+    Deleted,
+}
+
+impl Outcome {
+    pub fn name(self) -> &'static str {
+        ["acked", "buried", "expired", "deleted"][self as usize]
+    }
+
+    /// The outcome of a change, if it is one: the task has been processed, or will never be.
+    pub fn of(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> Option<Outcome> {
+        let was_over = old.is_some_and(Status::is_over);
+        match (call, new) {
+            (_, Some(Status::Buried)) if old != Some(Status::Buried) => Some(Outcome::Buried),
+            (_, Some(status)) if status.is_over() && !was_over => Some(Outcome::Acked),
+            (_, Some(_)) => None,
+            (Some(Call::Ack | Call::Zombie), None) => Some(Outcome::Acked),
+            (Some(Call::Ttl), None) => Some(Outcome::Expired),
+            (_, None) => Some(Outcome::Deleted),
+        }
+    }
+}
+
+/// What has happened to a task, in one word, for the user's function. `call` is what the session is
+/// doing; a change by hand is told by the states.
+pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'static str {
+    match (call, old, new) {
+        (_, None, _) => Call::Put.name(),
+        (_, Some(old), Some(Status::Buried)) if old != Status::Buried => Call::Bury.name(),
+        (Some(call), _, _) => call.name(),
+        (_, _, None) => Call::Delete.name(),
+        (_, Some(old), Some(new)) if old == new => "update",
+        (_, _, Some(Status::Taken)) => Call::Take.name(),
+        (_, _, Some(Status::Done | Status::Zombie)) => Call::Ack.name(),
+        (_, Some(Status::Taken), _) => Call::Release.name(),
+        (_, Some(Status::Buried), _) => Call::Kick.name(),
+        (_, Some(Status::Waiting), Some(Status::Ready)) => Call::Delay.name(),
+        (_, Some(Status::Done | Status::Zombie), _) => Call::Restart.name(),
+        _ => Call::Switch.name(),
+    }
+}
+
+/// The ends of a transition: the six states, X for a task that is not there, and S for another
+/// tube, as in the statistics of the Tarantool module xqueue.
+pub const ENDS: [char; 8] = ['R', 'T', 'W', 'B', 'Z', 'D', 'X', 'S'];
+pub const NOWHERE: usize = 6;
+pub const OTHER_TUBE: usize = 7;
+
+/// Number of tasks by transition: `[from][to]`, in the order of [`ENDS`].
+pub type Transitions = [[i64; ENDS.len()]; ENDS.len()];
+
+/// A state as the end of a transition.
+pub fn end(status: Option<Status>) -> usize {
+    status.map_or(NOWHERE, |status| status as usize)
+}
+
+/// Numbers of tasks: all of them, and those of the tubes that have statistics of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub tasks: Tasks,
+    pub tubes: [Tasks; TUBES_COUNTED],
+}
+
+impl Counts {
+    pub fn count(&mut self, place: Place) {
+        self.tasks[place.status as usize] += 1;
+        if let Some(tube) = place.tube.and_then(|tube| tube.counted) {
+            self.tubes[tube][place.status as usize] += 1;
+        }
+    }
+}
+
+/// A set of counters by transition, those that are not zero, as "R-T" and number.
+pub fn named(transitions: &Transitions) -> impl Iterator<Item = (String, i64)> {
+    let pairs = (0..ENDS.len()).flat_map(|from| (0..ENDS.len()).map(move |to| (from, to)));
+    let named = |(from, to): (usize, usize)| {
+        (format!("{}-{}", ENDS[from], ENDS[to]), transitions[from][to])
+    };
+    pairs.map(named).filter(|(_, count)| *count != 0).collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_in_the_order_of_all() {
+        for (index, call) in Call::ALL.iter().enumerate() {
+            assert_eq!(*call as usize, index);
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_what_ends_the_wait() {
+        use Status::*;
+        let of = Outcome::of;
+        assert_eq!(of(Some(Call::Ack), Some(Taken), None), Some(Outcome::Acked));
+        assert_eq!(of(Some(Call::Ack), Some(Taken), Some(Done)), Some(Outcome::Acked));
+        assert_eq!(of(None, Some(Ready), Some(Zombie)), Some(Outcome::Acked));
+        assert_eq!(of(Some(Call::Release), Some(Taken), Some(Buried)), Some(Outcome::Buried));
+        assert_eq!(of(Some(Call::Ttl), Some(Ready), None), Some(Outcome::Expired));
+        assert_eq!(of(None, Some(Ready), None), Some(Outcome::Deleted));
+        assert_eq!(of(Some(Call::Release), Some(Taken), Some(Ready)), None);
+        assert_eq!(of(None, None, Some(Ready)), None);
+        assert_eq!(of(Some(Call::Touch), Some(Buried), Some(Buried)), None);
+    }
+
+    #[test]
+    fn an_event_by_hand_is_told_by_the_states() {
+        use Status::*;
+        assert_eq!(event(None, None, Some(Ready)), "put");
+        assert_eq!(event(None, Some(Ready), Some(Taken)), "take");
+        assert_eq!(event(Some(Call::Ttr), Some(Taken), Some(Ready)), "ttr");
+        assert_eq!(event(Some(Call::Ttr), Some(Taken), Some(Buried)), "bury");
+        assert_eq!(event(None, Some(Taken), Some(Ready)), "release");
+        assert_eq!(event(None, Some(Buried), Some(Ready)), "kick");
+        assert_eq!(event(None, Some(Ready), Some(Ready)), "update");
+        assert_eq!(event(None, Some(Done), None), "delete");
+    }
+
+    #[test]
+    fn transitions_are_named_by_letters() {
+        let mut transitions = Transitions::default();
+        transitions[NOWHERE][0] = 6;
+        transitions[0][1] = 2;
+        let named: Vec<_> = named(&transitions).collect();
+        assert_eq!(named, [("R-T".to_string(), 2), ("X-R".to_string(), 6)]);
+    }
+}

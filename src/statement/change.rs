@@ -1,0 +1,227 @@
+//! Changes that pick their tasks themselves: a take, and what the worker does.
+
+use super::{CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+
+/// Changes that pick their tasks themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Ready tasks become taken by a session.
+    Take {
+        form: Form,
+        /// Only those of one tube.
+        tube: bool,
+        /// With a time to run that the caller gives.
+        ttr: bool,
+        /// More than one, given back in the order in which they are taken.
+        many: bool,
+    },
+    /// Waiting tasks that are due become ready.
+    Promote,
+    /// Taken tasks whose time to run is over come back.
+    Overdue,
+    /// Zombies whose time is over are deleted.
+    Rot,
+    /// Tasks at the end of their life are deleted.
+    Expire,
+    /// Tasks taken by sessions that have ended come back.
+    Reap,
+    /// Tasks taken by no session come back.
+    ReapOwnerless,
+    /// The oldest buried tasks come back.
+    Plow { form: Form, delay: bool, ttl: bool },
+}
+
+/// The states in which a task may come to the end of its life.
+pub(super) const MORTAL: [Status; 3] = [Status::Ready, Status::Waiting, Status::Buried];
+
+impl Table {
+    /// Picks and changes tasks in one statement, for a key of one column.
+    pub fn change(&self, change: Change) -> Text {
+        let mut parameters = Parameters::default();
+        let set = self.set(change, &mut parameters);
+        let pick = self.picking(change, &mut parameters);
+        let condition =
+            format!("task.{} {} ANY (ARRAY({pick}))", self.key[0].name, self.key[0].equals);
+        parameters.text(self.changing(change, &set, &condition))
+    }
+
+    /// Changes one task that has been picked before.
+    pub fn change_one(&self, change: Change) -> Text {
+        let mut parameters = Parameters::default();
+        let set = self.set(change, &mut parameters);
+        let condition = self.has_key(&mut parameters);
+        parameters.text(self.changing(change, &set, &condition))
+    }
+
+    /// Locks the tasks to change and gives their keys.
+    pub fn pick(&self, change: Change) -> Text {
+        let mut parameters = Parameters::default();
+        let pick = self.picking(change, &mut parameters);
+        parameters.text(pick)
+    }
+
+    fn changing(&self, change: Change, set: &[String], condition: &str) -> String {
+        let table = self.qualified();
+        if set.is_empty() {
+            return format!("DELETE FROM ONLY {table} AS task WHERE {condition}");
+        }
+        let update =
+            format!("UPDATE ONLY {table} AS task SET {} WHERE {condition}", set.join(", "));
+        match change {
+            Change::Take { form, many: true, .. } if self.has(Field::Priority) => format!(
+                "WITH task AS ({update} RETURNING task.*) SELECT {} FROM task ORDER BY {}",
+                match form {
+                    Form::Json => self.result(form),
+                    Form::Row => format!("ROW(task.*)::{table}"),
+                },
+                self.take_order("task.")
+            ),
+            Change::Take { form, .. } | Change::Plow { form, .. } => {
+                format!("{update} RETURNING {}", self.result(form))
+            }
+            _ => update,
+        }
+    }
+
+    /// The assignments of a change; none if it deletes.
+    fn set(&self, change: Change, parameters: &mut Parameters) -> Vec<String> {
+        let back = |failed| Return { delay: None, ttl: None, failed, renews: false };
+        match change {
+            Change::Take { ttr, .. } => self.taken(ttr, parameters),
+            Change::Promote => vec![
+                format!("{} = {}", self.status(), self.label(Status::Ready)),
+                format!("{} = NULL", self.field(Field::Runat)),
+            ],
+            Change::Rot | Change::Expire => vec![],
+            Change::Overdue => self.returned(&back(Some("time to run was over"))),
+            Change::Reap | Change::ReapOwnerless => self.returned(&back(Some("session was lost"))),
+            Change::Plow { delay, ttl, .. } => self.returned(&Return {
+                delay: delay.then(|| parameters.add(Parameter::Delay)),
+                ttl: ttl.then(|| parameters.add(Parameter::Ttl)),
+                failed: None,
+                renews: false,
+            }),
+        }
+    }
+
+    fn taken(&self, ttr: bool, parameters: &mut Parameters) -> Vec<String> {
+        let mut set = vec![
+            format!("{} = {}", self.status(), self.label(Status::Taken)),
+            format!("{} = {}", self.field(Field::Owner), parameters.add(Parameter::Session)),
+        ];
+        if self.features.has_deadlines() {
+            let own = format!("task.{}", self.field(Field::Ttr));
+            let length = match (ttr, self.features.default_ttr()) {
+                (true, _) => parameters.add(Parameter::Ttr),
+                (false, Some(default)) => format!("coalesce({own}, {})", interval(default)),
+                (false, None) => own,
+            };
+            set.push(format!("{} = {CLOCK} {PLUS} {length}", self.field(Field::Runat)));
+        }
+        if let Some(attempts) = self.fields.get(&Field::Attempts) {
+            set.push(format!("{attempts} = coalesce(task.{attempts}, 0) {PLUS} 1"));
+        }
+        set
+    }
+
+    fn picking(&self, change: Change, parameters: &mut Parameters) -> String {
+        let runat = self.field(Field::Runat);
+        let is_due = |status, parameters: &mut Parameters| {
+            let now = parameters.add(Parameter::Now);
+            let condition =
+                format!("{} AND task.{runat} OPERATOR(pg_catalog.<=) {now}", self.is(status));
+            (condition, format!(" ORDER BY task.{runat}"))
+        };
+        let (condition, order) = match change {
+            Change::Take { tube, .. } => {
+                let mut condition = self.is(Status::Ready);
+                if tube {
+                    let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
+                    condition += &format!(" AND task.{column} {} {tube}", self.tube_equals);
+                }
+                if let Some(expires) = self.fields.get(&Field::Expires) {
+                    condition += &format!(
+                        " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
+                    );
+                }
+                (condition, format!(" ORDER BY {}", self.take_order("task.")))
+            }
+            Change::Promote => is_due(Status::Waiting, parameters),
+            Change::Overdue => is_due(Status::Taken, parameters),
+            Change::Rot => is_due(Status::Zombie, parameters),
+            Change::Expire => {
+                let (expires, now) = (self.field(Field::Expires), parameters.add(Parameter::Now));
+                let condition = format!(
+                    "{} AND task.{expires} OPERATOR(pg_catalog.<=) {now}",
+                    self.is_one_of(&MORTAL)
+                );
+                (condition, format!(" ORDER BY task.{expires}"))
+            }
+            Change::Reap => {
+                let (owner, sessions) =
+                    (self.field(Field::Owner), parameters.add(Parameter::Sessions));
+                let condition = format!(
+                    "{} AND task.{owner} {EQUALS} ANY ({sessions})",
+                    self.is(Status::Taken)
+                );
+                (condition, String::new())
+            }
+            Change::ReapOwnerless => {
+                let owner = self.field(Field::Owner);
+                (format!("{} AND task.{owner} IS NULL", self.is(Status::Taken)), String::new())
+            }
+            Change::Plow { .. } => {
+                (self.is(Status::Buried), format!(" ORDER BY {}", self.key_list("task.")))
+            }
+        };
+        format!(
+            "SELECT {} FROM ONLY {} AS task WHERE {condition}{order} LIMIT {} OFFSET {} \
+             FOR NO KEY UPDATE SKIP LOCKED",
+            self.key_list("task."),
+            self.qualified(),
+            parameters.add(Parameter::Limit),
+            parameters.add(Parameter::Skip),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::table;
+    use super::*;
+
+    const TAKE: Change = Change::Take { form: Form::Json, tube: false, ttr: false, many: false };
+
+    #[test]
+    fn a_plain_take_does_no_more_than_it_must() {
+        let text = table("{}").change_one(TAKE);
+        assert!(text.sql.contains("SET status = 'T', owner = $1 WHERE"), "{}", text.sql);
+        assert_eq!(
+            text.parameters,
+            [Parameter::Session, Parameter::Key(0), Parameter::Key(1)],
+            "{}",
+            text.sql
+        );
+    }
+
+    #[test]
+    fn a_take_follows_priority_tube_and_life() {
+        let table = table(r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5}"#);
+        let take = Change::Take { form: Form::Row, tube: true, ttr: false, many: true };
+        let pick = table.pick(take);
+        assert!(pick.sql.contains("ORDER BY task.priority, task.a, task.b"), "{}", pick.sql);
+        assert!(pick.sql.contains("task.tube OPERATOR(pg_catalog.=) $1"), "{}", pick.sql);
+        assert!(pick.sql.contains("task.expires IS NULL"), "{}", pick.sql);
+        let set = table.change_one(take).sql;
+        assert!(set.contains("coalesce(task.ttr, '5000000 microseconds'"), "{set}");
+    }
+
+    #[test]
+    fn what_ends_a_life_deletes() {
+        let table = table(r#"{"ttl": true, "zombie": 5}"#);
+        assert!(table.change_one(Change::Expire).sql.starts_with("DELETE FROM ONLY app"));
+        assert!(table.pick(Change::Rot).sql.contains("task.status OPERATOR(pg_catalog.=) 'Z'"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Statements that only look.
+
+use super::change::MORTAL;
+use super::{Form, Parameters, Table, Text, join};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+
+impl Table {
+    /// One task in whatever state it is.
+    pub fn peek(&self, form: Form) -> Text {
+        self.look(&self.result(form))
+    }
+
+    /// Status, owner and number of attempts of one task.
+    pub fn holder(&self) -> Text {
+        let attempts = match self.fields.get(&Field::Attempts) {
+            Some(attempts) => format!("task.{attempts}::pg_catalog.int8"),
+            None => "NULL::pg_catalog.int8".into(),
+        };
+        self.look(&format!(
+            "task.{}::pg_catalog.text, task.{}, {attempts}",
+            self.status(),
+            self.field(Field::Owner)
+        ))
+    }
+
+    fn look(&self, columns: &str) -> Text {
+        let mut parameters = Parameters::default();
+        let key = self.has_key(&mut parameters);
+        parameters
+            .text(format!("SELECT {columns} FROM ONLY {} AS task WHERE {key}", self.qualified()))
+    }
+
+    /// The next instant at which the worker has to act.
+    pub fn next_due(&self) -> Text {
+        let table = self.qualified();
+        let first = |field, states: &[Status]| {
+            let column = self.fields.get(&field)?;
+            Some(format!(
+                "(SELECT task.{column} FROM ONLY {table} AS task WHERE {} AND task.{column} IS NOT NULL \
+                 ORDER BY task.{column} LIMIT 1)",
+                self.is_one_of(states)
+            ))
+        };
+        let runat = first(Field::Runat, &self.timed_states());
+        let expires = first(Field::Expires, &MORTAL);
+        let instants: Vec<String> = runat.into_iter().chain(expires).collect();
+        let sql = match instants.is_empty() {
+            true => "SELECT NULL::pg_catalog.timestamptz".to_string(),
+            false => format!("SELECT LEAST({})", instants.join(", ")),
+        };
+        Parameters::default().text(sql)
+    }
+
+    /// The states in which the worker has to act on a task at its `runat`.
+    pub fn timed_states(&self) -> Vec<Status> {
+        let features = &self.features;
+        let deadlines = features.has_deadlines().then_some(Status::Taken);
+        let zombies = features.zombies().then_some(Status::Zombie);
+        [Status::Waiting].into_iter().chain(deadlines).chain(zombies).collect()
+    }
+
+    /// The sessions that hold tasks, and how many.
+    pub fn holders(&self) -> Text {
+        Parameters::default().text(format!(
+            "SELECT task.{0}, pg_catalog.count(*) FROM ONLY {1} AS task WHERE {2} GROUP BY task.{0}",
+            self.field(Field::Owner),
+            self.qualified(),
+            self.is(Status::Taken)
+        ))
+    }
+
+    /// Number of waiting tasks that would never be promoted.
+    pub fn stranded(&self) -> String {
+        format!(
+            "SELECT pg_catalog.count(*) FROM ONLY {} AS task WHERE {} AND task.{} IS NULL",
+            self.qualified(),
+            self.is(Status::Waiting),
+            self.field(Field::Runat)
+        )
+    }
+
+    pub fn count_in(&self, status: Status) -> String {
+        format!(
+            "SELECT pg_catalog.count(*) FROM ONLY {} AS task WHERE {}",
+            self.qualified(),
+            self.is(status)
+        )
+    }
+
+    /// The greatest key, of one column.
+    pub fn greatest_key(&self) -> String {
+        let keys = join(self.key.iter().take(1).map(|key| format!("task.{}", key.name)), "");
+        let table = self.qualified();
+        format!("SELECT {keys} FROM ONLY {table} AS task ORDER BY {keys} DESC LIMIT 1")
+    }
+}

@@ -1,0 +1,136 @@
+//! The statements of `put`.
+
+use super::{CLOCK, Form, PLUS, Parameter, Parameters, Table, Text, interval, join};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+
+/// A statement that puts tasks, with what the caller gives besides them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Put {
+    pub form: Form,
+    pub source: Source,
+    /// Numbers of the columns that the tasks have values for.
+    pub columns: Vec<i16>,
+    pub delay: bool,
+    pub ttl: bool,
+    pub ttr: bool,
+    pub priority: bool,
+    pub tube: bool,
+}
+
+/// What `put` inserts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A parameter for each column: one task.
+    Values,
+    /// A jsonb array of objects.
+    Tasks,
+    /// A row of the table.
+    Row,
+}
+
+impl Table {
+    pub fn put(&self, put: &Put) -> Text {
+        let mut parameters = Parameters::default();
+        let mut set = self.arrived(put, &mut parameters);
+        let table = self.qualified();
+        let rows = match put.source {
+            Source::Values => String::new(),
+            Source::Tasks => format!(
+                " FROM pg_catalog.jsonb_populate_recordset(NULL::{table}, {}) AS new",
+                parameters.add(Parameter::Tasks)
+            ),
+            Source::Row => format!(" FROM (SELECT ({}).*) AS new", parameters.add(Parameter::Row)),
+        };
+        for number in &put.columns {
+            let column = self.columns.get(number).cloned().unwrap_or_default();
+            let value = match put.source {
+                Source::Values => parameters.add(Parameter::Column(*number)),
+                _ => format!("new.{column}"),
+            };
+            set.push((column, value));
+        }
+        let (names, values): (Vec<String>, Vec<String>) = set.into_iter().unzip();
+        let (names, values) = (names.join(", "), values.join(", "));
+        let values = match put.source {
+            Source::Values => format!("VALUES ({values})"),
+            _ => format!("SELECT {values}{rows}"),
+        };
+        parameters.text(format!(
+            "INSERT INTO {table} AS task ({names}) {values} RETURNING {}",
+            self.result(put.form)
+        ))
+    }
+
+    /// The queue's own columns of a new task.
+    fn arrived(&self, put: &Put, parameters: &mut Parameters) -> Vec<(String, String)> {
+        let status = if put.delay { Status::Waiting } else { Status::Ready };
+        let mut set = vec![(self.status().to_string(), self.label(status).to_string())];
+        let column = |field| self.field(field).to_string();
+        let delay = put.delay.then(|| parameters.add(Parameter::Delay));
+        if let Some(delay) = &delay {
+            set.push((column(Field::Runat), format!("{CLOCK} {PLUS} {delay}")));
+        }
+        let ttl = match self.features.default_ttl() {
+            _ if put.ttl => Some(parameters.add(Parameter::Ttl)),
+            default => default.filter(|_| self.has(Field::Expires)).map(interval),
+        };
+        if let Some(ttl) = ttl {
+            let lengths = delay.into_iter().chain([ttl]);
+            let lengths = join(lengths.map(|length| format!(" {PLUS} {length}")), "");
+            set.push((column(Field::Expires), format!("{CLOCK}{lengths}")));
+        }
+        for (is_given, field, parameter) in [
+            (put.ttr, Field::Ttr, Parameter::Ttr),
+            (put.priority, Field::Priority, Parameter::Priority),
+            (put.tube, Field::Tube, Parameter::Tube),
+        ] {
+            if is_given {
+                set.push((column(field), parameters.add(parameter)));
+            }
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::table;
+    use super::*;
+
+    fn put(source: Source) -> Put {
+        Put {
+            form: Form::Json,
+            source,
+            columns: vec![7],
+            delay: false,
+            ttl: false,
+            ttr: false,
+            priority: false,
+            tube: false,
+        }
+    }
+
+    #[test]
+    fn one_task_is_put_by_its_values() {
+        let text = table("{}").put(&put(Source::Values));
+        assert_eq!(
+            text.sql,
+            "INSERT INTO app.\"Jobs\" AS task (status, progress) VALUES ('R', $1) \
+             RETURNING pg_catalog.to_jsonb(task.*)"
+        );
+        assert_eq!(text.parameters, [Parameter::Column(7)]);
+    }
+
+    #[test]
+    fn a_life_begins_when_the_delay_is_over() {
+        let delayed = Put { delay: true, ..put(Source::Tasks) };
+        let text = table(r#"{"delayed": true, "ttl": 60}"#).put(&delayed);
+        assert!(
+            text.sql.contains("$1 OPERATOR(pg_catalog.+) '60000000 microseconds'"),
+            "{}",
+            text.sql
+        );
+        assert!(text.sql.contains("'W'"), "{}", text.sql);
+    }
+}

@@ -1,0 +1,222 @@
+//! Statements about one task that is named by its key: what its consumer, or an administrator,
+//! does with it.
+
+use super::{
+    CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval, join,
+};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+
+/// What is done with a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    Ack,
+    Release,
+    Bury,
+    Touch,
+    /// Out of B.
+    Dig,
+    /// To any state, by whoever wants it.
+    Switch(Status),
+    /// Away from its owner.
+    Snatch,
+    /// Out of W, Z and D.
+    Restart,
+    Delete,
+}
+
+impl Verb {
+    /// Only the session that has taken the task may do it.
+    pub fn is_owners(self) -> bool {
+        matches!(self, Verb::Ack | Verb::Release | Verb::Bury | Verb::Touch)
+    }
+}
+
+/// A statement about one task, with what the caller gives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    pub verb: Verb,
+    pub form: Form,
+    pub delay: bool,
+    pub ttl: bool,
+    pub attempt: bool,
+    /// Numbers of the columns to set.
+    pub update: Vec<i16>,
+}
+
+impl Step {
+    pub fn new(verb: Verb, form: Form) -> Step {
+        Step { verb, form, delay: false, ttl: false, attempt: false, update: vec![] }
+    }
+}
+
+impl Table {
+    /// Does a step with one task, if that is as it has to be for it; gives it back.
+    pub fn step(&self, step: &Step) -> Text {
+        let mut parameters = Parameters::default();
+        let set = self.outcome(step, &mut parameters);
+        let condition = self.is_fit(step, &mut parameters);
+        let (table, result) = (self.qualified(), self.result(step.form));
+        let sql = match set {
+            None => {
+                format!("DELETE FROM ONLY {table} AS task WHERE {condition} RETURNING {result}")
+            }
+            Some(mut set) => {
+                set.extend(step.update.iter().map(|number| {
+                    let value = parameters.add(Parameter::Column(*number));
+                    format!("{} = {value}", self.columns.get(number).map_or("", String::as_str))
+                }));
+                let set = set.join(", ");
+                format!(
+                    "UPDATE ONLY {table} AS task SET {set} WHERE {condition} RETURNING {result}"
+                )
+            }
+        };
+        parameters.text(sql)
+    }
+
+    /// Whether an ack deletes the task.
+    pub fn ack_deletes(&self, has_delay: bool) -> bool {
+        let features = &self.features;
+        let stays = has_delay || features.default_zombie().is_some();
+        !(features.keeps() || features.zombies() && stays)
+    }
+
+    /// The assignments of a step; None if it deletes the task.
+    fn outcome(&self, step: &Step, parameters: &mut Parameters) -> Option<Vec<String>> {
+        let delay = step.delay.then(|| parameters.add(Parameter::Delay));
+        let ttl = step.ttl.then(|| parameters.add(Parameter::Ttl));
+        let renews = matches!(step.verb, Verb::Restart | Verb::Switch(_));
+        let back = |failed| {
+            self.returned(&Return { delay: delay.clone(), ttl: ttl.clone(), failed, renews })
+        };
+        match step.verb {
+            Verb::Ack if self.ack_deletes(step.delay) => None,
+            Verb::Ack if self.features.keeps() => Some(self.put_away(Status::Done, None)),
+            Verb::Ack => Some(self.put_away(Status::Zombie, self.zombie_time(delay))),
+            Verb::Release => Some(back(Some("released"))),
+            Verb::Bury => {
+                let mut set = self.put_away(Status::Buried, None);
+                set.extend(self.prolonged(None, ttl.as_deref()));
+                Some(set)
+            }
+            Verb::Touch => Some(self.touched(&parameters.add(Parameter::Increment))),
+            Verb::Dig | Verb::Snatch | Verb::Restart => Some(back(None)),
+            Verb::Switch(Status::Ready | Status::Waiting) => Some(back(None)),
+            Verb::Switch(Status::Zombie) => {
+                Some(self.put_away(Status::Zombie, self.zombie_time(delay)))
+            }
+            Verb::Switch(status) => Some(self.put_away(status, None)),
+            Verb::Delete => None,
+        }
+    }
+
+    /// The assignments by which a task comes to a state in which nobody takes it.
+    fn put_away(&self, status: Status, runat: Option<String>) -> Vec<String> {
+        let mut set = vec![
+            format!("{} = {}", self.status(), self.label(status)),
+            format!("{} = NULL", self.field(Field::Owner)),
+        ];
+        if self.has(Field::Runat) {
+            let runat = runat.unwrap_or("NULL".into());
+            set.push(format!("{} = {runat}", self.field(Field::Runat)));
+        }
+        set
+    }
+
+    /// When a task that is acked now is deleted.
+    fn zombie_time(&self, delay: Option<String>) -> Option<String> {
+        let length = delay.or(self.features.default_zombie().map(interval))?;
+        Some(format!("{CLOCK} {PLUS} {length}"))
+    }
+
+    fn touched(&self, increment: &str) -> Vec<String> {
+        let deadline = self.features.has_deadlines().then_some(Field::Runat);
+        let life = self.features.expires().then_some(Field::Expires);
+        let columns = deadline.into_iter().chain(life).map(|field| self.field(field));
+        columns.map(|column| format!("{column} = task.{column} {PLUS} {increment}")).collect()
+    }
+
+    /// The conditions under which the step can be done.
+    fn is_fit(&self, step: &Step, parameters: &mut Parameters) -> String {
+        let mut conditions = vec![self.has_key(parameters)];
+        let state = match step.verb {
+            verb if verb.is_owners() => Some(self.is(Status::Taken)),
+            Verb::Dig => Some(self.is(Status::Buried)),
+            Verb::Snatch => Some(self.is(Status::Taken)),
+            Verb::Switch(_) => Some(format!("NOT ({})", self.is(Status::Taken))),
+            Verb::Restart => Some(self.is_one_of(&[Status::Waiting, Status::Zombie, Status::Done])),
+            _ => None,
+        };
+        conditions.extend(state.map(|state| hidden(&state)));
+        if step.verb.is_owners() {
+            let session = parameters.add(Parameter::Session);
+            let is_owner = format!("task.{} {EQUALS} {session}", self.field(Field::Owner));
+            conditions.push(hidden(&is_owner));
+        }
+        if step.attempt {
+            let attempt = parameters.add(Parameter::Attempt);
+            conditions.push(format!("task.{} {EQUALS} {attempt}", self.field(Field::Attempts)));
+        }
+        join(conditions.into_iter(), " AND ")
+    }
+}
+
+/// A condition that is never a reason to choose a partial index.
+fn hidden(condition: &str) -> String {
+    format!("coalesce({condition}, false)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::table;
+    use super::*;
+
+    fn step(verb: Verb) -> Step {
+        Step::new(verb, Form::Json)
+    }
+
+    #[test]
+    fn an_ack_deletes_keeps_or_lets_linger() {
+        let ack = step(Verb::Ack);
+        let delayed = Step { delay: true, ..ack.clone() };
+        assert!(table("{}").step(&ack).sql.starts_with("DELETE"));
+        assert!(table(r#"{"keep": true}"#).step(&ack).sql.contains("status = 'D'"));
+        let zombie = table(r#"{"zombie": true}"#);
+        assert!(zombie.step(&ack).sql.starts_with("DELETE"));
+        assert!(zombie.step(&delayed).sql.contains("status = 'Z'"));
+        let default = table(r#"{"zombie": 60}"#).step(&ack).sql;
+        assert!(default.contains("'60000000 microseconds'"), "{default}");
+    }
+
+    #[test]
+    fn an_update_takes_a_parameter_for_each_column() {
+        let step = Step { update: vec![7], attempt: false, ..step(Verb::Release) };
+        let text = table("{}").step(&step);
+        assert!(text.sql.contains("progress = $"), "{}", text.sql);
+        assert!(text.parameters.contains(&Parameter::Column(7)));
+    }
+
+    #[test]
+    fn a_delay_puts_off_the_end_of_life() {
+        let table = table(r#"{"ttl": true, "delayed": true}"#);
+        let delayed = Step { delay: true, ..step(Verb::Release) };
+        assert!(
+            table.step(&delayed).sql.contains("expires = task.expires OPERATOR(pg_catalog.+) $1")
+        );
+        let both = Step { ttl: true, ..delayed };
+        assert!(table.step(&both).sql.contains("$1 OPERATOR(pg_catalog.+) $2"));
+    }
+
+    #[test]
+    fn only_the_owner_acks_and_anybody_snatches() {
+        for verb in [Verb::Ack, Verb::Release, Verb::Bury, Verb::Touch] {
+            let text = table(r#"{"ttr": true}"#).step(&step(verb));
+            assert!(text.parameters.contains(&Parameter::Session), "{verb:?}");
+        }
+        for verb in [Verb::Snatch, Verb::Dig, Verb::Restart, Verb::Delete] {
+            let text = table("{}").step(&step(verb));
+            assert!(!text.parameters.contains(&Parameter::Session), "{verb:?}");
+        }
+    }
+}

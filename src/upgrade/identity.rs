@@ -1,0 +1,107 @@
+//! Where the keys of new tasks come from: the default of the key column.
+
+use crate::error::{Error, Result};
+use crate::model::definition::Made;
+use crate::model::features::Id;
+use crate::model::options::Options;
+use crate::pg::relation::ColumnType;
+use crate::pg::{catalog, spi, types};
+use crate::statement::Table;
+use pgrx::PgSqlErrorCode;
+
+/// Gives the key the default that feature `id` asks for, or takes ours away. `known`: what the
+/// feature was before.
+pub fn give(
+    options: &Options,
+    known: Option<&Id>,
+    sql: &Table,
+    key: &[ColumnType],
+    ddl: &mut Vec<String>,
+    made: &mut Made,
+) -> Result<()> {
+    let wanted = options.features.id.as_ref().unwrap_or(&Id::Off);
+    let [column] = key else {
+        return match wanted {
+            Id::Off | Id::Required => Ok(()),
+            _ => Err(Error::invalid("only a key of one column can be made by the queue")
+                .hint("Use {\"id\": \"required\"}, or leave the feature out.")),
+        };
+    };
+    let has_one = column.has_default || column.is_identity;
+    if known == Some(wanted) && (has_one || matches!(wanted, Id::Off | Id::Required)) {
+        return Ok(());
+    }
+    refuse_unfit(wanted, column)?;
+    let is_ours = std::mem::take(&mut made.key_default) && has_one;
+    if is_ours {
+        ddl.push(sql.drop_key_default(column.is_identity));
+    }
+    if matches!(wanted, Id::Off | Id::Required) {
+        return Ok(());
+    }
+    let has_own = has_one && !is_ours;
+    if *wanted == Id::AutoIncrement {
+        if !has_own {
+            ddl.push(sql.add_identity(greatest(sql)));
+            made.key_default = true;
+        }
+        return Ok(());
+    }
+    if has_own {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("column \"{}\" has a default of its own", column.name),
+        )
+        .hint("Drop it with ALTER TABLE … ALTER COLUMN … DROP DEFAULT (or DROP IDENTITY), or leave id out."));
+    }
+    ddl.push(sql.set_key_default(&default(wanted, column)));
+    made.key_default = true;
+    Ok(())
+}
+
+fn default(id: &Id, column: &ColumnType) -> String {
+    match id {
+        Id::Time64 => "xqueue.time64()".into(),
+        Id::Function(name) => format!("{name}()"),
+        _ => {
+            // In the order of arrival where the server can make such uuids.
+            #[cfg(feature = "pg15")]
+            let uuid = "pg_catalog.gen_random_uuid()";
+            #[cfg(not(feature = "pg15"))]
+            let uuid = "pg_catalog.uuidv7()";
+            match catalog::base_type(column.oid) {
+                types::UUID => uuid.into(),
+                _ => format!("({uuid})::pg_catalog.text"),
+            }
+        }
+    }
+}
+
+fn refuse_unfit(id: &Id, column: &ColumnType) -> Result<()> {
+    let base = catalog::base_type(column.oid);
+    let (is_fit, wanted) = match id {
+        Id::AutoIncrement => {
+            ([types::INT2, types::INT4, types::INT8].contains(&base), "smallint, integer or bigint")
+        }
+        Id::Time64 => (base == types::INT8, "bigint"),
+        Id::Uuid => (base == types::UUID || types::TEXTS.contains(&base), "uuid or text"),
+        Id::Off | Id::Required | Id::Function(_) => return Ok(()),
+    };
+    if is_fit {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
+        format!(
+            "column \"{}\" cannot get its key so: it is of type {}",
+            column.name,
+            catalog::type_name(column.oid)
+        ),
+    )
+    .hint(format!("It has to be of type {wanted}.")))
+}
+
+/// The greatest key there is, 0 without any.
+fn greatest(sql: &Table) -> i64 {
+    spi::connect(|spi| spi.run(&sql.greatest_key()).number()).max(0)
+}
