@@ -63,6 +63,11 @@ pub struct Ready(Vec<(Option<u64>, u32)>);
 const ENDED_NOTED: usize = 10_000;
 
 impl Delta {
+    /// So many tasks have come from one place to another, or from or to nowhere.
+    pub fn change_many(&mut self, old: Option<Place>, new: Option<Place>, tasks: usize) {
+        (0..tasks).for_each(|_| self.change(old, new));
+    }
+
     /// A task has come from one place to another, or from or to nowhere.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));

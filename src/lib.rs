@@ -6,6 +6,7 @@
 //! interface. `model`, `statement`, `delta` and `metrics` are pure.
 
 mod api;
+mod counting;
 mod ddl;
 mod delta;
 mod error;
@@ -43,6 +44,7 @@ pub extern "C-unwind" fn _PG_init() {
         return;
     }
     shmem::init();
+    pg::executor::init();
     if !pg::process::is_binary_upgrade() {
         worker::init();
     }

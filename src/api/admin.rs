@@ -13,7 +13,7 @@ use crate::pg::spi;
 use crate::pg::spi::Rows;
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::{Change, Form, Parameter, Verb};
-use crate::{sql_functions, xact};
+use crate::{counting, sql_functions};
 use pgrx::pg_sys::Datum;
 
 sql_functions! {
@@ -109,11 +109,9 @@ fn plow(
     arguments.set_or_null(Parameter::Delay, delay);
     arguments.set_or_null(Parameter::Ttl, ttl);
     let change = Change::Plow { form, delay: delay.is_some(), ttl: ttl.is_some() };
-    let kicked = xact::doing(queue.slot, Kind::Kick, || {
+    counting::run(queue, Kind::Kick, None, || {
         spi::connect(|spi| queue.change(spi, change, &arguments, deliver))
-    })?;
-    xact::note(queue.slot, |delta| delta.call(Kind::Kick, kicked));
-    Ok(kicked)
+    })
 }
 
 /// switch(queue, id anycompatible, status text, delay interval)

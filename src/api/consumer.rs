@@ -3,9 +3,11 @@
 use super::argument::{self, Target};
 use super::producer::{not_enabled, tube_value};
 use super::settle::Plan;
+use crate::counting::Transition;
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
+use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::memory::Memory;
 use crate::pg::relation::Lock;
@@ -16,7 +18,7 @@ use crate::registry::{self, Arguments, Queue};
 use crate::shmem::waiters::Want;
 use crate::statement::{Change, Form, Parameter, Verb};
 use crate::wait::{self, Deadline, Place};
-use crate::{session, sql_functions, xact};
+use crate::{counting, session, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -185,16 +187,13 @@ fn take_now(
         }
         arguments.set(Parameter::Ttr, ttr);
     }
-    let taken = xact::doing(queue.slot, Kind::Take, || {
+    // With a time to run each row says when it is over; for a key of several columns there is a
+    // statement for each task.
+    let is_known = !queue.features().has_deadlines() && queue.has_simple_key;
+    let taken = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
+    counting::run(&queue, Kind::Take, is_known.then_some(taken), || {
         spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
-    })?;
-    if taken > 0 {
-        xact::note(queue.slot, |delta| {
-            delta.taken += taken as u32;
-            delta.call(Kind::Take, taken);
-        });
-    }
-    Ok(taken)
+    })
 }
 
 /// Where a consumer stands in line.

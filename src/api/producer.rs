@@ -2,17 +2,20 @@
 
 use super::argument::{self, Target};
 use super::values::Values;
+use crate::counting::Transition;
 use crate::error::{Error, Result};
+use crate::model::change::Call as Kind;
 use crate::model::definition::Field;
 use crate::model::features::Id;
+use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
 use crate::pg::{catalog, context, spi};
 use crate::registry::{Arguments, Queue, Statement};
-use crate::sql_functions;
 use crate::statement::{self, Form, Parameter, Source};
+use crate::{counting, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -168,7 +171,18 @@ impl<'call> Put<'call> {
     ) -> Result<()> {
         (self.statement.source, self.statement.columns) = (source, columns);
         let statement = Statement::Put(self.statement.clone());
-        spi::connect(|spi| deliver(&self.queue.run(spi, &statement, &self.arguments)))
+        let queue = self.queue;
+        // What is put with times is to be known by the worker.
+        let is_plain = !self.statement.delay && !queue.features().expires();
+        let ready = Transition { from: None, to: Some(Status::Ready) };
+        counting::run(queue, Kind::Put, is_plain.then_some(ready), || {
+            spi::connect(|spi| {
+                let rows = queue.run(spi, &statement, &self.arguments);
+                deliver(&rows)?;
+                Ok(rows.len())
+            })
+        })?;
+        Ok(())
     }
 
     fn refuse(&self, values: &Values) -> Result<()> {

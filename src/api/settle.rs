@@ -5,15 +5,17 @@ use super::argument::{self, Key, Target};
 use super::producer::not_enabled;
 use super::refusal;
 use super::values::Values;
+use crate::counting::Transition;
 use crate::error::{Error, Result};
-use crate::model::change::Call as Kind;
+use crate::model::change::{Call as Kind, Outcome};
+use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
 use crate::pg::{context, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::{Form, Parameter, Step, Verb};
-use crate::{session, sql_functions, xact};
+use crate::{counting, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -164,22 +166,27 @@ impl Plan {
         mut deliver: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         let verb = self.step.verb;
+        let deletes = verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay);
+        let acked = Transition { from: Some(Status::Taken), to: None };
         let statement = Statement::Step(self.step);
-        xact::doing(queue.slot, kind(verb), || {
-            spi::connect(|spi| {
-                for key in keys {
-                    self.arguments.set_key(key);
+        spi::connect(|spi| {
+            for key in keys {
+                self.arguments.set_key(key);
+                counting::run(queue, kind(verb), deletes.then_some(acked), || {
                     let rows = queue.run(spi, &statement, &self.arguments);
                     if rows.is_empty() {
                         return Err(refusal::explain(spi, queue, key, verb, &self.arguments));
                     }
                     deliver(&rows)?;
+                    Ok(rows.len())
+                })?;
+                if deletes && queue.counts_itself {
+                    let hash = || queue.key_hash(key.iter().copied().map(Some));
+                    xact::note(queue.slot, |delta| delta.end(hash, Outcome::Acked));
                 }
-                Ok(())
-            })
-        })?;
-        xact::note(queue.slot, |delta| delta.call(kind(verb), keys.len()));
-        Ok(())
+            }
+            Ok(())
+        })
     }
 }
 

@@ -26,6 +26,7 @@ unsafe extern "C-unwind" {
         receiver: *mut pg_sys::DestReceiver,
         completion: *mut pg_sys::QueryCompletion,
     );
+    pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: c_int);
     pub fn datumCopy(value: pg_sys::Datum, by_value: bool, length: c_int) -> pg_sys::Datum;
     pub fn errhint(format: *const c_char, ...) -> c_int;
 }

@@ -7,6 +7,7 @@ pub mod callbacks;
 pub mod catalog;
 pub mod context;
 pub mod diagnostics;
+pub mod executor;
 mod foreign;
 pub mod function;
 pub mod jsonb;

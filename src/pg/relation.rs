@@ -212,6 +212,18 @@ impl Relation {
             .collect()
     }
 
+    /// Whether every trigger of the table bears one of these names, and it has no rules.
+    pub fn has_only_triggers(&self, names: &[&str]) -> bool {
+        // SAFETY: an open relation; null, or a description of as many triggers as it says.
+        unsafe {
+            let triggers = (*self.pointer).trigdesc;
+            let count = if triggers.is_null() { 0 } else { (*triggers).numtriggers as usize };
+            let name = |index| CStr::from_ptr((*(*triggers).triggers.add(index)).tgname);
+            let is_known = |index| name(index).to_str().is_ok_and(|name| names.contains(&name));
+            !self.form().relhasrules && (0..count).all(is_known)
+        }
+    }
+
     pub fn row_columns(&self) -> RowType {
         RowType(attributes(self.description()).map(|a| (a.atttypid, a.attisdropped)).collect())
     }

@@ -14,7 +14,7 @@ use crate::pg::relation::{ColumnType, Relation, RowType};
 use crate::pg::trigger::Tuple;
 use crate::pg::{catalog, process, types};
 use crate::shmem::{databases, queues};
-use crate::statement::{self, KeyColumn};
+use crate::statement::{self, KeyColumn, TRIGGERS};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::Cell;
@@ -33,13 +33,15 @@ pub struct Queue {
     pub row_columns: RowType,
     /// The user's function for changes, as SQL names it.
     pub hook: Option<String>,
+    /// Nobody but the queue's functions, and whoever changes rows by hand, acts on the table.
+    pub counts_itself: bool,
     status: StatusColumn,
     columns: Vec<ColumnType>,
     /// Numbers of the columns of the fields in use, indexed by `Field as usize`, 0 for none.
     numbers: [i16; Field::ALL.len()],
     pub(super) plans: Plans,
     /// The key is one column, and no array: keys can be put into an array.
-    pub(super) has_simple_key: bool,
+    pub has_simple_key: bool,
     pub(super) stale: Cell<bool>,
 }
 
@@ -100,6 +102,9 @@ impl Queue {
             row_type: relation.row_type(),
             row_columns: relation.row_columns(),
             hook: definition.options.features.hook().map(String::from),
+            counts_itself: relation.has_only_triggers(&TRIGGERS)
+                && definition.options.features.hook().is_none()
+                && !definition.options.features.has_tubes(),
             definition,
             columns: relation.columns(),
             numbers,

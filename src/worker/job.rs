@@ -10,7 +10,7 @@ use crate::pg::user;
 use crate::pg::worker::Timeout;
 use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Parameter};
-use crate::{guc, xact};
+use crate::{counting, guc};
 use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
 use std::time::Instant;
@@ -99,10 +99,6 @@ impl Batch<'_> {
         arguments.set(Parameter::Limit, Datum::from(limit));
         arguments.set(Parameter::Skip, Datum::from(passed));
         let change = |spi: &Spi| self.queue.change(spi, self.change, &arguments, |_| Ok(()));
-        let changed = xact::doing(self.queue.slot, self.call, || spi::connect(change)).or_raise();
-        if changed > 0 {
-            xact::note(self.queue.slot, |delta| delta.call(self.call, changed));
-        }
-        changed
+        counting::run(self.queue, self.call, None, || spi::connect(change)).or_raise()
     }
 }

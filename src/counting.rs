@@ -1,0 +1,46 @@
+//! How the functions count what they do, without a trigger for each row.
+//!
+//! A row trigger costs as much as a small statement. Where a function knows what its statement does
+//! to every row that it changes, the statement runs without the row triggers, and the function
+//! counts the rows. That is so only on tables that have no other triggers than ours.
+
+use crate::error::Result;
+use crate::model::change::{Call, Place};
+use crate::model::status::Status;
+use crate::pg::executor;
+use crate::registry::Queue;
+use crate::xact;
+
+/// What a statement does to each of its rows.
+#[derive(Clone, Copy)]
+pub struct Transition {
+    pub from: Option<Status>,
+    pub to: Option<Status>,
+}
+
+/// Runs `work`, one statement that does `call` to tasks of a queue and says how many, and counts
+/// them. `transition`: what it does to each; None if the rows differ.
+pub fn run(
+    queue: &Queue,
+    call: Call,
+    transition: Option<Transition>,
+    work: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
+    let Some(Transition { from, to }) = transition.filter(|_| queue.counts_itself) else {
+        let tasks = xact::doing(queue.slot, call, work)?;
+        // The trigger counts what is put, as it may be put by hand.
+        if tasks > 0 && call != Call::Put {
+            xact::note(queue.slot, |delta| delta.call(call, tasks));
+        }
+        return Ok(tasks);
+    };
+    let tasks = executor::without_triggers(queue.table, work)?;
+    if tasks > 0 {
+        let place = |status: Option<Status>| status.map(|status| Place { status, tube: None });
+        xact::note(queue.slot, |delta| {
+            delta.call(call, tasks);
+            delta.change_many(place(from), place(to), tasks);
+        });
+    }
+    Ok(tasks)
+}
