@@ -63,7 +63,7 @@ const tests = {
     async "all parameters, with the casts of README.md and by name"() {
         const { id } = await value(db, "SELECT xqueue.put($1::text, $2)", table, { url: "a" });
         assert.equal((await value(db, "SELECT xqueue.take($1::text, $2, $3)", table, "5s", 1)).id, id);
-        const released = await value(db, "SELECT xqueue.release($1::text, $2::bigint, $3)", table, id, "1 hour");
+        const released = await value(db, "SELECT xqueue.release($1::text, $2::bigint, delay => $3)", table, id, "1 hour");
         assert.equal(released.status, "W");
         await db.query(`UPDATE ${table} SET status = $1, runat = $2`, ["R", null]);
         assert.equal((await value(db, "SELECT xqueue.take($1::text, timeout => $2)", table, "5s")).id, id);
@@ -131,7 +131,7 @@ const tests = {
         await put({ url: "a" });
         const task = await value(db, "CALL xqueue.next($1::text, $2)", table, "5s");
         assert.equal(task.url, "a");
-        assert.equal(await value(db, "CALL xqueue.next($1::text, $2, $3)", table, "0", task), null);
+        assert.equal(await value(db, "CALL xqueue.next($1::text, $2, task => $3)", table, "0", task), null);
         await isEmpty();
     },
 

@@ -145,7 +145,7 @@ def rollback(engine):
 def release(engine):
     """SQLAlchemy: release with a timedelta gives an entity"""
     [id] = put(engine, "a")
-    statement = text(f"SELECT * FROM xqueue.release(NULL::{TABLE}, :id, :delay)")
+    statement = text(f"SELECT * FROM xqueue.release(NULL::{TABLE}, :id, delay => :delay)")
     with Session(engine) as session:
         session.scalars(take).one()
         with_delay = statement.bindparams(bindparam("id", id), bindparam("delay", timedelta(milliseconds=50)))

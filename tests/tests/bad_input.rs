@@ -87,8 +87,9 @@ fn intervals_and_counts() {
         ("'300000 years'", "22023 22008"),
         ("'1 month -400 days'", "22023"),
     ] {
-        let [put, release, take] = ["put('{q}', '{}', ", "release('{q}', 1, ", "take('{q}', "]
-            .map(|call| format!("SELECT xqueue.{call}{delay})"));
+        let [put, release, take] =
+            ["put('{q}', '{}', ", "release('{q}', 1, delay => ", "take('{q}', "]
+                .map(|call| format!("SELECT xqueue.{call}{delay})"));
         refused(&mut q, &[(&put, states, ""), (&release, states, "")]);
         // So long a timeout is foolish, but not wrong.
         if !delay.contains("years") {
@@ -104,7 +105,7 @@ fn intervals_and_counts() {
         &[
             ("SELECT xqueue.take('{q}', 'infinity')", "22023 22007", ""),
             ("SELECT xqueue.put('{q}', '{}', 'infinity')", "22023 22007", ""),
-            ("SELECT xqueue.release('{q}', 1, '-infinity')", "22023 22007", ""),
+            ("SELECT xqueue.release('{q}', 1, delay => '-infinity')", "22023 22007", ""),
         ],
     );
     let name = q.name.clone();

@@ -48,7 +48,7 @@ fn release_with_a_delay() {
     take_all(&mut q.admin, &name);
     let released = values(
         &mut q.admin,
-        &format!("SELECT xqueue.release('{name}', {id}, '80 milliseconds')"),
+        &format!("SELECT xqueue.release('{name}', {id}, delay => '80 milliseconds')"),
         &[],
     );
     assert_eq!(released[0]["status"], json!("W"), "the task as it is now");
@@ -235,7 +235,7 @@ fn the_feature_is_off() {
     take_all(&mut q.admin, &name);
     expect_error(
         &mut q.admin,
-        &format!("SELECT xqueue.release('{name}', {id}, '1s')"),
+        &format!("SELECT xqueue.release('{name}', {id}, delay => '1s')"),
         "0A000",
         "feature delayed is not enabled",
     );
@@ -243,7 +243,7 @@ fn the_feature_is_off() {
     q.upgrade(&json!({"features": {"delayed": true}}));
     release(&mut q.admin, &name, id);
     take_all(&mut q.admin, &name);
-    q.sql(&format!("SELECT xqueue.release('{{q}}', {id}, '20 milliseconds')"));
+    q.sql(&format!("SELECT xqueue.release('{{q}}', {id}, delay => '20 milliseconds')"));
     q.wait_for("ready", 1);
     // Off again while a task waits: it must not wait for ever, or the switch refuses.
     q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");

@@ -17,7 +17,7 @@ fn round(columns: &str, insert: &str, key: &str) {
     assert!(e.message().starts_with("task "), "{e:?}");
     assert_eq!(take(&mut q.admin, &name, "0", 9).len(), 1);
     // A delay, and the worker's way back.
-    let delayed = format!("SELECT xqueue.release('{name}', {key}, '20 milliseconds')");
+    let delayed = format!("SELECT xqueue.release('{name}', {key}, delay => '20 milliseconds')");
     assert_eq!(values(&mut q.admin, &delayed, &[])[0]["status"], json!("W"));
     assert_eq!(take(&mut q.admin, &name, "30s", 9).len(), 1);
     assert_eq!(values(&mut q.admin, &call("ack"), &[]).len(), 1, "{key}");

@@ -5,7 +5,7 @@ use xqueue_tests::*;
 /// One turn of the loop. None: the timeout ran out.
 #[track_caller]
 fn next(c: &mut Client, queue: &str, timeout: &str, done: Option<&Value>) -> Option<Value> {
-    let sql = "CALL xqueue.next($1::text, $2::text::interval, $3::jsonb)";
+    let sql = "CALL xqueue.next($1::text, $2::text::interval, task => $3::jsonb)";
     c.query_one(sql, &[&queue, &timeout, &done]).unwrap_or_else(|e| panic!("{e:?}")).get(0)
 }
 
@@ -53,18 +53,18 @@ fn a_task_that_is_not_mine() {
     let mine = pid(&mut q.admin);
     let words =
         format!("task {} is taken by {}, not by you ({mine})", id(&theirs), pid(&mut other));
-    let sql = format!("CALL xqueue.next('{name}', '1s', '{theirs}')");
+    let sql = format!("CALL xqueue.next('{name}', '1s', task => '{theirs}')");
     expect_error(&mut q.admin, &sql, "55006", &words);
     q.assert_tasks(&[("taken", 1), ("ready", 1)]);
     expect_error(
         &mut q.admin,
-        &format!("CALL xqueue.next('{name}', '1s', '{{\"id\": 77777}}')"),
+        &format!("CALL xqueue.next('{name}', '1s', task => '{{\"id\": 77777}}')"),
         "P0002",
         "task 77777 was not found",
     );
     expect_error(
         &mut q.admin,
-        &format!("CALL xqueue.next('{name}', '1s', '{{}}')"),
+        &format!("CALL xqueue.next('{name}', '1s', task => '{{}}')"),
         "22004 22023 42703",
         "",
     );
@@ -92,7 +92,7 @@ fn it_holds_no_snapshot_and_no_lock_while_it_waits() {
     put(&mut q.admin, &name, 1);
     let mut c = q.client();
     let task = next(&mut c, &name, "1s", None).unwrap();
-    let waiter = Waiter::start(c, &format!("CALL xqueue.next('{name}', '30s', '{task}')"));
+    let waiter = Waiter::start(c, &format!("CALL xqueue.next('{name}', '30s', task => '{task}')"));
     q.wait_for_consumers(1);
     assert_eq!(status(&mut q.admin, &name, id(&task)), None, "the ack is committed already");
     wait_until("it holds nothing", || {
@@ -115,7 +115,7 @@ fn a_wait_that_is_cancelled_keeps_the_ack() {
     put(&mut q.admin, &name, 1);
     let mut c = q.client();
     let task = next(&mut c, &name, "1s", None).unwrap();
-    let waiter = Waiter::start(c, &format!("CALL xqueue.next('{name}', '30s', '{task}')"));
+    let waiter = Waiter::start(c, &format!("CALL xqueue.next('{name}', '30s', task => '{task}')"));
     q.wait_for_consumers(1);
     waiter.cancel(&mut q.admin);
     let (mut c, error) = waiter.error();

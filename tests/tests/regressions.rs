@@ -60,8 +60,8 @@ fn trigger_functions_refuse_to_be_used_otherwise() {
     for trigger in [
         "AFTER INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_changed()",
         "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed()",
-        "BEFORE INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_delayed()",
-        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_delayed()",
+        "BEFORE INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_arrives()",
+        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_arrives()",
         "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.truncated()",
     ] {
         q.sql(&format!("CREATE TRIGGER misuse {trigger}"));

@@ -22,7 +22,11 @@ fn the_definition() {
         "queue": format!("public.{}", q.name), "key": ["id"],
         "fields": {"status": "status", "owner": "owner", "runat": "runat"},
         "states": {"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"},
-        "features": {"delayed": true}, "existing": "R"
+        "features": {
+            "id": false, "delayed": true, "buried": false, "keep": false, "zombie": false, "ttl": false,
+            "ttr": false, "priority": false, "tube": false, "retry": false, "on_task_change": false
+        },
+        "existing": "R"
     });
     let got = q.upgrade(&json!({"features": {"delayed": true}}));
     for (key, value) in expected.as_object().unwrap() {
@@ -56,8 +60,11 @@ fn a_table_with_data_and_a_status_of_its_own() {
         1
     );
     let job = tasks[1]["job"].as_str().unwrap();
-    let late =
-        values(&mut q.admin, "SELECT xqueue.release($1::text, $2::text, '20ms')", &[&name, &job]);
+    let late = values(
+        &mut q.admin,
+        "SELECT xqueue.release($1::text, $2::text, delay => '20ms')",
+        &[&name, &job],
+    );
     assert_eq!(late[0]["Job State"], json!("later"));
     q.wait_for("waiting", 0);
     q.assert_tasks(&[("taken", 8), ("ready", 91), ("total", 299)]);

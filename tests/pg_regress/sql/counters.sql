@@ -80,7 +80,7 @@ SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 4}, {"id": 5}]');
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 4);
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '{1,2}');
 SELECT count(*) FROM xqueue.release(NULL::jobs, 3);
-SELECT count(*) FROM xqueue.release(NULL::jobs, 4, '1 day');
+SELECT count(*) FROM xqueue.release(NULL::jobs, 4, delay => '1 day');
 BEGIN;
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 10);
 ROLLBACK;

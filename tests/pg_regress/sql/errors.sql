@@ -173,7 +173,7 @@ BEGIN READ ONLY;
 SELECT xqueue.take('jobs');
 :code
 ROLLBACK;
-CALL xqueue.next('jobs', '1 second', '{"id": 1}');
+CALL xqueue.next('jobs', '1 second', task => '{"id": 1}');
 :code
 CALL xqueue.next('jobs', '-1 second');
 :code

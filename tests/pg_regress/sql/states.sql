@@ -16,7 +16,7 @@ SELECT xqueue.upgrade('orders', '{"fields": {"status": "progress"}, "features": 
     "states": {"R": "new", "T": "running", "W": "later", "B": "stuck", "Z": "dead", "D": "over"}}');
 SELECT xqueue.upgrade('orders', dry_run => true)->'ddl' AS ddl;
 SELECT id, progress FROM xqueue.take(NULL::orders, count => 5);
-SELECT id, progress FROM xqueue.release(NULL::orders, 1, '1 day');
+SELECT id, progress FROM xqueue.release(NULL::orders, 1, delay => '1 day');
 SELECT id, progress FROM xqueue.ack(NULL::orders, 4);
 SELECT id, progress FROM orders ORDER BY id;
 SELECT xqueue.stats('orders')->'tasks' AS tasks;

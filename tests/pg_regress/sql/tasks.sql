@@ -44,7 +44,7 @@ SELECT id, status FROM jobs ORDER BY id;
 SELECT xqueue.release('jobs', 102);
 SELECT * FROM xqueue.release(NULL::jobs, 7);
 SELECT id FROM xqueue.take(NULL::jobs, count => 2);
-SELECT id, status, owner, runat > now() + '23 hours' AS late FROM xqueue.release(NULL::jobs, 102, '1 day');
+SELECT id, status, owner, runat > now() + '23 hours' AS late FROM xqueue.release(NULL::jobs, 102, delay => '1 day');
 SELECT j.id, (xqueue.release(j, delay => '2 days')).status FROM jobs j WHERE id = 7;
 SELECT xqueue.take('jobs');
 SELECT xqueue.put('jobs', '{"id": 200}', '1 day') - 'runat' AS task;
@@ -94,7 +94,7 @@ BEGIN
     RAISE NOTICE 'task % is %', task.id, task.status;
 END
 $$;
-CALL xqueue.next('jobs', '10 ms', '{"id": 400}');
+CALL xqueue.next('jobs', '10 ms', task => '{"id": 400}');
 CALL xqueue.next('jobs', timeout => '0');
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;

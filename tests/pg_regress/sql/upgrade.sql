@@ -104,7 +104,7 @@ SELECT xqueue.upgrade('"Odd ""Schema"."Ünï ''table''.x"',
     '{"fields": {"status": "the \"status\"", "owner": "Owner''s", "runat": "when"}, "features": {"delayed": true}}');
 SELECT xqueue.put('"Odd ""Schema"."Ünï ''table''.x"', '{"Key one": 1, "select": "a,b", "näme": "ü"}');
 SELECT xqueue.take('"Odd ""Schema"."Ünï ''table''.x"') - 'Owner''s' AS taken;
-SELECT xqueue.release('"Odd ""Schema"."Ünï ''table''.x"', ROW(1, 'a,b'), '1 day') - 'when' AS released;
+SELECT xqueue.release('"Odd ""Schema"."Ünï ''table''.x"', ROW(1, 'a,b'), delay => '1 day') - 'when' AS released;
 SELECT queue, key, waiting FROM xqueue.queues;
 DROP SCHEMA "Odd ""Schema" CASCADE;
 
