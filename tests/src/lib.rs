@@ -3,6 +3,7 @@
 //!
 //! The server is named by PGHOST, PGPORT, PGUSER, PGDATABASE; `pgrx-embed/test` sets them.
 
+mod ask;
 mod child;
 mod client;
 mod database;
@@ -13,7 +14,9 @@ mod role;
 mod server;
 mod tasks;
 mod waiter;
+mod watcher;
 
+pub use ask::{ask, ask_one};
 pub use child::Consumer;
 pub use client::{
     connect, connect_as, connect_to, database, pid, scalar, unique, values, wait_until,
@@ -26,6 +29,7 @@ pub use role::Role;
 pub use server::Server;
 pub use tasks::{ack, id, ids, put, release, status, take, take_all};
 pub use waiter::{Outcome, Waiter, is_waiting};
+pub use watcher::Watcher;
 
 pub use postgres::Client;
 pub use serde_json::{Value, json};
