@@ -1,6 +1,6 @@
 //! The features over a restart of the server.
 
-use xqueue_tests::{Queue, Server, json, put, take_all};
+use xqueue_tests::{Queue, Server, ids, json, put, take_all};
 
 #[test]
 fn a_restart_of_the_server_leaves_the_end_of_life_as_it_is() {
@@ -25,4 +25,22 @@ fn a_restart_of_the_server_leaves_the_end_of_life_as_it_is() {
     q.reconnect();
     q.wait_for("total", 0);
     assert!(take_all(&mut q.admin, &name).is_empty());
+}
+
+#[test]
+fn keys_of_time64_rise_over_a_restart_also_from_a_key_in_the_future() {
+    let server = Server::alone();
+    let columns = "id bigint PRIMARY KEY, payload jsonb";
+    let mut q = Queue::with("ids", columns, &json!({"features": {"id": "time64"}}));
+    // An hour ahead of the clock, by hand: time64 has not made it and learns of it by the restart.
+    q.sql("INSERT INTO {q} SELECT (extract(epoch FROM now()) * 1e6)::bigint + 3600000000");
+    let mut greatest = q.ask_one("SELECT to_jsonb(max(id)) FROM {q}").as_i64().expect("a key");
+    for mode in ["fast", "immediate"] {
+        server.restart(mode);
+        q.reconnect();
+        for key in ids(&q.ask("SELECT xqueue.put('{q}', '[{}, {}]')")) {
+            assert!(key > greatest, "{key} after {greatest}, {mode}");
+            greatest = key;
+        }
+    }
 }
