@@ -88,14 +88,14 @@ impl Table {
         match to {
             None => format!("DELETE FROM ONLY {table} AS task WHERE {condition}"),
             Some(to) => {
-                let runat = self.has(Field::Runat).then_some(Field::Runat);
-                let cleared = runat.into_iter().chain([Field::Owner]);
-                let cleared = cleared.map(|field| format!(", {} = NULL", self.field(field)));
-                let (status, label) = (self.status(), self.label(to));
-                format!(
-                    "UPDATE ONLY {table} AS task SET {status} = {label}{} WHERE {condition}",
-                    join(cleared, "")
-                )
+                let cleared = [Field::Owner, Field::Runat, Field::Reason].into_iter();
+                let cleared = cleared.filter_map(|field| self.fields.get(&field));
+                let mut set = vec![format!("{} = {}", self.status(), self.label(to))];
+                set.extend(cleared.map(|column| format!("{column} = NULL")));
+                // A task that comes back after it was done must not expire at once.
+                set.extend(self.renewed(None).filter(|_| MORTAL.contains(&to)));
+                let set = set.join(", ");
+                format!("UPDATE ONLY {table} AS task SET {set} WHERE {condition}")
             }
         }
     }

@@ -121,6 +121,8 @@ impl Table {
             let runat = runat.unwrap_or("NULL".into());
             set.push(format!("{} = {runat}", self.field(Field::Runat)));
         }
+        // Why a task was buried is of no meaning any more.
+        set.extend(self.fields.get(&Field::Reason).map(|reason| format!("{reason} = NULL")));
         set
     }
 

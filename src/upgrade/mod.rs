@@ -44,7 +44,11 @@ impl Blueprint {
         let same_table = previous.as_ref().is_none_or(|(_, same_table)| *same_table);
         let previous = previous.map(|(definition, _)| definition);
         let before = previous.as_ref().map(|definition| definition.options.clone());
-        let mut options = before.unwrap_or_default().merge(newer).map_err(Error::invalid)?;
+        let mut options = before.unwrap_or_default().merge(newer).map_err(|message| {
+            Error::invalid(message).hint(
+                "What the options do not name stays as it is: switch the other off in the same call.",
+            )
+        })?;
         functions::qualify(&mut options.features)?;
         let columns =
             Columns { relation, options: &options, newer, previous: previous.as_ref(), same_table };
