@@ -67,9 +67,9 @@ CREATE PROCEDURE xqueue.put_wait(queue anyelement, task jsonb, timeout interval 
 LANGUAGE c AS 'MODULE_PATHNAME', 'put_wait';
 COMMENT ON PROCEDURE xqueue.put_wait(anyelement, jsonb, interval, text) IS 'As put_wait(text, …), the queue named by its row type.';
 
-CREATE FUNCTION xqueue.time64()
+CREATE FUNCTION xqueue.time64(queue regclass)
 RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'time64';
-COMMENT ON FUNCTION xqueue.time64() IS 'Microseconds since 1970-01-01, greater than what any connection to this server got before, also when the clock has been set back: the default of a key with feature id = time64.';
+COMMENT ON FUNCTION xqueue.time64(regclass) IS 'Microseconds since 1970-01-01, greater than what any connection got before for this queue, also when the clock has been set back: the default of a key with feature id = time64. Errors: 55000 not a queue, 22003 there is no greater key.';
 
 -- Consumer -----------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ CREATE FUNCTION xqueue.bury(queue anyelement, id anycompatible DEFAULT NULL, upd
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
 COMMENT ON FUNCTION xqueue.bury(anyelement, anycompatible, jsonb, interval) IS 'As bury(text, …), the queue named by its row type. Without id the task is the row given.';
 
-CREATE FUNCTION xqueue.touch(queue text, id anycompatible, increment interval)
+CREATE FUNCTION xqueue.touch(queue text, id anycompatible, increment interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
 COMMENT ON FUNCTION xqueue.touch(text, anycompatible, interval) IS
 'More time for a task that this session has taken: puts off the end of its time to run and of its life (features ttr and ttl). Returns it as it is now; no row for an increment of zero or NULL. Errors: those of ack, 22023 negative increment, 0A000 both features are off. After tarantool/queue.';

@@ -60,7 +60,7 @@ pub struct TubeDelta {
 pub struct Ready(Vec<(Option<u64>, u32)>);
 
 /// Of so many tasks a transaction notes what has become of each.
-const ENDED_NOTED: usize = 10_000;
+const ENDED_NOTED: usize = 1_000;
 
 impl Delta {
     /// So many tasks have come from one place to another, or from or to nowhere.
@@ -167,8 +167,9 @@ impl Delta {
         }
         self.made_ready.absorb(&later.made_ready);
         self.unmade_ready.absorb(&later.unmade_ready);
-        self.ended.extend_from_slice(&later.ended);
-        self.ended_more |= later.ended_more;
+        let room = ENDED_NOTED.saturating_sub(self.ended.len()).min(later.ended.len());
+        self.ended.extend_from_slice(&later.ended[..room]);
+        self.ended_more |= later.ended_more || room < later.ended.len();
         self.taken = self.taken.saturating_add(later.taken);
         if let Some(instant) = later.due {
             self.due_at(instant);

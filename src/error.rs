@@ -57,6 +57,11 @@ impl Error {
     }
 }
 
+/// A number of tasks in words.
+pub fn tasks(count: i64) -> String {
+    if count == 1 { "1 task".into() } else { format!("{count} tasks") }
+}
+
 /// Turns a result into its value or into an ERROR.
 pub trait OrRaise<T> {
     fn or_raise(self) -> T;

@@ -6,7 +6,7 @@ use crate::model::definition::Field;
 use crate::model::status::Status;
 use crate::pg::function::Call as FunctionCall;
 use crate::pg::trigger::{Event, Firing, Timing, Tuple};
-use crate::pg::{spi, time, types};
+use crate::pg::{catalog, context, spi, time, types};
 use crate::registry::Queue;
 use crate::{registry, shmem, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
@@ -74,11 +74,21 @@ fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
 /// Calls the user's function with a task and what has happened to it.
 fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> {
     let task = row.to_record();
-    spi::connect(|spi| {
-        spi.run_with(
-            &format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)"),
-            &[(queue.row_type, Some(task)), (types::TEXT, Some(types::from_text(event)))],
-        );
+    let hint = || {
+        format!(
+            "It is what queue {} calls on every change. SELECT xqueue.upgrade({}, \
+             '{{\"features\": {{\"on_task_change\": false}}}}'); switches that off.",
+            queue.name,
+            catalog::quote_literal(&queue.name)
+        )
+    };
+    context::hinted_if_undefined(hint, || {
+        spi::connect(|spi| {
+            spi.run_with(
+                &format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)"),
+                &[(queue.row_type, Some(task)), (types::TEXT, Some(types::from_text(event)))],
+            );
+        });
     });
     Ok(())
 }
@@ -104,7 +114,7 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Datum> {
         && queue.instant_of(&row, Field::Expires).is_none();
     if let Some(ttl) = queue.features().default_ttl().filter(|_| is_to_live) {
         let begin = runat.filter(|_| waits).unwrap_or(now);
-        let end = begin.checked_add(ttl).ok_or_else(|| {
+        let end = time::after(begin, ttl).ok_or_else(|| {
             Error::new(
                 PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
                 format!("a task of queue \"{}\" would live for ever", queue.name),

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::pg::{latch, time};
 use crate::session;
+use crate::shmem::queues::NEVER;
 use crate::shmem::waiters::{Offer, Want};
 use crate::shmem::{queues, waiters};
 use pgrx::PgSqlErrorCode;
@@ -45,7 +46,12 @@ pub struct Place {
     slot: SlotId,
     since: i64,
     want: Want,
+    /// After how many microseconds to look again after a wake-up that came to nothing.
+    patience: Cell<i64>,
 }
+
+/// The first look again, and the longest pause before another.
+const PATIENCE: (i64, i64) = (1_000_000, 64_000_000);
 
 /// What somebody who waits for the end of a task comes to know.
 pub enum News {
@@ -68,16 +74,16 @@ impl Place {
             .hint("A trigger that runs while a consumer takes a task must not wait for another."));
         }
         LINE.set(Some(slot));
-        let place = Place { slot, since: time::now(), want };
-        place.stand(queue)?;
+        let place = Place { slot, since: time::now(), want, patience: Cell::new(0) };
+        place.stand(queue, NEVER)?;
         Ok(place)
     }
 
-    fn stand(&self, queue: &str) -> Result<()> {
+    fn stand(&self, queue: &str, nudge_at: i64) -> Result<()> {
         let session = session::current();
         match queues::lock(self.slot) {
             Some(mut line) => {
-                line.join_line(self.since, session, self.want);
+                line.join_line(self.since, session, self.want, nudge_at);
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -93,8 +99,9 @@ impl Place {
         }
         // Nothing is taken for a client that is gone.
         latch::wait(Some(Duration::ZERO), true);
-        BATON.set(Some(waiters::message().0));
-        self.stand(queue)?;
+        BATON.set(Some(waiters::offer()));
+        self.patience.set((self.patience.get() * 2).clamp(PATIENCE.0, PATIENCE.1));
+        self.stand(queue, time::now() + self.patience.get())?;
         Ok(true)
     }
 
@@ -103,11 +110,17 @@ impl Place {
         if !self.is_woken_before(deadline) {
             return Ok(News::None);
         }
-        let (_, outcome) = waiters::message();
-        match outcome {
-            Some(outcome) => Ok(News::Ended(outcome)),
-            None => self.stand(queue).map(|()| News::Look),
-        }
+        self.news(queue)
+    }
+
+    /// The news that there is by now.
+    pub fn news(&self, queue: &str) -> Result<News> {
+        let mut line = queues::lock(self.slot).ok_or_else(|| gone(queue))?;
+        Ok(match line.news() {
+            Some(Some(outcome)) => News::Ended(outcome),
+            Some(None) => News::Look,
+            None => News::None,
+        })
     }
 
     fn is_woken_before(&self, deadline: Deadline) -> bool {

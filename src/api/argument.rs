@@ -1,5 +1,6 @@
 //! The arguments that most functions share: a queue, in one of two forms, and tasks by key.
 
+use super::values::populated;
 use crate::error::{Error, Result};
 use crate::pg::function::Call;
 use crate::pg::jsonb::{self, Shape};
@@ -97,6 +98,9 @@ pub fn key_of_row(row: Datum, queue: &Queue) -> Result<Key> {
 pub fn key_of_object(object: Datum, queue: &Queue) -> Result<Key> {
     let part = |key: &KeyType| {
         let text = jsonb::field(object, &key.name).ok_or_else(|| missing(&key.name, queue))?;
+        if catalog::element_type(catalog::base_type(key.oid)).is_some() {
+            return populated(object, key, queue).ok_or_else(|| missing(&key.name, queue));
+        }
         catalog::parse_value(&text, key.oid)
     };
     queue.key.iter().map(part).collect()

@@ -41,7 +41,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
         );
     }
     let ttr = argument::interval(call, 4, "ttr", true)?;
-    let order = Order { count, tube: call.get(3), ttr };
+    let mut order = Order { count, tube: call.get(3), ttr, waits: false };
     let output = Output::open(call);
     let deliver = |rows: &Rows, queue: &Queue| {
         if target.form == Form::Row {
@@ -54,24 +54,25 @@ fn take_impl(call: &Call) -> Result<Datum> {
         take_now(&target, &order, deliver)?;
         return Ok(call.null());
     }
-    refuse_fixed_snapshot()?;
+    refuse_fixed_snapshot("Use read committed, or a timeout of zero.")?;
     // A subtransaction that finds nothing is undone: who waits holds no lock.
-    let look = || {
+    let look = |order: &Order| {
         let mut outcome = Ok(0);
         transaction::in_subtransaction(|| {
-            outcome = take_now(&target, &order, deliver);
+            outcome = take_now(&target, order, deliver);
             if matches!(outcome, Ok(0)) { Verdict::Undo } else { Verdict::Keep(()) }
         });
         outcome
     };
-    if look()? > 0 {
+    if look(&order)? > 0 {
         return Ok(call.null());
     }
     let deadline = Deadline::after(Some(timeout));
     let line = Line::of(&target, &order)?;
     let place = line.join()?;
+    order.waits = true;
     loop {
-        match look() {
+        match look(&order) {
             Ok(0) => {}
             Ok(_) => break place.succeed(),
             Err(error) => return Err(gone_or(error, &target, &line.name)),
@@ -105,11 +106,11 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
         )
         .hint("CALL it outside of BEGIN … COMMIT and of functions, or use take and ack there."));
     }
-    let order = Order { count: 1, tube, ttr: None };
+    let mut order = Order { count: 1, tube, ttr: None, waits: false };
     let result = Memory::current();
     let mut taken = None;
-    let look = |taken: &mut Option<Datum>| {
-        take_now(&target, &order, |rows, _| {
+    let look = |order: &Order, taken: &mut Option<Datum>| {
+        take_now(&target, order, |rows, _| {
             *taken = rows.datum(0, 1).map(|value| result.run(|| types::copy_varlena(value)));
             Ok(())
         })
@@ -124,15 +125,16 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
             };
             Plan::new(Verb::Ack, target.form).settle(&queue, &[key], |_| Ok(()))?;
         }
-        if look(&mut taken)? > 0 {
+        if look(&order, &mut taken)? > 0 {
             spi.commit();
             return Ok(());
         }
         let line = Line::of(&target, &order)?;
         spi.commit();
         let place = line.join()?;
+        order.waits = true;
         loop {
-            match look(&mut taken) {
+            match look(&order, &mut taken) {
                 Ok(0) => place.over_transaction_end(|| spi.rollback()),
                 Ok(_) => {
                     spi.commit();
@@ -160,6 +162,8 @@ struct Order {
     count: i32,
     tube: Option<String>,
     ttr: Option<Datum>,
+    /// He has been waiting: a feature that was on may have been switched off since.
+    waits: bool,
 }
 
 /// Takes what is ready now.
@@ -169,10 +173,14 @@ fn take_now(
     mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<usize> {
     let queue = target.open(Lock::RowExclusive)?;
+    let ttr = order.ttr.filter(|_| queue.features().has_deadlines() || !order.waits);
+    if order.waits && order.tube.is_some() && queue.tube().is_none() {
+        return Ok(0);
+    }
     let change = Change::Take {
         form: target.form,
         tube: order.tube.is_some(),
-        ttr: order.ttr.is_some(),
+        ttr: ttr.is_some(),
         many: order.count > 1,
     };
     let mut arguments = Arguments::of(Parameter::Limit, Datum::from(order.count));
@@ -181,7 +189,7 @@ fn take_now(
     if let Some(tube) = &order.tube {
         arguments.set(Parameter::Tube, tube_value(tube, &queue)?);
     }
-    if let Some(ttr) = order.ttr {
+    if let Some(ttr) = ttr {
         if !queue.features().has_deadlines() {
             return Err(not_enabled("ttr", &queue));
         }
@@ -211,7 +219,7 @@ impl Line {
                 let want = match (&order.tube, queue.tube()) {
                     (Some(tube), Some(column)) => {
                         let value = tube_value(tube, &queue)?;
-                        Want::Tube(queue.tube_named(value, column.oid).hash)
+                        Want::Tube(queue.tube_named(value, column).hash)
                     }
                     _ => Want::Any,
                 };
@@ -235,7 +243,7 @@ pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
     }
 }
 
-pub fn refuse_fixed_snapshot() -> Result<()> {
+pub fn refuse_fixed_snapshot(hint: &str) -> Result<()> {
     if !transaction::has_fixed_snapshot() {
         return Ok(());
     }
@@ -243,6 +251,6 @@ pub fn refuse_fixed_snapshot() -> Result<()> {
         PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
         "cannot wait for a task in a transaction of isolation level repeatable read or higher",
     )
-    .detail("It would not see a task that is put after its snapshot.")
-    .hint("Use read committed, or a timeout of zero."))
+    .detail("It would not see what happens after its snapshot.")
+    .hint(hint))
 }

@@ -162,6 +162,7 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     xact::forget_triggers();
     let definition = blueprint.settled(&open(table)?)?;
     registry::write(table, &definition)?;
+    registry::stale(Some(table));
     relation::invalidate(table);
     let database = u32::from(process::database());
     let had_slot = queues::find(database, table.into()).is_some();

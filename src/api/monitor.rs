@@ -16,6 +16,7 @@ use crate::{session, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 
 sql_functions! {
     stats, pg_finfo_stats => stats_impl,
@@ -43,7 +44,7 @@ fn stats_impl(call: &Call) -> Result<Datum> {
         Some(slot) => slot,
         None => registry::get(table)?.slot,
     };
-    described(table, slot)
+    described(table, slot, tubes_counted(table))
         .map(|value| jsonb::from_value(&value))
         .ok_or(registry::not_a_queue(table))
 }
@@ -52,10 +53,12 @@ fn stats_impl(call: &Call) -> Result<Datum> {
 fn stats_all_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
+    let tubes = all_tubes_counted();
     for table in readable_tables() {
         // Without a lock: a DBA looks here when something is locked.
         let slot = queues::find(process::database().into(), table.into());
-        if let Some(described) = slot.and_then(|slot| described(table, slot)) {
+        let tubes = tubes.get(&table).cloned().unwrap_or_default();
+        if let Some(described) = slot.and_then(|slot| described(table, slot, tubes)) {
             output.push(jsonb::from_value(&described));
         }
     }
@@ -130,7 +133,7 @@ fn readable_tables() -> Vec<Oid> {
     tables.into_iter().filter(|table| catalog::may_select(*table)).collect()
 }
 
-fn described(table: Oid, slot: SlotId) -> Option<Value> {
+fn described(table: Oid, slot: SlotId, tubes: Vec<String>) -> Option<Value> {
     let statistics = queues::lock(slot)?.statistics();
     let calls: Map<String, Value> = Kind::ALL
         .iter()
@@ -145,7 +148,6 @@ fn described(table: Oid, slot: SlotId) -> Option<Value> {
         "consumers": statistics.consumers,
         "exact": statistics.exact,
     });
-    let tubes = tubes_counted(table);
     if !tubes.is_empty() {
         let described_tube = |(name, tube): (String, &Tube)| {
             let transitions = by_transition(&tube.transitions);
@@ -175,4 +177,24 @@ fn by_transition(transitions: &Transitions) -> Map<String, Value> {
 fn tubes_counted(table: Oid) -> Vec<String> {
     let definition = registry::read(table).ok().flatten();
     definition.map_or(vec![], |(known, _)| known.options.tubes_counted().to_vec())
+}
+
+/// The same for all queues that have any.
+fn all_tubes_counted() -> HashMap<Oid, Vec<String>> {
+    spi::connect(|spi| {
+        let rows = spi.run(
+            "SELECT q.relation::pg_catalog.oid, t.tube FROM xqueue.queue q CROSS JOIN LATERAL \
+             pg_catalog.jsonb_array_elements_text(q.definition OPERATOR(pg_catalog.#>) '{options,tube_stats}') \
+             WITH ORDINALITY AS t(tube, place) ORDER BY 1, t.place",
+        );
+        let mut tubes: HashMap<Oid, Vec<String>> = HashMap::new();
+        for row in 0..rows.len() {
+            if let (Some(table), Some(tube)) =
+                (rows.datum(row, 1).map(types::oid), rows.text(row, 2))
+            {
+                tubes.entry(table).or_default().push(tube);
+            }
+        }
+        tubes
+    })
 }

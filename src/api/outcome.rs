@@ -49,7 +49,7 @@ impl Sight {
 fn wait_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
-    refuse_fixed_snapshot()?;
+    refuse_fixed_snapshot("Use read committed.")?;
     let deadline = Deadline::after(timeout);
     let (slot, name, hash, sight) = watched(call, &target)?;
     if let Some(word) = sight.word() {
@@ -59,7 +59,7 @@ fn wait_impl(call: &Call) -> Result<Datum> {
     let place = Place::join(slot, &name, Want::End(hash))?;
     loop {
         let (.., sight) = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
-        if let Some(word) = sight.word() {
+        if let Some(word) = told_or_seen(&place, &name, &sight)? {
             return Ok(types::from_text(word));
         }
         match place.watch(deadline, &name)? {
@@ -68,6 +68,15 @@ fn wait_impl(call: &Call) -> Result<Datum> {
             News::None => return Ok(call.null()),
         }
     }
+}
+
+/// What has become of a task: as it was told, which says more than that it is gone.
+fn told_or_seen(place: &Place, name: &str, sight: &Sight) -> Result<Option<&'static str>> {
+    let Some(word) = sight.word() else { return Ok(None) };
+    Ok(Some(match place.news(name)? {
+        News::Ended(outcome) => outcome.name(),
+        News::Look | News::None => word,
+    }))
 }
 
 /// The queue's slot and name, the number that stands for the task's key, and the task as it is.
@@ -129,8 +138,9 @@ fn put_wait_impl(call: &Call) -> Result<Datum> {
                     let queue = target.open(Lock::AccessShare);
                     let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
                     let sight = look(&queue, &argument::key_of_object(put, &queue)?);
+                    drop(queue);
                     place.over_transaction_end(|| spi.rollback());
-                    if let Some(word) = sight.word() {
+                    if let Some(word) = told_or_seen(&place, &name, &sight)? {
                         return Ok(Some(word));
                     }
                 }

@@ -144,7 +144,8 @@ impl<'call> Put<'call> {
     /// columns, which an ORM's model may well hold.
     fn row(mut self, row: Datum, deliver: &mut impl FnMut(&Rows) -> Result<()>) -> Result<()> {
         let fields = catalog::record_fields(row);
-        let given = self.queue.columns().iter().map(|column| column.number).filter(|number| {
+        let columns = self.queue.columns().iter().filter(|column| !column.is_generated);
+        let given = columns.map(|column| column.number).filter(|number| {
             let value = fields.get(*number as usize - 1).and_then(|(_, value)| *value);
             value.is_some() && !self.queue.is_own_column(*number) && !self.gives(*number)
         });
@@ -159,8 +160,9 @@ impl<'call> Put<'call> {
         values: &Values,
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
-        values.bind(&mut self.arguments, self.queue)?;
-        self.insert(Source::Values, values.numbers(), deliver)
+        values.bind(&mut self.arguments)?;
+        let source = if values.is_plain() { Source::Values } else { Source::Task };
+        self.insert(source, values.numbers(), deliver)
     }
 
     fn insert(
@@ -193,9 +195,7 @@ impl<'call> Put<'call> {
                     "column \"{}\" of queue \"{}\" cannot be given by a task",
                     column.name, queue.name
                 ))
-                .hint(
-                    "Leave it out: it belongs to the queue. A time to start at is given as delay.",
-                ));
+                .hint("Leave it out: it belongs to the queue. Times are given as delay and ttl."));
             }
             if self.gives(column.number) {
                 return Err(Error::invalid(format!(

@@ -37,7 +37,7 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
         match verb {
             verb if verb.is_owners() => found.not_mine(arguments.get(Parameter::Attempt)),
             Verb::Dig => found.not_in(Status::Buried, "Only a buried task can be dug out."),
-            Verb::Snatch => found.not_taken(),
+            Verb::Snatch => found.not_taken("Only a taken task can be taken away."),
             Verb::Restart => found.not_restartable(),
             Verb::Switch(_) => found.held(),
             _ => found.unchanged(),
@@ -53,7 +53,9 @@ fn not_in_state(message: String) -> Error {
 impl Found {
     fn not_mine(&self, attempt: Option<Datum>) -> Error {
         if self.status != Some(Status::Taken) {
-            return self.not_taken();
+            return self.not_taken(
+                "Take it first; a task that was taken is given back when its session ends or its time to run is over.",
+            );
         }
         let Some(owner) = self.owner else {
             return not_in_state(format!("task {} is taken, but by no session", self.task))
@@ -85,13 +87,11 @@ impl Found {
         }
     }
 
-    fn not_taken(&self) -> Error {
+    fn not_taken(&self, hint: &str) -> Error {
         if self.status == Some(Status::Taken) {
             return self.unchanged();
         }
-        not_in_state(format!("task {} is not taken by anybody", self.task)).hint(
-            "Take it first; a task that was taken is given back when its session ends or its time to run is over.",
-        )
+        not_in_state(format!("task {} is not taken by anybody", self.task)).hint(hint)
     }
 
     fn not_in(&self, wanted: Status, hint: &str) -> Error {

@@ -153,8 +153,8 @@ impl Plan {
             }
         }
         let hint = || format!("Each member of update is a column of {}.", queue.name);
-        context::hinted(hint, || values.bind(&mut self.arguments, queue))?;
-        self.step.update = values.numbers();
+        context::hinted(hint, || values.bind(&mut self.arguments))?;
+        (self.step.update, self.step.plain) = (values.numbers(), values.is_plain());
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use crate::pg::jsonb::{Member, Shape, members, shape};
 use crate::pg::memory::Memory;
 use crate::pg::relation::ColumnType;
 use crate::pg::{catalog, spi, types};
-use crate::registry::{Arguments, Queue};
+use crate::registry::{Arguments, KeyType, Queue};
 use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
@@ -22,11 +22,20 @@ impl<'a> Values<'a> {
         if shape(json) != Shape::Object {
             return Ok(None);
         }
+        // A null key is none: then the column's default makes it.
+        let is_key_to_be = |member: &Member| {
+            let column = queue.column(&member.name);
+            member.is_null() && column.is_some_and(|column| queue.is_key_column(column.number))
+        };
         let pair = |member: Member| {
             let column = queue.column(&member.name);
             column.ok_or_else(|| no_such_column(&member.name, queue)).map(|column| (member, column))
         };
-        let members = members(json).into_iter().map(pair).collect::<Result<_>>()?;
+        let members = members(json)
+            .into_iter()
+            .filter(|member| !is_key_to_be(member))
+            .map(pair)
+            .collect::<Result<_>>()?;
         Ok(Some(Values { object: json, members }))
     }
 
@@ -43,44 +52,52 @@ impl<'a> Values<'a> {
         self.members.iter().any(|(member, column)| column.number == number && !member.is_null())
     }
 
-    /// Adds the values, each of its column's type, to the arguments of a statement.
-    pub fn bind(&self, arguments: &mut Arguments, queue: &Queue) -> Result<()> {
+    /// Whether each value can be read here. The others, those of arrays, composite types and
+    /// domains, the server reads in the statement.
+    pub fn is_plain(&self) -> bool {
+        self.members.iter().all(|(member, column)| {
+            let is_jsonb = column.oid == types::JSONB;
+            let is_domain = catalog::base_type(column.oid) != column.oid;
+            is_jsonb || !is_domain && column.oid != types::JSON && !member.is_nested()
+        })
+    }
+
+    /// Adds the values to the arguments of a statement: one by one if they are plain, else all
+    /// together.
+    pub fn bind(&self, arguments: &mut Arguments) -> Result<()> {
+        if !self.is_plain() {
+            arguments.set(Parameter::Task, self.object);
+            return Ok(());
+        }
         for (member, column) in &self.members {
-            let value = self.value(member, column, queue)?;
+            let value = match member {
+                member if member.is_null() => None,
+                member if column.oid == types::JSONB => Some(member.to_jsonb()),
+                member => {
+                    let text = member.text();
+                    Some(catalog::parse_value_for(&text, column.oid, column.modifier)?)
+                }
+            };
             arguments.set_or_null(Parameter::Column(column.number), value);
         }
         Ok(())
     }
+}
 
-    /// As jsonb_populate_record reads it.
-    fn value(&self, member: &Member, column: &ColumnType, queue: &Queue) -> Result<Option<Datum>> {
-        if member.is_null() {
-            return Ok(None);
-        }
-        if column.oid == types::JSONB {
-            return Ok(Some(member.to_jsonb()));
-        }
-        if member.is_nested() || catalog::base_type(column.oid) == types::JSON {
-            return Ok(self.populated(column, queue));
-        }
-        catalog::parse_value_for(&member.text(), column.oid, column.modifier).map(Some)
-    }
-
-    /// The same by the server itself, for arrays, composite types and whatever is seldom.
-    fn populated(&self, column: &ColumnType, queue: &Queue) -> Option<Datum> {
-        let result = Memory::current();
-        let name = queue.sql.columns.get(&column.number)?;
-        spi::connect(|spi| {
-            let rows = spi.run_with(
-                &format!(
-                    "SELECT new.{name} FROM pg_catalog.jsonb_populate_record(NULL::{}, $1) AS new",
-                    queue.name
-                ),
-                &[(types::JSONB, Some(self.object))],
-            );
-            rows.datum(0, 1).map(|value| result.run(|| types::copy(value, column.oid)))
-        })
-    }
+/// The value for a column in a jsonb object, as the server reads it.
+pub fn populated(object: Datum, column: &KeyType, queue: &Queue) -> Option<Datum> {
+    let result = Memory::current();
+    let name = queue.sql.columns.get(&column.number)?;
+    spi::connect(|spi| {
+        let rows = spi.run_with(
+            &format!(
+                "SELECT new.{name} FROM pg_catalog.jsonb_populate_record(NULL::{}, $1) AS new",
+                queue.name
+            ),
+            &[(types::JSONB, Some(object))],
+        );
+        rows.datum(0, 1).map(|value| result.run(|| types::copy(value, column.oid)))
+    })
 }
 
 fn no_such_column(name: &str, queue: &Queue) -> Error {

@@ -157,6 +157,12 @@ impl Features {
         if tries.limit.is_some() && self.buried == Some(false) {
             return Err("retry with a limit needs feature buried".into());
         }
+        if let (Some(Time::Seconds(first)), Some(Time::Seconds(longest))) =
+            (&tries.backoff, &tries.max)
+            && longest < first
+        {
+            return Err("the max of retry must not be less than its backoff".into());
+        }
         if tries.factor.is_some_and(|factor| !(1.0..=1000.0).contains(&factor)) {
             return Err("the factor of retry must lie between 1 and 1000".into());
         }
@@ -272,7 +278,9 @@ impl Backoff {
         if self.factor <= 1.0 {
             return 0;
         }
-        ((self.longest / self.first).ln() / self.factor.ln()).ceil().clamp(0.0, 64.0) as u32
+        // Not so many that the power overflows.
+        let most = 300.0 * std::f64::consts::LN_10 / self.factor.ln();
+        ((self.longest / self.first).ln() / self.factor.ln()).ceil().clamp(0.0, most) as u32
     }
 }
 
@@ -499,5 +507,6 @@ mod tests {
         assert_eq!(backoff.steps(), 6);
         assert_eq!(Backoff { factor: 1.0, ..backoff }.steps(), 0);
         assert_eq!(Backoff { longest: 1.0, ..backoff }.steps(), 0);
+        assert_eq!(Backoff { factor: 1.05, longest: 3600.0, ..backoff }.steps(), 168);
     }
 }

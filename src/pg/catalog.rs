@@ -314,6 +314,32 @@ pub fn value_text(value: Datum, oid: Oid) -> String {
     }
 }
 
+/// A number that is the same for values that are equal in the order of their type. None for types
+/// that cannot be hashed.
+pub fn hash(value: Datum, oid: Oid, collation: Oid) -> Option<u64> {
+    // SAFETY: the cache entry lives as long as the process, its function takes a value of the type
+    // and a seed.
+    unsafe {
+        let entry = pg_sys::lookup_type_cache(
+            base_type(oid),
+            pg_sys::TYPECACHE_HASH_EXTENDED_PROC_FINFO as i32,
+        );
+        let function = &raw mut (*entry).hash_extended_proc_finfo;
+        if (*function).fn_oid == Oid::INVALID {
+            return None;
+        }
+        let hash = pg_sys::FunctionCall2Coll(function, collation, value, Datum::from(0u64));
+        Some(hash.value() as u64)
+    }
+}
+
+/// Whether row security hides rows of a table even from the current role, its owner.
+pub fn hides_rows(table: Oid) -> bool {
+    // SAFETY: a look-up; an invalid role stands for the current one.
+    let security = unsafe { pg_sys::check_enable_rls(table, Oid::INVALID, true) };
+    security == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
+}
+
 /// The elements of an array value; None for an element that is NULL.
 pub fn array_elements(array: Datum, element: Oid) -> Vec<Option<Datum>> {
     // SAFETY: the datum is an array of this element type; the server's function fills in the
@@ -340,13 +366,19 @@ pub fn array_elements(array: Datum, element: Oid) -> Vec<Option<Datum>> {
 pub fn record_fields(record: Datum) -> Vec<(Oid, Option<Datum>)> {
     // SAFETY: the datum is a composite value; its header names its type.
     unsafe {
-        let tuple = pgrx::htup::composite_row_type_make_tuple(record);
-        let header = tuple.t_data;
+        // Unpacked: a row out of another tuple may have a short header.
+        let header =
+            pg_sys::pg_detoast_datum(record.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
+        let mut tuple = pg_sys::HeapTupleData {
+            t_len: pgrx::heap_tuple_header_get_datum_length(header) as u32,
+            t_data: header,
+            ..Default::default()
+        };
         let description = pg_sys::lookup_rowtype_tupdesc_copy(
             pgrx::htup::heap_tuple_header_get_type_id(header),
             pgrx::htup::heap_tuple_header_get_typmod(header),
         );
-        let row = super::trigger::Tuple::new(tuple.as_ptr(), description);
+        let row = super::trigger::Tuple::new(&mut tuple, description);
         let count = (*description).natts;
         (1..=count as i16)
             .map(|number| {

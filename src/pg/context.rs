@@ -8,7 +8,15 @@ use std::ffi::{CString, c_void};
 /// raised in it gets `hint` as its HINT. All else of the error stays as it is, the name of a
 /// constraint for example.
 pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
-    let hint = Hint { text: &hint };
+    watched(Hint { text: &hint, of: Kind::Data }, work)
+}
+
+/// The same for the error that a function does not exist.
+pub fn hinted_if_undefined<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
+    watched(Hint { text: &hint, of: Kind::Undefined }, work)
+}
+
+fn watched<T>(hint: Hint, work: impl FnOnce() -> T) -> T {
     // SAFETY: the callback is taken off the stack before it ends, by the guard in case of an error
     // in Rust, by the server in case of one of its own.
     unsafe {
@@ -26,6 +34,14 @@ pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
 /// A hint that is written only if there is an error.
 struct Hint<'a> {
     text: &'a dyn Fn() -> String,
+    of: Kind,
+}
+
+/// The errors that a hint is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Data,
+    Undefined,
 }
 
 struct Restore(*mut pg_sys::ErrorContextCallback);
@@ -39,18 +55,24 @@ impl Drop for Restore {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn add_hint(hint: *mut c_void) {
+    use pg_sys::errcodes::PgSqlErrorCode as Code;
     const CLASS: i32 = 0xfff;
-    const DATA_EXCEPTION: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DATA_EXCEPTION as i32;
-    const INVALID_NAME: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_INVALID_NAME as i32;
-    const DUPLICATE_COLUMN: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DUPLICATE_COLUMN as i32;
-    const DUPLICATE_TABLE: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE as i32;
-    const NOT_NULL: i32 = pg_sys::errcodes::PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION as i32;
-    // SAFETY: called while an error is being reported; the text outlives that.
+    const OTHER_DATA: [i32; 4] = [
+        Code::ERRCODE_INVALID_NAME as i32,
+        Code::ERRCODE_DUPLICATE_COLUMN as i32,
+        Code::ERRCODE_DUPLICATE_TABLE as i32,
+        Code::ERRCODE_NOT_NULL_VIOLATION as i32,
+    ];
+    // SAFETY: called while an error is being reported; the hint outlives that.
     unsafe {
-        let code = pg_sys::geterrcode();
-        let others = [INVALID_NAME, DUPLICATE_COLUMN, DUPLICATE_TABLE, NOT_NULL];
-        if code & CLASS == DATA_EXCEPTION & CLASS || others.contains(&code) {
-            let hint = ((*hint.cast::<Hint>()).text)();
+        let (code, hint) = (pg_sys::geterrcode(), &*hint.cast::<Hint>());
+        let is_data = code & CLASS == Code::ERRCODE_DATA_EXCEPTION as i32 & CLASS;
+        let applies = match hint.of {
+            Kind::Data => is_data || OTHER_DATA.contains(&code),
+            Kind::Undefined => code == Code::ERRCODE_UNDEFINED_FUNCTION as i32,
+        };
+        if applies {
+            let hint = (hint.text)();
             let hint = CString::new(hint).unwrap_or_default();
             pg_guard_ffi_boundary(|| super::foreign::errhint(c"%s".as_ptr(), hint.as_ptr()));
         }

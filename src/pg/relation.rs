@@ -124,6 +124,8 @@ pub struct ColumnType {
     pub has_default: bool,
     pub is_identity: bool,
     pub is_generated: bool,
+    pub is_not_null: bool,
+    pub collation: Oid,
     /// The type's modifier, -1 without one.
     pub modifier: i32,
 }
@@ -207,6 +209,8 @@ impl Relation {
                 has_default: attribute.atthasdef,
                 is_identity: attribute.attidentity != 0,
                 is_generated: attribute.attgenerated != 0,
+                is_not_null: attribute.attnotnull,
+                collation: attribute.attcollation,
                 modifier: attribute.atttypmod,
             })
             .collect()

@@ -17,6 +17,12 @@ pub fn unix_microseconds(instant: i64) -> i64 {
     instant + EPOCH_DIFFERENCE
 }
 
+/// The instant so many microseconds after another; None where the calendar ends.
+pub fn after(instant: i64, microseconds: i64) -> Option<i64> {
+    const END: i64 = 9_223_371_331_200_000_000;
+    instant.checked_add(microseconds).filter(|end| *end < END)
+}
+
 /// The length in seconds of an interval given as text; errors about its form are the server's.
 pub fn seconds(text: &str) -> std::result::Result<f64, String> {
     let interval = super::catalog::parse_value(text, super::types::INTERVAL);

@@ -10,6 +10,7 @@ pub const CHAR: Oid = pg_sys::CHAROID;
 pub const TEXT: Oid = pg_sys::TEXTOID;
 pub const UUID: Oid = pg_sys::UUIDOID;
 pub const UUID_ARRAY: Oid = pg_sys::UUIDARRAYOID;
+pub const BPCHAR: Oid = pg_sys::BPCHAROID;
 pub const JSON: Oid = pg_sys::JSONOID;
 pub const JSONB: Oid = pg_sys::JSONBOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;

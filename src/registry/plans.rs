@@ -171,7 +171,7 @@ impl Queue {
             Parameter::Increment => types::INTERVAL,
             Parameter::Tube => self.tube().map_or(types::TEXT, |tube| tube.oid),
             Parameter::Column(number) => column(number).unwrap_or(types::TEXT),
-            Parameter::Tasks => types::JSONB,
+            Parameter::Task | Parameter::Tasks => types::JSONB,
             Parameter::Row => self.row_type,
         }
     }

@@ -50,6 +50,7 @@ pub struct KeyType {
     pub name: String,
     pub number: i16,
     pub oid: Oid,
+    pub collation: Oid,
 }
 
 impl Queue {
@@ -90,8 +91,12 @@ impl Queue {
             |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
         let has_simple_key = key.len() == 1 && key.iter().all(is_simple);
         let key = key.into_iter();
-        let key_type =
-            |key: ColumnType| KeyType { name: key.name, number: key.number, oid: key.oid };
+        let key_type = |key: ColumnType| KeyType {
+            name: key.name,
+            number: key.number,
+            oid: key.oid,
+            collation: key.collation,
+        };
         Ok(Queue {
             table,
             slot,
@@ -194,21 +199,21 @@ impl Queue {
     pub fn tube_of(&self, row: &Tuple) -> Option<Tube> {
         let column = self.tube()?;
         Some(match self.value_of(row, Field::Tube) {
-            Some(value) => self.tube_named(value, column.oid),
+            Some(value) => self.tube_named(value, column),
             None => Tube { hash: NO_LABEL, counted: None },
         })
     }
 
     /// The tube that a value of the tube column names.
-    pub fn tube_named(&self, value: Datum, oid: Oid) -> Tube {
-        let label = catalog::value_text(value, oid);
-        // char(n) is padded with blanks.
-        let label = label.trim_end();
-        let counted = self.definition.options.tubes_counted().iter();
-        Tube {
-            hash: hash([label.as_bytes()].into_iter()),
-            counted: counted.map(|tube| tube.trim_end()).position(|tube| tube == label),
-        }
+    pub fn tube_named(&self, value: Datum, column: &ColumnType) -> Tube {
+        let tubes = self.definition.options.tubes_counted();
+        let is_padded = catalog::base_type(column.oid) == types::BPCHAR;
+        let trimmed = |text: &'_ str| if is_padded { text.trim_end().len() } else { text.len() };
+        let counted = (!tubes.is_empty()).then(|| catalog::value_text(value, column.oid));
+        let counted = counted.and_then(|label| {
+            tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
+        });
+        Tube { hash: combined([part(value, column.oid, column.collation)].into_iter()), counted }
     }
 
     /// The column of the tubes, if the queue has any.
@@ -219,15 +224,10 @@ impl Queue {
 
     /// A number that stands for a task's key, as those who wait for its end know it.
     pub fn key_hash(&self, key: impl Iterator<Item = Option<Datum>>) -> u64 {
-        let parts = key.zip(&self.key).map(|(value, column)| match value {
-            Some(value) => match types::integer(value, column.oid) {
-                Some(number) => number.to_ne_bytes().to_vec(),
-                None => catalog::value_text(value, column.oid).into_bytes(),
-            },
-            None => vec![],
-        });
-        let parts: Vec<Vec<u8>> = parts.collect();
-        hash(parts.iter().map(Vec::as_slice))
+        let parts = key.zip(&self.key);
+        combined(parts.map(|(value, column)| {
+            value.map_or(0, |value| part(value, column.oid, column.collation))
+        }))
     }
 
     /// The same for a row.
@@ -257,12 +257,25 @@ impl Queue {
 /// The tube of tasks that have no label.
 const NO_LABEL: u64 = 1;
 
-/// FNV-1a with a border after each part; never 0, which stands for no tube.
-fn hash<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let add = |hash, part: &[u8]| step(part.iter().fold(hash, step), &0xff);
-    parts.fold(0xcbf2_9ce4_8422_2325, add).max(2)
+/// A number for a value: the same for values that are equal in SQL, whatever their text.
+fn part(value: Datum, oid: Oid, collation: Oid) -> u64 {
+    if let Some(number) = types::integer(value, oid) {
+        return number as u64;
+    }
+    let of_text = || {
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+        catalog::value_text(value, oid).bytes().fold(FNV_BASIS, step)
+    };
+    catalog::hash(value, oid, collation).unwrap_or_else(of_text)
 }
+
+/// One number for several; never 0 or 1, which stand for no tube and no label.
+fn combined(parts: impl Iterator<Item = u64>) -> u64 {
+    parts.fold(FNV_BASIS, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(FNV_PRIME)).max(2)
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// The names that the statements of a queue use, quoted.
 pub fn table_names(
@@ -297,7 +310,9 @@ pub fn table_names(
         key: key.collect::<Result<_>>()?,
         fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
-        status_type: status.map(|status| catalog::type_name(status.oid)).unwrap_or_default(),
+        status_type: status
+            .map(|status| catalog::type_name(catalog::base_type(status.oid)))
+            .unwrap_or_default(),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
         labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
         features: options.features.clone(),

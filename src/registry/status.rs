@@ -46,7 +46,7 @@ impl StatusColumn {
             Labels::Letters(texts.map(|text| text.as_bytes()[0]))
         } else if types::TEXTS.contains(&base) {
             Labels::Texts(texts)
-        } else if catalog::is_enum(base) {
+        } else if catalog::is_enum(base) && base == column.oid {
             let mut values = [Oid::INVALID; 6];
             for (value, text) in values.iter_mut().zip(&texts) {
                 *value = catalog::enum_value(base, text).ok_or_else(|| unfit(text))?;

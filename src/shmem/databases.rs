@@ -22,8 +22,6 @@ pub struct Database {
     recounts: bool,
     /// Commands that need the database for themselves: no worker meanwhile.
     occupied: u32,
-    /// The greatest keys made of the clock are known.
-    knows_keys: bool,
     requests: Requests,
 }
 
@@ -71,22 +69,10 @@ fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
             starting: 0,
             recounts: false,
             occupied: 0,
-            knows_keys: false,
             requests: Requests::default(),
         };
     }
     Some(database)
-}
-
-/// Whether the greatest keys made of the clock in a database are known.
-pub fn knows_keys(oid: u32) -> bool {
-    find(&mut super::directory(), oid).is_some_and(|database| database.knows_keys)
-}
-
-pub fn note_keys_known(oid: u32) {
-    if let Some(database) = find(&mut super::directory(), oid) {
-        database.knows_keys = true;
-    }
 }
 
 pub(super) fn request_sweep(directory: &mut Directory, oid: u32) {

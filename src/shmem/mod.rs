@@ -17,7 +17,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::mem::size_of;
-use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 const NAME: &CStr = c"xqueue";
 
@@ -28,8 +28,6 @@ struct Header {
     ready: bool,
     launcher: u32,
     last_generation: u64,
-    /// The last key made of the clock.
-    last_key: AtomicI64,
     databases: [databases::Database; databases::LIMIT],
     ended: sessions::EndedList,
     recounts: [recount::Area; recount::LIMIT],
@@ -150,24 +148,6 @@ fn segment() -> &'static Segment {
         Some(segment) => segment,
         None => crate::session::not_loaded().raise(),
     }
-}
-
-/// A key made of the clock: greater than all before it.
-pub fn next_key(now: i64) -> i64 {
-    let next = |last: i64| now.max(last.saturating_add(1));
-    let update = |last| Some(next(last));
-    let last = last_key().fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
-    last.map_or(now, next)
-}
-
-/// Keys made of the clock will be greater than this one.
-pub fn raise_last_key(key: i64) {
-    last_key().fetch_max(key, Ordering::Relaxed);
-}
-
-fn last_key() -> &'static AtomicI64 {
-    // SAFETY: the header lives as long as the process; this field is only used as an atomic.
-    unsafe { &(*segment().header).last_key }
 }
 
 /// A lock, held until it is dropped.

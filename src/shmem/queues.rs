@@ -34,6 +34,8 @@ pub struct Queue {
     prepared: bool,
     /// The counters have to be counted anew.
     pub(super) recount: bool,
+    /// The last key made of the clock; 0 while that is not known.
+    last_key: i64,
     /// The worker's next instant to act, `NEVER` if there is none.
     due: i64,
     pub(super) line: Line,
@@ -127,6 +129,7 @@ pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
         exact: false,
         prepared: true,
         recount: true,
+        last_key: 0,
         due: i64::MIN,
         line: Line::default(),
         recounts: 0,
@@ -172,7 +175,7 @@ fn peek(index: usize) -> (u64, u32, u32) {
 pub fn remove(id: SlotId) {
     let _directory = super::directory();
     if let Some(mut queue) = lock(id) {
-        queue.wake_everyone();
+        queue.dismiss_everyone();
         queue.generation = 0;
     }
 }
@@ -212,13 +215,13 @@ impl QueueGuard {
             add_all(&mut self.tubes[*tube].transitions, &change.transitions);
         }
         self.tell_recounts(xid, delta);
+        self.tell_ends(delta);
         if delta.redefined {
             self.wake_everyone();
         } else {
             for (tube, count) in delta.made_ready.by_tube() {
                 self.wake(count, Offer { tube });
             }
-            self.tell_ends(delta);
         }
         if let Some(instant) = delta.due {
             self.lower_due(instant);
@@ -238,6 +241,19 @@ impl QueueGuard {
         } else if delta.ended_more {
             self.tell_end(None, None);
         }
+    }
+
+    /// A key made of the clock, greater than all before it. None if the last one is not known, or
+    /// is the greatest there can be.
+    pub fn next_key(&mut self, now: i64) -> Option<i64> {
+        let next = self.last_key.checked_add(1).filter(|_| self.last_key != 0)?;
+        self.last_key = next.max(now);
+        Some(self.last_key)
+    }
+
+    /// Keys made of the clock will be greater than this one.
+    pub fn raise_last_key(&mut self, key: i64) {
+        self.last_key = self.last_key.max(key).max(1);
     }
 
     /// The worker has to act at `instant`. True if that is earlier than it knew.
@@ -287,9 +303,11 @@ impl QueueGuard {
     }
 
     /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED.
-    pub fn wake_for_ready(&mut self) {
+    pub fn nudge_for_ready(&mut self) {
         let ready = self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX));
-        self.wake(ready as u32, Offer { tube: None });
+        if ready > 0 {
+            self.nudge(ready as u32, time::now());
+        }
     }
 
     pub fn has_taken(&self) -> bool {

@@ -42,6 +42,8 @@ pub struct Waiter {
     outcome: Option<Outcome>,
     pid: i32,
     since: i64,
+    /// When to look again without a wake-up, after one that came to nothing.
+    nudge_at: i64,
     session: [u8; 16],
 }
 
@@ -103,7 +105,8 @@ impl Line {
 
 impl QueueGuard {
     /// Puts this process into the line, behind all who have waited since an earlier instant.
-    pub fn join_line(&mut self, since: i64, session: [u8; 16], want: Want) {
+    /// `nudge_at`: when to be woken again though nothing has happened, `NEVER` if not at all.
+    pub fn join_line(&mut self, since: i64, session: [u8; 16], want: Want, nudge_at: i64) {
         let process = process::index();
         let (index, link) = (self.index(), process + 1);
         if waiter(process).queue != NO_QUEUE {
@@ -129,6 +132,7 @@ impl QueueGuard {
             outcome: None,
             pid: process::pid(),
             since,
+            nudge_at,
             session,
         };
         match previous {
@@ -171,15 +175,48 @@ impl QueueGuard {
         }
     }
 
-    /// Wakes everyone, to look again or to find that the queue is gone.
+    /// Wakes the first `count` consumers that want any task, and those who want one tube's if a
+    /// wake-up of theirs has come to nothing: someone may have had the task's row locked.
+    pub fn nudge(&mut self, count: u32, now: i64) {
+        let (mut left, mut link) = (count, self.line.head);
+        while link != 0 {
+            let Waiter { next, want, nudge_at, .. } = *waiter(link - 1);
+            match want {
+                Want::Any if left > 0 => left -= 1,
+                Want::Tube(_) if nudge_at <= now => {}
+                _ => {
+                    link = next;
+                    continue;
+                }
+            }
+            self.notify(link - 1, None, None);
+            link = next;
+        }
+    }
+
+    /// Wakes everyone to look again.
     pub fn wake_everyone(&mut self) {
+        self.tell_end(None, None);
+        let mut link = self.line.head;
+        while link != 0 {
+            let Waiter { next, want, .. } = *waiter(link - 1);
+            if !matches!(want, Want::End(_)) {
+                self.notify(link - 1, None, None);
+            }
+            link = next;
+        }
+    }
+
+    /// Sends everyone away: the queue is gone.
+    pub fn dismiss_everyone(&mut self) {
         while self.line.head != 0 {
             self.notify(self.line.head - 1, None, None);
         }
     }
 
     /// Tells those who wait for the end of a task what has become of it; without `hash`, all who
-    /// wait for the end of any; without outcome, they look for themselves.
+    /// wait for the end of any; without outcome, they look for themselves, and stay in line so as
+    /// to miss nothing.
     pub fn tell_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
         let mut link = if self.line.watchers > 0 { self.line.head } else { 0 };
         while link != 0 {
@@ -187,9 +224,29 @@ impl QueueGuard {
             if let Want::End(wanted) = want
                 && hash.is_none_or(|hash| hash == wanted)
             {
-                self.notify(link - 1, None, outcome);
+                match outcome {
+                    Some(_) => self.notify(link - 1, None, outcome),
+                    None => {
+                        waiter(link - 1).woken = true;
+                        latch::wake(link - 1);
+                    }
+                }
             }
             link = next;
+        }
+    }
+
+    /// What this process, which waits for the end of a task, has been told since it last asked: the
+    /// outcome, or to look for itself.
+    pub fn news(&mut self) -> Option<Option<Outcome>> {
+        let entry = waiter(process::index());
+        match (entry.woken, entry.outcome) {
+            (false, _) => None,
+            (true, Some(outcome)) => Some(Some(outcome)),
+            (true, None) => {
+                entry.woken = false;
+                Some(None)
+            }
         }
     }
 
@@ -232,9 +289,7 @@ pub fn was_woken() -> bool {
     waiter(process::index()).woken
 }
 
-/// What this process has been told when it was taken out of the line: of a ready task, of the end
-/// of the task that it waits for.
-pub fn message() -> (Offer, Option<Outcome>) {
-    let entry = waiter(process::index());
-    (Offer { tube: entry.offer }, entry.outcome)
+/// The ready task that this process has been told of when it was taken out of the line.
+pub fn offer() -> Offer {
+    Offer { tube: waiter(process::index()).offer }
 }

@@ -139,14 +139,21 @@ impl Table {
                 let mut condition = self.is(Status::Ready);
                 if tube {
                     let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
-                    condition += &format!(" AND task.{column} {} {tube}", self.tube_equals);
+                    // An array of one, and the order by tube, leave the planner only the index that
+                    // begins with the tube.
+                    condition +=
+                        &format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals);
                 }
                 if let Some(expires) = self.fields.get(&Field::Expires) {
                     condition += &format!(
                         " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
                     );
                 }
-                (condition, format!(" ORDER BY {}", self.take_order("task.")))
+                let by_tube = match tube {
+                    true => format!("task.{}, ", self.field(Field::Tube)),
+                    false => String::new(),
+                };
+                (condition, format!(" ORDER BY {by_tube}{}", self.take_order("task.")))
             }
             Change::Promote => is_due(Status::Waiting, parameters),
             Change::Overdue => is_due(Status::Taken, parameters),
@@ -176,9 +183,13 @@ impl Table {
                 (self.is(Status::Buried), format!(" ORDER BY {}", self.key_list("task.")))
             }
         };
+        let strength = match change {
+            Change::Expire | Change::Rot => "UPDATE",
+            _ => "NO KEY UPDATE",
+        };
         format!(
             "SELECT {} FROM ONLY {} AS task WHERE {condition}{order} LIMIT {} OFFSET {} \
-             FOR NO KEY UPDATE SKIP LOCKED",
+             FOR {strength} SKIP LOCKED",
             self.key_list("task."),
             self.qualified(),
             parameters.add(Parameter::Limit),
@@ -211,8 +222,16 @@ mod tests {
         let table = table(r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5}"#);
         let take = Change::Take { form: Form::Row, tube: true, ttr: false, many: true };
         let pick = table.pick(take);
-        assert!(pick.sql.contains("ORDER BY task.priority, task.a, task.b"), "{}", pick.sql);
-        assert!(pick.sql.contains("task.tube OPERATOR(pg_catalog.=) $1"), "{}", pick.sql);
+        assert!(
+            pick.sql.contains("ORDER BY task.tube, task.priority, task.a, task.b"),
+            "{}",
+            pick.sql
+        );
+        assert!(
+            pick.sql.contains("task.tube OPERATOR(pg_catalog.=) ANY (ARRAY[$1])"),
+            "{}",
+            pick.sql
+        );
         assert!(pick.sql.contains("task.expires IS NULL"), "{}", pick.sql);
         let set = table.change_one(take).sql;
         assert!(set.contains("coalesce(task.ttr, '5000000 microseconds'"), "{set}");

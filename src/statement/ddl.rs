@@ -1,7 +1,7 @@
 //! The statements that make a table a queue, and an ordinary table again.
 
 use super::change::MORTAL;
-use super::{EQUALS, KeyColumn, Table, join};
+use super::{CLOCK, EQUALS, KeyColumn, Table, join};
 use crate::model::definition::Field;
 use crate::model::status::Status;
 
@@ -110,6 +110,25 @@ impl Table {
         )
     }
 
+    /// The same of the number of attempts.
+    pub fn forget_attempts(&self) -> String {
+        let (table, column) = (self.qualified(), self.field(Field::Attempts));
+        format!(
+            "UPDATE ONLY {table} AS task SET {column} = 0 WHERE task.{column} OPERATOR(pg_catalog.<>) 0"
+        )
+    }
+
+    /// Ready tasks whose time is yet to come wait, where a column of the table's own says so.
+    pub fn wait_until_due(&self) -> String {
+        let (table, runat) = (self.qualified(), self.field(Field::Runat));
+        format!(
+            "UPDATE ONLY {table} AS task SET {} = {} WHERE {} AND task.{runat} OPERATOR(pg_catalog.>) {CLOCK}",
+            self.status(),
+            self.label(Status::Waiting),
+            self.is(Status::Ready)
+        )
+    }
+
     pub fn create_index(&self, index: Index, name: &str) -> String {
         format!(
             "CREATE INDEX {name} ON {} ({}) WHERE {}",
@@ -165,10 +184,9 @@ impl Table {
             Index::Ready | Index::Tube => is(Status::Ready),
             Index::Taken => is(Status::Taken),
             Index::Buried => is(Status::Buried),
-            Index::Due => format!("{} IS NOT NULL", self.field(Field::Runat)),
-            Index::Expiry => {
-                let expires = self.field(Field::Expires);
-                format!("{} AND {expires} IS NOT NULL", self.in_states(&MORTAL))
+            Index::Due | Index::Expiry => {
+                let (states, column) = self.timed(index);
+                format!("{} AND {column} IS NOT NULL", self.in_states(&states))
             }
         }
     }
@@ -180,8 +198,7 @@ impl Table {
             Index::Ready | Index::Tube => self.label(Status::Ready),
             Index::Taken => self.label(Status::Taken),
             Index::Buried => self.label(Status::Buried),
-            Index::Due => return vec![format!("({} IS NOT NULL)", self.field(Field::Runat))],
-            Index::Expiry => return self.deparsed_expiry(short_type),
+            Index::Due | Index::Expiry => return self.deparsed_timed(index, short_type),
         };
         match short_type {
             "character varying" => vec![format!("(({status})::text = {label}::text)")],
@@ -193,10 +210,18 @@ impl Table {
         }
     }
 
-    fn deparsed_expiry(&self, short_type: &str) -> Vec<String> {
-        let (status, expires) = (self.status(), self.field(Field::Expires));
+    /// The states in which a column says when to act, and that column.
+    fn timed(&self, index: Index) -> ([Status; 3], &str) {
+        match index {
+            Index::Expiry => (MORTAL, self.field(Field::Expires)),
+            _ => ([Status::Taken, Status::Waiting, Status::Zombie], self.field(Field::Runat)),
+        }
+    }
+
+    fn deparsed_timed(&self, index: Index, short_type: &str) -> Vec<String> {
+        let (status, (states, column)) = (self.status(), self.timed(index));
         let array = |name: &str, cast: &str| {
-            let labels = MORTAL.iter().map(|status| format!("{}::{name}", self.label(*status)));
+            let labels = states.iter().map(|status| format!("{}::{name}", self.label(*status)));
             format!("ARRAY[{}]{cast}", join(labels, ", "))
         };
         let any = match short_type {
@@ -209,7 +234,7 @@ impl Table {
                 format!("({status} = ANY ({}))", array(&self.status_type, "")),
             ],
         };
-        any.into_iter().map(|any| format!("({any} AND ({expires} IS NOT NULL))")).collect()
+        any.into_iter().map(|any| format!("({any} AND ({column} IS NOT NULL))")).collect()
     }
 
     /// The triggers that a queue needs, with the statements that make each of them.

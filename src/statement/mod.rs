@@ -2,7 +2,8 @@
 //! the server, see [`Table`].
 //!
 //! * Rows are found by key, not by ctid: a row that moved since the snapshot was taken is found.
-//! * FOR NO KEY UPDATE lets a foreign key's check pass; SKIP LOCKED lets consumers pass each other.
+//! * FOR NO KEY UPDATE lets a foreign key's check pass, FOR UPDATE does not wait for one where the row
+//!   is deleted; SKIP LOCKED lets consumers pass each other.
 //! * coalesce() keeps a condition out of the planner's sight where only the key index may be used.
 //! * The rows to change are picked first and by themselves: an InitPlan for a key of one column, a
 //!   statement of its own for others. In a join the planner might pick anew for each row.
@@ -80,6 +81,8 @@ pub enum Parameter {
     Tube,
     /// A value for the column of this number.
     Column(i16),
+    /// A jsonb object: a task, or columns to set.
+    Task,
     /// A jsonb array of tasks.
     Tasks,
     /// A row of the table.

@@ -23,6 +23,8 @@ pub struct Put {
 pub enum Source {
     /// A parameter for each column: one task.
     Values,
+    /// A jsonb object.
+    Task,
     /// A jsonb array of objects.
     Tasks,
     /// A row of the table.
@@ -36,6 +38,10 @@ impl Table {
         let table = self.qualified();
         let rows = match put.source {
             Source::Values => String::new(),
+            Source::Task => format!(
+                " FROM pg_catalog.jsonb_populate_record(NULL::{table}, {}) AS new",
+                parameters.add(Parameter::Task)
+            ),
             Source::Tasks => format!(
                 " FROM pg_catalog.jsonb_populate_recordset(NULL::{table}, {}) AS new",
                 parameters.add(Parameter::Tasks)

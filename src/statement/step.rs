@@ -42,11 +42,13 @@ pub struct Step {
     pub attempt: bool,
     /// Numbers of the columns to set.
     pub update: Vec<i16>,
+    /// Each of their values is a parameter; else one jsonb object holds them all.
+    pub plain: bool,
 }
 
 impl Step {
     pub fn new(verb: Verb, form: Form) -> Step {
-        Step { verb, form, delay: false, ttl: false, attempt: false, update: vec![] }
+        Step { verb, form, delay: false, ttl: false, attempt: false, update: vec![], plain: true }
     }
 }
 
@@ -62,10 +64,7 @@ impl Table {
                 format!("DELETE FROM ONLY {table} AS task WHERE {condition} RETURNING {result}")
             }
             Some(mut set) => {
-                set.extend(step.update.iter().map(|number| {
-                    let value = parameters.add(Parameter::Column(*number));
-                    format!("{} = {value}", self.columns.get(number).map_or("", String::as_str))
-                }));
+                set.extend(self.updated(step, &mut parameters));
                 let set = set.join(", ");
                 format!(
                     "UPDATE ONLY {table} AS task SET {set} WHERE {condition} RETURNING {result}"
@@ -73,6 +72,26 @@ impl Table {
             }
         };
         parameters.text(sql)
+    }
+
+    /// The assignments of the caller's update.
+    fn updated(&self, step: &Step, parameters: &mut Parameters) -> Vec<String> {
+        let columns = step.update.iter();
+        let columns = columns.filter_map(|number| Some((*number, self.columns.get(number)?)));
+        if step.plain {
+            let set = |(number, column): (i16, &String)| {
+                format!("{column} = {}", parameters.add(Parameter::Column(number)))
+            };
+            return columns.map(set).collect();
+        }
+        let columns: Vec<&str> = columns.map(|(_, column)| column.as_str()).collect();
+        let values = join(columns.iter().map(|column| format!("new.{column}")), ", ");
+        vec![format!(
+            "({}) = (SELECT {values} FROM pg_catalog.jsonb_populate_record(NULL::{}, {}) AS new)",
+            columns.join(", "),
+            self.qualified(),
+            parameters.add(Parameter::Task)
+        )]
     }
 
     /// Whether an ack deletes the task.
@@ -106,7 +125,11 @@ impl Table {
             Verb::Switch(Status::Zombie) => {
                 Some(self.put_away(Status::Zombie, self.zombie_time(delay)))
             }
-            Verb::Switch(status) => Some(self.put_away(status, None)),
+            Verb::Switch(status) => {
+                let mut set = self.put_away(status, None);
+                set.extend(self.renewed(None).filter(|_| status == Status::Buried));
+                Some(set)
+            }
             Verb::Delete => None,
         }
     }

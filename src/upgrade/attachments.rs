@@ -26,8 +26,11 @@ pub fn add_indexes(
         let ends = key.iter().take(sql.index_key(index).len()).map(|column| column.number);
         let numbers: Vec<i16> = begins.chain(ends).collect();
         let predicates = sql.deparsed_predicates(index, &catalog::short_type_name(status));
+        // What we have made ourselves need not be recognised by its text.
+        let ours = made.indexes.get(index.suffix()).cloned();
         let fits = |known: &PresentIndex| {
-            known.columns == numbers && predicates.contains(&known.predicate)
+            known.columns == numbers
+                && (predicates.contains(&known.predicate) || ours.as_ref() == Some(&known.name))
         };
         if !present.iter().any(fits) {
             drop_index(relation, index, ddl, made);
@@ -52,6 +55,7 @@ pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
 }
 
 struct PresentIndex {
+    name: String,
     columns: Vec<i16>,
     predicate: String,
 }
@@ -61,7 +65,7 @@ fn present_indexes(relation: &Relation) -> Vec<PresentIndex> {
     spi::connect(|spi| {
         let rows = spi.run_with(
             "SELECT pg_catalog.array_to_string(i.indkey::pg_catalog.int2[], ' '), \
-             pg_catalog.pg_get_expr(i.indpred, i.indrelid) FROM pg_catalog.pg_index i \
+             pg_catalog.pg_get_expr(i.indpred, i.indrelid), c.relname FROM pg_catalog.pg_index i \
              JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
              JOIN pg_catalog.pg_am am ON am.oid = c.relam AND am.amname = 'btree' \
              WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NOT NULL \
@@ -73,6 +77,7 @@ fn present_indexes(relation: &Relation) -> Vec<PresentIndex> {
             .map(|row| PresentIndex {
                 columns: numbers(rows.text(row, 1).unwrap_or_default()),
                 predicate: rows.text(row, 2).unwrap_or_default(),
+                name: rows.text(row, 3).unwrap_or_default(),
             })
             .collect()
     })

@@ -8,6 +8,7 @@ use crate::pg::relation::{ColumnType, Relation};
 use crate::pg::{catalog, spi, types};
 use crate::registry::{self, StatusColumn};
 use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
 use std::collections::BTreeMap;
 
 /// Finds the columns of a queue among those of its table.
@@ -79,12 +80,18 @@ impl Columns<'_> {
             Field::Runat | Field::Expires => {
                 (column.oid != types::TIMESTAMPTZ).then_some("timestamp with time zone")
             }
-            Field::Priority | Field::Attempts => {
+            Field::Priority => {
                 let is_integer = [types::INT2, types::INT4, types::INT8].contains(&base);
                 (!is_integer).then_some("smallint, integer or bigint")
             }
+            Field::Attempts => {
+                (![types::INT4, types::INT8].contains(&base)).then_some("integer or bigint")
+            }
             Field::Ttr => (base != types::INTERVAL).then_some("interval"),
-            Field::Reason => (!types::TEXTS.contains(&base)).then_some("text"),
+            Field::Reason => {
+                let is_text = types::TEXTS.contains(&base) && column.modifier == -1;
+                (!is_text).then_some("text, of any length")
+            }
             // Any type with an order, which is looked at with the key's.
             Field::Tube => None,
         };
@@ -99,6 +106,23 @@ impl Columns<'_> {
                 ),
             )
             .hint(format!("It has to be of type {wanted}.")));
+        }
+        let may_be_empty =
+            matches!(field, Field::Owner | Field::Runat | Field::Expires | Field::Reason);
+        if may_be_empty && column.is_not_null {
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
+                format!(
+                    "column \"{}\" cannot be the {}: it is NOT NULL",
+                    column.name,
+                    field.name()
+                ),
+            )
+            .hint(format!(
+                "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL; lets the queue use it.",
+                registry::display_name(self.relation.oid()),
+                catalog::quote(&column.name)
+            )));
         }
         if column.is_generated {
             return Err(Error::new(
@@ -131,6 +155,8 @@ impl Columns<'_> {
             has_default: false,
             is_identity: false,
             is_generated: false,
+            is_not_null: false,
+            collation: Oid::INVALID,
             modifier: -1,
         }
     }

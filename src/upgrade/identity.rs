@@ -54,14 +54,17 @@ pub fn give(
         )
         .hint("Drop it with ALTER TABLE … ALTER COLUMN … DROP DEFAULT (or DROP IDENTITY), or leave id out."));
     }
-    ddl.push(sql.set_key_default(&default(wanted, column)));
+    ddl.push(sql.set_key_default(&default(wanted, sql, column)));
     made.key_default = true;
     Ok(())
 }
 
-fn default(id: &Id, column: &ColumnType) -> String {
+fn default(id: &Id, sql: &Table, column: &ColumnType) -> String {
     match id {
-        Id::Time64 => "xqueue.time64()".into(),
+        Id::Time64 => {
+            let table = catalog::quote_literal(&sql.qualified());
+            format!("xqueue.time64({table}::pg_catalog.regclass)")
+        }
         Id::Function(name) => format!("{name}()"),
         _ => {
             // In the order of arrival where the server can make such uuids.

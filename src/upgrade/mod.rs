@@ -19,6 +19,7 @@ use columns::Columns;
 use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use switch::Switch;
 
 pub use attachments::{drop_index_if_there, enabled_triggers};
 pub use functions::return_type;
@@ -67,7 +68,15 @@ impl Blueprint {
 
         let mut ddl = Vec::new();
         if let (Some(previous), Some(before)) = (&previous, &before) {
-            ddl.extend(switch::settle(&previous.options, &options, newer, before)?);
+            let switch = Switch {
+                table: relation.oid(),
+                old: &previous.options,
+                new: &options,
+                newer,
+                before,
+                made: &previous.made,
+            };
+            ddl.extend(switch.settle()?);
         }
         let existing = options.existing.unwrap_or(Status::Ready);
         for field in &added {
@@ -75,6 +84,15 @@ impl Blueprint {
         }
         if previous.is_none() && !adds_status && has_rows_without_status(&sql) {
             ddl.push(sql.fill_status(existing));
+        }
+        let had = |field| before.as_ref().is_some_and(|before| before.fields.contains_key(&field));
+        let adopts = |field| !added.contains(&field) && !adds_status;
+        let was = previous.as_ref().map(|known| known.options.features.clone()).unwrap_or_default();
+        if options.features.delays() && !was.delays() && adopts(Field::Runat) {
+            ddl.push(sql.wait_until_due());
+        }
+        if options.features.has_deadlines() && !was.has_deadlines() && had(Field::Runat) {
+            ddl.push(sql.forget(Field::Runat, Some(Status::Taken)));
         }
         let has_default = fields.get(&Field::Status).is_some_and(|status| status.has_default);
         if !adds_status && !has_default && !made.status_default {

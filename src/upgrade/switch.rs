@@ -1,82 +1,139 @@
 //! What becomes of the tasks when features of a queue are switched.
 
-use crate::error::{Error, Result};
-use crate::model::definition::Field;
+use crate::error::{Error, Result, tasks};
+use crate::model::definition::{Field, Made};
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::{catalog, spi};
 use crate::statement::Table;
 use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
 
-/// The statements that bring the tasks of a queue from the options it has to those it gets.
-/// Refuses what would leave tasks in a state out of which nothing leads.
-pub fn settle(
-    old: &Options,
-    new: &Options,
-    newer: &Options,
-    before: &Table,
-) -> Result<Vec<String>> {
-    let mut ddl = Vec::new();
-    for status in Status::ALL {
-        let conversion = newer.convert.get(&status);
-        if new.has_state(status) {
-            if conversion.is_some() {
-                return Err(Error::invalid(format!(
+/// A queue that is switched from one set of options to another.
+pub struct Switch<'a> {
+    pub table: Oid,
+    pub old: &'a Options,
+    pub new: &'a Options,
+    /// Of the new options, those that this call gives.
+    pub newer: &'a Options,
+    /// What the queue has been until now.
+    pub before: &'a Table,
+    pub made: &'a Made,
+}
+
+impl Switch<'_> {
+    /// The statements that bring the tasks from the old options to the new. Refuses what would
+    /// leave tasks in a state out of which nothing leads.
+    pub fn settle(&self) -> Result<Vec<String>> {
+        let mut ddl = Vec::new();
+        for status in Status::ALL {
+            ddl.extend(self.give_up(status)?);
+        }
+        let (was, is) = (&self.old.features, &self.new.features);
+        if was.expires() && !is.expires() {
+            ddl.extend(self.forget(Field::Expires, None));
+        }
+        if was.has_deadlines() && !is.has_deadlines() {
+            ddl.push(self.before.forget(Field::Runat, Some(Status::Taken)));
+        }
+        if was.limit().is_some() && is.limit().is_none() {
+            ddl.extend(self.forget(Field::Reason, None));
+        }
+        if was.tries().is_some() && is.tries().is_none() && self.has_made(Field::Attempts) {
+            ddl.push(self.before.forget_attempts());
+        }
+        if !ddl.is_empty() {
+            self.refuse_hidden_rows()?;
+            // ALTER TABLE waits for no trigger.
+            ddl.push("SET CONSTRAINTS ALL IMMEDIATE".into());
+        }
+        Ok(ddl)
+    }
+
+    /// What becomes of the tasks of a state that the queue had and is to have no more.
+    fn give_up(&self, status: Status) -> Result<Option<String>> {
+        let conversion = self.newer.convert.get(&status);
+        if self.new.has_state(status) {
+            return match conversion {
+                None => Ok(None),
+                Some(_) => Err(Error::invalid(format!(
                     "tasks in state {} cannot be converted: the queue keeps that state",
                     status.letter()
                 ))
-                .hint("Switch its feature off in the same call, or leave it out of \"convert\"."));
-            }
-            continue;
+                .hint("Switch its feature off in the same call, or leave it out of \"convert\".")),
+            };
         }
-        if !old.has_state(status) {
-            continue;
+        if !self.old.has_state(status) {
+            return Ok(None);
         }
         match conversion.map(|conversion| conversion.status()) {
-            Some(Some(to)) if !new.has_state(to) => {
-                return Err(Error::invalid(format!(
-                    "tasks in state {} cannot become {}: the queue has no such state",
-                    status.letter(),
-                    to.letter()
-                ))
-                .hint("Convert them to R, or delete them."));
-            }
-            Some(to) => ddl.push(before.convert(status, to)),
-            None => refuse_tasks_left(status, before)?,
+            Some(Some(to)) if !self.new.has_state(to) => Err(Error::invalid(format!(
+                "tasks in state {} cannot become {}: the queue has no such state",
+                status.letter(),
+                to.letter()
+            ))
+            .hint("Convert them to R, or delete them.")),
+            Some(to) => Ok(Some(self.before.convert(status, to))),
+            None => self.refuse_tasks_left(status).map(|()| None),
         }
     }
-    let (was, is) = (&old.features, &new.features);
-    if was.expires() && !is.expires() {
-        ddl.push(before.forget(Field::Expires, None));
-    }
-    if was.has_deadlines() && !is.has_deadlines() {
-        ddl.push(before.forget(Field::Runat, Some(Status::Taken)));
-    }
-    Ok(ddl)
-}
 
-fn refuse_tasks_left(status: Status, before: &Table) -> Result<()> {
-    let count = spi::connect(|spi| spi.run(&before.count_in(status)).number());
-    if count == 0 {
-        return Ok(());
+    fn refuse_tasks_left(&self, status: Status) -> Result<()> {
+        self.refuse_hidden_rows()?;
+        let count = spi::connect(|spi| spi.run(&self.before.count_in(status)).number());
+        if count == 0 {
+            return Ok(());
+        }
+        let features = &self.old.features;
+        let (feature, to, also) = match status {
+            Status::Waiting if features.delays() && !self.new.features.delays() => {
+                ("delayed", "R", "wait until they are ready")
+            }
+            Status::Waiting => ("retry", "R", "wait until they are ready, or switch delayed on"),
+            Status::Buried if features.buried == Some(true) => {
+                ("buried", "R", "call xqueue.plow()")
+            }
+            Status::Buried => ("retry", "R", "call xqueue.plow(), or switch buried on"),
+            Status::Zombie => ("zombie", "delete", "wait until they are deleted"),
+            _ => ("keep", "delete", "delete them yourself"),
+        };
+        let letter = status.letter();
+        Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
+            format!(
+                "feature {feature} cannot be switched off: {} of {} in state {}",
+                tasks(count),
+                self.before.qualified(),
+                status.name()
+            ),
+        )
+        .hint(format!(
+            "Say what becomes of them with {}, or {also}.",
+            catalog::quote_literal(&format!("{{\"convert\": {{\"{letter}\": \"{to}\"}}}}"))
+        )))
     }
-    let (feature, also) = match status {
-        Status::Waiting => ("delayed", "wait until they are ready"),
-        Status::Buried => ("buried", "call xqueue.plow()"),
-        Status::Zombie => ("zombie", "wait until they are deleted"),
-        _ => ("keep", "delete them"),
-    };
-    let letter = status.letter();
-    Err(Error::new(
-        PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
-        format!(
-            "feature {feature} cannot be switched off: {count} tasks of {} are {}",
-            before.qualified(),
-            status.name()
-        ),
-    )
-    .hint(format!(
-        "Say what becomes of them with {}, or {also}.",
-        catalog::quote_literal(&format!("{{\"convert\": {{\"{letter}\": \"R\"}}}}"))
-    )))
+
+    /// Forgets what a field says, if its column is ours. A user's own column is his.
+    fn forget(&self, field: Field, of: Option<Status>) -> Option<String> {
+        self.has_made(field).then(|| self.before.forget(field, of))
+    }
+
+    fn has_made(&self, field: Field) -> bool {
+        let column = self.before.fields.get(&field);
+        self.made.columns.iter().any(|made| column == Some(&catalog::quote(&made.name)))
+    }
+
+    /// Tasks that the owner cannot see can neither be counted nor converted.
+    fn refuse_hidden_rows(&self) -> Result<()> {
+        if !catalog::hides_rows(self.table) {
+            return Ok(());
+        }
+        let table = self.before.qualified();
+        Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("row security hides tasks of {table} from its owner"),
+        )
+        .detail("What becomes of them when features are switched off cannot be told.")
+        .hint(format!("ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY; for as long as it takes.")))
+    }
 }

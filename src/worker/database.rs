@@ -159,7 +159,7 @@ impl Worker {
             self.nudged = Instant::now();
             for care in self.queues.values() {
                 if let Some(mut slot) = queues::lock(care.slot) {
-                    slot.wake_for_ready();
+                    slot.nudge_for_ready();
                 }
             }
         }

@@ -63,7 +63,7 @@ pub fn recount(table: Oid, limit: Option<u32>) -> Recounted {
         match recount::count(&queue, true) {
             Some((tasks, mut slot)) => {
                 slot.set_counted(&tasks);
-                slot.wake_for_ready();
+                slot.nudge_for_ready();
                 Recounted::Done
             }
             None => Recounted::Later,
