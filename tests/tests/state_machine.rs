@@ -1,0 +1,55 @@
+//! Sessions do at random what sessions can do, and after each step the table, the counters and the
+//! owners are what a small model says. XQUEUE_SEED repeats a run.
+//!
+//! One thread drives all connections, and all times are an hour, or made to be over by hand: the
+//! same seed does the same. What the worker does is waited for.
+
+#[path = "state_machine/chance.rs"]
+mod chance;
+#[path = "state_machine/crowd.rs"]
+mod crowd;
+#[path = "state_machine/features.rs"]
+mod features;
+#[path = "state_machine/machine.rs"]
+mod machine;
+#[path = "state_machine/model.rs"]
+mod model;
+#[path = "state_machine/operation.rs"]
+mod operation;
+#[path = "state_machine/shape.rs"]
+mod shape;
+
+use crowd::Crowd;
+use machine::Machine;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const QUEUES: u64 = 12;
+const STEPS: usize = 250;
+
+fn seed() -> u64 {
+    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
+    println!("XQUEUE_SEED={seed}");
+    seed
+}
+
+#[test]
+fn a_queue_is_what_the_model_says() {
+    let seed = seed();
+    for queue in 0..QUEUES {
+        let mut random = StdRng::seed_from_u64(seed.wrapping_add(queue));
+        let connections = random.random_range(2..7);
+        let mut machine = Machine::start(random, connections);
+        for _ in 0..STEPS {
+            machine.step();
+        }
+        machine.finish();
+    }
+}
+
+/// Real concurrency: producers, consumers and an administrator in threads of their own. However often
+/// a task was released, lost, snatched or late, one ack of it succeeded, and none is left.
+#[test]
+fn a_crowd_processes_every_task_once() {
+    Crowd::new(seed()).run();
+}

@@ -1,0 +1,357 @@
+//! Drives connections and the model side by side, and compares.
+
+use std::time::{Duration, Instant};
+
+use postgres::SimpleQueryMessage;
+use rand::Rng;
+use rand::rngs::StdRng;
+use xqueue_tests::*;
+
+use super::chance::{Chooser, Step};
+use super::features::Features;
+use super::model::{Key, Model};
+use super::operation::Operation;
+use super::shape::Shape;
+
+/// How long a statement waits for a row that somebody else has changed.
+const PATIENCE: &str = "SET lock_timeout = '40ms'";
+/// The worker has so long to do what there is to do.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// So many statements are shown at a failure.
+const SHOWN: usize = 40;
+
+struct Connection {
+    client: Client,
+    session: usize,
+}
+
+pub struct Machine {
+    random: StdRng,
+    shape: Shape,
+    q: Queue,
+    model: Model,
+    connections: Vec<Connection>,
+    /// What each session is called in the column owner.
+    sessions: Vec<String>,
+    next_key: Key,
+    log: Vec<String>,
+}
+
+impl Machine {
+    pub fn start(mut random: StdRng, connections: usize) -> Machine {
+        let features = Features::random(&mut random);
+        let shape = Shape::random(&mut random, &features);
+        println!("{connections} connections, {features:?}, {shape:?}");
+        let mut machine = Machine {
+            random,
+            q: shape.make("machine"),
+            shape,
+            model: Model::new(features, connections),
+            connections: vec![],
+            sessions: vec![],
+            next_key: 0,
+            log: vec![],
+        };
+        for _ in 0..connections {
+            let connection = machine.connect();
+            machine.connections.push(connection);
+        }
+        machine
+    }
+
+    fn connect(&mut self) -> Connection {
+        let mut connection = Connection { client: self.q.client(), session: 0 };
+        self.greet(&mut connection);
+        connection
+    }
+
+    /// A new session begins.
+    fn greet(&mut self, connection: &mut Connection) {
+        connection.client.batch_execute(PATIENCE).expect("the setting is known");
+        connection.session = self.sessions.len();
+        self.sessions.push(scalar(&mut connection.client, "SELECT xqueue.identify()::text", &[]));
+    }
+
+    pub fn step(&mut self) {
+        let at = self.random.random_range(0..self.connections.len());
+        let step = Step::random(&mut self.random, &self.model, at);
+        match step {
+            Step::Operation => self.operation(at),
+            Step::Leave { terminated } => self.leave(at, terminated),
+            Step::Discard => self.discard(at),
+            _ => self.transaction(at, step),
+        }
+        self.compare();
+        if self.model.in_transaction(at) {
+            self.compare_view(at);
+        }
+    }
+
+    fn note(&mut self, at: usize, sql: &str) {
+        self.log.push(format!("{at}: {sql}"));
+    }
+
+    fn run(&mut self, at: usize, sql: &str) {
+        self.note(at, sql);
+        if let Err(e) = self.connections[at].client.batch_execute(sql) {
+            self.fail(&format!("{sql} failed: {e:?}"));
+        }
+    }
+
+    fn transaction(&mut self, at: usize, step: Step) {
+        let savepoint = self.model.savepoints(at);
+        match step {
+            Step::Begin => {
+                self.run(at, "BEGIN");
+                self.model.begin(at);
+            }
+            Step::Commit => {
+                self.run(at, "COMMIT");
+                self.model.commit(at);
+            }
+            Step::RollBack => {
+                self.run(at, "ROLLBACK");
+                self.model.roll_back(at);
+            }
+            Step::Savepoint => {
+                self.run(at, &format!("SAVEPOINT s{}", savepoint + 1));
+                self.model.begin(at);
+            }
+            Step::RollBackTo => {
+                self.run(at, &format!("ROLLBACK TO s{savepoint}"));
+                self.model.roll_back_to(at);
+            }
+            _ => {
+                self.run(at, &format!("RELEASE s{savepoint}"));
+                self.model.keep_layer(at);
+            }
+        }
+    }
+
+    fn operation(&mut self, at: usize) {
+        let me = self.connections[at].session;
+        let operation = Chooser {
+            random: &mut self.random,
+            model: &self.model,
+            connection: at,
+            me,
+            next_key: &mut self.next_key,
+        }
+        .operation();
+        let rows = self.random.random_bool(0.3);
+        let sql = self.shape.sql(&self.q.name, &operation, rows);
+        self.note(at, &sql);
+        let is_truncate = matches!(operation, Operation::Truncate);
+        let expected = self.model.perform(at, me, &operation);
+        if is_truncate {
+            // The worker may have the table for a moment.
+            self.connections[at].client.batch_execute("SET lock_timeout = 0").expect("a setting");
+        }
+        let found = self.ask(at, &sql, &operation);
+        if is_truncate {
+            self.connections[at].client.batch_execute(PATIENCE).expect("a setting");
+        }
+        let same = match (&expected, &found) {
+            (Ok(keys), Ok(found)) => same_tasks(&operation, keys, found),
+            (Err(state), Err((found, _))) => *state == found,
+            _ => false,
+        };
+        if !same {
+            self.fail(&format!("expected {expected:?}, got {found:?}"));
+        }
+        if expected.is_err() && self.model.in_transaction(at) {
+            self.recover(at);
+        } else if is_truncate && self.model.in_transaction(at) {
+            // Everybody else would have to wait.
+            let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
+            self.transaction(at, end);
+        }
+    }
+
+    /// The keys of the tasks that a statement gives back, or the SQLSTATE and text of its error.
+    fn ask(
+        &mut self,
+        at: usize,
+        sql: &str,
+        operation: &Operation,
+    ) -> Result<Vec<Key>, (String, String)> {
+        let messages = self.connections[at].client.simple_query(sql).map_err(|e| {
+            let error = db_error(&e);
+            (error.code().code().to_owned(), error.message().to_owned())
+        })?;
+        let values = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        let key = |value: &str| match operation {
+            Operation::Kick { .. } => value.parse().expect("a number"),
+            _ => self.shape.key_in(&value.parse().expect("a task as jsonb")),
+        };
+        Ok(values.filter(|value| !value.is_empty()).map(key).collect())
+    }
+
+    /// After an error: to the last savepoint, or to the beginning.
+    fn recover(&mut self, at: usize) {
+        let has_savepoint = self.model.savepoints(at) > 0;
+        self.transaction(at, if has_savepoint { Step::RollBackTo } else { Step::RollBack });
+    }
+
+    fn leave(&mut self, at: usize, terminated: bool) {
+        let session = self.connections[at].session;
+        self.note(at, if terminated { "-- is terminated" } else { "-- disconnects" });
+        if terminated {
+            let pid = pid_of(&self.sessions[session]);
+            let sent: bool = scalar(&mut self.q.admin, "SELECT pg_terminate_backend($1)", &[&pid]);
+            assert!(sent, "backend {pid} gets the signal");
+        }
+        let connection = self.connect();
+        self.connections[at] = connection;
+        self.model.roll_back(at);
+        self.model.end_session(session);
+    }
+
+    fn discard(&mut self, at: usize) {
+        let session = self.connections[at].session;
+        self.run(at, "DISCARD ALL");
+        let mut connection = self.connections.remove(at);
+        self.greet(&mut connection);
+        self.connections.insert(at, connection);
+        self.model.end_session(session);
+    }
+
+    /// The table, the counters and the owners as everybody sees them.
+    fn compare(&mut self) {
+        let expected = self.expected();
+        let sql = self.shape.table(&self.q.name);
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let found = self.found(&sql);
+            if found == expected {
+                return;
+            }
+            if start.elapsed() > DEADLINE {
+                self.fail(&difference(&expected, &found));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    fn expected(&self) -> Vec<String> {
+        let mut lines = table_lines(self.model.tasks.iter(), &self.sessions);
+        let counters = &self.model.counters;
+        let calls = counters.calls.iter().filter(|(_, count)| **count != 0);
+        lines.extend(calls.map(|(call, count)| format!("{call}: {count}")));
+        lines.extend(counters.transitions.iter().map(|(ends, count)| format!("{ends}: {count}")));
+        for (state, letter) in STATES {
+            let count = self.model.tasks.values().filter(|task| task.status == letter).count();
+            lines.push(format!("{state}: {count} tasks"));
+            if self.model.features.tube {
+                let in_tube = self.model.tasks.values().filter(|task| task.tube == Some("a"));
+                let count = in_tube.filter(|task| task.status == letter).count();
+                lines.push(format!("{state}: {count} tasks in tube a"));
+            }
+        }
+        lines.sort();
+        lines
+    }
+
+    fn found(&mut self, sql: &str) -> Vec<String> {
+        let table: String = scalar(&mut self.q.admin, sql, &[]);
+        let stats = self.q.stats();
+        let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
+        for part in ["calls", "transitions"] {
+            let counts = stats[part].as_object().expect("an object of counters");
+            let counts = counts.iter().filter(|(_, count)| **count != json!(0));
+            lines.extend(counts.map(|(name, count)| format!("{name}: {count}")));
+        }
+        for (state, _) in STATES {
+            lines.push(format!("{state}: {} tasks", stats["tasks"][state]));
+            if self.model.features.tube {
+                let count = &stats["tubes"]["a"]["tasks"][state];
+                lines.push(format!("{state}: {count} tasks in tube a"));
+            }
+        }
+        if stats["exact"] != json!(true) {
+            lines.push("not exact".into());
+        }
+        lines.sort();
+        lines
+    }
+
+    /// The table as a session in the middle of its transaction sees it.
+    fn compare_view(&mut self, at: usize) {
+        let expected = table_lines(self.model.view(at).iter(), &self.sessions);
+        let sql = self.shape.table(&self.q.name);
+        let found: String = scalar(&mut self.connections[at].client, &sql, &[]);
+        let found: Vec<String> = found.lines().map(str::to_owned).collect();
+        if found != expected {
+            self.fail(&format!("in the transaction of {at}: {}", difference(&expected, &found)));
+        }
+    }
+
+    /// All transactions end, and the queue is sound.
+    pub fn finish(mut self) {
+        for at in 0..self.connections.len() {
+            if self.model.in_transaction(at) {
+                self.transaction(at, Step::Commit);
+            }
+        }
+        self.compare();
+        drop(self.q);
+        if let Some(name) = self.shape.enumeration {
+            connect().batch_execute(&format!("DROP TYPE {name}")).expect("nobody uses it");
+        }
+    }
+
+    fn fail(&mut self, what: &str) -> ! {
+        let first = self.log.len().saturating_sub(SHOWN);
+        panic!("{}\nstep {}: {what}", self.log[first..].join("\n"), self.log.len());
+    }
+}
+
+const STATES: [(&str, char); 6] = [
+    ("ready", 'R'),
+    ("taken", 'T'),
+    ("waiting", 'W'),
+    ("buried", 'B'),
+    ("zombie", 'Z'),
+    ("done", 'D'),
+];
+
+/// A take gives its tasks in the order in which it takes them.
+fn same_tasks(operation: &Operation, expected: &[Key], found: &[Key]) -> bool {
+    match operation {
+        Operation::Take { .. } => expected == found,
+        Operation::Kick { .. } => found == [expected.len() as i64],
+        _ => {
+            let mut found = found.to_vec();
+            let mut expected = expected.to_vec();
+            found.sort_unstable();
+            expected.sort_unstable();
+            found == expected
+        }
+    }
+}
+
+fn table_lines<'a>(
+    tasks: impl Iterator<Item = (&'a Key, &'a super::model::Task)>,
+    sessions: &[String],
+) -> Vec<String> {
+    tasks.map(|(key, task)| Shape::line(*key, task, sessions)).collect()
+}
+
+fn difference(expected: &[String], found: &[String]) -> String {
+    let only = |these: &[String], those: &[String]| {
+        let only: Vec<&str> =
+            these.iter().filter(|line| !those.contains(line)).map(String::as_str).collect();
+        only.join("\n  ")
+    };
+    format!("the model says\n  {}\nthere is\n  {}", only(expected, found), only(found, expected))
+}
+
+/// The process of a session, as its name tells.
+fn pid_of(session: &str) -> i32 {
+    i32::from_str_radix(&session[..8], 16).expect("eight hexadecimal digits")
+}

@@ -1,0 +1,300 @@
+//! What a queue is believed to be: tasks, open transactions with their savepoints, counters. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::features::Features;
+
+pub type Key = i64;
+/// The number of a session: every connection has its own, and another after DISCARD ALL.
+pub type Session = usize;
+
+/// All times are an hour, or over: nothing comes to be due by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    Past,
+    Future,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub status: char,
+    pub owner: Option<Session>,
+    pub attempts: i64,
+    pub priority: i64,
+    pub tube: Option<&'static str>,
+    pub payload: Option<i64>,
+    pub runat: Option<Time>,
+    pub expires: Option<Time>,
+    pub has_ttr: bool,
+    pub has_reason: bool,
+}
+
+impl Task {
+    pub fn new(status: char) -> Task {
+        Task {
+            status,
+            owner: None,
+            attempts: 0,
+            priority: 0,
+            tube: None,
+            payload: None,
+            runat: None,
+            expires: None,
+            has_ttr: false,
+            has_reason: false,
+        }
+    }
+}
+
+/// Why a statement must fail: its SQLSTATE.
+pub type Refusal = &'static str;
+pub const NOT_FOUND: Refusal = "P0002";
+pub const WRONG_STATE: Refusal = "55000";
+pub const IN_USE: Refusal = "55006";
+pub const FEATURE_OFF: Refusal = "0A000";
+pub const INVALID: Refusal = "22023";
+pub const DUPLICATE: Refusal = "23505";
+pub const LOCKED: Refusal = "55P03";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub calls: BTreeMap<&'static str, i64>,
+    /// By ends, such as "R-T".
+    pub transitions: BTreeMap<String, i64>,
+}
+
+impl Counters {
+    fn absorb(&mut self, later: Counters) {
+        for (call, count) in later.calls {
+            *self.calls.entry(call).or_default() += count;
+        }
+        for (ends, count) in later.transitions {
+            *self.transitions.entry(ends).or_default() += count;
+        }
+    }
+}
+
+/// What a transaction has changed since its last savepoint. A row that is in it is locked.
+#[derive(Clone, Debug, Default)]
+struct Layer {
+    rows: BTreeMap<Key, Option<Task>>,
+    counters: Counters,
+}
+
+impl Layer {
+    fn absorb(&mut self, later: Layer) {
+        self.rows.extend(later.rows);
+        self.counters.absorb(later.counters);
+    }
+}
+
+pub struct Model {
+    pub features: Features,
+    pub tasks: BTreeMap<Key, Task>,
+    pub counters: Counters,
+    /// The open transaction of each connection, a layer for each savepoint.
+    open: Vec<Vec<Layer>>,
+    pub dead: BTreeSet<Session>,
+}
+
+impl Model {
+    pub fn new(features: Features, connections: usize) -> Model {
+        Model {
+            features,
+            tasks: BTreeMap::new(),
+            counters: Counters::default(),
+            open: vec![vec![]; connections],
+            dead: BTreeSet::new(),
+        }
+    }
+
+    pub fn in_transaction(&self, connection: usize) -> bool {
+        !self.open[connection].is_empty()
+    }
+
+    pub fn savepoints(&self, connection: usize) -> usize {
+        self.open[connection].len().saturating_sub(1)
+    }
+
+    pub fn others_in_transaction(&self, connection: usize) -> bool {
+        (0..self.open.len()).any(|other| other != connection && self.in_transaction(other))
+    }
+
+    /// The table as a connection sees it.
+    pub fn view(&self, connection: usize) -> BTreeMap<Key, Task> {
+        let mut view = self.tasks.clone();
+        for (key, task) in self.open[connection].iter().flat_map(|layer| &layer.rows) {
+            match task {
+                Some(task) => view.insert(*key, task.clone()),
+                None => view.remove(key),
+            };
+        }
+        view
+    }
+
+    /// Somebody else has changed the row and not committed yet.
+    pub fn is_locked(&self, key: Key, connection: Option<usize>) -> bool {
+        let others = self.open.iter().enumerate().filter(|(other, _)| Some(*other) != connection);
+        others.flat_map(|(_, layers)| layers).any(|layer| layer.rows.contains_key(&key))
+    }
+
+    pub fn begin(&mut self, connection: usize) {
+        self.open[connection].push(Layer::default());
+    }
+
+    /// A savepoint is released, or the transaction is committed.
+    pub fn keep_layer(&mut self, connection: usize) {
+        let Some(layer) = self.open[connection].pop() else { return };
+        match self.open[connection].last_mut() {
+            Some(below) => below.absorb(layer),
+            None => self.write_down(layer),
+        }
+    }
+
+    pub fn commit(&mut self, connection: usize) {
+        while self.in_transaction(connection) {
+            self.keep_layer(connection);
+        }
+        self.settle();
+    }
+
+    /// To the last savepoint, which stays.
+    pub fn roll_back_to(&mut self, connection: usize) {
+        self.open[connection].pop();
+        self.begin(connection);
+        self.settle();
+    }
+
+    pub fn roll_back(&mut self, connection: usize) {
+        self.open[connection].clear();
+        self.settle();
+    }
+
+    /// What is done is done as a whole or not at all, and at once if there is no transaction.
+    pub fn statement<T>(
+        &mut self,
+        connection: usize,
+        work: impl FnOnce(&mut Model) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        self.begin(connection);
+        let result = work(self);
+        match result {
+            Ok(_) => self.keep_layer(connection),
+            Err(_) => drop(self.open[connection].pop()),
+        }
+        if !self.in_transaction(connection) {
+            self.settle();
+        }
+        result
+    }
+
+    fn write_down(&mut self, layer: Layer) {
+        for (key, task) in layer.rows {
+            match task {
+                Some(task) => self.tasks.insert(key, task),
+                None => self.tasks.remove(&key),
+            };
+        }
+        self.counters.absorb(layer.counters);
+    }
+
+    /// A row comes to be so (None: it is gone), and the transition is counted.
+    pub fn write(&mut self, connection: usize, key: Key, new: Option<Task>) {
+        let old = self.view(connection).get(&key).cloned();
+        if let Some(layer) = self.open[connection].last_mut() {
+            change(layer, key, old.as_ref(), new);
+        }
+    }
+
+    /// TRUNCATE counts no transitions.
+    pub fn wipe(&mut self, connection: usize) {
+        let keys: Vec<Key> = self.view(connection).into_keys().collect();
+        if let Some(layer) = self.open[connection].last_mut() {
+            layer.rows.extend(keys.into_iter().map(|key| (key, None)));
+        }
+    }
+
+    pub fn count(&mut self, connection: usize, call: &'static str, tasks: usize) {
+        if let Some(layer) = self.open[connection].last_mut() {
+            *layer.counters.calls.entry(call).or_default() += tasks as i64;
+        }
+    }
+
+    pub fn end_session(&mut self, session: Session) {
+        self.dead.insert(session);
+        self.settle();
+    }
+
+    /// What the worker does with tasks that nobody has locked: it gives back what dead sessions
+    /// hold, then promotes, ends times to run, deletes zombies, and last what has expired.
+    fn settle(&mut self) {
+        let keys: Vec<Key> = self.tasks.keys().copied().collect();
+        for key in keys.into_iter().filter(|key| !self.is_locked(*key, None)).collect::<Vec<_>>() {
+            let mut layer = Layer::default();
+            while let Some((call, old, new)) = self.worker_step(key, &layer) {
+                change(&mut layer, key, Some(&old), new);
+                *layer.counters.calls.entry(call).or_default() += 1;
+            }
+            self.write_down(layer);
+        }
+    }
+
+    fn worker_step(&self, key: Key, layer: &Layer) -> Option<(&'static str, Task, Option<Task>)> {
+        let task = layer.rows.get(&key).cloned().unwrap_or(self.tasks.get(&key).cloned())?;
+        let is_due = task.runat == Some(Time::Past);
+        let is_lost = task.owner.is_some_and(|owner| self.dead.contains(&owner));
+        let back = || self.returned(&task, &Return { failed: true, ..Return::default() });
+        let (call, new) = match task.status {
+            'T' if is_lost => ("session", Some(back())),
+            'W' if is_due => ("delay", Some(Task { status: 'R', runat: None, ..task.clone() })),
+            'T' if is_due && self.features.ttr.is_some() => ("ttr", Some(back())),
+            'Z' if is_due => ("zombie", None),
+            'R' | 'W' | 'B' if task.expires == Some(Time::Past) => ("ttl", None),
+            _ => return None,
+        };
+        Some((call, task, new))
+    }
+
+    /// A task as it is when it comes back to be taken again.
+    pub fn returned(&self, task: &Task, back: &Return) -> Task {
+        let features = &self.features;
+        let limit = features.limit().filter(|_| back.failed);
+        let exhausted = limit.is_some_and(|limit| task.attempts > 0 && task.attempts % limit == 0);
+        let waits = back.delay || back.failed && features.backs_off();
+        let was_over = matches!(task.status, 'Z' | 'D');
+        let expires = match task.expires {
+            _ if features.ttl.is_none() => task.expires,
+            _ if back.renews && was_over => (features.ttl == Some(true)).then_some(Time::Future),
+            _ if back.ttl => Some(Time::Future),
+            expires if back.delay => expires.map(|_| Time::Future),
+            expires => expires,
+        };
+        let (status, runat) = match (exhausted, waits) {
+            (true, _) => ('B', None),
+            (false, true) => ('W', Some(Time::Future)),
+            (false, false) => ('R', None),
+        };
+        let has_reason = exhausted;
+        Task { status, owner: None, runat, expires, has_reason, ..task.clone() }
+    }
+}
+
+/// How a task comes back.
+#[derive(Default)]
+pub struct Return {
+    pub delay: bool,
+    pub ttl: bool,
+    /// It was taken and not done.
+    pub failed: bool,
+    /// If it was over its life begins anew.
+    pub renews: bool,
+}
+
+fn change(layer: &mut Layer, key: Key, old: Option<&Task>, new: Option<Task>) {
+    let end = |task: Option<&Task>| task.map_or('X', |task| task.status);
+    let (from, to) = (end(old), end(new.as_ref()));
+    if from != to {
+        *layer.counters.transitions.entry(format!("{from}-{to}")).or_default() += 1;
+    }
+    layer.rows.insert(key, new);
+}

@@ -1,0 +1,316 @@
+//! What the table looks like, and the SQL of operations on it.
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use xqueue_tests::{Queue, Value, connect, json, unique};
+
+use super::features::Features;
+use super::model::{Key, Task, Time};
+use super::operation::{ByHand, Given, Operation, Verb};
+
+#[derive(Clone, Copy, Debug)]
+enum KeyKind {
+    Number,
+    Uuid,
+    Text,
+    Pair,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Labels {
+    Letters,
+    Words,
+    Enum,
+}
+
+const LETTERS: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
+const WORDS: [&str; 6] = ["pending", "running", "later", "failed", "passed", "done"];
+
+#[derive(Debug)]
+pub struct Shape {
+    key: KeyKind,
+    labels: Labels,
+    has_runat: bool,
+    options: Value,
+    columns: String,
+    status: &'static str,
+    lines: String,
+    /// A type made for the status column.
+    pub enumeration: Option<String>,
+}
+
+impl Shape {
+    pub fn random(random: &mut StdRng, features: &Features) -> Shape {
+        let key = [KeyKind::Number, KeyKind::Uuid, KeyKind::Text, KeyKind::Pair]
+            [random.random_range(0..4)];
+        let labels = [Labels::Letters, Labels::Words, Labels::Enum][random.random_range(0..3)];
+        let columns = match key {
+            KeyKind::Number => "id bigint PRIMARY KEY",
+            KeyKind::Uuid => "id uuid PRIMARY KEY",
+            KeyKind::Text => "id text COLLATE \"C\" PRIMARY KEY",
+            KeyKind::Pair => "a integer, b smallint, PRIMARY KEY (a, b)",
+        };
+        let mut options = json!({"features": features.options()});
+        if features.tube {
+            options["tube_stats"] = json!(["a"]);
+        }
+        let (mut state, mut status, mut enumeration) = (String::new(), "status", None);
+        if labels != Labels::Letters {
+            status = "state";
+            let names = LETTERS.iter().zip(WORDS).map(|(letter, word)| (*letter, word));
+            options["states"] = names.collect();
+            options["fields"] = json!({"status": status});
+            enumeration = (labels == Labels::Enum).then(new_enum);
+            state = format!(", state {} NOT NULL", enumeration.as_deref().unwrap_or("text"));
+        }
+        Shape {
+            key,
+            labels,
+            has_runat: features.has_runat(),
+            options,
+            columns: format!("{columns}, payload jsonb{state}"),
+            status,
+            lines: lines(key, status, labels, features),
+            enumeration,
+        }
+    }
+
+    pub fn make(&self, theme: &str) -> Queue {
+        let mut q = Queue::with(theme, &self.columns, &self.options);
+        q.status_is(self.status, self.words());
+        q
+    }
+
+    fn words(&self) -> [&'static str; 6] {
+        if self.labels == Labels::Letters { LETTERS } else { WORDS }
+    }
+
+    fn label(&self, status: char) -> &'static str {
+        let at = LETTERS.iter().position(|letter| letter.starts_with(status));
+        at.map_or("?", |at| self.words()[at])
+    }
+
+    /// The table as text, a line for each task, as [`Shape::line`] writes it.
+    pub fn table(&self, q: &str) -> String {
+        format!(
+            "SELECT coalesce(string_agg({}, E'\\n' ORDER BY {}), '') FROM {q}",
+            self.lines,
+            key_of(self.key)
+        )
+    }
+
+    pub fn line(key: Key, task: &Task, sessions: &[String]) -> String {
+        let time = |time: Option<Time>| match time {
+            None => "-",
+            Some(Time::Past) => "past",
+            Some(Time::Future) => "future",
+        };
+        let payload = task.payload.map_or("-".into(), |payload| payload.to_string());
+        format!(
+            "{key} {} owner {} attempts {} priority {} tube {} payload {payload} runat {} expires {} ttr {} reason {}",
+            task.status,
+            task.owner.map_or("-", |owner| sessions[owner].as_str()),
+            task.attempts,
+            task.priority,
+            task.tube.unwrap_or("-"),
+            time(task.runat),
+            time(task.expires),
+            task.has_ttr,
+            task.has_reason,
+        )
+    }
+
+    /// The key that a task in jsonb has.
+    pub fn key_in(&self, task: &Value) -> Key {
+        let part = |name: &str| task[name].as_i64().unwrap_or_else(|| panic!("no {name}: {task}"));
+        let digits = |text: &str| text.rsplit('-').next().and_then(|digits| digits.parse().ok());
+        match self.key {
+            KeyKind::Number => part("id"),
+            KeyKind::Pair => part("a") * 10 + part("b"),
+            _ => task["id"].as_str().and_then(digits).unwrap_or_else(|| panic!("no id: {task}")),
+        }
+    }
+
+    fn members(&self, key: Key) -> Value {
+        match self.key {
+            KeyKind::Number => json!({"id": key}),
+            KeyKind::Uuid => json!({"id": format!("00000000-0000-0000-0000-{key:012}")}),
+            KeyKind::Text => json!({"id": format!("k-{key:06}")}),
+            KeyKind::Pair => json!({"a": key / 10, "b": key % 10}),
+        }
+    }
+
+    fn value(&self, key: Key) -> String {
+        match self.key {
+            KeyKind::Number => key.to_string(),
+            KeyKind::Uuid => format!("'00000000-0000-0000-0000-{key:012}'::uuid"),
+            KeyKind::Text => format!("'k-{key:06}'::text"),
+            KeyKind::Pair => format!("ROW({}, {})", key / 10, key % 10),
+        }
+    }
+
+    fn columns_of_key(&self) -> &'static str {
+        if matches!(self.key, KeyKind::Pair) { "a, b" } else { "id" }
+    }
+
+    /// The argument that names tasks.
+    fn named(&self, keys: &[Key]) -> String {
+        match keys {
+            [key] => self.value(*key),
+            _ => {
+                let values: Vec<String> = keys.iter().map(|key| self.value(*key)).collect();
+                format!("ARRAY[{}]", values.join(", "))
+            }
+        }
+    }
+
+    /// The statement; `rows`: in the row form. Tasks come as jsonb in one column.
+    pub fn sql(&self, q: &str, operation: &Operation, rows: bool) -> String {
+        let queue = if rows { format!("NULL::{q}") } else { format!("'{q}'") };
+        let result = if rows { "to_jsonb(t)" } else { "t" };
+        let call = |function: &str, arguments: Vec<String>| {
+            let arguments = [vec![queue.clone()], arguments].concat().join(", ");
+            format!("SELECT {result} FROM xqueue.{function}({arguments}) AS t")
+        };
+        let by_key = |key: &Key| format!("({}) = ({})", self.columns_of_key(), self.parts(*key));
+        match operation {
+            Operation::Put { keys, given } => {
+                let task = |key: &Key| {
+                    let mut task = self.members(*key);
+                    task["payload"] = given.update.map_or(Value::Null, Value::from);
+                    task
+                };
+                let mut tasks: Vec<Value> = keys.iter().map(task).collect();
+                let tasks = if tasks.len() == 1 { tasks.remove(0) } else { Value::Array(tasks) };
+                let given = Given { update: None, ..given.clone() };
+                call("put", [vec![format!("'{tasks}'::jsonb")], arguments(&given)].concat())
+            }
+            Operation::Take { count, given } => {
+                call("take", [vec![format!("count => {count}")], arguments(given)].concat())
+            }
+            Operation::Step { verb, keys, given } => {
+                let mut list = vec![self.named(keys)];
+                list.extend(match verb {
+                    Verb::Switch(to) => Some(format!("'{}'", self.label(*to))),
+                    Verb::Touch => Some("'1 hour'".into()),
+                    _ => None,
+                });
+                list.extend(arguments(given));
+                call(verb.name(), list)
+            }
+            Operation::Plow { n, given } => {
+                call("plow", [vec![n.to_string()], arguments(given)].concat())
+            }
+            Operation::Kick { n } => format!("SELECT xqueue.kick({queue}, {n})"),
+            Operation::Insert { key, status, runat } => {
+                let mut columns = self.columns_of_key().to_string();
+                let mut values = self.parts(*key);
+                if let Some(status) = status {
+                    columns += &format!(", {}", self.status);
+                    values += &format!(", '{}'", self.label(*status));
+                }
+                if *runat {
+                    columns += ", runat";
+                    values += ", now() + interval '1 hour'";
+                }
+                format!("INSERT INTO {q} ({columns}) VALUES ({values})")
+            }
+            Operation::Update { key, by_hand } => {
+                format!("UPDATE {q} SET {} WHERE {}", self.assignment(*by_hand), by_key(key))
+            }
+            Operation::Remove { key } => format!("DELETE FROM {q} WHERE {}", by_key(key)),
+            Operation::Truncate if rows => format!("TRUNCATE {q}"),
+            Operation::Truncate => format!("SELECT xqueue.truncate('{q}')"),
+        }
+    }
+
+    fn parts(&self, key: Key) -> String {
+        match self.key {
+            KeyKind::Pair => format!("{}, {}", key / 10, key % 10),
+            _ => self.value(key),
+        }
+    }
+
+    fn assignment(&self, by_hand: ByHand) -> String {
+        match by_hand {
+            ByHand::Status(status) => {
+                let runat = match status {
+                    _ if !self.has_runat => "",
+                    'W' | 'Z' => ", runat = now() + interval '1 hour'",
+                    _ => ", runat = NULL",
+                };
+                format!("{} = '{}', owner = NULL{runat}", self.status, self.label(status))
+            }
+            ByHand::Priority(priority) => format!("priority = {priority}"),
+            ByHand::Tube(tube) => format!("tube = '{tube}'"),
+            ByHand::Payload(payload) => format!("payload = '{payload}'"),
+            ByHand::Due => "runat = now() - interval '1 second'".into(),
+            ByHand::Expired => "expires = now() - interval '1 second'".into(),
+        }
+    }
+}
+
+fn arguments(given: &Given) -> Vec<String> {
+    let time = |name: &str, is_given: bool| is_given.then(|| format!("{name} => '1 hour'"));
+    let times = [("delay", given.delay), ("ttl", given.ttl), ("ttr", given.ttr)];
+    let mut list: Vec<String> =
+        times.into_iter().filter_map(|(name, given)| time(name, given)).collect();
+    list.extend(given.priority.map(|priority| format!("priority => {priority}")));
+    list.extend(given.tube.map(|tube| format!("tube => '{tube}'")));
+    list.extend(given.update.map(|payload| format!("update => '{{\"payload\": {payload}}}'")));
+    list.extend(given.attempt.map(|attempt| format!("attempt => {attempt}")));
+    list
+}
+
+fn key_of(key: KeyKind) -> &'static str {
+    match key {
+        KeyKind::Number => "id",
+        KeyKind::Uuid => "right(id::text, 12)::bigint",
+        KeyKind::Text => "right(id, 6)::bigint",
+        KeyKind::Pair => "a * 10 + b",
+    }
+}
+
+fn lines(key: KeyKind, status: &str, labels: Labels, features: &Features) -> String {
+    let words = if labels == Labels::Letters { LETTERS } else { WORDS };
+    let states = LETTERS.iter().zip(words).map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
+    let states: String = states.collect();
+    let optional = |has: bool, sql: &str, otherwise: &str| {
+        if has { sql.to_string() } else { format!("'{otherwise}'") }
+    };
+    let time = |has, column: &str| {
+        let sql = format!(
+            "CASE WHEN {column} > clock_timestamp() THEN 'future' WHEN {column} IS NULL THEN '-' ELSE 'past' END"
+        );
+        optional(has, &sql, "-")
+    };
+    format!(
+        "concat_ws(' ', {}, CASE {status}::text{states} END, 'owner', coalesce(owner::text, '-'), \
+         'attempts', {}, 'priority', {}, 'tube', {}, 'payload', coalesce(payload::text, '-'), \
+         'runat', {}, 'expires', {}, 'ttr', {}, 'reason', {})",
+        key_of(key),
+        optional(features.retry.is_some(), "attempts", "0"),
+        optional(features.priority, "priority", "0"),
+        optional(features.tube, "coalesce(tube, '-')", "-"),
+        time(features.has_runat(), "runat"),
+        time(features.ttl.is_some(), "expires"),
+        optional(
+            features.ttr.is_some(),
+            "CASE WHEN ttr IS NULL THEN 'false' ELSE 'true' END",
+            "false"
+        ),
+        optional(
+            features.limit().is_some(),
+            "CASE WHEN reason IS NULL THEN 'false' ELSE 'true' END",
+            "false"
+        ),
+    )
+}
+
+fn new_enum() -> String {
+    let name = unique("state");
+    let words = WORDS.map(|word| format!("'{word}'")).join(", ");
+    let sql = format!("CREATE TYPE {name} AS ENUM ({words})");
+    connect().batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    name
+}
