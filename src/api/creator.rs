@@ -161,9 +161,10 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     context::hinted(hint, || run(&blueprint.ddl));
     xact::forget_triggers();
     let definition = blueprint.settled(&open(table)?)?;
-    registry::write(table, &definition)?;
-    registry::stale(Some(table));
+    // Before what is written, so that the end of that statement makes this process look again, and
+    // a rollback once more.
     relation::invalidate(table);
+    registry::write(table, &definition)?;
     let database = u32::from(process::database());
     let had_slot = queues::find(database, table.into()).is_some();
     let queue = registry::get(table)?;
@@ -224,7 +225,8 @@ fn options(call: &Call, index: usize) -> Result<Options> {
         |message: String| Error::invalid(format!("invalid options: {message}")).hint(HINT);
     let mut options = Options::parse(&jsonb::text(json)).map_err(invalid)?;
     let hint = || "A time is a number of seconds, or an interval such as \"5 min\".".to_string();
-    context::hinted(hint, || options.features.read_times(time::seconds)).map_err(invalid)?;
+    context::hinted(hint, || options.features.read_times(time::seconds))
+        .map_err(invalid)?;
     Ok(options)
 }
 

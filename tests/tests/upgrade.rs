@@ -250,3 +250,37 @@ fn a_writer_in_progress_is_counted() {
     upgrade.task();
     q.assert_tasks(&[("ready", 2), ("total", 2)]);
 }
+
+/// Nothing of the table changes, only the definition.
+#[test]
+fn a_switch_without_ddl_is_in_force_at_once_and_never_after_a_rollback() {
+    let mut q = Queue::new("up");
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    let keep = json!({"features": {"keep": true}});
+    assert_eq!(q.upgrade(&keep)["features"]["keep"], json!(true), "it says what is in force");
+    assert_eq!(q.upgrade(&json!({"features": {"keep": false}}))["features"]["keep"], json!(false));
+
+    // In sessions that know nothing of the queue yet: as a statement that fails, and within one.
+    let upgrade = format!("xqueue.upgrade('{name}', '{keep}')");
+    let mut failed = q.client();
+    expect_error(
+        &mut failed,
+        &format!("SELECT {upgrade}, 1 / (random() * 0)::integer"),
+        "22012",
+        "",
+    );
+    let mut caught = q.client();
+    caught
+        .batch_execute(&format!(
+            "DO $$ BEGIN PERFORM {upgrade}, 1 / (random() * 0)::integer;
+             EXCEPTION WHEN division_by_zero THEN NULL; END $$"
+        ))
+        .unwrap();
+    for mut c in [failed, caught] {
+        let task = put(&mut c, &name, 2);
+        assert!(take_all(&mut c, &name).contains(&task));
+        ack(&mut c, &name, task);
+        assert_eq!(status(&mut c, &name, task), None, "acked tasks are not kept");
+    }
+}
