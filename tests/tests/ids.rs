@@ -1,5 +1,8 @@
 //! Feature id: where the keys of new tasks come from.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use xqueue_tests::{
     Client, Queue, Role, ask, connect, database, ids, json, pid, refused, scalar, take_all,
     try_sql, unique, wait_until,
@@ -293,13 +296,13 @@ fn the_kind_of_keys_can_be_switched_while_the_queue_is_in_use() {
 #[test]
 fn a_switch_of_keys_under_load_loses_no_task() {
     let mut q = queue(PLAIN, "time64");
-    let (done, count) = (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), 3);
+    let (done, count) = (Arc::new(AtomicBool::new(false)), 3);
     let producers: Vec<_> = (0..count)
         .map(|_| {
             let (mut client, name, done) = (q.client(), q.name.clone(), done.clone());
             std::thread::spawn(move || {
                 let mut put = 0_i64;
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                while !done.load(Ordering::Relaxed) {
                     put += ask(&mut client, &name, "SELECT xqueue.put('{q}', '{}')").len() as i64;
                 }
                 put
@@ -311,7 +314,7 @@ fn a_switch_of_keys_under_load_loses_no_task() {
         wait_until("some were put", || q.calls("put") > before + 50);
         q.upgrade(&json!({"features": {"id": id}}));
     }
-    done.store(true, std::sync::atomic::Ordering::Relaxed);
+    done.store(true, Ordering::Relaxed);
     let put: i64 = producers.into_iter().map(|p| p.join().expect("no put failed")).sum();
     q.assert_tasks(&[("ready", put)]);
 }
