@@ -82,13 +82,10 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
             catalog::quote_literal(&queue.name)
         )
     };
+    let arguments = [(queue.row_type, Some(task)), (types::TEXT, Some(types::from_text(event)))];
+    let call = format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)");
     context::hinted_if_undefined(hint, || {
-        spi::connect(|spi| {
-            spi.run_with(
-                &format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)"),
-                &[(queue.row_type, Some(task)), (types::TEXT, Some(types::from_text(event)))],
-            );
-        });
+        xact::aside(|| spi::connect(|spi| drop(spi.run_with(&call, &arguments))));
     });
     Ok(())
 }

@@ -47,6 +47,12 @@ pub fn doing<T>(slot: SlotId, call: Call, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Runs `work` of the user's: what it changes itself is no part of the call that it runs in.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    let _before = Before(DOING.replace(None));
+    work()
+}
+
 /// What this session does to the tasks of a queue just now; None for changes by hand.
 pub fn being_done(slot: SlotId) -> Option<Call> {
     DOING.get().filter(|(queue, _)| *queue == slot).map(|(_, call)| call)
