@@ -47,7 +47,7 @@ impl Blueprint {
         let before = previous.as_ref().map(|definition| definition.options.clone());
         let mut options = before.unwrap_or_default().merge(newer).map_err(|message| {
             Error::invalid(message).hint(
-                "What the options do not name stays as it is: switch the other off in the same call.",
+                "What the options do not name stays as it is: name the other feature in the same call, too.",
             )
         })?;
         functions::qualify(&mut options.features)?;
