@@ -1,0 +1,224 @@
+//! Any column may play any part: a table of somebody's own, with odd names, other types, other status
+//! values and a key of two columns, goes through all that a task can go through.
+
+use xqueue_tests::{Queue, Value, Watcher, database, json, unique, wait_until};
+
+const FEATURES: &str = r#"{
+    "delayed": true, "buried": true, "ttl": true, "ttr": "1 hour", "priority": true, "tube": true,
+    "retry": {"limit": 2, "backoff": 0.001}
+}"#;
+const LETTERS: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
+
+/// A type of the status column and its values for the letters.
+struct States {
+    kind: &'static str,
+    labels: [&'static str; 6],
+}
+
+const STATES: [States; 5] = [
+    States { kind: "\"char\"", labels: LETTERS },
+    States { kind: "char(1)", labels: ["r", "t", "w", "b", "z", "d"] },
+    States {
+        kind: "varchar(20)",
+        labels: ["pending", "it's run", "later", "failed", "old", "done"],
+    },
+    States { kind: "text", labels: ["0", "1", "2", "3", "4", "5"] },
+    States { kind: "enum", labels: ["to do", "doing", "Waiting", "dead", "gone", "fin"] },
+];
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn queue(states: &States, last: &Value) -> Queue {
+    let mut q = Queue::adopt(&database(), &unique("fields"));
+    let kind = match states.kind {
+        "enum" => {
+            let labels = states.labels.map(quoted).join(", ");
+            q.sql(&format!("CREATE TYPE {{q}}_state AS ENUM ({labels})"));
+            format!("{}_state", q.name)
+        }
+        kind => kind.to_string(),
+    };
+    q.sql(&format!(
+        "CREATE TABLE {{q}} (\"Tenant\" text, \"no.\" int, what text, \"The State\" {kind} NOT NULL \
+         DEFAULT {}, \"By\" uuid, \"run at\" timestamptz, \"select\" smallint NOT NULL DEFAULT 5, \
+         \"from\" varchar(10), tries bigint NOT NULL DEFAULT 0, \"ExpiresAt\" timestamptz, \
+         \"time to run\" interval, why varchar(100), PRIMARY KEY (\"Tenant\", \"no.\"))",
+        quoted(states.labels[0])
+    ));
+    let mut features: Value = FEATURES.parse().expect("features");
+    for (name, value) in last.as_object().expect("features") {
+        features[name] = value.clone();
+    }
+    let named: serde_json::Map<String, Value> = LETTERS
+        .iter()
+        .zip(states.labels)
+        .map(|(letter, label)| ((*letter).to_string(), json!(label)))
+        .collect();
+    q.upgrade(&json!({
+        "fields": {
+            "status": "The State", "owner": "By", "runat": "run at", "priority": "select",
+            "tube": "from", "attempts": "tries", "expires": "ExpiresAt", "ttr": "time to run",
+            "reason": "why",
+        },
+        "states": named,
+        "features": features,
+        "tube_stats": ["x"],
+    }));
+    q.status_is("\"The State\"", states.labels);
+    q
+}
+
+fn drop_queue(mut q: Queue, states: &States) {
+    q.verify();
+    q.sql("DROP TABLE {q}");
+    if states.kind == "enum" {
+        q.sql("DROP TYPE {q}_state");
+    }
+    q.abandon();
+}
+
+/// Calls a function with the task of key (a, 1) and looks at the state that it has afterwards.
+#[track_caller]
+fn step(q: &mut Queue, call: &str, expected: &str) -> Value {
+    let task = q.ask_one(&format!("SELECT xqueue.{call}"));
+    assert_eq!(task["The State"], json!(expected), "{call}: {task}");
+    task
+}
+
+#[test]
+fn a_table_of_ones_own_goes_through_everything() {
+    for states in &STATES {
+        let mut q = queue(states, &json!({"keep": true}));
+        let [ready, taken, waiting, buried, _, done] = states.labels;
+        step(
+            &mut q,
+            r#"put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 hour', ttl => '1 day', ttr => '2 hours', priority => -7, tube => 'x')"#,
+            waiting,
+        );
+        step(&mut q, "restart('{q}', ROW('a', 1))", ready);
+        q.sql(r#"SELECT xqueue.put('{q}', '[{"Tenant": "a", "no.": 2, "select": 3}, {"Tenant": "b", "no.": 1, "from": "x"}]')"#);
+        let task = step(&mut q, "take('{q}', tube => 'x')", taken);
+        assert_eq!(
+            (&task["Tenant"], &task["no."], &task["tries"]),
+            (&json!("a"), &json!(1), &json!(1))
+        );
+        assert!(task["run at"].is_string() && task["ExpiresAt"].is_string(), "{task}");
+        step(&mut q, "touch('{q}', ROW('a', 1), '1 hour')", taken);
+        step(
+            &mut q,
+            r#"release('{q}', '{"Tenant": "a", "no.": 1}'::jsonb, '{"what": "again"}', delay => '1 hour')"#,
+            waiting,
+        );
+        step(&mut q, "switch('{q}', ROW('a', 1), 'ready')", ready);
+        step(&mut q, "take('{q}')", taken);
+        let task = step(&mut q, "release('{q}', ROW('a', 1))", buried);
+        assert_eq!(task["why"], json!("released after attempt 2, the limit is 2"));
+        assert_eq!(task["what"], json!("again"));
+        step(&mut q, "dig('{q}', ROW('a', 1))", ready);
+        step(&mut q, "take('{q}')", taken);
+        step(&mut q, "bury('{q}', ROW('a', 1), ttl => '1 hour')", buried);
+        assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 5))"), json!(1));
+        step(&mut q, "take('{q}')", taken);
+        let watcher =
+            Watcher::asleep(&mut q, "SELECT xqueue.wait('{q}', ROW('a', 1), '30 seconds')");
+        step(&mut q, "ack('{q}', ROW('a', 1), '{\"what\": \"ok\"}', attempt => 4)", done);
+        watcher.assert_told("acked");
+        step(&mut q, "restart('{q}', ROW('a', 1))", ready);
+        step(&mut q, &format!("switch('{{q}}', ROW('a', 1), '{done}')"), done);
+        step(&mut q, "peek('{q}', ROW('a', 1))", done);
+        step(&mut q, "delete('{q}', ROW('a', 1))", done);
+        // In the order of priority, then of the key: 3 before 5.
+        let task = step(&mut q, "take('{q}')", taken);
+        assert_eq!((&task["Tenant"], &task["no."]), (&json!("a"), &json!(2)));
+        step(&mut q, "snatch('{q}', ROW('a', 2))", ready);
+        drop_queue(q, states);
+    }
+}
+
+#[test]
+fn the_worker_serves_a_table_of_ones_own() {
+    for states in &STATES {
+        let mut q = queue(states, &json!({"zombie": true, "retry": {"limit": 1}}));
+        q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 millisecond')"#);
+        q.wait_for("ready", 1);
+        q.sql("SELECT xqueue.take('{q}', ttr => '1 millisecond')");
+        q.wait_for("buried", 1);
+        assert_eq!(
+            q.ask_one("SELECT to_jsonb(why) FROM {q}"),
+            json!("time to run was over after attempt 1, the limit is 1")
+        );
+        q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 2}', ttl => '1 millisecond')"#);
+        q.wait_for("total", 1);
+        q.sql("SELECT xqueue.plow('{q}')");
+        q.sql("SELECT xqueue.take('{q}')");
+        q.sql("SELECT xqueue.ack('{q}', ROW('a', 1), delay => '1 millisecond')");
+        q.wait_for("total", 0);
+        q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 3}')"#);
+        let mut consumer = q.client();
+        let name = q.name.clone();
+        xqueue_tests::ask(&mut consumer, &name, "SELECT xqueue.take('{q}')");
+        drop(consumer);
+        q.wait_for("buried", 1);
+        let calls = q.stats()["calls"].clone();
+        for kind in ["delay", "ttr", "ttl", "zombie", "session"] {
+            assert_eq!(calls[kind], json!(1), "{kind} with states {:?}", states.labels);
+        }
+        drop_queue(q, states);
+    }
+}
+
+#[test]
+fn features_of_a_table_of_ones_own_are_switched_off_and_on_again() {
+    for states in &STATES {
+        let mut q = queue(states, &json!({"keep": true}));
+        q.sql(
+            r#"INSERT INTO {q} ("Tenant", "no.", "run at") VALUES ('a', 1, NULL), ('a', 2, now() + interval '1 hour')"#,
+        );
+        let [_, _, _, buried, _, done] = states.labels.map(|label| quoted(label));
+        q.sql(&format!(
+            r#"INSERT INTO {{q}} ("Tenant", "no.", "The State") VALUES ('b', 3, {buried}), ('b', 4, {done})"#
+        ));
+        q.assert_tasks(&[("ready", 1), ("waiting", 1), ("buried", 1), ("done", 1)]);
+        let off = json!({
+            "features": {
+                "delayed": false, "buried": false, "keep": false, "ttl": false, "ttr": false,
+                "priority": false, "tube": false, "retry": false,
+            },
+            "convert": {"W": "R", "B": "R", "D": "delete"},
+            "tube_stats": [],
+        });
+        q.upgrade(&off);
+        q.assert_tasks(&[("ready", 3), ("total", 3)]);
+        let mut again: Value = FEATURES.parse().expect("features");
+        again["zombie"] = json!("1 hour");
+        q.upgrade(&json!({ "features": again }));
+        let task = q.ask_one("SELECT xqueue.take('{q}')");
+        assert_eq!((&task["Tenant"], &task["no."]), (&json!("a"), &json!(1)));
+        q.sql("SELECT xqueue.ack('{q}', ROW('a', 1))");
+        wait_until("it is counted", || q.stats()["tasks"]["zombie"] == json!(1));
+        drop_queue(q, states);
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_an_upgrade_does_and_nothing_once_it_is_done() {
+    for states in [&STATES[0], &STATES[4]] {
+        let mut q = queue(states, &json!({"keep": true}));
+        q.sql(r#"INSERT INTO {q} ("Tenant", "no.") SELECT 'a', n FROM generate_series(1, 3) n"#);
+        let options = json!({
+            "features": {"keep": false, "zombie": "1 hour", "ttr": false, "priority": false},
+        });
+        let dry = format!("SELECT xqueue.upgrade('{{q}}', '{options}', dry_run => true)");
+        let planned = q.ask_one(&dry);
+        let before = q.ask_one("SELECT xqueue.upgrade('{q}')");
+        let statements = planned["ddl"].as_array().expect("statements").clone();
+        assert!(!statements.is_empty());
+        let done = q.upgrade(&options);
+        assert_ne!(done, before);
+        assert_eq!(planned["definition"], done, "what was planned is what is done");
+        assert_eq!(q.ask_one(&dry)["ddl"], json!([]), "nothing is left to be done");
+        drop_queue(q, states);
+    }
+}
