@@ -54,7 +54,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
         take_now(&target, &order, deliver)?;
         return Ok(call.null());
     }
-    refuse_fixed_snapshot("Use read committed, or a timeout of zero.")?;
+    refuse_fixed_snapshot()?;
     // A subtransaction that finds nothing is undone: who waits holds no lock.
     let look = |order: &Order| {
         let mut outcome = Ok(0);
@@ -243,7 +243,7 @@ pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
     }
 }
 
-pub fn refuse_fixed_snapshot(hint: &str) -> Result<()> {
+pub fn refuse_fixed_snapshot() -> Result<()> {
     if !transaction::has_fixed_snapshot() {
         return Ok(());
     }
@@ -252,5 +252,5 @@ pub fn refuse_fixed_snapshot(hint: &str) -> Result<()> {
         "cannot wait for a task in a transaction of isolation level repeatable read or higher",
     )
     .detail("It would not see what happens after its snapshot.")
-    .hint(hint))
+    .hint("Use read committed, or a timeout of zero."))
 }

@@ -49,7 +49,9 @@ impl Sight {
 fn wait_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
-    refuse_fixed_snapshot("Use read committed.")?;
+    if timeout != Some(0) {
+        refuse_fixed_snapshot()?;
+    }
     let deadline = Deadline::after(timeout);
     let (slot, name, hash, sight) = watched(call, &target)?;
     if let Some(word) = sight.word() {

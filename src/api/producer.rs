@@ -52,7 +52,11 @@ fn put_impl(call: &Call) -> Result<Datum> {
 /// The value of the tube column that a caller names.
 pub fn tube_value(tube: &str, queue: &Queue) -> Result<Datum> {
     match queue.tube() {
-        Some(column) => catalog::parse_value_for(tube, column.oid, column.modifier),
+        Some(column) => {
+            let kind = catalog::type_name(column.oid);
+            let hint = || format!("The tubes of queue {} are of type {kind}.", queue.name);
+            context::hinted(hint, || catalog::parse_value_for(tube, column.oid, column.modifier))
+        }
         None => Err(not_enabled("tube", queue)),
     }
 }
