@@ -11,3 +11,26 @@ END
 $$;
 SELECT xqueue.state();
 SELECT xqueue.drop('setup');
+
+-- until() waits for what the worker does; said() is an error without PIDs.
+CREATE OR REPLACE FUNCTION until(condition text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    holds boolean;
+BEGIN
+    FOR attempt IN 1..1000 LOOP
+        EXECUTE 'SELECT ' || condition INTO holds;
+        EXIT WHEN holds;
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+    RETURN holds;
+END
+$$;
+CREATE OR REPLACE FUNCTION said(command text) RETURNS TABLE (code text, message text, hint text) LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE command;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+    message := regexp_replace(message, '\m\d{3,}\M', 'PID', 'g');
+    RETURN NEXT;
+END
+$$;
