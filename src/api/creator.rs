@@ -225,8 +225,7 @@ fn options(call: &Call, index: usize) -> Result<Options> {
         |message: String| Error::invalid(format!("invalid options: {message}")).hint(HINT);
     let mut options = Options::parse(&jsonb::text(json)).map_err(invalid)?;
     let hint = || "A time is a number of seconds, or an interval such as \"5 min\".".to_string();
-    context::hinted(hint, || options.features.read_times(time::seconds))
-        .map_err(invalid)?;
+    context::hinted(hint, || options.features.read_times(time::seconds)).map_err(invalid)?;
     Ok(options)
 }
 
