@@ -26,21 +26,26 @@ pub fn run(
     transition: Option<Transition>,
     work: impl FnOnce() -> Result<usize>,
 ) -> Result<usize> {
-    let Some(Transition { from, to }) = transition.filter(|_| queue.counts_itself) else {
-        let tasks = xact::doing(queue.slot, call, work)?;
-        // The trigger counts what is put, as it may be put by hand.
-        if tasks > 0 && call != Call::Put {
-            xact::note(queue.slot, |delta| delta.call(call, tasks));
-        }
-        return Ok(tasks);
+    let transition = transition.filter(|_| queue.counts_itself);
+    let tasks = match transition {
+        Some(_) => executor::without_triggers(queue.table, work)?,
+        None => xact::doing(queue.slot, call, work)?,
     };
-    let tasks = executor::without_triggers(queue.table, work)?;
-    if tasks > 0 {
-        let place = |status: Option<Status>| status.map(|status| Place { status, tube: None });
-        xact::note(queue.slot, |delta| {
-            delta.call(call, tasks);
-            delta.change_many(place(from), place(to), tasks);
-        });
+    if tasks == 0 {
+        return Ok(0);
     }
+    xact::note(queue.slot, |delta| {
+        if call == Call::Take {
+            delta.taken += tasks as u32;
+        }
+        // The trigger counts what is put, as it may be put by hand.
+        if call != Call::Put || transition.is_some() {
+            delta.call(call, tasks);
+        }
+        if let Some(Transition { from, to }) = transition {
+            let place = |status: Option<Status>| status.map(|status| Place { status, tube: None });
+            delta.change_many(place(from), place(to), tasks);
+        }
+    });
     Ok(tasks)
 }

@@ -57,9 +57,9 @@ impl Error {
     }
 }
 
-/// A number of tasks in words.
-pub fn tasks(count: i64) -> String {
-    if count == 1 { "1 task".into() } else { format!("{count} tasks") }
+/// A number of tasks of some kind in words.
+pub fn tasks(count: i64, kind: &str) -> String {
+    format!("{count} {kind} task{}", if count == 1 { "" } else { "s" })
 }
 
 /// Turns a result into its value or into an ERROR.

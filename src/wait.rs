@@ -3,11 +3,11 @@
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
-use crate::pg::{latch, time};
+use crate::pg::{latch, process, time};
 use crate::session;
 use crate::shmem::queues::NEVER;
 use crate::shmem::waiters::{Offer, Want};
-use crate::shmem::{queues, waiters};
+use crate::shmem::{databases, queues, waiters};
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -48,6 +48,8 @@ pub struct Place {
     want: Want,
     /// After how many microseconds to look again after a wake-up that came to nothing.
     patience: Cell<i64>,
+    /// How often somebody had been woken before the last look.
+    wakes: Cell<u64>,
 }
 
 /// The first look again, and the longest pause before another.
@@ -74,7 +76,8 @@ impl Place {
             .hint("A trigger that runs while a consumer takes a task must not wait for another."));
         }
         LINE.set(Some(slot));
-        let place = Place { slot, since: time::now(), want, patience: Cell::new(0) };
+        let place =
+            Place { slot, since: time::now(), want, patience: Cell::new(0), wakes: Cell::new(0) };
         place.stand(queue, NEVER)?;
         Ok(place)
     }
@@ -84,6 +87,7 @@ impl Place {
         match queues::lock(self.slot) {
             Some(mut line) => {
                 line.join_line(self.since, session, self.want, nudge_at);
+                self.wakes.set(line.wakes());
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -94,6 +98,9 @@ impl Place {
     /// Whoever is woken stands in line again, in the old place, should the task be gone.
     pub fn sleep(&self, deadline: Deadline, queue: &str) -> Result<bool> {
         BATON.set(None);
+        if self.has_missed_some() {
+            return Ok(true);
+        }
         if !self.is_woken_before(deadline) {
             return Ok(false);
         }
@@ -121,6 +128,19 @@ impl Place {
             Some(None) => News::Look,
             None => News::None,
         })
+    }
+
+    /// Whether tasks came to be ready while this consumer looked in vain, which others may have
+    /// been woken for. Should it sleep beside ready tasks, the worker is to look after it.
+    fn has_missed_some(&self) -> bool {
+        let Some(line) = queues::lock(self.slot) else { return false };
+        let (wakes, has_ready) = (line.wakes(), line.has_ready());
+        drop(line);
+        let has_missed = self.wakes.replace(wakes) != wakes && !waiters::was_woken();
+        if has_ready && !has_missed {
+            databases::request(process::database().into(), |_| {});
+        }
+        has_missed
     }
 
     fn is_woken_before(&self, deadline: Deadline) -> bool {

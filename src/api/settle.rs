@@ -152,8 +152,7 @@ impl Plan {
                 .hint("Leave it out of update."));
             }
         }
-        let hint = || format!("Each member of update is a column of {}.", queue.name);
-        context::hinted(hint, || values.bind(&mut self.arguments))?;
+        context::hinted(|| hint(queue), || values.bind(&mut self.arguments))?;
         (self.step.update, self.step.plain) = (values.numbers(), values.is_plain());
         Ok(())
     }
@@ -167,13 +166,16 @@ impl Plan {
     ) -> Result<()> {
         let verb = self.step.verb;
         let deletes = verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay);
+        let plain = self.step.plain;
         let acked = Transition { from: Some(Status::Taken), to: None };
         let statement = Statement::Step(self.step);
         spi::connect(|spi| {
             for key in keys {
                 self.arguments.set_key(key);
                 counting::run(queue, kind(verb), deletes.then_some(acked), || {
-                    let rows = queue.run(spi, &statement, &self.arguments);
+                    let run = || queue.run(spi, &statement, &self.arguments);
+                    // Values that are not plain are read in the statement.
+                    let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
                     if rows.is_empty() {
                         return Err(refusal::explain(spi, queue, key, verb, &self.arguments));
                     }
@@ -188,6 +190,10 @@ impl Plan {
             Ok(())
         })
     }
+}
+
+fn hint(queue: &Queue) -> String {
+    format!("Each member of update is a column of {} and has its type.", queue.name)
 }
 
 /// Does a step with the tasks that a call names. `prepare` gives what the call gives, and refuses

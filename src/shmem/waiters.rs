@@ -58,6 +58,8 @@ pub struct Line {
     choosy: u32,
     /// Of these, those who wait for the end of a task.
     watchers: u32,
+    /// How often somebody was to be woken.
+    wakes: u64,
 }
 
 /// Someone who waits for a task, for the view `xqueue.consumers`.
@@ -162,6 +164,7 @@ impl QueueGuard {
     /// Wakes the first `count` consumers in the line that want what there is. If nobody knows what
     /// that is and some want only one tube, all look for themselves.
     pub fn wake(&mut self, count: u32, offer: Offer) {
+        self.line.wakes += 1;
         let everyone = offer.tube.is_none() && self.line.choosy > 0;
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
         let mut link = self.line.head;
@@ -192,6 +195,13 @@ impl QueueGuard {
             self.notify(link - 1, None, None);
             link = next;
         }
+    }
+
+    /// How often somebody was to be woken. Who has looked in vain while that has changed may have
+    /// missed a task: the one that he was woken for went to somebody else, who was woken for
+    /// another, which the look came too early for.
+    pub fn wakes(&self) -> u64 {
+        self.line.wakes
     }
 
     /// Wakes everyone to look again.

@@ -101,10 +101,9 @@ impl Switch<'_> {
         Err(Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
             format!(
-                "feature {feature} cannot be switched off: {} of {} in state {}",
-                tasks(count),
+                "feature {feature} cannot be switched off: queue {} has {}",
                 self.before.qualified(),
-                status.name()
+                tasks(count, status.name())
             ),
         )
         .hint(format!(

@@ -15,7 +15,7 @@ SELECT xqueue.upgrade('jobs', '{"features": {"id": "time64"}}')->'features'->'id
 SELECT count(*) AS tasks, count(DISTINCT id) AS keys, min(id) > 1700000000000000 AS late
 FROM xqueue.put(NULL::jobs, (SELECT jsonb_agg(jsonb_build_object('note', n::text)) FROM generate_series(1, 100) n));
 SELECT bool_and(id > before) AS growing FROM (SELECT id, lag(id) OVER (ORDER BY note::int) AS before FROM jobs WHERE id > 1000) AS keys;
-SELECT xqueue.time64() < xqueue.time64() AS growing;
+SELECT xqueue.time64('jobs') < xqueue.time64('jobs') AS growing;
 INSERT INTO jobs (note) VALUES ('by hand') RETURNING id > 1700000000000000 AS late;
 -- after one from the future, too, once the queue has been asked for it
 INSERT INTO jobs (id) VALUES (5000000000000000);
