@@ -60,7 +60,7 @@ pub struct TubeDelta {
 pub struct Ready(Vec<(Option<u64>, u32)>);
 
 /// Of so many tasks a transaction notes what has become of each.
-const ENDED_NOTED: usize = 1_000;
+const ENDED_NOTED: usize = 100_000;
 
 impl Delta {
     /// So many tasks have come from one place to another, or from or to nowhere.
