@@ -75,11 +75,12 @@ fn orphans(queue: &Queue) -> Vec<String> {
     problems
 }
 
-/// Waiting tasks that will never be promoted.
+/// Waiting tasks that will never be promoted, zombies that will never be deleted.
 fn stranded(queue: &Queue) -> Option<String> {
     queue.sql.fields.get(&Field::Runat)?;
     let count = spi::connect(|spi| spi.run(&queue.sql.stranded()).number());
-    (count > 0).then(|| format!("{count} waiting tasks have no time to start at"))
+    (count > 0)
+        .then(|| format!("{count} tasks that wait or are zombies have no time at which that ends"))
 }
 
 /// Counters against the table.

@@ -120,8 +120,11 @@ impl Options {
         if labels.len() < Status::ALL.len() {
             return Err("two states have the same value".into());
         }
-        if matches!(self.existing, Some(Status::Taken | Status::Waiting)) {
-            return Err("rows that are there cannot be made taken (T) or waiting (W)".into());
+        // Nothing would ever lead out of these states.
+        if matches!(self.existing, Some(Status::Taken | Status::Waiting | Status::Zombie)) {
+            return Err(
+                "rows that are there cannot be made taken (T), waiting (W) or zombies (Z)".into()
+            );
         }
         if self.fields.values().any(String::is_empty) {
             return Err("a field names a column without a name".into());

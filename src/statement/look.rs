@@ -70,12 +70,16 @@ impl Table {
         ))
     }
 
-    /// Number of waiting tasks that would never be promoted.
+    /// Number of tasks in a state whose end would never come.
     pub fn stranded(&self) -> String {
         format!(
             "SELECT pg_catalog.count(*) FROM ONLY {} AS task WHERE {} AND task.{} IS NULL",
             self.qualified(),
-            self.is(Status::Waiting),
+            self.is_one_of(if self.features.zombies() {
+                &[Status::Waiting, Status::Zombie]
+            } else {
+                &[Status::Waiting]
+            }),
             self.field(Field::Runat)
         )
     }
