@@ -59,6 +59,10 @@ pub struct TubeDelta {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready(Vec<(Option<u64>, u32)>);
 
+/// Of so many tubes a transaction notes how many of their tasks came to be ready; of the others, it
+/// says at commit, nobody knows which they are.
+const TUBES_NOTED: usize = 256;
+
 /// Of so many tasks a transaction notes what has become of each.
 const ENDED_NOTED: usize = 100_000;
 
@@ -184,8 +188,14 @@ impl Delta {
 
 impl Ready {
     pub fn add(&mut self, tube: Option<u64>, count: u32) {
-        match self.0.iter_mut().find(|(known, _)| *known == tube) {
-            Some((_, number)) => *number = number.saturating_add(count),
+        let at = |tube: Option<u64>| self.0.iter().position(|(known, _)| *known == tube);
+        let is_full = self.0.len() >= TUBES_NOTED;
+        let (place, tube) = match at(tube) {
+            None if is_full => (at(None), None),
+            place => (place, tube),
+        };
+        match place {
+            Some(place) => self.0[place].1 = self.0[place].1.saturating_add(count),
             None => self.0.push((tube, count)),
         }
     }
@@ -314,6 +324,17 @@ mod tests {
     fn in_tube(status: Status, index: usize) -> Option<Place> {
         let tube = Tube { hash: index as u64 + 10, counted: Some(index) };
         Some(Place { status, tube: Some(tube) })
+    }
+
+    #[test]
+    fn of_very_many_tubes_some_are_noted_and_all_are_counted() {
+        let mut ready = Ready::default();
+        for tube in (0..1000).chain(0..10) {
+            ready.add(Some(tube), 2);
+        }
+        let noted: Vec<_> = ready.by_tube().collect();
+        assert_eq!(noted.len(), TUBES_NOTED + 1);
+        assert_eq!((noted[0], noted[TUBES_NOTED]), ((Some(0), 4), (None, 2 * (1000 - 256))));
     }
 
     #[test]

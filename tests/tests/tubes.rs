@@ -252,6 +252,22 @@ fn many_consumers_of_few_tubes_get_every_task_once() {
 }
 
 #[test]
+fn among_very_many_tubes_in_one_transaction_each_wakes_those_who_wait_for_it() {
+    let mut q = tubes();
+    let waiters = ["t1", "t1500", "t3000"].map(|tube| waiter(&mut q, tube));
+    let none = waiter(&mut q, "none");
+    q.sql("INSERT INTO {q} (id, tube) SELECT n, 't' || n FROM generate_series(1, 3000) n");
+    for (waiter, number) in waiters.into_iter().zip([1, 1500, 3000]) {
+        let (_client, task) = waiter.task();
+        assert_eq!(id(&task), number);
+    }
+    q.wait_for_consumers(1);
+    assert!(!none.finished());
+    none.cancel(&mut q.admin);
+    none.error();
+}
+
+#[test]
 fn smaller_priorities_are_taken_first_then_older_keys_also_in_a_batch() {
     let mut q = queue(r#"{"features": {"priority": true, "tube": true}}"#);
     let name = q.name.clone();
