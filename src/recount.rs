@@ -3,7 +3,7 @@
 use crate::model::change::Counts;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::{latch, spi, types};
-use crate::registry::Queue;
+use crate::registry::{self, Queue};
 use crate::shmem::queues::{self, QueueGuard};
 use crate::shmem::recount::Area;
 use pgrx::pg_sys::Oid;
@@ -22,6 +22,9 @@ pub fn count(queue: &Queue, renews: bool) -> Option<(Counts, QueueGuard)> {
     let relation = Relation::open(queue.table, Lock::AccessShare)?;
     let claim = Area::claim()?;
     let (recount, snapshot) = queues::lock(queue.slot)?.begin_recount(claim, renews);
+    // Other tubes may be counted since the queue was looked up: whoever says so from here on asks for
+    // another recount.
+    let queue = &registry::find_anew(queue.table).ok().flatten()?;
     let mut counts = Counts::default();
     let (mut rows, mut checked) = (0, Instant::now());
     let complete = relation.scan(&snapshot, |row| {

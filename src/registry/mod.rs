@@ -61,6 +61,13 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     Ok(Some(queue))
 }
 
+/// The same as the registry says it now. A definition is visible some moments before the server's
+/// word that the one known here is stale comes round.
+pub fn find_anew(table: Oid) -> Result<Option<Rc<Queue>>> {
+    stale(Some(table));
+    find(table)
+}
+
 /// The server's word that a table, or every table, has to be looked at again.
 pub fn stale(table: Option<Oid>) {
     STALE_COUNT.set(STALE_COUNT.get() + 1);
