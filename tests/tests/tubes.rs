@@ -268,6 +268,21 @@ fn among_very_many_tubes_in_one_transaction_each_wakes_those_who_wait_for_it() {
 }
 
 #[test]
+fn a_prepared_put_wakes_who_waits_for_its_tube_and_next_takes_of_one_tube() {
+    let mut q = tubes();
+    let a = waiter(&mut q, "a");
+    q.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a'); PREPARE TRANSACTION '{q}'");
+    assert!(!a.finished());
+    q.sql("COMMIT PREPARED '{q}'");
+    let (_client, task) = a.task();
+    assert_eq!(id(&task), 1);
+    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'b')");
+    assert_eq!(ids(&q.ask("CALL xqueue.next('{q}', '0', 'b')")), [3]);
+    assert_eq!(q.ask("CALL xqueue.next('{q}', '0', 'a', '{\"id\": 3}')")[0]["id"], json!(2));
+    q.assert_tasks(&[("taken", 2), ("total", 2)]);
+}
+
+#[test]
 fn smaller_priorities_are_taken_first_then_older_keys_also_in_a_batch() {
     let mut q = queue(r#"{"features": {"priority": true, "tube": true}}"#);
     let name = q.name.clone();
@@ -359,153 +374,4 @@ fn tubes_can_be_of_any_type_that_has_an_order() {
             ("SELECT xqueue.take('{q}', '1 s', tube => 'many')", "22P02", "many"),
         ],
     );
-}
-
-/// What is counted of a tube: its tasks by state, without those states that it has none of.
-fn counted(q: &mut Queue, tube: &str) -> xqueue_tests::Value {
-    let stats = q.stats();
-    let tasks = stats["tubes"][tube]["tasks"].as_object().unwrap_or_else(|| panic!("{stats}"));
-    tasks
-        .iter()
-        .filter(|(_, count)| **count != json!(0))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect()
-}
-
-/// Of all tubes that are counted, the counters are what the table holds.
-fn assert_tubes_exact(q: &mut Queue, tubes: &[&str]) {
-    q.assert_exact();
-    for tube in tubes {
-        let sql = format!(
-            "SELECT coalesce(jsonb_object_agg(state, count), '{{}}') FROM (SELECT CASE status \
-             WHEN 'R' THEN 'ready' WHEN 'T' THEN 'taken' WHEN 'W' THEN 'waiting' WHEN 'B' THEN 'buried' \
-             ELSE 'total' END AS state, count(*) FROM {{q}} WHERE tube = '{tube}' GROUP BY ROLLUP (status)) c"
-        );
-        let expected = q.ask_one(&sql);
-        let what = format!("tube {tube} of {}", q.name);
-        if expected == json!({"total": 0}) {
-            assert_eq!(counted(q, tube), json!({}), "{what}");
-        } else {
-            assert_eq!(counted(q, tube), expected, "{what}");
-        }
-    }
-}
-
-const COUNTED: &str =
-    r#"{"features": {"delayed": true, "buried": true}, "tube_stats": ["a", "b"]}"#;
-
-#[test]
-fn tasks_and_transitions_are_counted_of_the_tubes_asked_for_with_moves_between_them() {
-    let mut q = queue(COUNTED);
-    q.sql(r#"SELECT xqueue.put('{q}', '[{}, {}, {}]', tube => 'a')"#);
-    q.sql(r#"SELECT xqueue.put('{q}', '{}', tube => 'b', delay => '1 hour')"#);
-    q.sql(r#"SELECT xqueue.put('{q}', '[{"tube": "c"}, {}]')"#);
-    q.sql("SELECT xqueue.take('{q}', tube => 'a')");
-    q.sql("SELECT xqueue.bury('{q}', 1)");
-    assert_tubes_exact(&mut q, &["a", "b"]);
-    let transitions = |q: &mut Queue, tube: &str| q.stats()["tubes"][tube]["transitions"].clone();
-    assert_eq!(transitions(&mut q, "a"), json!({"X-R": 3, "R-T": 1, "T-B": 1}));
-    assert_eq!(transitions(&mut q, "b"), json!({"X-W": 1}));
-    assert_eq!(
-        q.stats()["tubes"].as_object().map(|tubes| tubes.len()),
-        Some(2),
-        "only those asked for"
-    );
-    // Moves: out of a to b, from elsewhere to a, and to nowhere.
-    q.sql("UPDATE {q} SET tube = 'b' WHERE id = 2");
-    q.sql("UPDATE {q} SET tube = 'a' WHERE tube = 'c'");
-    q.sql("UPDATE {q} SET tube = NULL WHERE id = 4");
-    assert_tubes_exact(&mut q, &["a", "b"]);
-    assert_eq!(transitions(&mut q, "a"), json!({"X-R": 3, "R-T": 1, "T-B": 1, "R-S": 1, "S-R": 1}));
-    assert_eq!(transitions(&mut q, "b"), json!({"X-W": 1, "S-R": 1, "W-S": 1}));
-}
-
-#[test]
-fn counters_of_tubes_are_exact_after_rollback_truncate_recount_and_prepared_transactions() {
-    let mut q = queue(COUNTED);
-    let both = ["a", "b"];
-    q.sql("INSERT INTO {q} (tube) SELECT (ARRAY['a', 'b', 'c', NULL])[n % 4 + 1] FROM generate_series(1, 100) n");
-    assert_tubes_exact(&mut q, &both);
-    q.sql("BEGIN; UPDATE {q} SET tube = 'b'; DELETE FROM {q} WHERE id < 50; ROLLBACK");
-    assert_tubes_exact(&mut q, &both);
-    q.sql("BEGIN; SAVEPOINT s; UPDATE {q} SET tube = 'a'; ROLLBACK TO s; DELETE FROM {q} WHERE id = 4; COMMIT");
-    assert_tubes_exact(&mut q, &both);
-    q.sql("BEGIN; TRUNCATE {q}; INSERT INTO {q} (tube) VALUES ('a'), ('a'), ('b'); ROLLBACK");
-    assert_tubes_exact(&mut q, &both);
-    q.sql("BEGIN; TRUNCATE {q}; INSERT INTO {q} (tube) VALUES ('a'), ('a'), ('b'); COMMIT");
-    assert_tubes_exact(&mut q, &both);
-    assert_eq!(
-        (counted(&mut q, "a"), counted(&mut q, "b")),
-        (json!({"ready": 2, "total": 2}), json!({"ready": 1, "total": 1}))
-    );
-    q.sql("BEGIN; INSERT INTO {q} (tube) VALUES ('a'); UPDATE {q} SET tube = 'b' WHERE tube = 'a'; PREPARE TRANSACTION '{q}'");
-    q.sql("COMMIT PREPARED '{q}'");
-    assert_tubes_exact(&mut q, &both);
-    q.sql("TRUNCATE {q}");
-    assert_tubes_exact(&mut q, &both);
-    assert_eq!(counted(&mut q, "a"), json!({}));
-}
-
-#[test]
-fn the_list_of_counted_tubes_is_changed_on_a_queue_in_use() {
-    let mut q = queue(r#"{"features": {"delayed": true, "buried": true, "tube": true}}"#);
-    q.sql("INSERT INTO {q} (tube) SELECT (ARRAY['a', 'b', 'c'])[n % 3 + 1] FROM generate_series(1, 90) n");
-    let mut consumer = q.client();
-    let name = q.name.clone();
-    assert_eq!(take_from(&mut consumer, &name, "b").len(), 1);
-    for list in [vec!["b"], vec!["c", "b"], vec!["a"], vec!["a", "b", "c"]] {
-        q.upgrade(&json!({"tube_stats": list}));
-        assert_tubes_exact(&mut q, &list);
-        q.sql("INSERT INTO {q} (tube) VALUES ('a'), ('b'), ('c')");
-        assert_tubes_exact(&mut q, &list);
-    }
-    q.upgrade(&json!({"tube_stats": []}));
-    assert_eq!(q.stats()["tubes"], json!(null));
-    q.upgrade(&json!({"features": {"tube": false}}));
-    refused(
-        &mut q,
-        &[
-            (r#"SELECT xqueue.upgrade('{q}', '{"tube_stats": ["a"]}')"#, "22023", "tube"),
-            (
-                r#"SELECT xqueue.upgrade('{q}', '{"tube_stats": ["a", "a"], "features": {"tube": true}}')"#,
-                "22023",
-                "twice",
-            ),
-        ],
-    );
-}
-
-#[test]
-fn counters_of_tubes_are_exact_under_load() {
-    let mut q = queue(COUNTED);
-    let workers: Vec<_> = (0..4)
-        .map(|number| {
-            let (mut client, name) = (q.client(), q.name.clone());
-            std::thread::spawn(move || {
-                for round in 0..150 {
-                    let statement = match (number + round) % 5 {
-                        0 => r#"SELECT xqueue.put('{q}', '[{"tube": "a"}, {"tube": "b"}, {"tube": "c"}]')"#,
-                        1 => "SELECT xqueue.take('{q}', count => 2)",
-                        2 => "SELECT xqueue.release(t) FROM xqueue.take(NULL::{q}, tube => 'a') t",
-                        3 => "SELECT xqueue.put('{q}', '{}', tube => 'b', delay => '5 milliseconds')",
-                        _ => "SELECT xqueue.bury(t) FROM xqueue.take(NULL::{q}, tube => 'b') t",
-                    };
-                    ask_any(&mut client, &name, statement);
-                }
-            })
-        })
-        .collect();
-    q.upgrade(&json!({"tube_stats": ["b", "c", "a"]}));
-    q.upgrade(&json!({"tube_stats": ["a", "b"]}));
-    for worker in workers {
-        worker.join().expect("no statement failed");
-    }
-    q.wait_for("waiting", 0);
-    q.wait_for("taken", 0);
-    assert_tubes_exact(&mut q, &["a", "b"]);
-}
-
-fn ask_any(c: &mut Client, q: &str, sql: &str) {
-    let sql = sql.replace("{q}", q);
-    c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
 }
