@@ -71,7 +71,7 @@ fn an_overdue_task_wakes_the_consumer_who_waits() {
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
     let mut slow = q.client();
-    ask(&mut slow, &name, "SELECT xqueue.take('{q}', ttr => '300 milliseconds')");
+    ask(&mut slow, &name, "SELECT xqueue.take('{q}', ttr => '1 second')");
     let waiter = Waiter::take(&mut q);
     let (_next, task) = waiter.task();
     assert_eq!(id(&task), 1);
@@ -116,7 +116,7 @@ fn a_touch_puts_deadline_and_end_of_life_off_by_as_much() {
 
 #[test]
 fn a_touched_task_is_left_with_its_owner_past_the_old_deadline() {
-    let mut q = queue(r#"{"ttr": "200 milliseconds"}"#);
+    let mut q = queue(r#"{"ttr": "1 second"}"#);
     let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
     assert_eq!(take_all(&mut q.admin, &name), [1, 2]);

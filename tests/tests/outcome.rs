@@ -198,7 +198,7 @@ fn a_cancelled_or_killed_waiter_harms_no_other() {
         q.sql(&format!("SELECT {end}({})", watcher.pid));
         assert!(watcher.join().is_err(), "{end}");
     }
-    let timed = Watcher::wait(&mut q, 1, "300 milliseconds");
+    let timed = Watcher::wait(&mut q, 1, "1 second");
     assert_eq!(timed.outcome(), None);
     q.sql("SELECT xqueue.ack('{q}', 1)");
     stays.assert_told("acked");
