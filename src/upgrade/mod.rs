@@ -57,6 +57,7 @@ impl Blueprint {
         let key = columns.key()?;
         let (fields, added) = columns.fields()?;
         refuse_shared_columns(&fields)?;
+        refuse_key_columns(&fields, &key)?;
         let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
         let sql = registry::table_names(relation, &options, &fields, &key)?;
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
@@ -233,5 +234,19 @@ fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
             Err(Error::invalid(format!("two fields use the same column \"{name}\""))
                 .hint("Name another column for one of them in {\"fields\": …}."))
         }
+    }
+}
+
+/// What the queue changes by itself cannot be what names a task.
+fn refuse_key_columns(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Result<()> {
+    let is_key = |column: &ColumnType| key.iter().any(|part| part.name == column.name);
+    match fields.iter().find(|(field, column)| field.is_own() && is_key(column)) {
+        None => Ok(()),
+        Some((field, column)) => Err(Error::invalid(format!(
+            "column \"{}\" cannot be the {}: it is part of the key",
+            column.name,
+            field.name()
+        ))
+        .hint("The queue changes it; name another column in {\"fields\": …}.")),
     }
 }
