@@ -112,7 +112,7 @@ impl Table {
             format!("{} = {}", self.field(Field::Owner), parameters.add(Parameter::Session)),
         ];
         if self.features.has_deadlines() {
-            let own = format!("task.{}", self.field(Field::Ttr));
+            let own = self.own_ttr();
             let length = match (ttr, self.features.default_ttr()) {
                 (true, _) => parameters.add(Parameter::Ttr),
                 (false, Some(default)) => format!("coalesce({own}, {})", interval(default)),
@@ -124,6 +124,17 @@ impl Table {
             set.push(format!("{attempts} = coalesce(task.{attempts}, 0) {PLUS} 1"));
         }
         set
+    }
+
+    /// The task's own time to run, which anybody may have written: one without sense must not keep
+    /// the tasks behind it from being taken.
+    fn own_ttr(&self) -> String {
+        let ttr = format!("task.{}", self.field(Field::Ttr));
+        let (none, longest) = (interval(0), "'100 years'::pg_catalog.interval");
+        format!(
+            "CASE WHEN {ttr} OPERATOR(pg_catalog.<) {none} THEN {none} \
+             WHEN {ttr} OPERATOR(pg_catalog.>) {longest} THEN {longest} ELSE {ttr} END"
+        )
     }
 
     fn picking(&self, change: Change, parameters: &mut Parameters) -> String {
@@ -234,7 +245,7 @@ mod tests {
         );
         assert!(pick.sql.contains("task.expires IS NULL"), "{}", pick.sql);
         let set = table.change_one(take).sql;
-        assert!(set.contains("coalesce(task.ttr, '5000000 microseconds'"), "{set}");
+        assert!(set.contains("ELSE task.ttr END, '5000000 microseconds'"), "{set}");
     }
 
     #[test]
