@@ -9,6 +9,7 @@ use crate::model::options::Options;
 use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
+use crate::pg::transaction::{self, Verdict};
 use crate::pg::{jsonb, latch, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::sessions;
@@ -30,20 +31,33 @@ fn check_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let queue = target.open(Lock::AccessShare)?;
-        let mut problems = structure(&queue)?;
-        problems.extend(orphans(&queue));
-        problems.extend(stranded(&queue));
-        problems.extend(counters(&queue));
+        // Each look is undone, for its lock on the table: whoever waits for that keeps the worker
+        // from mending.
+        let mut look = Ok((String::new(), vec![]));
+        transaction::in_subtransaction(|| {
+            look = problems(&target);
+            Verdict::<()>::Undo
+        });
+        let (name, problems) = look?;
         if problems.is_empty() || Instant::now() > deadline {
             return Ok(jsonb::from_value(&json!({
-                "queue": queue.name,
+                "queue": name,
                 "ok": problems.is_empty(),
                 "problems": problems,
             })));
         }
         latch::wait(Some(Duration::from_millis(20)), true);
     }
+}
+
+/// The queue's name, and all that is not as it should be.
+fn problems(target: &Target) -> Result<(String, Vec<String>)> {
+    let queue = target.open(Lock::AccessShare)?;
+    let mut problems = structure(&queue)?;
+    problems.extend(orphans(&queue));
+    problems.extend(stranded(&queue));
+    problems.extend(counters(&queue));
+    Ok((queue.name.clone(), problems))
 }
 
 /// Triggers and indexes that are missing.

@@ -232,3 +232,19 @@ fn create_index() {
     put(&mut q.admin, &name, 1);
     waiter.task();
 }
+
+/// `check` gives the worker time to mend what it finds, and must not be what keeps it from that.
+#[test]
+fn a_check_that_waits_holds_no_lock() {
+    let mut q = Queue::new("ddl");
+    q.sql("INSERT INTO {q} (status) VALUES ('W')");
+    let check = Waiter::start(q.client(), &format!("SELECT xqueue.check('{}')", q.name));
+    let sleeps = "SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = $1";
+    wait_until("check waits for the worker", || {
+        scalar::<Option<bool>>(&mut q.admin, sleeps, &[&check.pid]) == Some(true)
+    });
+    q.sql("SET lock_timeout = '1s'; ALTER TABLE {q} ADD COLUMN colour text");
+    assert!(!check.finished(), "the task waits for nothing: check looks again");
+    q.sql("DELETE FROM {q}");
+    assert_eq!(check.task().1["ok"], json!(true));
+}
