@@ -7,6 +7,7 @@ use super::settle::{self, named_keys};
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
+use crate::pg::catalog;
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
 use crate::pg::spi;
@@ -185,7 +186,13 @@ fn delete_impl(call: &Call) -> Result<Datum> {
 /// truncate(queue)
 fn truncate_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
-    let queue = target.open(Lock::AccessShare)?;
+    // The lock that TRUNCATE takes, from the start: two who raise a weaker one block each other. Who
+    // may not truncate is told so by the server.
+    let lock = match catalog::may_truncate(target.table) {
+        true => Lock::AccessExclusive,
+        false => Lock::AccessShare,
+    };
+    let queue = target.open(lock)?;
     spi::connect(|spi| {
         spi.run(&format!("TRUNCATE TABLE {}", queue.name));
     });

@@ -49,11 +49,11 @@ fn create_impl(call: &Call) -> Result<Datum> {
     let options = options(call, 1)?;
     let temporary: bool = call.require(2, "temporary")?;
     let if_not_exists: bool = call.require(3, "if_not_exists")?;
-    if if_not_exists && let Ok(table) = relation::find(&name) {
-        relation::lock(table, Lock::AccessShare);
-        if registry::find(table)?.is_some() {
-            return upgrade(table, &options);
-        }
+    if if_not_exists
+        && let Ok(table) = relation::find(&name)
+        && is_queue(table)?
+    {
+        return upgrade(table, &options);
     }
     let quoted: Vec<String> =
         relation::name_parts(&name)?.iter().map(|part| catalog::quote(part)).collect();
@@ -72,6 +72,17 @@ fn create_impl(call: &Call) -> Result<Datum> {
         )]);
     });
     upgrade(relation::find(&name)?, &options)
+}
+
+/// Leaves no lock behind, which `upgrade` would have to raise.
+fn is_queue(table: Oid) -> Result<bool> {
+    let mut is_queue = Ok(false);
+    transaction::in_subtransaction(|| {
+        relation::lock(table, Lock::AccessShare);
+        is_queue = registry::find(table).map(|queue| queue.is_some());
+        Verdict::<()>::Undo
+    });
+    is_queue
 }
 
 /// downgrade(queue, drop_columns boolean)

@@ -138,9 +138,18 @@ pub fn owns(table: Oid) -> bool {
 
 /// Whether the current role may read some of a table.
 pub fn may_select(table: Oid) -> bool {
+    has_privilege(table, pg_sys::ACL_SELECT)
+}
+
+/// Whether the current role may truncate a table.
+pub fn may_truncate(table: Oid) -> bool {
+    has_privilege(table, pg_sys::ACL_TRUNCATE)
+}
+
+fn has_privilege(table: Oid, privilege: u32) -> bool {
     // SAFETY: look-ups.
     unsafe {
-        let (role, mode) = (pg_sys::GetUserId(), pg_sys::ACL_SELECT as pg_sys::AclMode);
+        let (role, mode) = (pg_sys::GetUserId(), privilege as pg_sys::AclMode);
         let mut is_missing = false;
         pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing)
             == pg_sys::AclResult::ACLCHECK_OK

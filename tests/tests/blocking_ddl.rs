@@ -248,3 +248,39 @@ fn a_check_that_waits_holds_no_lock() {
     q.sql("DELETE FROM {q}");
     assert_eq!(check.task().1["ok"], json!(true));
 }
+
+/// Two that hold a weak lock of the table and want a strong one would wait for each other.
+fn at_once(statements: [[&str; 2]; 2]) -> Queue {
+    let q = Queue::with("ddl", "id bigserial PRIMARY KEY, payload jsonb", &json!({}));
+    std::thread::scope(|scope| {
+        for alternate in statements {
+            let (mut c, name) = (q.client(), q.name.clone());
+            scope.spawn(move || {
+                for round in 0..120 {
+                    let sql = alternate[round % 2].replace("{q}", &name);
+                    try_sql(&mut c, &sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+                }
+            });
+        }
+    });
+    q
+}
+
+#[test]
+fn two_truncate_at_once() {
+    at_once([["SELECT xqueue.truncate('{q}')"; 2]; 2]).assert_tasks(&[("total", 0)]);
+}
+
+#[test]
+fn two_create_if_not_exists_at_once() {
+    let create = |features: &str| {
+        format!(
+            "SELECT xqueue.create('{{q}}', '{{\"features\": {features}}}', if_not_exists => true)"
+        )
+    };
+    let [ttl, no_ttl] = [create("{\"ttl\": true}"), create("{\"ttl\": false}")];
+    let [tube, no_tube] = [create("{\"tube\": true}"), create("{\"tube\": false}")];
+    let mut q = at_once([[&ttl, &no_ttl], [&tube, &no_tube]]);
+    let features = q.upgrade(&json!({}))["features"].clone();
+    assert_eq!([&features["ttl"], &features["tube"]], [&json!(false), &json!(false)]);
+}
