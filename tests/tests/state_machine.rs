@@ -24,7 +24,7 @@ use machine::Machine;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-const QUEUES: u64 = 12;
+const QUEUES: u64 = 10;
 const STEPS: usize = 250;
 
 fn seed() -> u64 {

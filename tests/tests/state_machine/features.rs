@@ -4,6 +4,8 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use xqueue_tests::{Value, json};
 
+use super::model::Time;
+
 /// A feature with an optional default time: off, on, on with a default of an hour.
 pub type Timed = Option<bool>;
 
@@ -81,6 +83,11 @@ impl Features {
             'D' => self.keep,
             _ => false,
         }
+    }
+
+    /// The end of a life that begins now.
+    pub fn new_life(&self) -> Option<Time> {
+        (self.ttl == Some(true)).then_some(Time::Future)
     }
 
     pub fn backs_off(&self) -> bool {

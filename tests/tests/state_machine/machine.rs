@@ -9,7 +9,7 @@ use xqueue_tests::*;
 
 use super::chance::{Chooser, Step};
 use super::features::Features;
-use super::model::{Key, Model};
+use super::model::{Key, Model, Task};
 use super::operation::Operation;
 use super::shape::Shape;
 
@@ -141,14 +141,14 @@ impl Machine {
         let rows = self.random.random_bool(0.3);
         let sql = self.shape.sql(&self.q.name, &operation, rows);
         self.note(at, &sql);
-        let is_truncate = matches!(operation, Operation::Truncate);
+        let locks = matches!(operation, Operation::Truncate | Operation::Upgrade { .. });
         let expected = self.model.perform(at, me, &operation);
-        if is_truncate {
+        if locks {
             // The worker may have the table for a moment.
             self.connections[at].client.batch_execute("SET lock_timeout = 0").expect("a setting");
         }
         let found = self.ask(at, &sql, &operation);
-        if is_truncate {
+        if locks {
             self.connections[at].client.batch_execute(PATIENCE).expect("a setting");
         }
         let same = match (&expected, &found) {
@@ -159,12 +159,14 @@ impl Machine {
         if !same {
             self.fail(&format!("expected {expected:?}, got {found:?}"));
         }
+        self.shape.becomes(&self.model.features);
         if expected.is_err() && self.model.in_transaction(at) {
             self.recover(at);
-        } else if is_truncate && self.model.in_transaction(at) {
+        } else if locks && self.model.in_transaction(at) {
             // Everybody else would have to wait.
             let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
             self.transaction(at, end);
+            self.shape.becomes(&self.model.features);
         }
     }
 
@@ -239,7 +241,7 @@ impl Machine {
     }
 
     fn expected(&self) -> Vec<String> {
-        let mut lines = table_lines(self.model.tasks.iter(), &self.sessions);
+        let mut lines = self.lines(self.model.tasks.iter());
         let counters = &self.model.counters;
         let calls = counters.calls.iter().filter(|(_, count)| **count != 0);
         lines.extend(calls.map(|(call, count)| format!("{call}: {count}")));
@@ -282,13 +284,17 @@ impl Machine {
 
     /// The table as a session in the middle of its transaction sees it.
     fn compare_view(&mut self, at: usize) {
-        let expected = table_lines(self.model.view(at).iter(), &self.sessions);
+        let expected = self.lines(self.model.view(at).iter());
         let sql = self.shape.table(&self.q.name);
         let found: String = scalar(&mut self.connections[at].client, &sql, &[]);
         let found: Vec<String> = found.lines().map(str::to_owned).collect();
         if found != expected {
             self.fail(&format!("in the transaction of {at}: {}", difference(&expected, &found)));
         }
+    }
+
+    fn lines<'a>(&self, tasks: impl Iterator<Item = (&'a Key, &'a Task)>) -> Vec<String> {
+        tasks.map(|(key, task)| self.shape.line(*key, task, &self.sessions)).collect()
     }
 
     /// All transactions end, and the queue is sound.
@@ -299,6 +305,7 @@ impl Machine {
             }
         }
         self.compare();
+        println!("{:?}", self.model.counters);
         drop(self.q);
         if let Some(name) = self.shape.enumeration {
             connect().batch_execute(&format!("DROP TYPE {name}")).expect("nobody uses it");
@@ -333,13 +340,6 @@ fn same_tasks(operation: &Operation, expected: &[Key], found: &[Key]) -> bool {
             found == expected
         }
     }
-}
-
-fn table_lines<'a>(
-    tasks: impl Iterator<Item = (&'a Key, &'a super::model::Task)>,
-    sessions: &[String],
-) -> Vec<String> {
-    tasks.map(|(key, task)| Shape::line(*key, task, sessions)).collect()
 }
 
 fn difference(expected: &[String], found: &[String]) -> String {

@@ -95,6 +95,8 @@ pub struct Model {
     /// The open transaction of each connection, a layer for each savepoint.
     open: Vec<Vec<Layer>>,
     pub dead: BTreeSet<Session>,
+    /// What the features come back to if they were switched by a transaction that is rolled back.
+    before: Option<Features>,
 }
 
 impl Model {
@@ -105,6 +107,7 @@ impl Model {
             counters: Counters::default(),
             open: vec![vec![]; connections],
             dead: BTreeSet::new(),
+            before: None,
         }
     }
 
@@ -155,6 +158,7 @@ impl Model {
         while self.in_transaction(connection) {
             self.keep_layer(connection);
         }
+        self.before = None;
         self.settle();
     }
 
@@ -167,6 +171,9 @@ impl Model {
 
     pub fn roll_back(&mut self, connection: usize) {
         self.open[connection].clear();
+        if let Some(features) = self.before.take() {
+            self.features = features;
+        }
         self.settle();
     }
 
@@ -220,6 +227,48 @@ impl Model {
         }
     }
 
+    /// The features are switched; `convert`: what becomes of tasks whose state is no more (None: they
+    /// are deleted).
+    pub fn upgrade(
+        &mut self,
+        connection: usize,
+        new: &Features,
+        convert: &BTreeMap<char, Option<char>>,
+    ) -> Result<Vec<Key>, Refusal> {
+        let old = self.features.clone();
+        let is_lost = |status: char| old.has(status) && !new.has(status);
+        let forgets_life = old.ttl.is_some() && new.ttl.is_none();
+        let forgets_deadline = old.ttr.is_some() && new.ttr.is_none();
+        self.statement(connection, |model| {
+            for (key, mut task) in model.view(connection) {
+                let before = task.clone();
+                if is_lost(task.status) {
+                    let Some(to) = *convert.get(&task.status).ok_or(IN_USE)? else {
+                        model.write(connection, key, None);
+                        continue;
+                    };
+                    if is_over(task.status) && !is_over(to) && old.ttl.is_some() {
+                        task.expires = old.new_life();
+                    }
+                    (task.status, task.owner, task.runat) = (to, None, None);
+                }
+                if forgets_life {
+                    task.expires = None;
+                }
+                if forgets_deadline && task.status == 'T' {
+                    task.runat = None;
+                }
+                if task != before {
+                    model.write(connection, key, Some(task));
+                }
+            }
+            model.features = new.clone();
+            Ok(())
+        })?;
+        self.before = self.in_transaction(connection).then_some(old);
+        Ok(vec![])
+    }
+
     pub fn end_session(&mut self, session: Session) {
         self.dead.insert(session);
         self.settle();
@@ -261,10 +310,9 @@ impl Model {
         let limit = features.limit().filter(|_| back.failed);
         let exhausted = limit.is_some_and(|limit| task.attempts > 0 && task.attempts % limit == 0);
         let waits = back.delay || back.failed && features.backs_off();
-        let was_over = matches!(task.status, 'Z' | 'D');
         let expires = match task.expires {
             _ if features.ttl.is_none() => task.expires,
-            _ if back.renews && was_over => (features.ttl == Some(true)).then_some(Time::Future),
+            _ if back.renews && is_over(task.status) => features.new_life(),
             _ if back.ttl => Some(Time::Future),
             expires if back.delay => expires.map(|_| Time::Future),
             expires => expires,
@@ -274,9 +322,13 @@ impl Model {
             (false, true) => ('W', Some(Time::Future)),
             (false, false) => ('R', None),
         };
-        let has_reason = exhausted;
+        let has_reason = if features.limit().is_some() { exhausted } else { task.has_reason };
         Task { status, owner: None, runat, expires, has_reason, ..task.clone() }
     }
+}
+
+pub fn is_over(status: char) -> bool {
+    matches!(status, 'Z' | 'D')
 }
 
 /// How a task comes back.

@@ -1,5 +1,8 @@
 //! The statements that sessions run, and what the model says of each.
 
+use std::collections::BTreeMap;
+
+use super::features::Features;
 use super::model::*;
 
 /// A statement about tasks.
@@ -40,6 +43,11 @@ pub enum Operation {
         key: Key,
     },
     Truncate,
+    /// Features are switched. `convert`: see [`Model::upgrade`].
+    Upgrade {
+        features: Features,
+        convert: BTreeMap<char, Option<char>>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,6 +115,9 @@ impl Model {
         me: Session,
         operation: &Operation,
     ) -> Result<Vec<Key>, Refusal> {
+        if let Operation::Upgrade { features, convert } = operation {
+            return self.upgrade(connection, features, convert);
+        }
         self.statement(connection, |model| {
             let mut actor = Actor { model, connection, me };
             match operation {
@@ -118,6 +129,7 @@ impl Model {
                 Operation::Insert { key, status, runat } => actor.insert(*key, *status, *runat),
                 Operation::Update { key, by_hand } => actor.update(*key, *by_hand),
                 Operation::Remove { key } => actor.remove(*key),
+                Operation::Upgrade { .. } => Ok(vec![]),
                 Operation::Truncate => {
                     actor.model.wipe(connection);
                     Ok(vec![])
@@ -321,6 +333,9 @@ impl Actor<'_> {
             Verb::Dig | Verb::Snatch => self.model.returned(&task, &back(given, false, false)),
             Verb::Restart | Verb::Switch('R' | 'W') => {
                 self.model.returned(&task, &back(given, false, true))
+            }
+            Verb::Switch('B') if is_over(task.status) && features.ttl.is_some() => {
+                Task { expires: features.new_life(), ..put_away('B', None) }
             }
             Verb::Switch(status) => put_away(status, None),
         };

@@ -30,11 +30,10 @@ const WORDS: [&str; 6] = ["pending", "running", "later", "failed", "passed", "do
 pub struct Shape {
     key: KeyKind,
     labels: Labels,
-    has_runat: bool,
+    features: Features,
     options: Value,
     columns: String,
     status: &'static str,
-    lines: String,
     /// A type made for the status column.
     pub enumeration: Option<String>,
 }
@@ -50,10 +49,7 @@ impl Shape {
             KeyKind::Text => "id text COLLATE \"C\" PRIMARY KEY",
             KeyKind::Pair => "a integer, b smallint, PRIMARY KEY (a, b)",
         };
-        let mut options = json!({"features": features.options()});
-        if features.tube {
-            options["tube_stats"] = json!(["a"]);
-        }
+        let mut options = options(features);
         let (mut state, mut status, mut enumeration) = (String::new(), "status", None);
         if labels != Labels::Letters {
             status = "state";
@@ -66,13 +62,17 @@ impl Shape {
         Shape {
             key,
             labels,
-            has_runat: features.has_runat(),
+            features: features.clone(),
             options,
             columns: format!("{columns}, payload jsonb{state}"),
             status,
-            lines: lines(key, status, labels, features),
             enumeration,
         }
+    }
+
+    /// Features have been switched.
+    pub fn becomes(&mut self, features: &Features) {
+        self.features = features.clone();
     }
 
     pub fn make(&self, theme: &str) -> Queue {
@@ -94,12 +94,14 @@ impl Shape {
     pub fn table(&self, q: &str) -> String {
         format!(
             "SELECT coalesce(string_agg({}, E'\\n' ORDER BY {}), '') FROM {q}",
-            self.lines,
+            lines(self.key, self.status, self.labels, &self.features),
             key_of(self.key)
         )
     }
 
-    pub fn line(key: Key, task: &Task, sessions: &[String]) -> String {
+    /// A column whose feature is off says nothing.
+    pub fn line(&self, key: Key, task: &Task, sessions: &[String]) -> String {
+        let features = &self.features;
         let time = |time: Option<Time>| match time {
             None => "-",
             Some(Time::Past) => "past",
@@ -110,13 +112,13 @@ impl Shape {
             "{key} {} owner {} attempts {} priority {} tube {} payload {payload} runat {} expires {} ttr {} reason {}",
             task.status,
             task.owner.map_or("-", |owner| sessions[owner].as_str()),
-            task.attempts,
-            task.priority,
-            task.tube.unwrap_or("-"),
+            if features.retry.is_some() { task.attempts } else { 0 },
+            if features.priority { task.priority } else { 0 },
+            task.tube.filter(|_| features.tube).unwrap_or("-"),
             time(task.runat),
             time(task.expires),
-            task.has_ttr,
-            task.has_reason,
+            task.has_ttr && features.ttr.is_some(),
+            task.has_reason && features.limit().is_some(),
         )
     }
 
@@ -219,6 +221,17 @@ impl Shape {
                 format!("UPDATE {q} SET {} WHERE {}", self.assignment(*by_hand), by_key(key))
             }
             Operation::Remove { key } => format!("DELETE FROM {q} WHERE {}", by_key(key)),
+            Operation::Upgrade { features, convert } => {
+                let mut options = options(features);
+                if !convert.is_empty() {
+                    let to = |to: &Option<char>| to.map_or("delete".into(), |to| to.to_string());
+                    options["convert"] = convert
+                        .iter()
+                        .map(|(from, status)| (from.to_string(), to(status)))
+                        .collect();
+                }
+                format!("SELECT '' FROM xqueue.upgrade({queue}, '{options}')")
+            }
             Operation::Truncate if rows => format!("TRUNCATE {q}"),
             Operation::Truncate => format!("SELECT xqueue.truncate('{q}')"),
         }
@@ -235,7 +248,7 @@ impl Shape {
         match by_hand {
             ByHand::Status(status) => {
                 let runat = match status {
-                    _ if !self.has_runat => "",
+                    _ if !self.features.has_runat() => "",
                     'W' | 'Z' => ", runat = now() + interval '1 hour'",
                     _ => ", runat = NULL",
                 };
@@ -248,6 +261,11 @@ impl Shape {
             ByHand::Expired => "expires = now() - interval '1 second'".into(),
         }
     }
+}
+
+fn options(features: &Features) -> Value {
+    let tubes = if features.tube { json!(["a"]) } else { json!([]) };
+    json!({"features": features.options(), "tube_stats": tubes})
 }
 
 fn arguments(given: &Given) -> Vec<String> {
