@@ -148,9 +148,6 @@ impl Machine {
             self.connections[at].client.batch_execute("SET lock_timeout = 0").expect("a setting");
         }
         let found = self.ask(at, &sql, &operation);
-        if locks {
-            self.connections[at].client.batch_execute(PATIENCE).expect("a setting");
-        }
         let same = match (&expected, &found) {
             (Ok(keys), Ok(found)) => same_tasks(&operation, keys, found),
             (Err(state), Err((found, _))) => *state == found,
@@ -167,6 +164,9 @@ impl Machine {
             let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
             self.transaction(at, end);
             self.shape.becomes(&self.model.features);
+        }
+        if locks {
+            self.connections[at].client.batch_execute(PATIENCE).expect("a setting");
         }
     }
 
