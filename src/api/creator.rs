@@ -165,6 +165,14 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     if first.changes_nothing() {
         return Ok(jsonb::from_value(&describe(&registry::display_name(table), &first.definition)));
     }
+    if !first.is_new && transaction::has_fixed_snapshot() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "cannot switch features in a transaction of isolation level repeatable read or higher",
+        )
+        .detail("It would not see, nor convert, a task that is put after its snapshot.")
+        .hint("Use read committed."));
+    }
     let lock =
         if first.needs_table_alone { Lock::AccessExclusive } else { Lock::ShareRowExclusive };
     let blueprint = blueprint(table, options, lock)?;
