@@ -176,7 +176,7 @@ fn features_of_a_table_of_ones_own_are_switched_off_and_on_again() {
         q.sql(
             r#"INSERT INTO {q} ("Tenant", "no.", "run at") VALUES ('a', 1, NULL), ('a', 2, now() + interval '1 hour')"#,
         );
-        let [_, _, _, buried, _, done] = states.labels.map(|label| quoted(label));
+        let [_, _, _, buried, _, done] = states.labels.map(quoted);
         q.sql(&format!(
             r#"INSERT INTO {{q}} ("Tenant", "no.", "The State") VALUES ('b', 3, {buried}), ('b', 4, {done})"#
         ));

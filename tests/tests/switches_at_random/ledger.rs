@@ -1,0 +1,82 @@
+//! What the threads know of the tasks, to be compared with the table.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use xqueue_tests::*;
+
+#[derive(Default)]
+pub struct Ledger {
+    /// Committed.
+    pub put: Mutex<BTreeSet<i64>>,
+    /// How often a task was acked.
+    acked: Mutex<BTreeMap<i64, u32>>,
+    /// Tasks that somebody has taken, with his session.
+    leases: Mutex<HashMap<i64, String>>,
+}
+
+impl Ledger {
+    /// Nobody else may have it.
+    #[track_caller]
+    pub fn lease(&self, id: i64, session: &str) {
+        let before = self.leases.lock().unwrap().insert(id, session.to_owned());
+        assert_eq!(before, None, "task {id} is taken by {session} under a live lease");
+    }
+
+    /// Before it is given back: from then on somebody else may have it.
+    pub fn end_lease(&self, id: i64) {
+        self.leases.lock().unwrap().remove(&id);
+    }
+
+    pub fn ack(&self, id: i64) {
+        *self.acked.lock().unwrap().entry(id).or_default() += 1;
+    }
+
+    /// Tasks put and not acked yet.
+    pub fn open(&self) -> usize {
+        self.put.lock().unwrap().len().saturating_sub(self.acked.lock().unwrap().len())
+    }
+
+    /// Nobody is at work: every task is where the threads believe it is.
+    pub fn compare(&self, q: &mut Queue) {
+        let name = q.name.clone();
+        let (put, acked) = (self.put.lock().unwrap(), self.acked.lock().unwrap());
+        let twice: Vec<_> = acked.iter().filter(|(_, count)| **count > 1).collect();
+        assert!(twice.is_empty(), "acked more than once: {twice:?}");
+        let leases: BTreeMap<i64, String> = self
+            .leases
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(id, session)| (*id, session.clone()))
+            .collect();
+        let taken = format!("SELECT id, owner::text FROM {name} WHERE status = 'T'");
+        let mut held = BTreeMap::new();
+        // Those of connections that have just ended are on their way back.
+        wait_until("what ended sessions had is given back", || {
+            let rows = q.admin.query(&taken, &[]).expect("the table is readable");
+            held = rows.iter().map(|row| (row.get(0), row.get::<_, String>(1))).collect();
+            held.keys().all(|id| leases.contains_key(id))
+        });
+        assert_eq!(held, leases, "taken by the table (left) and as their owners know it (right)");
+
+        // In one snapshot: the worker may be deleting.
+        let everything = format!(
+            "SELECT id, status::text, true FROM {name} UNION ALL SELECT id, status, false FROM {name}_gone"
+        );
+        let rows = q.admin.query(&everything, &[]).expect("both tables are readable");
+        let mut seen = BTreeSet::new();
+        for row in rows {
+            let (id, status, is_there): (i64, String, bool) = (row.get(0), row.get(1), row.get(2));
+            assert!(seen.insert(id), "task {id} is there twice, or has gone twice");
+            let is_over = match (status.as_str(), is_there) {
+                ("Z" | "D", _) | ("T", false) => true,
+                ("R", false) => panic!("task {id} was ready and has vanished"),
+                _ => false,
+            };
+            let there = if is_there { "there" } else { "gone" };
+            assert_eq!(acked.contains_key(&id), is_over, "task {id}, {status}, {there}, was acked");
+        }
+        assert_eq!(seen, *put, "tasks there or gone in order (left), and put (right)");
+    }
+}
