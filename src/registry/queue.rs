@@ -304,6 +304,9 @@ pub fn table_names(
     let tube_equals = fields.get(&Field::Tube).map(|column| ordered(column, "tube"));
     let status = fields.get(&Field::Status);
     let quoted = |column: &ColumnType| catalog::quote(&column.name);
+    let attempts = fields.get(&Field::Attempts).map(|column| catalog::base_type(column.oid));
+    // A modifier of char(n) or varchar(n) is n + 4.
+    let reason = fields.get(&Field::Reason).map(|column| column.modifier - 4);
     Ok(statement::Table {
         schema: catalog::quote(&catalog::schema_name(relation.schema())),
         name: catalog::quote(&relation.name()),
@@ -314,6 +317,8 @@ pub fn table_names(
             .map(|status| catalog::type_name(catalog::base_type(status.oid)))
             .unwrap_or_default(),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
+        most_attempts: (attempts == Some(types::INT2)).then_some(i64::from(i16::MAX)),
+        reason_length: reason.filter(|length| *length > 0),
         labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
         features: options.features.clone(),
     })

@@ -121,7 +121,11 @@ impl Table {
             set.push(format!("{} = {CLOCK} {PLUS} {length}", self.field(Field::Runat)));
         }
         if let Some(attempts) = self.fields.get(&Field::Attempts) {
-            set.push(format!("{attempts} = coalesce(task.{attempts}, 0) {PLUS} 1"));
+            let next = format!("coalesce(task.{attempts}, 0) {PLUS} 1");
+            set.push(match self.most_attempts {
+                Some(most) => format!("{attempts} = LEAST({next}, {most})"),
+                None => format!("{attempts} = {next}"),
+            });
         }
         set
     }

@@ -38,6 +38,10 @@ pub struct Table {
     pub status_type: String,
     /// Equality of the tube column's type.
     pub tube_equals: String,
+    /// The greatest number that the column of the attempts holds, if it is a small one.
+    pub most_attempts: Option<i64>,
+    /// The length of the column of the reason, if it has one.
+    pub reason_length: Option<i32>,
     /// Literals of the status column's values, indexed by `Status as usize`.
     pub labels: Vec<String>,
     pub features: Features,
@@ -229,13 +233,7 @@ impl Table {
         }
         if self.has(Field::Reason) {
             let reason = match (back.failed, tries.and_then(|tries| tries.limit)) {
-                (Some(why), Some(limit)) => unless_exhausted(
-                    &format!(
-                        "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}')",
-                        self.field(Field::Attempts)
-                    ),
-                    "NULL",
-                ),
+                (Some(why), Some(limit)) => unless_exhausted(&self.burial(why, limit), "NULL"),
                 _ => "NULL".into(),
             };
             set.push(format!("{} = {reason}", self.field(Field::Reason)));
@@ -257,6 +255,18 @@ impl Table {
         Some(format!(
             "{expires} = CASE WHEN {was_over} THEN {new} ELSE task.{expires}{put_off} END"
         ))
+    }
+
+    /// Why a task is buried after its last attempt.
+    fn burial(&self, why: &str, limit: u32) -> String {
+        let text = format!(
+            "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}')",
+            self.field(Field::Attempts)
+        );
+        match self.reason_length {
+            Some(length) => format!("pg_catalog.left({text}, {length})"),
+            None => text,
+        }
     }
 
     /// The new end of a task's life, if it changes: `ttl` from now, or from the end of the delay; a
@@ -320,6 +330,8 @@ mod tests {
             columns: BTreeMap::from([(7, "progress".to_string())]),
             status_type: "\"char\"".into(),
             tube_equals: EQUALS.into(),
+            most_attempts: None,
+            reason_length: None,
             labels: Status::ALL.iter().map(|status| format!("'{}'", status.letter())).collect(),
             features,
         }

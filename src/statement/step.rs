@@ -144,8 +144,9 @@ impl Table {
             let runat = runat.unwrap_or("NULL".into());
             set.push(format!("{} = {runat}", self.field(Field::Runat)));
         }
-        // Why a task was buried is of no meaning any more.
-        set.extend(self.fields.get(&Field::Reason).map(|reason| format!("{reason} = NULL")));
+        // Why a task was buried is of no meaning any more, unless it still is.
+        let reason = self.fields.get(&Field::Reason).filter(|_| status != Status::Buried);
+        set.extend(reason.map(|reason| format!("{reason} = NULL")));
         set
     }
 

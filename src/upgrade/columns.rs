@@ -80,18 +80,12 @@ impl Columns<'_> {
             Field::Runat | Field::Expires => {
                 (column.oid != types::TIMESTAMPTZ).then_some("timestamp with time zone")
             }
-            Field::Priority => {
+            Field::Priority | Field::Attempts => {
                 let is_integer = [types::INT2, types::INT4, types::INT8].contains(&base);
                 (!is_integer).then_some("smallint, integer or bigint")
             }
-            Field::Attempts => {
-                (![types::INT4, types::INT8].contains(&base)).then_some("integer or bigint")
-            }
             Field::Ttr => (base != types::INTERVAL).then_some("interval"),
-            Field::Reason => {
-                let is_text = types::TEXTS.contains(&base) && column.modifier == -1;
-                (!is_text).then_some("text, of any length")
-            }
+            Field::Reason => (!types::TEXTS.contains(&base)).then_some("text"),
             // Any type with an order, which is looked at with the key's.
             Field::Tube => None,
         };

@@ -290,7 +290,7 @@ fn a_limit_switched_on_for_a_queue_in_use_is_kept() {
     q.fails(
         r#"SELECT xqueue.upgrade('{q}', '{"features": {"retry": false}}')"#,
         "55006",
-        "1 tasks",
+        "1 buried task",
     );
     q.upgrade(&json!({"features": {"retry": false}, "convert": {"B": "R"}}));
     assert!(q.holds(1, "status = 'R'"));

@@ -72,14 +72,18 @@ fn who_waits_for_an_end_goes_on_waiting_through_every_switch() {
 }
 
 #[test]
-fn who_waits_for_a_tube_is_told_when_there_are_none_any_more() {
+fn who_waits_for_a_tube_waits_on_while_there_are_none() {
     let mut q = queue(&json!({"tube": true}));
     let sql = format!("SELECT xqueue.take('{}', '30 seconds', tube => 'a')", q.name);
     let waiter = Waiter::waiting(&mut q, &sql);
     q.upgrade(&json!({"features": {"tube": false}}));
-    let (_client, error) = waiter.error();
-    assert_eq!(error.code().code(), "0A000", "{error:?}");
-    assert!(error.message().contains("feature tube is not enabled"), "{error:?}");
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    q.wait_for_consumers(1);
+    assert!(!waiter.finished());
+    q.upgrade(&json!({"features": {"tube": true}}));
+    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+    let (_client, task) = waiter.task();
+    assert_eq!(task["tube"], json!("a"));
 }
 
 #[test]
@@ -116,11 +120,16 @@ fn a_refused_switch_changes_nothing_and_says_how_many_are_in_the_way() {
          ('B', NULL), ('Z', now() + interval '1 hour')",
     );
     let before = q.ask_one("SELECT xqueue.upgrade('{q}')");
-    for (feature, letter, count) in [("delayed", 'W', 1), ("buried", 'B', 2), ("zombie", 'Z', 1)] {
+    let inside = [
+        ("delayed", 'W', "1 waiting task"),
+        ("buried", 'B', "2 buried"),
+        ("zombie", 'Z', "1 zombie"),
+    ];
+    for (feature, letter, count) in inside {
         let sql = format!(
             r#"SELECT xqueue.upgrade('{{q}}', '{{"features": {{"{feature}": false, "ttl": true}}}}')"#
         );
-        let e = q.fails(&sql, "55006", &format!("{count} tasks"));
+        let e = q.fails(&sql, "55006", count);
         assert!(e.hint().is_some_and(|hint| hint.contains(&format!("\"{letter}\""))), "{e:?}");
         assert_eq!(q.ask_one("SELECT xqueue.upgrade('{q}')"), before, "after {feature}");
     }

@@ -84,10 +84,12 @@ fn conversions(states: &str, random: &mut StdRng) -> Value {
 fn refused_for(e: &postgres::Error) -> (char, i64) {
     assert_eq!(code(e), "55006", "{e:?}");
     let message = db_error(e).message();
-    let (_, count) = message.split_once("cannot be switched off: ").expect(message);
-    let count = count.split(' ').next().and_then(|count| count.parse().ok()).expect(message);
-    let words = [("waiting", 'W'), ("buried", 'B'), ("zombie", 'Z'), ("done", 'D')];
-    let state = words.into_iter().find(|(word, _)| message.ends_with(word)).expect(message).1;
+    let (_, rest) = message.rsplit_once(" has ").expect(message);
+    let mut words = rest.split(' ');
+    let count = words.next().and_then(|count| count.parse().ok()).expect(message);
+    let states = [("waiting", 'W'), ("buried", 'B'), ("zombie", 'Z'), ("done", 'D')];
+    let named = words.next().expect(message);
+    let state = states.into_iter().find(|(word, _)| *word == named).expect(message).1;
     (state, count)
 }
 

@@ -59,9 +59,6 @@ SELECT id FROM xqueue.ack(NULL::jobs, 2, attempt => NULL);
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 CREATE TABLE jobs (id int PRIMARY KEY, tries smallint NOT NULL DEFAULT 0);
-SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "tries"}, "features": {"retry": true}}');
-:code
-ALTER TABLE jobs ALTER COLUMN tries TYPE int;
 SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "tries"}, "features": {"retry": {"backoff": 60, "factor": 3, "max": "5 min"}}}') - 'states' AS definition;
 INSERT INTO jobs VALUES (1);
 -- The wait between attempts grows up to its limit
@@ -79,6 +76,9 @@ END
 $$;
 SELECT id, tries FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat FROM xqueue.snatch(NULL::jobs, 1);
+-- At the end of its type the number stays, and the task can be taken
+UPDATE jobs SET tries = 32767;
+SELECT id, status, tries FROM xqueue.take(NULL::jobs);
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
