@@ -101,23 +101,6 @@ impl Columns<'_> {
             )
             .hint(format!("It has to be of type {wanted}.")));
         }
-        let may_be_empty =
-            matches!(field, Field::Owner | Field::Runat | Field::Expires | Field::Reason);
-        if may_be_empty && column.is_not_null {
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
-                format!(
-                    "column \"{}\" cannot be the {}: it is NOT NULL",
-                    column.name,
-                    field.name()
-                ),
-            )
-            .hint(format!(
-                "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL; lets the queue use it.",
-                registry::display_name(self.relation.oid()),
-                catalog::quote(&column.name)
-            )));
-        }
         if column.is_generated {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,

@@ -11,7 +11,7 @@ use crate::model::definition::{Column, Definition, Field};
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::spi;
+use crate::pg::{catalog, spi};
 use crate::registry;
 use crate::statement::Table;
 use attachments::{add_indexes, add_triggers};
@@ -58,6 +58,7 @@ impl Blueprint {
         let (fields, added) = columns.fields()?;
         refuse_shared_columns(&fields)?;
         refuse_key_columns(&fields, &key)?;
+        refuse_never_empty(relation, &fields)?;
         let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
         let sql = registry::table_names(relation, &options, &fields, &key)?;
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
@@ -234,6 +235,26 @@ fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
             Err(Error::invalid(format!("two fields use the same column \"{name}\""))
                 .hint("Name another column for one of them in {\"fields\": …}."))
         }
+    }
+}
+
+/// The columns of some fields are empty at times.
+fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
+    let is_empty_at_times = |field: &Field| {
+        matches!(field, Field::Owner | Field::Runat | Field::Expires | Field::Reason)
+    };
+    let mut fields = fields.iter();
+    match fields.find(|(field, column)| is_empty_at_times(field) && column.is_not_null) {
+        None => Ok(()),
+        Some((field, column)) => Err(Error::new(
+            PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
+            format!("column \"{}\" cannot be the {}: it is NOT NULL", column.name, field.name()),
+        )
+        .hint(format!(
+            "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL; lets the queue use it.",
+            registry::display_name(relation.oid()),
+            catalog::quote(&column.name)
+        ))),
     }
 }
 
