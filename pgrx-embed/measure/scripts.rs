@@ -32,7 +32,7 @@ pub enum Work {
 const HOLD_AT_ONCE: u32 = 1000;
 
 const FIRST: &str = "CALL xqueue.next('measure.queue', '0')";
-const NEXT: &str = "CALL xqueue.next('measure.queue', '0', :task)";
+const NEXT: &str = "CALL xqueue.next('measure.queue', '0', task => :task)";
 
 impl Contender {
     pub fn name(self) -> &'static str {
