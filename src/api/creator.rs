@@ -4,7 +4,7 @@ use super::argument::Target;
 use crate::error::{Error, Result};
 use crate::model::change::Counts;
 use crate::model::definition::Field;
-use crate::model::features::Id;
+use crate::model::names::Id;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::function::Call;

@@ -6,7 +6,7 @@ use crate::counting::Transition;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::definition::Field;
-use crate::model::features::Id;
+use crate::model::names::Id;
 use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};

@@ -1,7 +1,9 @@
 //! The features of a queue: what may be switched on and off, and what each of them needs.
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use super::names::{Hook, Id};
+use super::retry::{Backoff, Retry, Tries};
+use super::time::{Time, Timed};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// What the queue can do beyond put, take, ack and release. Absent means: as it is, or off.
@@ -42,68 +44,6 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_task_change: Option<Hook>,
 }
-
-/// Where the key of a task comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Id {
-    /// From the task, or from whatever default the column has.
-    Off,
-    AutoIncrement,
-    Time64,
-    Uuid,
-    Required,
-    Function(String),
-}
-
-/// A feature that may have a default time.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Timed {
-    Off,
-    On,
-    For(Time),
-}
-
-/// A length of time as the options give it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Time {
-    Seconds(f64),
-    /// An interval that has still to be read by the server.
-    Text(String),
-}
-
-/// How often a task is tried, and how long it waits in between.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Retry {
-    Off,
-    On(Tries),
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Tries {
-    /// After each `limit` attempts the task is buried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-    /// The wait before the second attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<Time>,
-    /// By how much each wait is longer than the one before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub factor: Option<f64>,
-    /// No wait is longer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max: Option<Time>,
-}
-
-/// The name of a user's function, or none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hook(pub Option<String>);
-
-/// A time that is longer than this is a mistake: a hundred years, in seconds.
-const LONGEST: f64 = 100.0 * 366.0 * 86400.0;
-/// The longest wait between attempts unless the options say otherwise, in seconds.
-const LONGEST_BACKOFF: f64 = 3600.0;
-const BACKOFF_FACTOR: f64 = 2.0;
 
 impl Features {
     pub fn is_empty(&self) -> bool {
@@ -151,22 +91,10 @@ impl Features {
             return Err("features keep and zombie exclude each other".into());
         }
         let Some(tries) = self.tries() else { return Ok(()) };
-        if tries.limit == Some(0) {
-            return Err("the limit of retry must be at least 1".into());
-        }
         if tries.limit.is_some() && self.buried == Some(false) {
             return Err("retry with a limit needs feature buried".into());
         }
-        if let (Some(Time::Seconds(first)), Some(Time::Seconds(longest))) =
-            (&tries.backoff, &tries.max)
-            && longest < first
-        {
-            return Err("the max of retry must not be less than its backoff".into());
-        }
-        if tries.factor.is_some_and(|factor| !(1.0..=1000.0).contains(&factor)) {
-            return Err("the factor of retry must lie between 1 and 1000".into());
-        }
-        Ok(())
+        tries.verify()
     }
 
     /// Has `read` read all times that are given as text.
@@ -249,202 +177,11 @@ impl Features {
 
     /// The wait between attempts, if there is one.
     pub fn backoff(&self) -> Option<Backoff> {
-        let tries = self.tries()?;
-        let first = tries.backoff.as_ref()?.as_seconds();
-        let longest = tries.max.as_ref().map_or(LONGEST_BACKOFF, Time::as_seconds).max(first);
-        (first > 0.0).then(|| Backoff {
-            first,
-            longest,
-            factor: tries.factor.unwrap_or(BACKOFF_FACTOR),
-        })
+        self.tries()?.backoff()
     }
 
     pub fn hook(&self) -> Option<&str> {
         self.on_task_change.as_ref().and_then(|hook| hook.0.as_deref())
-    }
-}
-
-/// The waits between attempts: `first`, then longer by `factor` each time, up to `longest` seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backoff {
-    pub first: f64,
-    pub factor: f64,
-    pub longest: f64,
-}
-
-impl Backoff {
-    /// How often the wait grows before it is as long as it gets.
-    pub fn steps(&self) -> u32 {
-        if self.factor <= 1.0 {
-            return 0;
-        }
-        // Not so many that the power overflows.
-        let most = 300.0 * std::f64::consts::LN_10 / self.factor.ln();
-        ((self.longest / self.first).ln() / self.factor.ln()).ceil().clamp(0.0, most) as u32
-    }
-}
-
-impl Timed {
-    fn is_on(&self) -> bool {
-        *self != Timed::Off
-    }
-
-    fn microseconds(&self) -> Option<i64> {
-        match self {
-            Timed::For(time) => Some((time.as_seconds() * 1e6).round() as i64),
-            _ => None,
-        }
-    }
-}
-
-impl Time {
-    fn seconds(seconds: f64) -> Result<Time, String> {
-        if (0.0..=LONGEST).contains(&seconds) {
-            return Ok(Time::Seconds(seconds));
-        }
-        Err(format!("a time of {seconds} seconds: it must lie between 0 and 100 years"))
-    }
-
-    fn as_seconds(&self) -> f64 {
-        match self {
-            Time::Seconds(seconds) => *seconds,
-            Time::Text(_) => 0.0,
-        }
-    }
-
-    fn of(value: &Value) -> Result<Option<Time>, String> {
-        match value {
-            Value::Number(number) => {
-                Time::seconds(number.as_f64().unwrap_or(f64::INFINITY)).map(Some)
-            }
-            Value::String(text) => Ok(Some(Time::Text(text.clone()))),
-            _ => Ok(None),
-        }
-    }
-}
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Time::Seconds(seconds) if seconds.fract() == 0.0 => {
-                serializer.serialize_i64(*seconds as i64)
-            }
-            Time::Seconds(seconds) => serializer.serialize_f64(*seconds),
-            Time::Text(text) => serializer.serialize_str(text),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let time = Time::of(&value).map_err(Error::custom)?;
-        time.ok_or_else(|| {
-            Error::custom(format!("{value} is no time: seconds, or text such as \"5 min\""))
-        })
-    }
-}
-
-impl Serialize for Timed {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Timed::Off => serializer.serialize_bool(false),
-            Timed::On => serializer.serialize_bool(true),
-            Timed::For(time) => time.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Timed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Timed, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        if let Value::Bool(is_on) = value {
-            return Ok(if is_on { Timed::On } else { Timed::Off });
-        }
-        let time = Time::of(&value).map_err(Error::custom)?;
-        time.map(Timed::For).ok_or_else(|| {
-            Error::custom(format!(
-                "{value} is neither true nor false nor a time: seconds, or text such as \"5 min\""
-            ))
-        })
-    }
-}
-
-impl Serialize for Retry {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Retry::Off => serializer.serialize_bool(false),
-            Retry::On(tries) if *tries == Tries::default() => serializer.serialize_bool(true),
-            Retry::On(tries) => tries.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Retry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Retry, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::Bool(false) => Ok(Retry::Off),
-            Value::Bool(true) => Ok(Retry::On(Tries::default())),
-            value @ Value::Object(_) => {
-                serde_json::from_value(value).map(Retry::On).map_err(Error::custom)
-            }
-            value => Err(Error::custom(format!(
-                "{value} is neither true nor false nor {{\"limit\", \"backoff\", \"factor\", \"max\"}}"
-            ))),
-        }
-    }
-}
-
-impl Serialize for Id {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Id::Off => serializer.serialize_bool(false),
-            Id::AutoIncrement => serializer.serialize_str("auto_increment"),
-            Id::Time64 => serializer.serialize_str("time64"),
-            Id::Uuid => serializer.serialize_str("uuid"),
-            Id::Required => serializer.serialize_str("required"),
-            Id::Function(name) => serializer.serialize_str(name),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        match &value {
-            Value::Bool(false) => Ok(Id::Off),
-            Value::String(text) if !text.trim().is_empty() => Ok(match text.as_str() {
-                "auto_increment" => Id::AutoIncrement,
-                "time64" => Id::Time64,
-                "uuid" => Id::Uuid,
-                "required" => Id::Required,
-                name => Id::Function(name.to_string()),
-            }),
-            _ => Err(Error::custom(format!(
-                "{value} is no id: auto_increment, time64, uuid, required, the name of a function, or false"
-            ))),
-        }
-    }
-}
-
-impl Serialize for Hook {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Some(name) => serializer.serialize_str(name),
-            None => serializer.serialize_bool(false),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Hook {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hook, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::Bool(false) => Ok(Hook(None)),
-            Value::String(name) if !name.trim().is_empty() => Ok(Hook(Some(name))),
-            value => Err(Error::custom(format!(
-                "{value} is neither the name of a function(task jsonb, event text) nor false"
-            ))),
-        }
     }
 }
 
@@ -499,14 +236,5 @@ mod tests {
         ] {
             assert!(features(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn the_wait_grows_up_to_its_limit() {
-        let backoff = Backoff { first: 1.0, factor: 2.0, longest: 60.0 };
-        assert_eq!(backoff.steps(), 6);
-        assert_eq!(Backoff { factor: 1.0, ..backoff }.steps(), 0);
-        assert_eq!(Backoff { longest: 1.0, ..backoff }.steps(), 0);
-        assert_eq!(Backoff { factor: 1.05, longest: 3600.0, ..backoff }.steps(), 168);
     }
 }

@@ -3,5 +3,8 @@
 pub mod change;
 pub mod definition;
 pub mod features;
+pub mod names;
 pub mod options;
+pub mod retry;
 pub mod status;
+pub mod time;

@@ -1,7 +1,8 @@
 //! The user's functions that options name: found once, and kept with their schema.
 
 use crate::error::{Error, Result};
-use crate::model::features::{Features, Hook, Id};
+use crate::model::features::Features;
+use crate::model::names::{Hook, Id};
 use crate::pg::{catalog, relation, spi, types};
 use pgrx::PgSqlErrorCode;
 

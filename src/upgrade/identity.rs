@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::definition::Made;
-use crate::model::features::Id;
+use crate::model::names::Id;
 use crate::model::options::Options;
 use crate::pg::relation::ColumnType;
 use crate::pg::{catalog, spi, types};

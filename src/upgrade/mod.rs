@@ -41,6 +41,9 @@ pub struct Blueprint {
 
 impl Blueprint {
     pub fn draw(relation: &Relation, newer: &Options) -> Result<Blueprint> {
+        let mut newer = newer.clone();
+        functions::qualify(&mut newer.features)?;
+        let newer = &newer;
         let previous = registry::read(relation.oid())?;
         let same_table = previous.as_ref().is_none_or(|(_, same_table)| *same_table);
         let previous = previous.map(|(definition, _)| definition);
@@ -50,7 +53,6 @@ impl Blueprint {
                 "What the options do not name stays as it is: name the other feature in the same call, too.",
             )
         })?;
-        functions::qualify(&mut options.features)?;
         let columns =
             Columns { relation, options: &options, newer, previous: previous.as_ref(), same_table };
         columns.refuse_other_states()?;

@@ -1,0 +1,226 @@
+//! The changes of the open transaction, by nesting depth and queue.
+//!
+//! Modelled on the stack of PostgreSQL's own statistics (pgstat): a level for each nesting depth
+//! at which something changed; a released savepoint is added to its parent, a rolled back one is
+//! dropped, a TRUNCATE replaces what was there before it.
+
+use super::{Delta, SlotId};
+
+struct Level {
+    depth: i32,
+    deltas: Vec<(SlotId, Delta)>,
+}
+
+/// The changes of the open transaction. Levels are ordered by depth, outermost first.
+#[derive(Default)]
+pub struct Stack {
+    levels: Vec<Level>,
+}
+
+impl Stack {
+    /// The changes of `slot` at nesting depth `depth`, to be added to.
+    pub fn at(&mut self, depth: i32, slot: SlotId) -> &mut Delta {
+        if self.levels.last().is_none_or(|level| level.depth < depth) {
+            self.levels.push(Level { depth, deltas: Vec::with_capacity(4) });
+        }
+        let last = self.levels.len() - 1;
+        let deltas = &mut self.levels[last].deltas;
+        let position = deltas.iter().position(|(known, _)| *known == slot).unwrap_or_else(|| {
+            deltas.push((slot, Delta::default()));
+            deltas.len() - 1
+        });
+        &mut deltas[position].1
+    }
+
+    /// The subtransaction at `depth` has committed: its changes become its parent's.
+    pub fn commit_subtransaction(&mut self, depth: i32) {
+        let Some(mut level) = self.levels.pop_if(|level| level.depth >= depth) else { return };
+        match self.levels.last_mut() {
+            Some(parent) if parent.depth >= depth - 1 => {
+                for (slot, delta) in &level.deltas {
+                    match parent.deltas.iter_mut().find(|(known, _)| known == slot) {
+                        Some((_, into)) => into.absorb(delta),
+                        None => parent.deltas.push((*slot, delta.clone())),
+                    }
+                }
+            }
+            _ => {
+                level.depth = depth - 1;
+                self.levels.push(level);
+            }
+        }
+    }
+
+    /// The subtransaction at `depth` is rolled back: `undone` sees what it had changed.
+    pub fn abort_subtransaction(&mut self, depth: i32, mut undone: impl FnMut(SlotId, &Delta)) {
+        while let Some(level) = self.levels.pop_if(|level| level.depth >= depth) {
+            level.deltas.iter().for_each(|(slot, delta)| undone(*slot, delta));
+        }
+    }
+
+    /// All changes of the transaction, outermost first. Allocates nothing.
+    pub fn for_each(&self, mut see: impl FnMut(SlotId, &Delta)) {
+        for level in &self.levels {
+            level.deltas.iter().for_each(|(slot, delta)| see(*slot, delta));
+        }
+    }
+
+    /// The change of one queue by the whole open transaction.
+    pub fn total(&self, slot: SlotId) -> Delta {
+        let mut total = Delta::default();
+        self.for_each(|known, delta| {
+            if known == slot {
+                total.absorb(delta);
+            }
+        });
+        total
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.levels.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.levels.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Ready, TUBES_NOTED};
+    use super::*;
+    use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
+    use crate::model::status::Status;
+
+    const JOBS: SlotId = SlotId { index: 3, generation: 1 };
+    const MAIL: SlotId = SlotId { index: 4, generation: 1 };
+
+    fn put(stack: &mut Stack, depth: i32, slot: SlotId) {
+        stack.at(depth, slot).change(None, at(Status::Ready));
+    }
+
+    fn at(status: Status) -> Option<Place> {
+        Some(Place { status, tube: None })
+    }
+
+    fn in_tube(status: Status, index: usize) -> Option<Place> {
+        let tube = Tube { hash: index as u64 + 10, counted: Some(index) };
+        Some(Place { status, tube: Some(tube) })
+    }
+
+    #[test]
+    fn of_very_many_tubes_some_are_noted_and_all_are_counted() {
+        let mut ready = Ready::default();
+        for tube in (0..1000).chain(0..10) {
+            ready.add(Some(tube), 2);
+        }
+        let noted: Vec<_> = ready.by_tube().collect();
+        assert_eq!(noted.len(), TUBES_NOTED + 1);
+        assert_eq!((noted[0], noted[TUBES_NOTED]), ((Some(0), 4), (None, 2 * (1000 - 256))));
+    }
+
+    #[test]
+    fn a_rolled_back_savepoint_leaves_the_outer_changes() {
+        let mut stack = Stack::default();
+        put(&mut stack, 1, JOBS);
+        put(&mut stack, 2, JOBS);
+        put(&mut stack, 3, MAIL);
+        stack.commit_subtransaction(3);
+        let mut undone = Vec::new();
+        stack.abort_subtransaction(2, |slot, delta| undone.push((slot, delta.tasks[0])));
+        assert_eq!(undone, [(JOBS, 1), (MAIL, 1)]);
+        assert_eq!(stack.total(JOBS).tasks[0], 1);
+        assert_eq!(stack.total(MAIL), Delta::default());
+    }
+
+    #[test]
+    fn a_released_savepoint_becomes_its_parents_even_without_a_parent_record() {
+        let mut stack = Stack::default();
+        put(&mut stack, 4, JOBS);
+        stack.commit_subtransaction(4);
+        stack.commit_subtransaction(3);
+        assert_eq!(ready(&stack.total(JOBS).made_ready), [(None, 1)]);
+        stack.abort_subtransaction(2, |_, _| {});
+        assert_eq!(stack.total(JOBS), Delta::default());
+    }
+
+    #[test]
+    fn truncate_replaces_what_came_before_and_can_be_rolled_back() {
+        let mut stack = Stack::default();
+        put(&mut stack, 1, JOBS);
+        stack.at(2, JOBS).replace(&Counts::default());
+        put(&mut stack, 2, JOBS);
+        put(&mut stack, 2, JOBS);
+        assert_eq!(stack.total(JOBS).tasks[0], 2);
+        assert!(stack.total(JOBS).replaces);
+        stack.abort_subtransaction(2, |_, _| {});
+        assert_eq!(stack.total(JOBS).tasks[0], 1);
+        assert!(!stack.total(JOBS).replaces);
+        stack.at(2, JOBS).replace(&Counts::default());
+        stack.commit_subtransaction(2);
+        assert_eq!(stack.total(JOBS).tasks[0], 0);
+        assert!(stack.total(JOBS).replaces);
+    }
+
+    #[test]
+    fn a_task_put_and_taken_in_one_transaction_counts_once() {
+        let mut stack = Stack::default();
+        put(&mut stack, 1, JOBS);
+        stack.at(1, JOBS).change(at(Status::Ready), at(Status::Taken));
+        let total = stack.total(JOBS);
+        assert_eq!(total.tasks, [0, 1, 0, 0, 0, 0]);
+        assert_eq!(ready(&total.made_ready), [(None, 1)]);
+        assert_eq!(ready(&total.unmade_ready), [(None, 1)]);
+        assert_eq!(total.transitions[NOWHERE][0], 1);
+        assert_eq!(total.transitions[0][1], 1);
+    }
+
+    fn ready(ready: &Ready) -> Vec<(Option<u64>, u32)> {
+        ready.by_tube().collect()
+    }
+
+    #[test]
+    fn a_task_that_moves_leaves_one_tube_and_enters_another() {
+        let mut delta = Delta::default();
+        delta.change(None, in_tube(Status::Ready, 0));
+        delta.change(in_tube(Status::Ready, 0), in_tube(Status::Waiting, 1));
+        delta.change(in_tube(Status::Waiting, 1), in_tube(Status::Ready, 1));
+        let [(0, first), (1, second)] = &delta.tubes[..] else { panic!("{:?}", delta.tubes) };
+        assert_eq!((first.tasks, second.tasks[0]), ([0; 6], 1));
+        assert_eq!(first.transitions[0][OTHER_TUBE], 1);
+        assert_eq!(second.transitions[OTHER_TUBE][2], 1);
+        assert_eq!(second.transitions[2][0], 1);
+        assert_eq!(delta.tasks, [1, 0, 0, 0, 0, 0]);
+        assert_eq!(ready(&delta.made_ready), [(Some(10), 1), (Some(11), 1)]);
+    }
+
+    #[test]
+    fn truncate_replaces_the_tubes_too() {
+        let mut stack = Stack::default();
+        stack.at(1, JOBS).change(None, in_tube(Status::Ready, 3));
+        stack.at(2, JOBS).replace(&Counts::default());
+        stack.commit_subtransaction(2);
+        let total = stack.total(JOBS);
+        assert!(total.tubes.iter().all(|(_, tube)| tube.tasks == [0; 6]));
+        assert_eq!(total.tubes[0].1.transitions[NOWHERE][0], 1);
+    }
+
+    #[test]
+    fn what_was_dropped_may_be_there_again() {
+        let mut stack = Stack::default();
+        stack.at(1, JOBS).dropped = Some(true);
+        stack.at(2, JOBS).dropped = Some(false);
+        assert_eq!(stack.total(JOBS).dropped, Some(false));
+        stack.abort_subtransaction(2, |_, _| {});
+        assert_eq!(stack.total(JOBS).dropped, Some(true));
+    }
+
+    #[test]
+    fn the_earliest_instant_wins() {
+        let mut stack = Stack::default();
+        stack.at(1, JOBS).due_at(50);
+        stack.at(2, JOBS).due_at(20);
+        stack.commit_subtransaction(2);
+        assert_eq!(stack.total(JOBS).due, Some(20));
+    }
+}
