@@ -3,7 +3,8 @@
 //! From the outside in: `api` and `trigger` are what SQL calls, `worker` are the background
 //! processes; they meet in `registry` (what is a queue), `xact` (what a transaction has changed),
 //! `counting` (functions that count for themselves), `wait` and `shmem` (what processes tell each
-//! other). `keys` makes keys of the clock. `pg` is the fence around the server's C interface. `model`, `statement`, `delta` and `metrics` are pure.
+//! other). `keys` makes keys of the clock. `pg` is the fence around the server's C interface.
+//! `model`, `statement`, `delta` and `metrics` are pure.
 
 mod api;
 mod counting;
