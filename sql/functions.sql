@@ -103,7 +103,7 @@ COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integ
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
 COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval) IS
-'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed) or, without delay, as feature retry says; after its last attempt it is buried. update: columns to set in the same statement. ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay; a delay without ttl puts the end of its life off. Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 the feature is off.';
+'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed) or, without one, as feature retry says (zero: not at all); after its last attempt it is buried. update: columns to set in the same statement. ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay; a delay without ttl puts the end of its life off. Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 the feature is off.';
 
 CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'release';

@@ -56,7 +56,10 @@ fn ack_impl(call: &Call) -> Result<Datum> {
 fn release_impl(call: &Call) -> Result<Datum> {
     let delay = argument::interval(call, 3, "delay", false)?;
     let ttl = argument::interval(call, 4, "ttl", true)?;
+    // A delay of zero: none, not even that between attempts.
+    let at_once = delay.is_none() && call.datum(3).is_some();
     run(call, Verb::Release, |plan, queue| {
+        plan.step.at_once = at_once;
         plan.postpone(delay, ttl, queue)?;
         plan.update(call.datum(2), queue)
     })

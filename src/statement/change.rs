@@ -87,7 +87,8 @@ impl Table {
 
     /// The assignments of a change; none if it deletes.
     fn set(&self, change: Change, parameters: &mut Parameters) -> Vec<String> {
-        let back = |failed| Return { delay: None, ttl: None, failed, renews: false };
+        let back =
+            |failed| Return { delay: None, ttl: None, failed, renews: false, at_once: false };
         match change {
             Change::Take { ttr, .. } => self.taken(ttr, parameters),
             Change::Promote => vec![
@@ -102,6 +103,7 @@ impl Table {
                 ttl: ttl.then(|| parameters.add(Parameter::Ttl)),
                 failed: None,
                 renews: false,
+                at_once: false,
             }),
         }
     }

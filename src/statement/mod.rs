@@ -201,6 +201,8 @@ struct Return {
     failed: Option<&'static str>,
     /// Out of a state in which it was over: then its life begins anew.
     renews: bool,
+    /// Without the wait between attempts.
+    at_once: bool,
 }
 
 impl Table {
@@ -215,7 +217,8 @@ impl Table {
                 self.field(Field::Attempts)
             )
         });
-        let wait = back.delay.clone().or_else(|| tries.and_then(|_| self.backoff()));
+        let backs_off = tries.is_some() && !back.at_once;
+        let wait = back.delay.clone().or_else(|| self.backoff().filter(|_| backs_off));
         let status = if wait.is_some() { Status::Waiting } else { Status::Ready };
         let unless_exhausted = |then: &str, otherwise: &str| match &exhausted {
             Some(exhausted) => format!("CASE WHEN {exhausted} THEN {then} ELSE {otherwise} END"),
@@ -347,12 +350,21 @@ mod tests {
 
     #[test]
     fn a_failed_attempt_is_judged_only_where_tries_are_limited() {
-        let back = Return { delay: None, ttl: None, failed: Some("released"), renews: false };
+        let back = Return {
+            delay: None,
+            ttl: None,
+            failed: Some("released"),
+            renews: false,
+            at_once: false,
+        };
         let plain = table("{}").returned(&back).join(", ");
         assert_eq!(plain, "status = 'R'::\"char\", owner = NULL");
         let limited = table(r#"{"retry": {"limit": 3, "backoff": 2}}"#).returned(&back).join(", ");
         assert!(limited.contains("'B'::\"char\" ELSE 'W'::\"char\""), "{limited}");
         assert!(limited.contains("power('2'::"), "{limited}");
+        let at_once = Return { delay: None, ttl: None, at_once: true, ..back };
+        let limited = table(r#"{"retry": {"limit": 3, "backoff": 2}}"#);
+        assert!(limited.returned(&at_once).join(", ").contains("ELSE 'R'::\"char\""));
         let by_force = Return { failed: None, ..back };
         let snatched = table(r#"{"retry": {"limit": 3}}"#).returned(&by_force).join(", ");
         assert!(snatched.starts_with("status = 'R'::\"char\", owner = NULL"), "{snatched}");

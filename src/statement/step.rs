@@ -40,6 +40,8 @@ pub struct Step {
     pub delay: bool,
     pub ttl: bool,
     pub attempt: bool,
+    /// A release without the wait between attempts.
+    pub at_once: bool,
     /// Numbers of the columns to set.
     pub update: Vec<i16>,
     /// Each of their values is a parameter; else one jsonb object holds them all.
@@ -48,7 +50,16 @@ pub struct Step {
 
 impl Step {
     pub fn new(verb: Verb, form: Form) -> Step {
-        Step { verb, form, delay: false, ttl: false, attempt: false, update: vec![], plain: true }
+        Step {
+            verb,
+            form,
+            delay: false,
+            ttl: false,
+            attempt: false,
+            at_once: false,
+            update: vec![],
+            plain: true,
+        }
     }
 }
 
@@ -107,7 +118,8 @@ impl Table {
         let ttl = step.ttl.then(|| parameters.add(Parameter::Ttl));
         let renews = matches!(step.verb, Verb::Restart | Verb::Switch(_));
         let back = |failed| {
-            self.returned(&Return { delay: delay.clone(), ttl: ttl.clone(), failed, renews })
+            let (delay, ttl) = (delay.clone(), ttl.clone());
+            self.returned(&Return { delay, ttl, failed, renews, at_once: step.at_once })
         };
         match step.verb {
             Verb::Ack if self.ack_deletes(step.delay) => None,

@@ -37,6 +37,20 @@ fn assert_waits(q: &mut Queue, expected: &[f64]) {
 }
 
 #[test]
+fn a_release_with_a_delay_of_zero_does_not_wait_for_the_next_attempt() {
+    let mut q = queue(r#"{"retry": {"limit": 2, "backoff": "1 hour"}}"#);
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    let mut c = q.client();
+    take(&mut c, &name);
+    ask(&mut c, &name, "SELECT xqueue.release('{q}', 1, delay => '0')");
+    assert!(q.holds(1, "status = 'R' AND runat IS NULL"));
+    take(&mut c, &name);
+    ask(&mut c, &name, "SELECT xqueue.release('{q}', 1, delay => '0')");
+    assert!(q.holds(1, "status = 'B'"), "the limit holds all the same");
+}
+
+#[test]
 fn attempts_are_counted_at_each_take_and_only_there() {
     let mut q = queue(r#"{"retry": true}"#);
     let name = q.name.clone();
