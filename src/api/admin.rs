@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
 use crate::pg::catalog;
-use crate::pg::function::{Call, Output};
+use crate::pg::function::Call;
 use crate::pg::relation::Lock;
 use crate::pg::spi;
 use crate::pg::spi::Rows;
@@ -33,10 +33,7 @@ sql_functions! {
 fn peek_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::AccessShare)?;
-    let output = Output::open(call);
-    if target.form == Form::Row {
-        output.expects(&queue.row_columns, &queue.name)?;
-    }
+    let output = target.output(call, &queue)?;
     let mut arguments = Arguments::default();
     for key in named_keys(call, &target, &queue)? {
         arguments.set_key(&key);
@@ -65,10 +62,7 @@ fn plow_impl(call: &Call) -> Result<Datum> {
     let delay = argument::interval(call, 2, "delay", false)?;
     let ttl = argument::interval(call, 3, "ttl", true)?;
     let queue = target.open(Lock::RowExclusive)?;
-    let output = Output::open(call);
-    if target.form == Form::Row {
-        output.expects(&queue.row_columns, &queue.name)?;
-    }
+    let output = target.output(call, &queue)?;
     if delay.is_some() && !queue.features().delays() {
         return Err(not_enabled("delayed", &queue));
     }

@@ -2,7 +2,7 @@
 
 use super::values::populated;
 use crate::error::{Error, Result};
-use crate::pg::function::Call;
+use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::{self, Lock};
 use crate::pg::{catalog, context, time, types};
@@ -59,6 +59,15 @@ impl Target {
         }
         relation::lock(self.table, lock);
         registry::get(self.table)
+    }
+
+    /// Where the tasks go that a call gives back.
+    pub fn output(&self, call: &Call, queue: &Queue) -> Result<Output> {
+        let output = Output::open(call);
+        if self.form == Form::Row {
+            output.expects(&queue.row_columns, &queue.name)?;
+        }
+        Ok(output)
     }
 }
 

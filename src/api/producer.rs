@@ -8,7 +8,7 @@ use crate::model::change::Call as Kind;
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::status::Status;
-use crate::pg::function::{Call, Output};
+use crate::pg::function::Call;
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
@@ -32,10 +32,7 @@ fn put_impl(call: &Call) -> Result<Datum> {
     let priority = call.datum(5);
     let tube: Option<String> = call.get(6);
     let queue = target.open(Lock::RowExclusive)?;
-    let output = Output::open(call);
-    if target.form == Form::Row {
-        output.expects(&queue.row_columns, &queue.name)?;
-    }
+    let output = target.output(call, &queue)?;
     let mut put = Put::new(&queue, target.form);
     put.give(delay, Parameter::Delay)?;
     put.give(ttl, Parameter::Ttl)?;

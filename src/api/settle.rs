@@ -208,10 +208,7 @@ pub fn run(
 ) -> Result<Datum> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::RowExclusive)?;
-    let output = Output::open(call);
-    if target.form == Form::Row {
-        output.expects(&queue.row_columns, &queue.name)?;
-    }
+    let output = target.output(call, &queue)?;
     let mut plan = Plan::new(verb, target.form);
     prepare(&mut plan, &queue)?;
     let keys = named_keys(call, &target, &queue)?;
