@@ -253,7 +253,7 @@ fn keep_cannot_be_switched_off_over_tasks_without_a_word_about_them() {
     q.sql("SELECT xqueue.ack('{q}', ARRAY[1, 2, 3])");
     let off = r#"SELECT xqueue.upgrade('{q}', '{"features": {"keep": false}}')"#;
     let e = q.fails(off, "55006", "3 done tasks");
-    assert!(e.hint().is_some_and(|hint| hint.contains(r#"{"convert": {"D": "R"}}"#)), "{e:?}");
+    assert!(e.hint().is_some_and(|hint| hint.contains(r#"{"convert": {"D": "delete"}}"#)), "{e:?}");
     q.upgrade(&json!({"features": {"keep": false}, "convert": {"D": "delete"}}));
     q.assert_tasks(&[("total", 0)]);
     // To the other way of keeping them, in one step.
