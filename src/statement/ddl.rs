@@ -110,14 +110,6 @@ impl Table {
         )
     }
 
-    /// The same of the number of attempts.
-    pub fn forget_attempts(&self) -> String {
-        let (table, column) = (self.qualified(), self.field(Field::Attempts));
-        format!(
-            "UPDATE ONLY {table} AS task SET {column} = 0 WHERE task.{column} OPERATOR(pg_catalog.<>) 0"
-        )
-    }
-
     /// Ready tasks whose time is yet to come wait, where a column of the table's own says so.
     pub fn wait_until_due(&self) -> String {
         let (table, runat) = (self.qualified(), self.field(Field::Runat));

@@ -39,9 +39,6 @@ impl Switch<'_> {
         if was.limit().is_some() && is.limit().is_none() {
             ddl.extend(self.forget(Field::Reason, None));
         }
-        if was.tries().is_some() && is.tries().is_none() && self.has_made(Field::Attempts) {
-            ddl.push(self.before.forget_attempts());
-        }
         if !ddl.is_empty() {
             self.refuse_hidden_rows()?;
             // ALTER TABLE waits for no trigger.
