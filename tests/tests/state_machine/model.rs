@@ -239,6 +239,7 @@ impl Model {
         let is_lost = |status: char| old.has(status) && !new.has(status);
         let forgets_life = old.ttl.is_some() && new.ttl.is_none();
         let forgets_deadline = old.ttr.is_some() && new.ttr.is_none();
+        let forgets_reason = old.limit().is_some() && new.limit().is_none();
         self.statement(connection, |model| {
             for (key, mut task) in model.view(connection) {
                 let before = task.clone();
@@ -251,10 +252,12 @@ impl Model {
                         task.expires = old.new_life();
                     }
                     (task.status, task.owner, task.runat) = (to, None, None);
+                    task.has_reason &= old.limit().is_none();
                 }
                 if forgets_life {
                     task.expires = None;
                 }
+                task.has_reason &= !forgets_reason;
                 if forgets_deadline && task.status == 'T' {
                     task.runat = None;
                 }

@@ -320,7 +320,10 @@ impl Actor<'_> {
     /// The task after the step; None if it is gone.
     fn outcome(&self, task: Task, verb: Verb, given: &Given) -> Option<Task> {
         let features = &self.model.features;
-        let put_away = |status, runat| Task { status, owner: None, runat, ..task.clone() };
+        let put_away = |status, runat| {
+            let has_reason = task.has_reason && (status == 'B' || features.limit().is_none());
+            Task { status, owner: None, runat, has_reason, ..task.clone() }
+        };
         let in_an_hour = Some(Time::Future);
         let mut new = match verb {
             Verb::Ack if features.ack_deletes(given.delay) => return None,
