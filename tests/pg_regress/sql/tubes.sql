@@ -97,7 +97,7 @@ DROP TABLE parts;
 DROP TYPE colour;
 
 -- A tube of a type that has no order, or no equality
-CREATE TABLE jobs (id int PRIMARY KEY, place point, data json);
+CREATE TABLE jobs (id int PRIMARY KEY, place point, data xid);
 SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "place"}, "features": {"tube": true}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "data"}, "features": {"tube": true}}');
