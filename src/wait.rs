@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::pg::{latch, process, time};
 use crate::session;
-use crate::shmem::queues::NEVER;
 use crate::shmem::waiters::{Offer, Want};
 use crate::shmem::{databases, queues, waiters};
 use pgrx::PgSqlErrorCode;
@@ -78,7 +77,7 @@ impl Place {
         LINE.set(Some(slot));
         let place =
             Place { slot, since: time::now(), want, patience: Cell::new(0), wakes: Cell::new(0) };
-        place.stand(queue, NEVER)?;
+        place.stand(queue, time::now() + PATIENCE.0)?;
         Ok(place)
     }
 
@@ -98,7 +97,8 @@ impl Place {
     /// Whoever is woken stands in line again, in the old place, should the task be gone.
     pub fn sleep(&self, deadline: Deadline, queue: &str) -> Result<bool> {
         BATON.set(None);
-        if self.has_missed_some() {
+        if !deadline.is_over() && self.has_missed_some() {
+            latch::wait(Some(Duration::ZERO), true);
             return Ok(true);
         }
         if !self.is_woken_before(deadline) {

@@ -176,7 +176,8 @@ impl<'call> Put<'call> {
         let statement = Statement::Put(self.statement.clone());
         let queue = self.queue;
         // What is put with times is to be known by the worker.
-        let is_plain = !self.statement.delay && !queue.features().expires();
+        let is_plain =
+            !self.statement.delay && !queue.features().expires() && !self.may_have_to_wait();
         let ready = Transition { from: None, to: Some(Status::Ready) };
         counting::run(queue, Kind::Put, is_plain.then_some(ready), || {
             spi::connect(|spi| {
@@ -186,6 +187,13 @@ impl<'call> Put<'call> {
             })
         })?;
         Ok(())
+    }
+
+    /// Whether the column that says when to start has a default of its own.
+    fn may_have_to_wait(&self) -> bool {
+        let number = self.queue.number_of(Field::Runat);
+        let mut columns = self.queue.columns().iter();
+        columns.any(|column| column.number == number && column.has_default)
     }
 
     fn refuse(&self, values: &Values) -> Result<()> {

@@ -101,6 +101,14 @@ pub fn base_type(oid: Oid) -> Oid {
     unsafe { pg_sys::getBaseType(oid) }
 }
 
+/// The modifier of a type, or, for a domain, that of the type it is based on.
+pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
+    let mut modifier = modifier;
+    // SAFETY: a look-up; the modifier is read and written.
+    unsafe { pg_sys::getBaseTypeAndTypmod(oid, &mut modifier) };
+    modifier
+}
+
 pub fn is_enum(oid: Oid) -> bool {
     // SAFETY: a look-up.
     unsafe { pg_sys::type_is_enum(oid) }

@@ -306,7 +306,8 @@ pub fn table_names(
     let quoted = |column: &ColumnType| catalog::quote(&column.name);
     let attempts = fields.get(&Field::Attempts).map(|column| catalog::base_type(column.oid));
     // A modifier of char(n) or varchar(n) is n + 4.
-    let reason = fields.get(&Field::Reason).map(|column| column.modifier - 4);
+    let reason = fields.get(&Field::Reason);
+    let reason = reason.map(|column| catalog::base_modifier(column.oid, column.modifier) - 4);
     Ok(statement::Table {
         schema: catalog::quote(&catalog::schema_name(relation.schema())),
         name: catalog::quote(&relation.name()),

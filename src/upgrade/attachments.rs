@@ -99,7 +99,7 @@ pub fn add_triggers(
         };
         let there = enabled.iter().find(|(trigger, _)| trigger == name);
         let (wanted, known) = (of(&wanted), of(&known));
-        let is_right = known.is_none() || known == wanted;
+        let is_right = known == wanted;
         match (there, wanted) {
             (Some((_, always)), Some(wanted)) if is_right => {
                 ddl.extend(wanted[1..].iter().filter(|_| !always).cloned());

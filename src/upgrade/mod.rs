@@ -62,6 +62,10 @@ impl Blueprint {
         refuse_key_columns(&fields, &key)?;
         refuse_never_empty(relation, &fields)?;
         let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
+        // By the names and numbers that they have now; those that are gone are not ours any more.
+        let ours = made.columns.iter();
+        let ours = ours.filter_map(|made| registry::column_of(relation, made, same_table));
+        made.columns = ours.map(|column| registry::written(&column)).collect();
         let sql = registry::table_names(relation, &options, &fields, &key)?;
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
         let before = previous.as_ref().map(was).transpose()?;
@@ -78,7 +82,7 @@ impl Blueprint {
                 new: &options,
                 newer,
                 before,
-                made: &previous.made,
+                made: &made,
             };
             ddl.extend(switch.settle()?);
         }
@@ -127,7 +131,8 @@ impl Blueprint {
         let counted = |known: &Definition| known.options.tubes_counted().to_vec();
         let tubes = previous.as_ref().map(counted).unwrap_or_default();
         Ok(Blueprint {
-            redefines: previous.as_ref() != Some(&definition),
+            // A restored table's definition is written anew, so that its numbers count again.
+            redefines: !same_table || previous.as_ref() != Some(&definition),
             is_new: previous.is_none(),
             tubes_changed: tubes != definition.options.tubes_counted(),
             definition,

@@ -375,3 +375,16 @@ fn tubes_can_be_of_any_type_that_has_an_order() {
         ],
     );
 }
+
+#[test]
+fn who_looked_in_vain_at_a_locked_task_of_his_tube_gets_it_when_it_is_free() {
+    let mut q = tubes();
+    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+    let mut other = q.client();
+    other.batch_execute(&format!("BEGIN; SELECT FROM {} FOR UPDATE", q.name)).expect("a lock");
+    let waiter = waiter(&mut q, "a");
+    // Nothing becomes ready by this, and nobody is woken.
+    other.batch_execute("COMMIT").expect("the lock is gone");
+    let (_client, task) = waiter.task();
+    assert_eq!(id(&task), 1);
+}

@@ -318,3 +318,29 @@ fn a_switch_with_an_old_snapshot_is_refused() {
     expect_error(&mut old, &switch, "55006", "1 waiting task");
     q.assert_tasks(&[("waiting", 1)]);
 }
+
+/// What upgrade has made is known by what it is called now.
+#[test]
+fn a_downgrade_after_columns_were_renamed_or_lost() {
+    let mut q = Queue::new("up");
+    q.sql("ALTER TABLE {q} RENAME owner TO holder; ALTER TABLE {q} DROP COLUMN runat CASCADE");
+    q.upgrade(&json!({}));
+    q.sql("ALTER TABLE {q} ADD COLUMN note text");
+    q.sql("SELECT xqueue.downgrade('{q}', drop_columns => true)");
+    assert_eq!(columns(&mut q), ["id", "payload", "note"]);
+    q.abandon();
+    q.sql("DROP TABLE {q}");
+}
+
+/// The triggers of a table that was restored alone are not trusted.
+#[test]
+fn triggers_that_were_there_before_are_made_anew() {
+    let mut q = Queue::new("up");
+    q.sql("DELETE FROM xqueue.queue WHERE relation = '{q}'::regclass");
+    let fields = json!({"status": "status", "owner": "owner", "runat": "runat"});
+    q.upgrade(&json!({"fields": fields, "features": {"delayed": true, "tube": true}}));
+    let sql = "SELECT pg_get_triggerdef(oid) FROM pg_trigger \
+               WHERE tgname = 'xqueue_update' AND tgrelid = $1::text::regclass";
+    let trigger: String = scalar(&mut q.admin, sql, &[&q.name.clone()]);
+    assert!(trigger.contains("tube"), "{trigger}");
+}
