@@ -44,7 +44,12 @@ fn stats_impl(call: &Call) -> Result<Datum> {
         Some(slot) => slot,
         None => registry::get(table)?.slot,
     };
-    described(table, slot, tubes_counted(table))
+    // Which tubes they are is looked up only if there are any.
+    let tubes = match queues::lock(slot).is_some_and(|slot| slot.counts_tubes()) {
+        true => tubes_counted(table),
+        false => vec![],
+    };
+    described(table, slot, tubes)
         .map(|value| jsonb::from_value(&value))
         .ok_or(registry::not_a_queue(table))
 }

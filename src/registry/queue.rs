@@ -87,6 +87,11 @@ impl Queue {
             .hint("Raise xqueue.max_queues in postgresql.conf and restart the server.")
         })?;
         databases::want_worker(database.into(), is_new);
+        if !definition.options.tubes_counted().is_empty()
+            && let Some(mut slot) = queues::lock(slot)
+        {
+            slot.note_tubes();
+        }
         let is_simple =
             |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
         let has_simple_key = key.len() == 1 && key.iter().all(is_simple);

@@ -24,7 +24,9 @@ pub struct Queue {
     tasks: Tasks,
     calls: Calls,
     transitions: Transitions,
-    /// Of the tubes that have statistics of their own, in the order of the options.
+    /// Some tubes have statistics of their own, or had.
+    counts_tubes: bool,
+    /// Those, in the order of the options.
     tubes: [Tube; TUBES_COUNTED],
     /// A committed transaction has to do with it: it is not just about to be made.
     settled: bool,
@@ -124,6 +126,7 @@ pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
         tasks: Tasks::default(),
         calls: Calls::default(),
         transitions: Transitions::default(),
+        counts_tubes: false,
         tubes: [Tube::default(); TUBES_COUNTED],
         settled: false,
         exact: false,
@@ -254,6 +257,15 @@ impl QueueGuard {
     /// Keys made of the clock will be greater than this one.
     pub fn raise_last_key(&mut self, key: i64) {
         self.last_key = self.last_key.max(key).max(1);
+    }
+
+    /// Some tubes have statistics of their own.
+    pub fn note_tubes(&mut self) {
+        self.counts_tubes = true;
+    }
+
+    pub fn counts_tubes(&self) -> bool {
+        self.counts_tubes
     }
 
     /// The worker has to act at `instant`. True if that is earlier than it knew.
