@@ -127,9 +127,10 @@ CREATE FUNCTION xqueue.touch(queue anyelement, id anycompatible DEFAULT NULL, in
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
 COMMENT ON FUNCTION xqueue.touch(anyelement, anycompatible, interval) IS 'As touch(text, …), the queue named by its row type. Without id the task is the row given.';
 
-CREATE FUNCTION xqueue.identify()
+CREATE FUNCTION xqueue.identify(session uuid DEFAULT NULL, grace interval DEFAULT NULL, local boolean DEFAULT false)
 RETURNS uuid LANGUAGE c AS 'MODULE_PATHNAME', 'identify';
-COMMENT ON FUNCTION xqueue.identify() IS 'The uuid of this session, as it stands in the owner column of the tasks it has taken. Its first eight hexadecimal digits are the PID. DISCARD ALL ends the session and begins another.';
+COMMENT ON FUNCTION xqueue.identify(uuid, interval, boolean) IS
+'The uuid of the session that this connection acts for, as it stands in the owner column of the tasks it has taken. Without session: its own, whose first eight hexadecimal digits are the PID, unless it has joined another. With session: joins that one; several connections may share it. grace: the session lives on for so long without a connection, through a restart and a failover, before its tasks are ready again (default: the setting xqueue.session_grace, unless that is zero). local: until the end of the transaction only, for pools that give a transaction any connection; without session a new one is opened. DISCARD ALL leaves a joined session and ends the connection''s own. A rollback undoes the opening of a session, not the joining of one. Errors: 42704 no such session, or its time is over; 42501 not a member of the role that opened it; 22P02 no uuid; 22023 negative or infinite grace, or none for a new local session; 25006 on a standby. After tarantool/queue.';
 
 -- Administrator ------------------------------------------------------------------------------------
 
@@ -253,6 +254,10 @@ COMMENT ON FUNCTION xqueue.state() IS 'RUNNING; STARTUP until the worker of this
 CREATE FUNCTION xqueue.holders()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';
 COMMENT ON FUNCTION xqueue.holders() IS 'The sessions that hold tasks: read the view xqueue.taken.';
+
+CREATE FUNCTION xqueue.session_connections()
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'session_connections';
+COMMENT ON FUNCTION xqueue.session_connections() IS 'The connections of sessions: read the view xqueue.sessions.';
 
 CREATE FUNCTION xqueue.waiting_consumers()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'waiting_consumers';

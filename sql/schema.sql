@@ -23,3 +23,20 @@ SELECT pg_catalog.pg_extension_config_dump('xqueue.queue', '');
 
 GRANT USAGE ON SCHEMA xqueue TO PUBLIC;
 GRANT SELECT ON xqueue.queue TO PUBLIC;
+
+-- The identified sessions: they own tasks, and outlive their connections. Written by identify() and
+-- the worker only; see the view xqueue.sessions.
+
+CREATE TABLE xqueue.session (
+    uuid uuid PRIMARY KEY,
+    role regrole NOT NULL,
+    grace interval NOT NULL,
+    lease timestamptz NOT NULL
+);
+CREATE INDEX session_lease_idx ON xqueue.session (lease);
+
+COMMENT ON TABLE xqueue.session IS 'The identified sessions, which own tasks and outlive their connections. Read the view xqueue.sessions; change with xqueue.identify().';
+COMMENT ON COLUMN xqueue.session.uuid IS 'As it stands in the owner column of the tasks that it has taken.';
+COMMENT ON COLUMN xqueue.session.role IS 'The role that has opened it: only its members may join it.';
+COMMENT ON COLUMN xqueue.session.grace IS 'How long it lives on without a connection.';
+COMMENT ON COLUMN xqueue.session.lease IS 'When it ends, if no connection is attached to it; infinity while one is.';

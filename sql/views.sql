@@ -43,7 +43,7 @@ SELECT (h->>'relation')::oid::regclass AS queue,
        (h->>'session')::uuid AS session,
        (h->>'tasks')::bigint AS tasks
 FROM xqueue.holders() AS h;
-COMMENT ON VIEW xqueue.taken IS 'Who has taken how many tasks of which queue. Reads the tasks that are taken.';
+COMMENT ON VIEW xqueue.taken IS 'Who has taken how many tasks of which queue; pid is NULL for an identified session that is without a connection. Reads the tasks that are taken.';
 
 CREATE VIEW xqueue.consumers AS
 SELECT (w->>'relation')::oid::regclass AS queue,
@@ -54,11 +54,22 @@ SELECT (w->>'relation')::oid::regclass AS queue,
 FROM xqueue.waiting_consumers() AS w;
 COMMENT ON VIEW xqueue.consumers IS 'The consumers that wait for a task, first come first served.';
 
+CREATE VIEW xqueue.sessions WITH (security_barrier) AS
+SELECT s.uuid AS session,
+       s.role,
+       s.grace,
+       s.lease,
+       ARRAY(SELECT (c->>'pid')::integer FROM xqueue.session_connections() AS c
+             WHERE (c->>'session')::uuid = s.uuid ORDER BY 1) AS pids
+FROM xqueue.session s
+WHERE pg_has_role(s.role, 'MEMBER');
+COMMENT ON VIEW xqueue.sessions IS 'The identified sessions of roles that you are a member of: how long each lives on without a connection, when it ends if none is attached (infinity while one is), and the processes that are.';
+
 CREATE VIEW xqueue.settings AS
 SELECT name, setting, unit, short_desc AS description, context
 FROM pg_catalog.pg_settings
 WHERE name LIKE 'xqueue.%';
 COMMENT ON VIEW xqueue.settings IS 'The settings of the extension.';
 
-GRANT SELECT ON xqueue.queues, xqueue.taken, xqueue.consumers, xqueue.settings TO PUBLIC;
+GRANT SELECT ON xqueue.queues, xqueue.taken, xqueue.consumers, xqueue.sessions, xqueue.settings TO PUBLIC;
 

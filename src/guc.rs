@@ -19,6 +19,8 @@ static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// A queue whose triggers take longer than this must not delay the others.
 static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// A time of grace that nobody asked for would delay the tasks of consumers that are gone.
+static SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(0);
 static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static GRAPHITE_PORT: GucSetting<i32> = GucSetting::<i32>::new(2003);
 static GRAPHITE_PROTOCOL: GucSetting<Protocol> = GucSetting::<Protocol>::new(Protocol::Tcp);
@@ -55,6 +57,15 @@ pub fn init(preloading: bool) {
         &WORKER_TIMEOUT,
         (10, 3_600_000),
         GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    int(
+        c"xqueue.session_grace",
+        c"How long a session lives on without a connection once it has been identified.",
+        c"Zero: only sessions are kept for which xqueue.identify() is given a time of grace.",
+        &SESSION_GRACE,
+        (0, i32::MAX),
+        GucContext::Userset,
         GucFlags::UNIT_MS,
     );
     GucRegistry::define_string_guc(
@@ -125,6 +136,11 @@ pub fn batch_size() -> i32 {
 
 pub fn worker_timeout() -> Duration {
     milliseconds(&WORKER_TIMEOUT)
+}
+
+/// How long an identified session lives on without a connection, unless it says so itself.
+pub fn session_grace() -> Duration {
+    milliseconds(&SESSION_GRACE)
 }
 
 /// Host, port and protocol of Graphite; None if no metrics are to be sent.

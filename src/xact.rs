@@ -112,11 +112,13 @@ pub fn transaction_ended(event: TransactionEvent) {
         // for them in between and found none.
         TransactionEvent::Prepare => {
             mark_prepared();
+            session::transaction_ended();
             forget();
         }
         TransactionEvent::Commit => {
             CHANGES.with_borrow(|stack| stack.for_each(commit));
             sessions::set_committing(0);
+            session::transaction_ended();
             commit_catalogue_changes();
             forget();
         }
@@ -131,6 +133,7 @@ pub fn transaction_ended(event: TransactionEvent) {
                 databases::request(database, |requests| requests.prepared = true);
             }
             CHANGES.with_borrow(|stack| stack.for_each(undo));
+            session::transaction_ended();
             forget();
         }
     }

@@ -12,7 +12,7 @@ use crate::pg::relation::{Lock, Relation};
 use crate::pg::transaction::{self, Verdict};
 use crate::pg::{jsonb, latch, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
-use crate::shmem::sessions;
+use crate::session::store;
 use crate::upgrade::Blueprint;
 use crate::{recount, sql_functions, xact};
 use pgrx::pg_sys::Datum;
@@ -54,7 +54,7 @@ fn check_impl(call: &Call) -> Result<Datum> {
 fn problems(target: &Target) -> Result<(String, Vec<String>)> {
     let queue = target.open(Lock::AccessShare)?;
     let mut problems = structure(&queue)?;
-    problems.extend(orphans(&queue));
+    problems.extend(orphans(&queue)?);
     problems.extend(stranded(&queue));
     problems.extend(counters(&queue));
     Ok((queue.name.clone(), problems))
@@ -70,7 +70,7 @@ fn structure(queue: &Queue) -> Result<Vec<String>> {
 }
 
 /// Tasks that nobody will ever give back.
-fn orphans(queue: &Queue) -> Vec<String> {
+fn orphans(queue: &Queue) -> Result<Vec<String>> {
     let holders = spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
         (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect::<Vec<_>>()
@@ -80,13 +80,13 @@ fn orphans(queue: &Queue) -> Vec<String> {
         problems.push("tasks are taken by no session".to_string());
     }
     let known = holders.into_iter().flatten().collect();
-    for uuid in sessions::not_live(known) {
+    for uuid in store::lost(known)? {
         problems.push(format!(
             "tasks are taken by session {}, which has ended",
             types::uuid_text(uuid)
         ));
     }
-    problems
+    Ok(problems)
 }
 
 /// Waiting tasks that will never be promoted, zombies that will never be deleted.

@@ -1,4 +1,4 @@
-//! `take`, `next`, `identify`: how a consumer comes by tasks.
+//! `take`, `next`: how a consumer comes by tasks.
 
 use super::argument::{self, Target};
 use super::producer::{not_enabled, tube_value};
@@ -26,7 +26,6 @@ sql_functions! {
     take, pg_finfo_take => take_impl,
     next_json, pg_finfo_next_json => next_json_impl,
     next_row, pg_finfo_next_row => next_row_impl,
-    identify, pg_finfo_identify => identify_impl,
 }
 
 /// take(queue, timeout interval, count integer, tube text, ttr interval)
@@ -149,12 +148,6 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
         }
     })?;
     Ok(call.record(taken))
-}
-
-/// identify()
-fn identify_impl(_: &Call) -> Result<Datum> {
-    session::require_loaded()?;
-    Ok(types::from_uuid(session::current()))
 }
 
 /// What a consumer asks for.

@@ -5,6 +5,7 @@ pub mod argument;
 pub mod check;
 pub mod consumer;
 pub mod creator;
+pub mod identity;
 pub mod monitor;
 pub mod outcome;
 pub mod producer;

@@ -10,6 +10,7 @@ use crate::pg::function::{Call, Output};
 use crate::pg::relation::{self, Lock};
 use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
 use crate::registry::{self, Arguments, Statement};
+use crate::session::store;
 use crate::shmem::queues::Tube;
 use crate::shmem::{databases, queues};
 use crate::{session, sql_functions};
@@ -81,14 +82,16 @@ fn holders_impl(call: &Call) -> Result<Datum> {
             let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
             for row in 0..rows.len() {
                 let session = rows.datum(row, 1).map(types::uuid);
+                let holder = session.map(store::holder).transpose()?.flatten();
                 output.push(jsonb::from_value(&json!({
                     "relation": u32::from(table),
                     "session": session.map(types::uuid_text),
-                    "pid": session.map(session::pid),
+                    "pid": holder,
                     "tasks": rows.datum(row, 2).map(|count| count.value() as i64),
                 })));
             }
-        });
+            Ok(())
+        })?;
     }
     Ok(call.null())
 }

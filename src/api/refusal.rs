@@ -6,7 +6,8 @@ use crate::model::status::Status;
 use crate::pg::spi::Spi;
 use crate::pg::{process, types};
 use crate::registry::{Arguments, Queue, Statement};
-use crate::session;
+use crate::session::{self, store};
+use crate::shmem::sessions::Uuid;
 use crate::statement::{Parameter, Verb};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
@@ -15,7 +16,7 @@ use pgrx::pg_sys::Datum;
 struct Found {
     task: String,
     status: Option<Status>,
-    owner: Option<[u8; 16]>,
+    owner: Option<Uuid>,
     attempts: Option<i64>,
 }
 
@@ -46,6 +47,14 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
     error.detail(format!("Queue \"{}\".", queue.name))
 }
 
+/// Who holds a task: a process, or a session that is without a connection just now.
+fn holder(owner: Uuid) -> String {
+    match store::holder(owner) {
+        Ok(Some(pid)) => pid.to_string(),
+        _ => format!("session {}", types::uuid_text(owner)),
+    }
+}
+
 fn not_in_state(message: String) -> Error {
     Error::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
@@ -67,11 +76,11 @@ impl Found {
                 format!(
                     "task {} is taken by {}, not by you ({})",
                     self.task,
-                    session::pid(owner),
+                    holder(owner),
                     process::pid()
                 ),
             )
-            .hint("Only the connection that took a task may ack, release, bury or touch it.");
+            .hint("Only the session that took a task may ack, release, bury or touch it; xqueue.identify() lets several connections share one.");
         }
         let attempt = attempt.map(|attempt| i64::from(attempt.value() as i32));
         match self.attempts {
@@ -114,7 +123,7 @@ impl Found {
         if self.status != Some(Status::Taken) {
             return self.unchanged();
         }
-        let owner = self.owner.map_or("nobody".into(), |owner| session::pid(owner).to_string());
+        let owner = self.owner.map_or("nobody".into(), holder);
         Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
             format!("task {} is taken by {owner}", self.task),

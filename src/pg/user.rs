@@ -2,6 +2,18 @@
 
 use pgrx::pg_sys::{self, Oid};
 
+/// The current role.
+pub fn current() -> Oid {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::GetUserId() }
+}
+
+/// Whether the current role is a member of another, or that role itself.
+pub fn is_member_of(role: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::is_member_of_role(pg_sys::GetUserId(), role) }
+}
+
 /// The role in force before, restored on drop.
 pub struct RoleGuard {
     role: Oid,

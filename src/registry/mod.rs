@@ -19,7 +19,7 @@ use std::rc::Rc;
 pub use plans::{Arguments, Statement};
 pub use queue::{KeyType, Queue, table_names};
 pub use status::StatusColumn;
-pub use store::{delete, is_own_table, read, try_lock, write};
+pub use store::{as_owner, delete, is_own_table, read, try_lock, write};
 
 thread_local! {
     static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());

@@ -43,7 +43,7 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
     let value = serde_json::to_value(definition).map_err(|error| {
         Error::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("cannot write: {error}"))
     })?;
-    as_registry_owner(|spi| {
+    as_owner(|spi| {
         spi.run_with(
             "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) \
              ON CONFLICT (relation) DO UPDATE \
@@ -54,7 +54,7 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
 }
 
 pub fn delete(table: Oid) -> Result<()> {
-    as_registry_owner(|spi| {
+    as_owner(|spi| {
         spi.run_with(
             "DELETE FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
             &[(types::OID, Some(table.into()))],
@@ -62,12 +62,12 @@ pub fn delete(table: Oid) -> Result<()> {
     })
 }
 
-fn as_registry_owner(work: impl FnOnce(&Spi)) -> Result<()> {
+/// Runs `work` on the extension's own tables, as their owner.
+pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {
     let registry = catalog::own_relation(REGISTRY).ok_or_else(not_installed)?;
     let owner = Relation::open(registry, Lock::RowExclusive).ok_or_else(not_installed)?.owner();
     let _role = user::act_restricted_as(owner);
-    spi::connect(work);
-    Ok(())
+    Ok(spi::connect(work))
 }
 
 /// Whether a table is the registry itself.

@@ -35,6 +35,8 @@ pub struct Requests {
     pub sweep: bool,
     /// A prepared transaction has been committed or rolled back.
     pub prepared: bool,
+    /// Identified sessions have got connections, or lost them unnoticed.
+    pub sessions: bool,
 }
 
 impl Database {
@@ -77,7 +79,7 @@ fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
 
 pub(super) fn request_sweep(directory: &mut Directory, oid: u32) {
     if let Some(database) = find(directory, oid) {
-        database.requests.sweep = true;
+        (database.requests.sweep, database.requests.sessions) = (true, true);
     }
 }
 
@@ -210,7 +212,8 @@ pub fn register_worker(oid: u32) -> bool {
         Some(database) if database.worker == NO_PROCESS => {
             database.starting = 0;
             database.worker = process::index();
-            database.requests = Requests { registry: true, sweep: true, prepared: true };
+            database.requests =
+                Requests { registry: true, sweep: true, prepared: true, sessions: true };
             true
         }
         _ => false,

@@ -29,7 +29,7 @@ struct Header {
     launcher: u32,
     last_generation: u64,
     databases: [databases::Database; databases::LIMIT],
-    ended: sessions::EndedList,
+    left: sessions::LeftList,
     recounts: [recount::Area; recount::LIMIT],
 }
 

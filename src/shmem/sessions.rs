@@ -1,18 +1,34 @@
-//! The sessions that take tasks: which are alive, and which have ended and left tasks behind.
+//! The sessions that take tasks: which are attached to a connection, and which have been left.
 
 use super::databases;
-use crate::pg::process;
+use crate::pg::{process, user};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many ended sessions are remembered; when there are more, the worker looks at all tasks.
-const ENDED_LIMIT: usize = 4096;
+/// A session's identifier.
+pub type Uuid = [u8; 16];
 
-/// A session's entry, at the index of its process.
+/// How many sessions that were left are remembered; when there are more, the worker looks at all.
+const LEFT_LIMIT: usize = 4096;
+
+/// How a connection has come to a session. Each has one of each kind at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It is the connection's own.
+    Own,
+    /// It was joined.
+    Joined,
+    /// It was joined until the end of the transaction.
+    Local,
+}
+
+const PARTS: usize = 3;
+
+/// A process's entry, at the index of the process.
 #[repr(C)]
 pub struct Session {
-    live: bool,
-    uuid: [u8; 16],
+    attached: [Attached; PARTS],
     database: u32,
+    pid: i32,
     /// The transaction that has begun to commit changes of queues and has not told the counters
     /// yet; 0 if there is none.
     committing: AtomicU32,
@@ -20,44 +36,75 @@ pub struct Session {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Ended {
-    uuid: [u8; 16],
+struct Attached {
+    live: bool,
+    /// It may outlive the connection: the table `xqueue.session` knows.
+    identified: bool,
+    uuid: Uuid,
+    /// The role that it belongs to while it is not identified.
+    role: u32,
+}
+
+/// A session that a connection has left.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Left {
+    pub uuid: Uuid,
+    /// It may go on without a connection.
+    pub identified: bool,
     database: u32,
 }
 
 #[repr(C)]
-pub struct EndedList {
+pub struct LeftList {
     count: u32,
-    entries: [Ended; ENDED_LIMIT],
+    entries: [Left; LEFT_LIMIT],
 }
 
-/// Makes `uuid` the live session of this process.
-pub fn open(uuid: [u8; 16]) {
+/// Attaches this process to a session.
+pub fn attach(part: Part, uuid: Uuid, identified: bool) {
     let directory = super::directory();
     if let Some(session) = directory.sessions.get_mut(process::index() as usize) {
-        session.live = true;
-        session.uuid = uuid;
         session.database = u32::from(process::database());
+        session.pid = process::pid();
+        let role = u32::from(user::current());
+        session.attached[part as usize] = Attached { live: true, identified, uuid, role };
     }
 }
 
-/// Ends this process's session; what it had taken in `database` is to be given back.
-pub fn close(database: u32) {
+/// Leaves a session. If that was one until the end of the transaction, its time is looked after
+/// only with `renews`.
+pub fn detach(part: Part, renews: bool) {
     let mut directory = super::directory();
     let Some(session) = directory.sessions.get_mut(process::index() as usize) else { return };
-    if !std::mem::replace(&mut session.live, false) {
+    let (attached, database) = (&mut session.attached[part as usize], session.database);
+    if !std::mem::replace(&mut attached.live, false) || !renews {
         return;
     }
-    let uuid = session.uuid;
-    let ended = &mut directory.header.ended;
-    match ended.entries.get_mut(ended.count as usize) {
+    let Attached { uuid, identified, .. } = *attached;
+    let left = &mut directory.header.left;
+    match left.entries.get_mut(left.count as usize) {
         Some(entry) => {
-            *entry = Ended { uuid, database };
-            ended.count += 1;
+            *entry = Left { uuid, identified, database };
+            left.count += 1;
         }
         None => databases::request_sweep(&mut directory, database),
     }
     databases::wake_worker(&directory, database);
+}
+
+/// Notes that a connection's own session may outlive it. The role that it belongs to; None if there
+/// is no such session in this database.
+pub fn identify(uuid: Uuid) -> Option<u32> {
+    let directory = super::directory();
+    let database = u32::from(process::database());
+    let mut here = directory.sessions.iter_mut().filter(|session| session.database == database);
+    let own = here.find_map(|session| {
+        let own = &mut session.attached[Part::Own as usize];
+        (own.live && own.uuid == uuid).then_some(own)
+    })?;
+    own.identified = true;
+    Some(own.role)
 }
 
 /// Says that this process's transaction begins to commit changes of queues, or, with 0, that the
@@ -79,33 +126,75 @@ fn committing(process: usize) -> &'static AtomicU32 {
     unsafe { &(*segment.sessions.add(process % segment.process_count)).committing }
 }
 
-/// Takes the ended sessions of `database` off the list.
-pub fn drain_ended(database: u32) -> Vec<[u8; 16]> {
-    let mut drained = Vec::with_capacity(ENDED_LIMIT);
+/// Takes the sessions of `database` that were left off the list.
+pub fn drain_left(database: u32) -> Vec<Left> {
+    let mut drained = Vec::with_capacity(LEFT_LIMIT);
     let directory = super::directory();
-    let ended = &mut directory.header.ended;
+    let left = &mut directory.header.left;
     let mut kept = 0;
-    for index in 0..ended.count as usize {
-        let entry = ended.entries[index];
+    for index in 0..left.count as usize {
+        let entry = left.entries[index];
         if entry.database == database {
-            drained.push(entry.uuid);
+            drained.push(entry);
         } else {
-            ended.entries[kept] = entry;
+            left.entries[kept] = entry;
             kept += 1;
         }
     }
-    ended.count = kept as u32;
+    left.count = kept as u32;
     drained
 }
 
-/// Those of `uuids` that belong to no live session of this database. A dump restored into another
-/// one brings tasks of sessions that live elsewhere.
-pub fn not_live(uuids: Vec<[u8; 16]>) -> Vec<[u8; 16]> {
+/// Shows `see` the sessions of this database that connections are attached to, with their
+/// processes, under the lock.
+fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
     let database = u32::from(process::database());
     let directory = super::directory();
-    let is_live = |uuid: &[u8; 16]| {
-        let mut here = directory.sessions.iter().filter(|session| session.database == database);
-        here.any(|session| session.live && session.uuid == *uuid)
-    };
-    uuids.into_iter().filter(|uuid| !is_live(uuid)).collect()
+    for session in directory.sessions.iter().filter(|session| session.database == database) {
+        for part in [Part::Own, Part::Joined, Part::Local] {
+            let attached = &session.attached[part as usize];
+            if attached.live {
+                see(part, attached, session.pid);
+            }
+        }
+    }
+}
+
+/// Those of `uuids` that no connection to this database is attached to. A dump restored into
+/// another one brings tasks of sessions that live elsewhere.
+pub fn not_attached(mut uuids: Vec<Uuid>) -> Vec<Uuid> {
+    for_each_here(|_, attached, _| uuids.retain(|uuid| *uuid != attached.uuid));
+    uuids
+}
+
+/// The identified sessions of this database that connections are attached to, for as long as they
+/// like, or at the most until the end of a transaction.
+pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
+    let room = super::segment().process_count;
+    let (mut lasting, mut passing) = (Vec::with_capacity(2 * room), Vec::with_capacity(room));
+    for_each_here(|part, attached, _| match part {
+        _ if !attached.identified => {}
+        Part::Local => passing.push(attached.uuid),
+        Part::Own | Part::Joined => lasting.push(attached.uuid),
+    });
+    (lasting, passing)
+}
+
+/// All sessions of this database that connections are attached to: identifier, process, and the
+/// role by which it came to be attached.
+pub fn attached() -> Vec<(Uuid, i32, u32)> {
+    let mut found = Vec::with_capacity(PARTS * super::segment().process_count);
+    for_each_here(|_, attached, pid| found.push((attached.uuid, pid, attached.role)));
+    found
+}
+
+/// A process that is attached to a session.
+pub fn pid_of(uuid: Uuid) -> Option<i32> {
+    let mut found = None;
+    for_each_here(|_, attached, pid| {
+        if attached.uuid == uuid {
+            found = Some(pid);
+        }
+    });
+    found
 }

@@ -3,13 +3,14 @@
 use super::job::{self, Batch, Outcome};
 use super::recounter::{self, Recounted};
 use crate::delta::SlotId;
+use crate::error::OrRaise;
 use crate::model::change::Call;
 use crate::model::definition::Field;
 use crate::pg::transaction::Failure;
 use crate::pg::{spi, time, types};
 use crate::registry::{Arguments, Queue, Statement};
+use crate::session::store;
 use crate::shmem::queues::{self, NEVER};
-use crate::shmem::sessions;
 use crate::statement::{Change, Parameter};
 use pgrx::pg_sys::{Datum, Oid};
 use std::collections::HashSet;
@@ -127,13 +128,14 @@ impl Care {
                     true => batch(queue, Change::ReapOwnerless, Arguments::default()).run(),
                     false => 0,
                 };
-                (holders, ownerless)
+                let lost = store::lost(holders.into_iter().flatten().collect()).or_raise();
+                (lost, ownerless)
             });
-            let Some((holders, ownerless)) = settle(self.slot, &mut self.give_back, found) else {
+            let Some((lost, ownerless)) = settle(self.slot, &mut self.give_back, found) else {
                 return;
             };
             self.sweep = ownerless > 0;
-            self.ended.extend(sessions::not_live(holders.into_iter().flatten().collect()));
+            self.ended.extend(lost);
         }
         if self.ended.is_empty() {
             return;

@@ -3,6 +3,7 @@
 
 use super::care::Care;
 use super::job::Outcome;
+use super::leases::Leases;
 use crate::pg::relation::{self, Lock};
 use crate::pg::{callbacks, catalog, latch, process, spi, transaction, types, worker};
 use crate::registry;
@@ -58,6 +59,7 @@ struct Worker {
     queues: HashMap<Oid, Care>,
     /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
     unread: HashMap<Oid, bool>,
+    leases: Leases,
     /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
     looks_for_prepared: bool,
     nudged: Instant,
@@ -75,6 +77,7 @@ impl Worker {
             name: name.unwrap_or_default(),
             queues: HashMap::new(),
             unread: HashMap::new(),
+            leases: Leases::default(),
             looks_for_prepared: true,
             nudged: Instant::now(),
             reload_at: None,
@@ -150,7 +153,8 @@ impl Worker {
         }
         self.looks_for_prepared |= requests.prepared;
         let unsettled = self.look_for_prepared();
-        let ended = sessions::drain_ended(self.database);
+        let left = sessions::drain_left(self.database);
+        let ended = self.leases.settle(left, requests.sessions);
         for (table, care) in &mut self.queues {
             care.note_ended(&ended, requests.sweep);
             care.work(*table, self.database, !unsettled.contains(table));
@@ -204,7 +208,7 @@ impl Worker {
         let unread = (!self.unread.is_empty()).then_some(UNREAD_PAUSE);
         let reload = self.reload_at.map(|at| at.saturating_duration_since(Instant::now()));
         let cares = self.queues.values().filter_map(Care::pause);
-        cares.chain(nudge).chain(unread).chain(reload).min()
+        cares.chain(nudge).chain(unread).chain(reload).chain(self.leases.pause()).min()
     }
 }
 

@@ -6,6 +6,7 @@ pub mod database;
 pub mod graphite;
 pub mod job;
 pub mod launcher;
+pub mod leases;
 pub mod metrics;
 pub mod recounter;
 

@@ -1,0 +1,175 @@
+//! Who this connection is: a session that owns the tasks it takes.
+//!
+//! Each connection has a session of its own, which ends with it. An identified session outlives its
+//! connections by a time of grace, see [`store`]; a connection may join one, for as long as it likes
+//! or until the end of its transaction.
+
+pub mod store;
+
+use crate::error::{Error, Result};
+use crate::pg::{callbacks, process, time};
+use crate::shmem::sessions::{self, Part, Uuid};
+use crate::shmem::{self, databases};
+use pgrx::PgSqlErrorCode;
+use std::cell::Cell;
+
+thread_local! {
+    static OWN: Cell<Option<Uuid>> = const { Cell::new(None) };
+    static JOINED: Cell<Option<Uuid>> = const { Cell::new(None) };
+    static LOCAL: Cell<Option<Local>> = const { Cell::new(None) };
+    /// The worker is to be told at the end of the transaction, when it can see what has changed.
+    static CHANGED: Cell<bool> = const { Cell::new(false) };
+    static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A session that was joined until the end of the transaction.
+#[derive(Clone, Copy)]
+struct Local {
+    uuid: Uuid,
+    /// From this instant on the time that the session has left has to be renewed.
+    renew_at: i64,
+}
+
+/// The error of every function where the server was started without the library.
+pub fn not_loaded() -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "xqueue must be loaded when the server starts",
+    )
+    .hint("Put shared_preload_libraries = 'xqueue' into postgresql.conf and restart the server.")
+}
+
+/// Refuses to go on where the library is not loaded at server start.
+pub fn require_loaded() -> Result<()> {
+    if shmem::is_available() { Ok(()) } else { Err(not_loaded()) }
+}
+
+/// The session that this connection acts for, made known to the worker: from now on what it takes
+/// is given back when the session ends.
+pub fn current() -> Uuid {
+    current_if_any().unwrap_or_else(open_own)
+}
+
+/// The same, if this connection has acted for one yet.
+pub fn current_if_any() -> Option<Uuid> {
+    [Part::Local, Part::Joined, Part::Own].into_iter().find_map(joined)
+}
+
+/// The session that was joined in this way, if there is one.
+pub fn joined(part: Part) -> Option<Uuid> {
+    match part {
+        Part::Own => OWN.get(),
+        Part::Joined => JOINED.get(),
+        Part::Local => LOCAL.get().map(|local| local.uuid),
+    }
+}
+
+fn open_own() -> Uuid {
+    let uuid = new_uuid();
+    watch_exit();
+    sessions::attach(Part::Own, uuid, false);
+    OWN.set(Some(uuid));
+    uuid
+}
+
+/// Acts for an identified session, from now on or until the end of the transaction, instead of the
+/// one joined before in this way.
+pub fn join(part: Part, uuid: Uuid) {
+    watch_exit();
+    if joined(part) == Some(uuid) {
+        return;
+    }
+    leave(part);
+    sessions::attach(part, uuid, true);
+    match part {
+        Part::Local => LOCAL.set(Some(Local { uuid, renew_at: i64::MIN })),
+        _ => JOINED.set(Some(uuid)),
+    }
+}
+
+/// The time that the session joined for this transaction has left need not be renewed before this
+/// instant.
+pub fn set_renewal(instant: i64) {
+    LOCAL.set(LOCAL.get().map(|local| Local { renew_at: instant, ..local }));
+}
+
+/// Leaves the session that was joined in this way.
+pub fn leave(part: Part) {
+    let left = match part {
+        Part::Own => OWN.take().is_some(),
+        Part::Joined => JOINED.take().is_some(),
+        Part::Local => LOCAL.take().is_some(),
+    };
+    if left {
+        sessions::detach(part, true);
+    }
+}
+
+/// An identified session has been opened or joined.
+pub fn note_change() {
+    CHANGED.set(true);
+}
+
+/// The end of the transaction is the end of what was joined for it. Must neither allocate nor fail.
+pub fn transaction_ended() {
+    if CHANGED.take() {
+        databases::request(process::database().into(), |requests| requests.sessions = true);
+    }
+    if let Some(local) = LOCAL.take() {
+        sessions::detach(Part::Local, time::now() >= local.renew_at);
+    }
+}
+
+/// Leaves all sessions. What the connection's own had taken is given back, unless that is an
+/// identified one. The next one is another.
+pub fn end() {
+    [Part::Local, Part::Joined, Part::Own].into_iter().for_each(leave);
+}
+
+/// The process that a session's identifier was made for.
+pub fn pid(uuid: Uuid) -> i32 {
+    i32::from_be_bytes([uuid[0], uuid[1], uuid[2], uuid[3]])
+}
+
+/// A new identifier, from which this process can be read.
+pub fn new_uuid() -> Uuid {
+    uuid_of(process::pid(), process::random())
+}
+
+/// A uuid of version 8: the process in the first four bytes, the rest random.
+fn uuid_of(pid: i32, random: [u8; 16]) -> Uuid {
+    let mut uuid = random;
+    uuid[..4].copy_from_slice(&pid.to_be_bytes());
+    uuid[6] = 0x80 | (uuid[6] & 0x0f);
+    uuid[8] = 0x80 | (uuid[8] & 0x3f);
+    uuid
+}
+
+fn watch_exit() {
+    if !EXIT_WATCHED.replace(true) {
+        callbacks::at_exit(ended, 0);
+    }
+}
+
+/// Runs when the process ends, however it does short of a crash. Its transaction is over, so the
+/// rows are free; giving them back is the worker's work, since what blocks here cannot be cancelled.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn ended(_code: i32, _argument: pgrx::pg_sys::Datum) {
+    crate::wait::leave_at_exit();
+    end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pid_can_be_read_from_the_uuid() {
+        for number in [1, 4242, i32::MAX] {
+            let uuid = uuid_of(number, [0xff; 16]);
+            assert_eq!(pid(uuid), number);
+            assert_eq!(uuid[6] >> 4, 8);
+            assert_eq!(uuid[8] >> 6, 2);
+        }
+    }
+}

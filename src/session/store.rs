@@ -1,0 +1,189 @@
+//! The table `xqueue.session`: identified sessions, which outlive their connections, a restart and
+//! a failover.
+//!
+//! A session's lease is the instant at which it ends if no connection is attached to it; infinity
+//! while one is, as far as the worker has got. Whoever uses a session without staying attached
+//! renews its lease, in steps of half its time of grace, so that most uses write nothing. Nobody
+//! waits for a row here: one that is locked is being renewed by somebody else.
+
+use crate::error::Result;
+use crate::pg::relation::{self, Lock};
+use crate::pg::spi::Rows;
+use crate::pg::{catalog, types};
+use crate::registry;
+use crate::shmem::sessions::{self, Uuid};
+use pgrx::pg_sys::{Datum, Oid};
+use std::ffi::CStr;
+
+const TABLE: &CStr = c"session";
+
+/// An identified session.
+pub struct Known {
+    pub role: Oid,
+    /// In microseconds.
+    pub grace: i64,
+    /// In microseconds; `i64::MAX` for infinity.
+    pub lease: i64,
+}
+
+/// The session of this identifier, if its lease has not ended before `now`.
+pub fn find(uuid: Uuid, now: i64) -> Result<Option<Known>> {
+    registry::as_owner(|spi| {
+        let rows = spi.run_with(
+            "SELECT s.role::pg_catalog.oid, (pg_catalog.date_part('epoch', s.grace) OPERATOR(pg_catalog.*) \
+             1000000::pg_catalog.float8)::pg_catalog.int8, s.lease FROM xqueue.session s \
+             WHERE s.uuid OPERATOR(pg_catalog.=) $1 AND s.lease OPERATOR(pg_catalog.>) $2",
+            &[(types::UUID, Some(types::from_uuid(uuid))), (types::TIMESTAMPTZ, Some(now.into()))],
+        );
+        Some(Known {
+            role: rows.datum(0, 1).map(types::oid)?,
+            grace: rows.datum(0, 2)?.value() as i64,
+            lease: rows.datum(0, 3).map(types::timestamp)?,
+        })
+    })
+}
+
+/// Writes a session down, or gives it another time of grace.
+pub fn keep(uuid: Uuid, role: Oid, grace: Datum) -> Result<()> {
+    registry::as_owner(|spi| {
+        spi.run_with(
+            "INSERT INTO xqueue.session AS s (uuid, role, grace, lease) VALUES ($1, $2, $3, \
+             pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
+             ($3 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)) ON CONFLICT (uuid) DO UPDATE \
+             SET grace = excluded.grace, lease = GREATEST(s.lease, excluded.lease)",
+            &[
+                (types::UUID, Some(types::from_uuid(uuid))),
+                (types::OID, Some(role.into())),
+                (types::INTERVAL, Some(grace)),
+            ],
+        );
+    })
+}
+
+/// Puts the end of a session's lease off, to one and a half times of grace from now.
+pub fn renew(uuid: Uuid) -> Result<()> {
+    registry::as_owner(|spi| {
+        let renewed = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
+                       (s.grace OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)";
+        spi.run_with(
+            &set_lease(renewed, "s.uuid OPERATOR(pg_catalog.=) $1", ""),
+            &[(types::UUID, Some(types::from_uuid(uuid)))],
+        );
+    })
+}
+
+/// Those of `uuids` that are no sessions any more: no connection is attached to them, and they are
+/// not identified.
+pub fn lost(uuids: Vec<Uuid>) -> Result<Vec<Uuid>> {
+    let uuids = sessions::not_attached(uuids);
+    if uuids.is_empty() {
+        return Ok(uuids);
+    }
+    let known = among(&uuids)?;
+    Ok(uuids.into_iter().filter(|uuid| !known.contains(uuid)).collect())
+}
+
+/// The process that acts for a session; None for an identified one without a connection.
+pub fn holder(uuid: Uuid) -> Result<Option<i32>> {
+    let attached = sessions::pid_of(uuid);
+    if attached.is_some() || !among(&[uuid])?.is_empty() {
+        return Ok(attached);
+    }
+    Ok(Some(super::pid(uuid)))
+}
+
+/// Those of `uuids` that are identified sessions.
+pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
+    registry::as_owner(|spi| {
+        let rows = spi.run_with(
+            "SELECT s.uuid FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) ANY ($1)",
+            &[(types::UUID_ARRAY, Some(types::from_uuids(uuids)))],
+        );
+        identifiers(&rows)
+    })
+}
+
+/// Locks the table, for the worker, which must not wait for DROP EXTENSION. False if that cannot be
+/// done at once.
+pub fn try_lock() -> bool {
+    catalog::own_relation(TABLE).is_some_and(|table| relation::try_lock(table, Lock::RowExclusive))
+}
+
+/// Sets the leases right of sessions that have got connections, or lost them unnoticed, as by a
+/// crash. `attached`: those that have some.
+pub fn compare(attached: &[Uuid]) -> Result<()> {
+    registry::as_owner(|spi| {
+        let arguments = [(types::UUID_ARRAY, Some(types::from_uuids(attached)))];
+        let is_endless = "s.lease OPERATOR(pg_catalog.=) 'infinity'";
+        let is_attached = "s.uuid OPERATOR(pg_catalog.=) ANY ($1)";
+        let got = format!("{is_attached} AND NOT {is_endless}");
+        spi.run_with(&set_lease("'infinity'::pg_catalog.timestamptz", &got, ""), &arguments);
+        let lost = format!("NOT {is_attached} AND {is_endless}");
+        spi.run_with(&set_lease(GRACE_FROM_NOW, &lost, ""), &arguments);
+    })
+}
+
+/// The time of grace of sessions begins whose last connection has left. Those of them that are no
+/// identified sessions; and those that somebody has locked, whose turn is later.
+pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
+    let begun = registry::as_owner(|spi| {
+        let rows = spi.run_with(
+            &set_lease(
+                GRACE_FROM_NOW,
+                "s.uuid OPERATOR(pg_catalog.=) ANY ($1)",
+                " RETURNING session.uuid",
+            ),
+            &[(types::UUID_ARRAY, Some(types::from_uuids(left)))],
+        );
+        identifiers(&rows)
+    })?;
+    let rest: Vec<Uuid> = left.iter().filter(|uuid| !begun.contains(uuid)).copied().collect();
+    let known = if rest.is_empty() { vec![] } else { among(&rest)? };
+    let (locked, ended) = rest.into_iter().partition(|uuid| known.contains(uuid));
+    Ok((ended, locked))
+}
+
+/// Deletes the sessions whose lease was over at `now`, but for those in `attached`; which they were.
+pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
+    registry::as_owner(|spi| {
+        let rows = spi.run_with(
+            "DELETE FROM xqueue.session WHERE uuid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+             SELECT s.uuid FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.<=) $1 \
+             AND NOT s.uuid OPERATOR(pg_catalog.=) ANY ($2) FOR UPDATE SKIP LOCKED)) RETURNING uuid",
+            &[
+                (types::TIMESTAMPTZ, Some(now.into())),
+                (types::UUID_ARRAY, Some(types::from_uuids(attached))),
+            ],
+        );
+        identifiers(&rows)
+    })
+}
+
+/// When the next lease ends, of those that do.
+pub fn next_end() -> Result<Option<i64>> {
+    registry::as_owner(|spi| {
+        let rows = spi.run(
+            "SELECT s.lease FROM xqueue.session s \
+             WHERE s.lease OPERATOR(pg_catalog.<) 'infinity' ORDER BY s.lease LIMIT 1",
+        );
+        rows.datum(0, 1).map(types::timestamp)
+    })
+}
+
+/// The time of grace from now; what is left of the lease, if that is more.
+const GRACE_FROM_NOW: &str = "GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) s.grace, \
+    NULLIF(s.lease, 'infinity'))";
+
+/// Sets the lease of the sessions that fulfil a condition, unless they are locked. Both expressions
+/// call the session `s`.
+fn set_lease(lease: &str, condition: &str, returning: &str) -> String {
+    format!(
+        "UPDATE xqueue.session SET lease = picked.lease FROM (SELECT s.uuid, {lease} AS lease \
+         FROM xqueue.session s WHERE {condition} FOR UPDATE SKIP LOCKED) AS picked \
+         WHERE session.uuid OPERATOR(pg_catalog.=) picked.uuid{returning}"
+    )
+}
+
+fn identifiers(rows: &Rows) -> Vec<Uuid> {
+    (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::uuid)).collect()
+}

@@ -1,0 +1,104 @@
+//! What the worker does for identified sessions: their time of grace begins with the end of their
+//! last connection, and with its end they are over.
+
+use super::job::Outcome;
+use crate::error::{OrRaise, Result};
+use crate::pg::{time, transaction};
+use crate::session::store;
+use crate::shmem::sessions::{self, Left, Uuid};
+use std::time::{Duration, Instant};
+
+/// Before the next try on a session that somebody has locked, or after a failure.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// With leases that end the clock is looked at so often at least, as somebody may set it.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub struct Leases {
+    /// Sessions that were left, and may go on without a connection.
+    left: Vec<Uuid>,
+    /// All have to be compared with the connections that there are.
+    compares: bool,
+    /// When the next lease ends.
+    end: Option<i64>,
+    retry_at: Option<Instant>,
+}
+
+impl Leases {
+    /// Looks after the leases; the sessions that are over. `compares`: some may have got, or lost,
+    /// connections that nobody has told of.
+    pub fn settle(&mut self, left: Vec<Left>, compares: bool) -> Vec<Uuid> {
+        let (identified, anonymous): (Vec<Left>, Vec<Left>) =
+            left.into_iter().partition(|left| left.identified);
+        let mut ended: Vec<Uuid> = anonymous.iter().map(|left| left.uuid).collect();
+        self.left.extend(identified.iter().map(|left| left.uuid));
+        self.compares |= compares;
+        let is_time = self.end.is_some_and(|end| end <= time::now());
+        if !self.left.is_empty() || self.compares || is_time {
+            ended.extend(self.look());
+        }
+        ended
+    }
+
+    /// How long there is nothing to do; None: until somebody says so.
+    pub fn pause(&self) -> Option<Duration> {
+        let retry = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let end = self.end.map(|end| {
+            let left = Duration::from_micros(end.saturating_sub(time::now()).max(0) as u64);
+            left.min(CLOCK_INTERVAL)
+        });
+        retry.into_iter().chain(end).min()
+    }
+
+    fn look(&mut self) -> Vec<Uuid> {
+        if self.retry_at.is_some_and(|at| Instant::now() < at) {
+            return vec![];
+        }
+        let looked = transaction::try_in_transaction(|| match store::try_lock() {
+            true => Outcome::Done(look(&self.left, self.compares).or_raise()),
+            false => Outcome::Busy,
+        });
+        match looked {
+            Ok(Outcome::Done(look)) => {
+                let has_locked = !look.locked.is_empty();
+                self.retry_at = has_locked.then(|| Instant::now() + RETRY_PAUSE);
+                (self.left, self.compares, self.end) = (look.locked, false, look.end);
+                look.ended
+            }
+            Ok(Outcome::Busy | Outcome::Gone) => self.later(),
+            Err(failure) => {
+                pgrx::warning!("xqueue: cannot look after sessions: {}", failure.message);
+                self.later()
+            }
+        }
+    }
+
+    fn later(&mut self) -> Vec<Uuid> {
+        self.retry_at = Some(Instant::now() + RETRY_PAUSE);
+        vec![]
+    }
+}
+
+struct Look {
+    ended: Vec<Uuid>,
+    locked: Vec<Uuid>,
+    end: Option<i64>,
+}
+
+fn look(left: &[Uuid], compares: bool) -> Result<Look> {
+    // The clock before the connections: who joins a session later finds it ended by that time.
+    let now = time::now();
+    let (lasting, passing) = sessions::identified();
+    if compares {
+        store::compare(&lasting)?;
+    }
+    let left: Vec<Uuid> = left.iter().filter(|uuid| !lasting.contains(uuid)).copied().collect();
+    let (mut ended, locked) = match left.is_empty() {
+        true => (vec![], vec![]),
+        false => store::begin_grace(&left)?,
+    };
+    let attached = [lasting, passing].concat();
+    ended.extend(store::expire(now, &attached)?);
+    // One that is being identified just now is not to be seen yet, but has a connection.
+    Ok(Look { ended: sessions::not_attached(ended), locked, end: store::next_end()? })
+}

@@ -1,0 +1,337 @@
+//! Identified sessions: shared by connections, outliving them for their time of grace, and no longer.
+
+use xqueue_tests::*;
+
+const UNKNOWN: &str = "does not exist, or not any more";
+
+/// Opens a session with this time of grace.
+fn open(c: &mut Client, grace: &str) -> String {
+    let sql = "SELECT xqueue.identify(grace => $1::text::interval)::text";
+    scalar(c, sql, &[&grace])
+}
+
+fn identity(c: &mut Client) -> String {
+    scalar(c, "SELECT xqueue.identify()::text", &[])
+}
+
+fn join(c: &mut Client, session: &str) {
+    let sql = "SELECT xqueue.identify($1::text::uuid)::text";
+    assert_eq!(scalar::<String>(c, sql, &[&session]), session);
+}
+
+/// What the view shows of a session, or None.
+fn shown(c: &mut Client, session: &str) -> Option<Value> {
+    let sql = "SELECT to_jsonb(s) FROM xqueue.sessions s WHERE session = $1::text::uuid";
+    values(c, sql, &[&session]).pop()
+}
+
+fn is_attached(c: &mut Client, session: &str) -> bool {
+    shown(c, session).is_some_and(|s| s["lease"] == "infinity")
+}
+
+fn is_taken(c: &mut Client, queue: &str, id: i64) -> bool {
+    status(c, queue, id).as_deref() == Some("T")
+}
+
+/// Ends a connection, and waits until its session's time of grace has begun.
+fn leave(q: &mut Queue, c: Client, session: &str) {
+    wait_until("the worker knows of the connection", || is_attached(&mut q.admin, session));
+    drop(c);
+    wait_until("the time of grace has begun", || {
+        shown(&mut q.admin, session).is_none_or(|s| s["lease"] != "infinity")
+    });
+}
+
+/// A queue with one task, taken by a session with this time of grace.
+fn taken_with(grace: &str) -> (Queue, Client, String, i64) {
+    let q = Queue::new("session");
+    let mut c = q.client();
+    let session = open(&mut c, grace);
+    let id = put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
+    (q, c, session, id)
+}
+
+#[test]
+fn who_comes_back_in_time_acks_what_he_had_taken() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    leave(&mut q, c, &session);
+    assert!(is_taken(&mut q.admin, &name, id));
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    let words = format!("task {id} is taken by session {session}, not by you");
+    expect_error(&mut q.admin, &sql, "55006", &words);
+    let taken = "SELECT to_jsonb(t) FROM xqueue.taken t WHERE queue = $1::text::regclass";
+    assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], Value::Null);
+    let mut c = q.client();
+    join(&mut c, &session);
+    assert_eq!(identity(&mut c), session);
+    assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], pid(&mut c));
+    wait_until("the lease is endless again", || is_attached(&mut q.admin, &session));
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["pids"], json!([pid(&mut c)]));
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+#[test]
+fn after_its_grace_the_tasks_are_ready_and_nobody_joins_it() {
+    let (mut q, c, session, id) = taken_with("50 ms");
+    let name = q.name.clone();
+    leave(&mut q, c, &session);
+    q.wait_for("ready", 1);
+    assert_eq!(q.calls("session"), 1);
+    assert!(shown(&mut q.admin, &session).is_none());
+    let sql = format!("SELECT xqueue.identify('{session}')");
+    expect_error(&mut q.admin, &sql, "42704", UNKNOWN);
+    let mut c = q.client();
+    assert_ne!(identity(&mut c), session, "an error leaves the connection as it was");
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    expect_error(&mut c, &sql, "55000", "is not taken by anybody");
+}
+
+#[test]
+fn unknown_and_malformed_sessions_are_refused() {
+    let mut c = connect();
+    let mine = identity(&mut c);
+    let unknown = "SELECT xqueue.identify('00000000-0000-0000-0000-000000000000')";
+    expect_error(&mut c, unknown, "42704", UNKNOWN);
+    expect_error(&mut c, "SELECT xqueue.identify('nonsense')", "22P02", "nonsense");
+    expect_error(&mut c, "SELECT xqueue.identify(grace => '-1 s')", "22023", "grace");
+    expect_error(&mut c, "SELECT xqueue.identify(local => true)", "22023", "grace");
+    expect_error(&mut c, "SELECT xqueue.identify(local => NULL)", "22004", "local");
+    assert_eq!(identity(&mut c), mine);
+}
+
+/// Without any time of grace a session is shared while somebody is connected to it.
+#[test]
+fn connections_share_a_session_while_one_is_there() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut first, mut second) = (q.client(), q.client());
+    let session = identity(&mut first);
+    join(&mut second, &session);
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
+    take(&mut first, &name, "0", 2);
+    take(&mut second, &name, "0", 1);
+    assert_eq!(ack(&mut second, &name, ids[0]).len(), 1);
+    assert_eq!(ack(&mut first, &name, ids[2]).len(), 1);
+    drop(first);
+    wait_until("the first has left", || {
+        shown(&mut q.admin, &session).unwrap()["pids"].as_array().unwrap().len() == 1
+    });
+    assert!(is_taken(&mut q.admin, &name, ids[1]));
+    drop(second);
+    q.wait_for("ready", 1);
+    wait_until("it is over", || shown(&mut q.admin, &session).is_none());
+}
+
+/// What a connection took before it joined another session stays its own, to be acked by it again
+/// once it is back in that.
+#[test]
+fn back_into_ones_own() {
+    let q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut c, mut other) = (q.client(), q.client());
+    let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));
+    let id = put(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    join(&mut c, &session);
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    let words = format!("task {id} is taken by {0}, not by you ({0})", pid(&mut c));
+    expect_error(&mut c, &sql, "55006", &words);
+    join(&mut c, &mine);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+#[test]
+fn discard_all_leaves_it() {
+    let (mut q, mut c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    wait_until("it is known", || is_attached(&mut q.admin, &session));
+    c.batch_execute("DISCARD ALL").unwrap();
+    wait_until("its grace has begun", || !is_attached(&mut q.admin, &session));
+    assert_ne!(identity(&mut c), session);
+    assert!(is_taken(&mut q.admin, &name, id));
+    join(&mut c, &session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+#[test]
+fn the_setting_gives_a_time_of_grace_to_whoever_identifies_himself() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut c, mut silent) = (q.client(), q.client());
+    for c in [&mut c, &mut silent] {
+        c.batch_execute("SET xqueue.session_grace = '1 h'").unwrap();
+    }
+    let session = identity(&mut c);
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
+    let ids: Vec<i64> = (0..2).map(|n| put(&mut q.admin, &name, n)).collect();
+    take(&mut c, &name, "0", 1);
+    take(&mut silent, &name, "0", 1);
+    drop(silent);
+    q.wait_for("ready", 1);
+    leave(&mut q, c, &session);
+    assert!(is_taken(&mut q.admin, &name, ids[0]));
+}
+
+/// A session may be given another time of grace, by whoever is in it.
+#[test]
+fn another_time_of_grace() {
+    let (mut q, mut c, session, _) = taken_with("1 hour");
+    assert_eq!(open(&mut c, "2 hours"), session);
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "02:00:00");
+    assert_eq!(open(&mut c, "0"), session);
+    drop(c);
+    q.wait_for("ready", 1);
+}
+
+#[test]
+fn only_members_of_the_role_that_opened_it_may_join() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    leave(&mut q, c, &session);
+    let opener: String = scalar(&mut q.admin, "SELECT current_user::text", &[]);
+    let stranger = Role::create();
+    let mut c = stranger.client();
+    let sql = format!("SELECT xqueue.identify('{session}')");
+    expect_error(&mut c, &sql, "42501", "permission denied for session");
+    assert_eq!(values(&mut c, "SELECT to_jsonb(s) FROM xqueue.sessions s", &[]).len(), 0);
+    expect_error(&mut c, "SELECT * FROM xqueue.session", "42501", "permission denied");
+    let live = identity(&mut q.admin);
+    let sql = format!("SELECT xqueue.identify('{live}')");
+    expect_error(&mut c, &sql, "42501", "permission denied for session");
+    q.sql(&format!("GRANT ALL ON {name} TO {}", stranger.name));
+    expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', {id})"), "55006", "is taken by");
+    q.sql(&format!("GRANT {opener} TO {}", stranger.name));
+    join(&mut c, &session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+/// What a pool in transaction mode needs: an identity for each transaction, on any connection.
+#[test]
+fn for_one_transaction() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut first, mut second) = (q.client(), q.client());
+    let id = put(&mut q.admin, &name, 1);
+    first.batch_execute("BEGIN").unwrap();
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    let session: String = scalar(&mut first, open, &[]);
+    assert_eq!(scalar::<String>(&mut first, open, &[]), session, "the same all through");
+    assert_eq!(identity(&mut first), session);
+    take_all(&mut first, &name);
+    first.batch_execute("COMMIT").unwrap();
+    assert_ne!(identity(&mut first), session);
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    let words = format!("task {id} is taken by session {session}, not by you");
+    expect_error(&mut first, &sql, "55006", &words);
+    let join = format!("SELECT xqueue.identify('{session}', local => true)");
+    second.batch_execute(&format!("BEGIN; {join}; ROLLBACK; BEGIN; {join}")).unwrap();
+    assert_eq!(ack(&mut second, &name, id).len(), 1);
+    second.batch_execute("ROLLBACK").unwrap();
+    assert!(is_taken(&mut q.admin, &name, id));
+    let both =
+        format!("SELECT a FROM ({join} AS s OFFSET 0) AS i, xqueue.ack('{name}', {id}) AS a");
+    assert_eq!(second.query(&both, &[]).unwrap().len(), 1, "in one statement");
+}
+
+/// The lease of a session that nobody stays in is put off by its use, not by each.
+#[test]
+fn use_renews_the_lease() {
+    let mut q = Queue::new("session");
+    let mut c = q.client();
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    let session: String = scalar(&mut c, open, &[]);
+    let lease = |q: &mut Queue| shown(&mut q.admin, &session).unwrap()["lease"].clone();
+    let first = lease(&mut q);
+    let join = format!("SELECT xqueue.identify('{session}', local => true)");
+    c.batch_execute(&join).unwrap();
+    assert_eq!(lease(&mut q), first);
+    q.sql(&format!(
+        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
+    ));
+    c.batch_execute(&join).unwrap();
+    wait_until("it is renewed", || {
+        let sql = format!(
+            "SELECT lease > clock_timestamp() + '1 hour' FROM xqueue.sessions WHERE session = '{session}'"
+        );
+        scalar(&mut q.admin, &sql, &[])
+    });
+}
+
+/// Somebody who uses a session in a long transaction holds up neither those who join it nor the worker.
+#[test]
+fn a_long_transaction_blocks_nobody() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    leave(&mut q, c, &session);
+    q.sql(&format!(
+        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
+    ));
+    let (mut first, mut second) = (q.client(), q.client());
+    first.batch_execute("BEGIN").unwrap();
+    join(&mut first, &session);
+    second.batch_execute("SET statement_timeout = '10s'").unwrap();
+    join(&mut second, &session);
+    assert_eq!(ack(&mut second, &q.name, id).len(), 1);
+    let name = q.name.clone();
+    let mut third = q.client();
+    put(&mut third, &name, 2);
+    take_all(&mut third, &name);
+    drop(third);
+    q.wait_for("ready", 1);
+    first.batch_execute("ROLLBACK").unwrap();
+    wait_until("the worker gets at it", || is_attached(&mut q.admin, &session));
+}
+
+/// A rollback takes the opening back, and the tasks then end with the connection.
+#[test]
+fn an_opening_that_is_rolled_back() {
+    let mut q = Queue::new("session");
+    let mut c = q.client();
+    put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
+    c.batch_execute("BEGIN; SELECT xqueue.identify(grace => '1 hour'); ROLLBACK").unwrap();
+    let session = identity(&mut c);
+    assert!(shown(&mut q.admin, &session).is_none());
+    drop(c);
+    q.wait_for("ready", 1);
+}
+
+/// It can be joined as long as its own connection's transaction that opens it is not over, too; it
+/// ends with the last of both.
+#[test]
+fn joined_in_a_transaction_that_is_rolled_back() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut first, mut second) = (q.client(), q.client());
+    let session = identity(&mut first);
+    put(&mut first, &name, 1);
+    take_all(&mut first, &name);
+    second.batch_execute("BEGIN").unwrap();
+    join(&mut second, &session);
+    second.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(identity(&mut second), session, "joining is no part of the transaction");
+    drop(first);
+    let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
+    wait_until("the first has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
+    assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 0);
+    drop(second);
+    q.wait_for("ready", 1);
+}
+
+/// A task is handed from one connection to another without a moment in which it is nobody's.
+#[test]
+fn waiting_consumers_of_a_shared_session() {
+    let (mut q, mut c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    let mut second = q.client();
+    join(&mut second, &session);
+    let waiter = Waiter::start(second, &format!("SELECT xqueue.take('{name}', '30s')"));
+    wait_until("it waits", || is_waiting(&mut q.admin, waiter.pid));
+    let next = put(&mut c, &name, 2);
+    let (_second, task) = waiter.task();
+    assert_eq!(task["id"], next);
+    assert_eq!(ack(&mut c, &name, next).len(), 1);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    q.assert_tasks(&[("total", 0)]);
+}

@@ -1,0 +1,49 @@
+//! Identified sessions outlive the server's end, whichever it is.
+
+use xqueue_tests::*;
+
+fn open(c: &mut Client, grace: &str) -> String {
+    scalar(c, "SELECT xqueue.identify(grace => $1::text::interval)::text", &[&grace])
+}
+
+/// Three sessions hold a task each: one with a long time of grace, one with a short one, and one
+/// that is not identified. After `end` the first still holds its task.
+fn after(end: impl FnOnce(&Server, &mut Queue)) {
+    let server = Server::alone();
+    let mut q = Queue::new("lasting");
+    let name = q.name.clone();
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
+    let mut clients = [q.client(), q.client(), q.client()];
+    let session = open(&mut clients[0], "1 hour");
+    open(&mut clients[1], "10 ms");
+    for c in &mut clients {
+        take(c, &name, "0", 1);
+    }
+    let sql = "SELECT count(*) FROM xqueue.sessions WHERE lease = 'infinity'";
+    wait_until("the worker knows", || scalar::<i64>(&mut q.admin, sql, &[]) == 2);
+    end(&server, &mut q);
+    q.reconnect();
+    q.wait_for("ready", 2);
+    assert_eq!(status(&mut q.admin, &name, ids[0]).as_deref(), Some("T"));
+    let mut c = q.client();
+    let sql = "SELECT xqueue.identify($1::text::uuid)::text";
+    assert_eq!(scalar::<String>(&mut c, sql, &[&session]), session);
+    assert_eq!(ack(&mut c, &name, ids[0]).len(), 1);
+    let sql = "SELECT xqueue.identify(grace => '0')";
+    c.batch_execute(sql).unwrap();
+}
+
+#[test]
+fn a_restart() {
+    after(|server, _| server.restart("fast"));
+}
+
+#[test]
+fn an_immediate_stop() {
+    after(|server, _| server.restart("immediate"));
+}
+
+#[test]
+fn sigkill_of_a_backend() {
+    after(|server, q| server.kill_backend(pid(&mut q.admin)));
+}
