@@ -204,6 +204,7 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
         }
         delta.tubes_changed |= blueprint.tubes_changed;
         delta.recount |= blueprint.tubes_changed && counted.is_none();
+        delta.recount |= blueprint.has_missed;
     });
     Ok(jsonb::from_value(&describe(&queue.name, &queue.definition)))
 }

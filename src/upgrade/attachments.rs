@@ -83,14 +83,16 @@ fn present_indexes(relation: &Relation) -> Vec<PresentIndex> {
     })
 }
 
-/// The triggers that are missing, or not as they have to be. `before`: the queue as it was.
+/// The triggers that are missing, or not as they have to be. `before`: the queue as it was. True if
+/// some of those that it had have not fired for all, so that nobody knows what has happened.
 pub fn add_triggers(
     relation: &Relation,
     sql: &Table,
     before: Option<&Table>,
     ddl: &mut Vec<String>,
-) {
+) -> bool {
     let enabled = enabled_triggers(relation);
+    let mut has_missed = false;
     let wanted = sql.triggers();
     let known = before.map(Table::triggers).unwrap_or_default();
     for name in TRIGGERS {
@@ -100,6 +102,7 @@ pub fn add_triggers(
         let there = enabled.iter().find(|(trigger, _)| trigger == name);
         let (wanted, known) = (of(&wanted), of(&known));
         let is_right = known == wanted;
+        has_missed |= known.is_some() && !there.is_some_and(|(_, always)| *always);
         match (there, wanted) {
             (Some((_, always)), Some(wanted)) if is_right => {
                 ddl.extend(wanted[1..].iter().filter(|_| !always).cloned());
@@ -110,6 +113,7 @@ pub fn add_triggers(
             }
         }
     }
+    has_missed
 }
 
 /// Our triggers on a table, and whether each fires always.

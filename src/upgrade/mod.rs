@@ -34,6 +34,8 @@ pub struct Blueprint {
     pub is_new: bool,
     /// Other tubes have statistics of their own than before.
     pub tubes_changed: bool,
+    /// Changes of tasks have not been counted.
+    pub has_missed: bool,
     redefines: bool,
     /// Names of the columns that are added.
     adds: Vec<String>,
@@ -110,7 +112,7 @@ impl Blueprint {
         let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
         identity::give(&options, known_id, &sql, &key, &mut ddl, &mut made)?;
         add_indexes(relation, &sql, &fields, &key, &mut ddl, &mut made);
-        add_triggers(relation, &sql, before.as_ref(), &mut ddl);
+        let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl);
         let needs_table_alone = ddl.iter().any(|statement| {
             ["DROP", "UPDATE", "DELETE"].iter().any(|verb| statement.starts_with(verb))
                 || statement.contains(" COLUMN ")
@@ -134,6 +136,7 @@ impl Blueprint {
             // A restored table's definition is written anew, so that its numbers count again.
             redefines: !same_table || previous.as_ref() != Some(&definition),
             is_new: previous.is_none(),
+            has_missed,
             tubes_changed: tubes != definition.options.tubes_counted(),
             definition,
             ddl,
