@@ -13,6 +13,7 @@ mod delta;
 mod error;
 mod guc;
 mod keys;
+mod marks;
 mod metrics;
 mod model;
 mod pg;

@@ -57,8 +57,13 @@ fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
     let call = xact::being_done(queue.slot);
     let status = |place: Option<Place>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
+    let ready = new.as_ref().filter(|(place, _)| place.status == Status::Ready);
+    let ready = ready.and_then(|(place, row)| Some((place.tube, queue.position_of(row)?)));
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
+        if let Some((tube, position)) = ready {
+            delta.lowest.add(tube.map(|tube| tube.hash), position);
+        }
         if event == Event::Insert {
             delta.call(Call::Put, 1);
         }

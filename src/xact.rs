@@ -4,6 +4,7 @@
 use crate::delta::{Delta, SlotId, Stack};
 use crate::error::Error;
 use crate::model::change::Call;
+use crate::model::position::Position;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::{catalog, process, transaction};
 use crate::shmem::waiters::Offer;
@@ -39,6 +40,18 @@ pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
 /// What the open transaction has changed of a queue.
 pub fn pending(slot: SlotId) -> Delta {
     CHANGES.with_borrow(|stack| stack.total(slot))
+}
+
+/// Whether the open transaction has made tasks that were ready something else, which a rollback
+/// would undo.
+pub fn has_unmade_ready(slot: SlotId) -> bool {
+    CHANGES.with_borrow(|stack| stack.has_unmade_ready(slot))
+}
+
+/// The first place of a queue in which the open transaction has made a task ready, which nobody else
+/// knows of.
+pub fn lowest(slot: SlotId) -> Option<Position> {
+    CHANGES.with_borrow(|stack| stack.lowest(slot))
 }
 
 /// Runs `work`, which does `call` to tasks of a queue: its triggers are told.

@@ -16,6 +16,8 @@ pub struct Effort {
     pub rounds: usize,
     /// The length of a round, and of a measurement of `stats` from outside.
     pub seconds: u32,
+    /// Beside an old snapshot: how many periods of how many seconds.
+    pub pinned: (u32, u32),
     /// After which everything is given up.
     pub limit: Duration,
 }
@@ -31,6 +33,7 @@ pub const FULL: Effort = Effort {
     many_rows: 1_000_000,
     rounds: 5,
     seconds: 5,
+    pinned: (6, 10),
     limit: Duration::from_secs(60 * 60),
 };
 
@@ -43,5 +46,6 @@ pub const QUICK: Effort = Effort {
     many_rows: 50_000,
     rounds: 1,
     seconds: 1,
+    pinned: (3, 5),
     limit: Duration::from_secs(10 * 60),
 };

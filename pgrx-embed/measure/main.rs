@@ -11,6 +11,7 @@ mod machine;
 mod numbers;
 mod options;
 mod pgbench;
+mod pinned;
 mod report;
 mod scripts;
 mod stats;
@@ -34,12 +35,13 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and what carries it out.
 type Case = (&'static str, fn(&Effort) -> Result<Section>);
 
-pub const CASES: [Case; 5] = [
+pub const CASES: [Case; 6] = [
     ("killed", killed::measure),
     ("wake", wake::measure),
     ("late", late::measure),
     ("stats", stats::measure),
     ("throughput", throughput::measure),
+    ("pinned", pinned::measure),
 ];
 
 fn main() -> ExitCode {

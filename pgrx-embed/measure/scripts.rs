@@ -3,10 +3,10 @@
 /// The table of the hand-written SQL has what such SQL needs: a key, a status with a partial index,
 /// and who holds the task.
 pub const TABLES: &str = "
-    SELECT xqueue.create('measure.queue');
-    CREATE TABLE measure.hand (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    SELECT xqueue.create('measure.queue', if_not_exists => true);
+    CREATE TABLE IF NOT EXISTS measure.hand (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
                                payload jsonb, status \"char\" NOT NULL DEFAULT 'R', owner int);
-    CREATE INDEX ON measure.hand (id) WHERE status = 'R';";
+    CREATE INDEX IF NOT EXISTS ready_idx ON measure.hand (id) WHERE status = 'R';";
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Contender {

@@ -6,13 +6,16 @@ use crate::error::Result;
 use crate::model::change::Counts;
 use crate::model::definition::Field;
 use crate::model::options::Options;
+use crate::model::position::FIRST;
 use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{jsonb, latch, spi, types};
+use crate::pg::{catalog, jsonb, latch, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
+use crate::shmem::queues;
+use crate::statement::Parameter;
 use crate::upgrade::Blueprint;
 use crate::{recount, sql_functions, xact};
 use pgrx::pg_sys::Datum;
@@ -33,31 +36,33 @@ fn check_impl(call: &Call) -> Result<Datum> {
     loop {
         // Each look is undone, for its lock on the table: whoever waits for that keeps the worker
         // from mending.
-        let mut look = Ok((String::new(), vec![]));
+        let mut look = Ok((String::new(), None, vec![]));
         transaction::in_subtransaction(|| {
             look = problems(&target);
             Verdict::<()>::Undo
         });
-        let (name, problems) = look?;
+        let (name, mark, problems) = look?;
         if problems.is_empty() || Instant::now() > deadline {
-            return Ok(jsonb::from_value(&json!({
-                "queue": name,
-                "ok": problems.is_empty(),
-                "problems": problems,
-            })));
+            let mut report =
+                json!({ "queue": name, "ok": problems.is_empty(), "problems": problems });
+            if let Some(mark) = mark {
+                report["mark"] = mark.into();
+            }
+            return Ok(jsonb::from_value(&report));
         }
         latch::wait(Some(Duration::from_millis(20)), true);
     }
 }
 
-/// The queue's name, and all that is not as it should be.
-fn problems(target: &Target) -> Result<(String, Vec<String>)> {
+/// The queue's name, its low-water mark, and all that is not as it should be.
+fn problems(target: &Target) -> Result<(String, Option<String>, Vec<String>)> {
     let queue = target.open(Lock::AccessShare)?;
     let mut problems = structure(&queue)?;
     problems.extend(orphans(&queue)?);
     problems.extend(stranded(&queue));
     problems.extend(counters(&queue));
-    Ok((queue.name.clone(), problems))
+    problems.extend(hidden(&queue));
+    Ok((queue.name.clone(), mark(&queue), problems))
 }
 
 /// Triggers and indexes that are missing.
@@ -95,6 +100,26 @@ fn stranded(queue: &Queue) -> Option<String> {
     let count = spi::connect(|spi| spi.run(&queue.sql.stranded()).number());
     (count > 0)
         .then(|| format!("{count} tasks that wait or are zombies have no time at which that ends"))
+}
+
+/// The key before which no task is ready, as far as that is known.
+fn mark(queue: &Queue) -> Option<String> {
+    let marked = queues::lock(queue.slot)?.marked(None);
+    let key = queue.key_at(marked).filter(|_| marked != FIRST)?;
+    queue.key.first().map(|column| catalog::value_text(key, column.oid))
+}
+
+/// A ready task before the low-water mark, which no take would find.
+fn hidden(queue: &Queue) -> Option<String> {
+    let from = queue.key_at(FIRST).filter(|_| xact::lowest(queue.slot).is_none())?;
+    let marked = queues::lock(queue.slot)?.marked(None);
+    let arguments = Arguments::of(Parameter::Mark, from);
+    let first = spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::First { tube: false }, &arguments);
+        rows.datum(0, 1).and_then(|key| Some((queue.position(key)?, rows.text(0, 1)?)))
+    });
+    let (_, key) = first.filter(|(position, _)| *position < marked)?;
+    Some(format!("task {key} is ready, but stands before the low-water mark"))
 }
 
 /// Counters against the table.

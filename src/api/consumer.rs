@@ -18,7 +18,7 @@ use crate::registry::{self, Arguments, Queue};
 use crate::shmem::waiters::Want;
 use crate::statement::{Change, Form, Parameter, Verb};
 use crate::wait::{self, Deadline, Place};
-use crate::{counting, session, sql_functions};
+use crate::{counting, marks, session, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -170,18 +170,23 @@ fn take_now(
     if order.waits && order.tube.is_some() && queue.tube().is_none() {
         return Ok(0);
     }
-    let change = Change::Take {
-        form: target.form,
-        tube: order.tube.is_some(),
-        ttr: ttr.is_some(),
-        many: order.count > 1,
-    };
     let mut arguments = Arguments::of(Parameter::Limit, Datum::from(order.count));
     arguments.set(Parameter::Skip, Datum::from(0i32));
     arguments.set(Parameter::Session, types::from_uuid(session::current()));
     if let Some(tube) = &order.tube {
         arguments.set(Parameter::Tube, tube_value(tube, &queue)?);
     }
+    let mark = marks::start(&queue, &arguments);
+    if let Some(mark) = mark {
+        arguments.set(Parameter::Mark, mark);
+    }
+    let change = Change::Take {
+        form: target.form,
+        tube: order.tube.is_some(),
+        ttr: ttr.is_some(),
+        marked: mark.is_some(),
+        many: order.count > 1,
+    };
     if let Some(ttr) = ttr {
         if !queue.features().has_deadlines() {
             return Err(not_enabled("ttr", &queue));

@@ -15,7 +15,7 @@ use crate::pg::spi::Rows;
 use crate::pg::{catalog, context, spi};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::{self, Form, Parameter, Source};
-use crate::{counting, sql_functions};
+use crate::{counting, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -179,13 +179,20 @@ impl<'call> Put<'call> {
         let is_plain =
             !self.statement.delay && !queue.features().expires() && !self.may_have_to_wait();
         let ready = Transition { from: None, to: Some(Status::Ready) };
+        let mut lowest = None;
         counting::run(queue, Kind::Put, is_plain.then_some(ready), || {
             spi::connect(|spi| {
                 let rows = queue.run(spi, &statement, &self.arguments);
                 deliver(&rows)?;
+                let keys = (0..rows.len()).filter_map(|row| rows.datum(row, 2));
+                lowest = keys.filter_map(|key| queue.position(key)).min();
                 Ok(rows.len())
             })
         })?;
+        // Where the triggers have run they have noted it.
+        if let Some(lowest) = lowest.filter(|_| queue.counts_itself && is_plain) {
+            xact::note(queue.slot, |delta| delta.lowest.add(None, lowest));
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod stack;
 pub use stack::Stack;
 
 use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Outcome, Place, Transitions, end};
+use crate::model::position::Position;
 use crate::model::status::{Status, Tasks};
 
 /// Names a queue's slot in shared memory. The generation tells a slot from its reuse.
@@ -26,6 +27,8 @@ pub struct Delta {
     pub replaces: bool,
     /// Tasks that came to be ready: so many waiting consumers are woken at commit.
     pub made_ready: Ready,
+    /// Where in the queue tasks came to be ready, as far as marks go by it.
+    pub lowest: Lowest,
     /// Tasks that ceased to be ready: so many waiting consumers are woken at rollback.
     pub unmade_ready: Ready,
     /// What has become of tasks that somebody may wait for, by the number that stands for the key.
@@ -171,6 +174,7 @@ impl Delta {
         }
         self.made_ready.absorb(&later.made_ready);
         self.unmade_ready.absorb(&later.unmade_ready);
+        later.lowest.by_tube().for_each(|(tube, position)| self.lowest.add(tube, position));
         let room = ENDED_NOTED.saturating_sub(self.ended.len()).min(later.ended.len());
         self.ended.extend_from_slice(&later.ended[..room]);
         self.ended_more |= later.ended_more || room < later.ended.len();
@@ -210,6 +214,27 @@ impl Ready {
 
     /// The numbers by tube; None where the queue has none.
     pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
+        self.0.iter().copied()
+    }
+}
+
+/// The first place in which a task came to be ready, by tube.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lowest(Vec<(Option<u64>, Position)>);
+
+impl Lowest {
+    /// A task has come to be ready in this place, of this tube if the queue has any.
+    pub fn add(&mut self, tube: Option<u64>, position: Position) {
+        let at = |tube: Option<u64>| self.0.iter().position(|(known, _)| *known == tube);
+        let tube = tube.filter(|_| at(tube).is_some() || self.0.len() < TUBES_NOTED);
+        match at(tube) {
+            Some(place) => self.0[place].1 = self.0[place].1.min(position),
+            None => self.0.push((tube, position)),
+        }
+    }
+
+    /// The places by tube; None where the queue has none, or for tubes that are not noted.
+    pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, Position)> {
         self.0.iter().copied()
     }
 }

@@ -5,6 +5,7 @@
 //! dropped, a TRUNCATE replaces what was there before it.
 
 use super::{Delta, SlotId};
+use crate::model::position::Position;
 
 struct Level {
     depth: i32,
@@ -76,6 +77,22 @@ impl Stack {
         total
     }
 
+    /// Whether the transaction has made tasks that were ready something else.
+    pub fn has_unmade_ready(&self, slot: SlotId) -> bool {
+        self.of(slot).any(|delta| !delta.unmade_ready.is_empty())
+    }
+
+    /// The first place in which the transaction has made a task ready.
+    pub fn lowest(&self, slot: SlotId) -> Option<Position> {
+        let places = self.of(slot).flat_map(|delta| delta.lowest.by_tube());
+        places.map(|(_, position)| position).min()
+    }
+
+    fn of(&self, slot: SlotId) -> impl Iterator<Item = &Delta> {
+        let changes = self.levels.iter().flat_map(|level| &level.deltas);
+        changes.filter(move |(known, _)| *known == slot).map(|(_, delta)| delta)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.levels.is_empty()
     }
@@ -87,7 +104,7 @@ impl Stack {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ready, TUBES_NOTED};
+    use super::super::{Lowest, Ready, TUBES_NOTED};
     use super::*;
     use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
     use crate::model::status::Status;
@@ -117,6 +134,18 @@ mod tests {
         let noted: Vec<_> = ready.by_tube().collect();
         assert_eq!(noted.len(), TUBES_NOTED + 1);
         assert_eq!((noted[0], noted[TUBES_NOTED]), ((Some(0), 4), (None, 2 * (1000 - 256))));
+    }
+
+    #[test]
+    fn of_many_tubes_the_lowest_place_of_the_rest_is_noted() {
+        let mut lowest = Lowest::default();
+        for tube in 0..1000 {
+            lowest.add(Some(tube), Position::from(5000 - tube));
+            lowest.add(Some(tube), Position::from(9000 - tube));
+        }
+        let noted: Vec<_> = lowest.by_tube().collect();
+        assert_eq!(noted.len(), TUBES_NOTED + 1);
+        assert_eq!((noted[0], noted[TUBES_NOTED]), ((Some(0), 5000), (None, 4001)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod definition;
 pub mod features;
 pub mod names;
 pub mod options;
+pub mod position;
 pub mod retry;
 pub mod status;
 pub mod time;

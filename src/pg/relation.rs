@@ -228,6 +228,28 @@ impl Relation {
         }
     }
 
+    /// Whether the table has triggers of all these names, and each fires always.
+    pub fn has_triggers(&self, names: &[&str]) -> bool {
+        // SAFETY: as above.
+        unsafe {
+            let triggers = (*self.pointer).trigdesc;
+            let count = if triggers.is_null() { 0 } else { (*triggers).numtriggers as usize };
+            let is_there = |wanted: &&str| {
+                (0..count).any(|index| {
+                    let trigger = &*(*triggers).triggers.add(index);
+                    let fires = trigger.tgenabled as u8 == pg_sys::TRIGGER_FIRES_ALWAYS;
+                    fires && CStr::from_ptr(trigger.tgname).to_bytes() == wanted.as_bytes()
+                })
+            };
+            names.iter().all(is_there)
+        }
+    }
+
+    /// Whether row security is on.
+    pub fn has_row_security(&self) -> bool {
+        self.form().relrowsecurity
+    }
+
     pub fn row_columns(&self) -> RowType {
         RowType(attributes(self.description()).map(|a| (a.atttypid, a.attisdropped)).collect())
     }

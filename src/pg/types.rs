@@ -52,6 +52,16 @@ pub fn from_integer(number: i64, oid: Oid) -> Option<Datum> {
     }
 }
 
+/// A value of an integer type or of type timestamptz.
+pub fn integer_or_instant(value: Datum, oid: Oid) -> i64 {
+    integer(value, oid).unwrap_or_else(|| timestamp(value))
+}
+
+/// A value of one of these types, if it fits.
+pub fn from_integer_or_instant(number: i64, oid: Oid) -> Option<Datum> {
+    if oid == TIMESTAMPTZ { Some(Datum::from(number)) } else { from_integer(number, oid) }
+}
+
 /// Lets `see` look at the bytes of a value of type text, varchar or char(n).
 pub fn with_text<T>(value: Datum, see: impl FnOnce(&[u8]) -> T) -> T {
     // SAFETY: by its type the value is a varlena; it stays alive while it is looked at.

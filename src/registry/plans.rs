@@ -21,6 +21,10 @@ pub enum Statement {
     Step(Step),
     Put(Put),
     Peek(Form),
+    /// The first ready task, of one tube or of all.
+    First {
+        tube: bool,
+    },
     Holder,
     NextDue,
     Holders,
@@ -150,6 +154,7 @@ impl Queue {
             Statement::Step(step) => self.sql.step(step),
             Statement::Put(put) => self.sql.put(put),
             Statement::Peek(form) => self.sql.peek(*form),
+            Statement::First { tube } => self.sql.first(*tube),
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),
             Statement::Holders => self.sql.holders(),
@@ -164,7 +169,8 @@ impl Queue {
             Parameter::Session => types::UUID,
             Parameter::Sessions => types::UUID_ARRAY,
             Parameter::Key(index) => self.key[index].oid,
-            Parameter::Now => types::TIMESTAMPTZ,
+            Parameter::Mark => self.key[0].oid,
+            Parameter::Now | Parameter::Since => types::TIMESTAMPTZ,
             Parameter::Limit | Parameter::Skip => types::INT4,
             Parameter::Attempt | Parameter::Priority => types::INT4,
             Parameter::Delay | Parameter::Ttl | Parameter::Ttr => types::INTERVAL,

@@ -9,12 +9,13 @@ use crate::model::change::{Place, Tube};
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::features::Features;
 use crate::model::options::Options;
+use crate::model::position::{self, Position};
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation, RowType};
 use crate::pg::trigger::Tuple;
 use crate::pg::{catalog, process, types};
 use crate::shmem::{databases, queues};
-use crate::statement::{self, KeyColumn, TRIGGERS};
+use crate::statement::{self, KeyColumn, READY_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::Cell;
@@ -33,6 +34,11 @@ pub struct Queue {
     pub row_columns: RowType,
     /// The user's function for changes, as SQL names it.
     pub hook: Option<String>,
+    /// How keys stand in their order, if the queue has low-water marks: somebody tells of every task
+    /// that comes to be ready, and everybody sees it.
+    pub order: Option<Order>,
+    /// The triggers tell of every task.
+    pub is_told: bool,
     /// Nobody but the queue's functions, and whoever changes rows by hand, acts on the table.
     pub counts_itself: bool,
     status: StatusColumn,
@@ -43,6 +49,27 @@ pub struct Queue {
     /// The key is one column, and no array: keys can be put into an array.
     pub has_simple_key: bool,
     pub(super) stale: Cell<bool>,
+}
+
+/// The types of keys that low-water marks know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Integers and instants, up to this one.
+    Integer(i64),
+    Uuid,
+}
+
+impl Order {
+    fn of(key: &[ColumnType]) -> Option<Order> {
+        let [key] = key else { return None };
+        match catalog::base_type(key.oid) {
+            types::INT2 => Some(Order::Integer(i16::MAX.into())),
+            types::INT4 => Some(Order::Integer(i32::MAX.into())),
+            types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MAX)),
+            types::UUID => Some(Order::Uuid),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +119,10 @@ impl Queue {
         {
             slot.note_tubes();
         }
+        let is_told = relation.has_triggers(&READY_TRIGGERS);
+        let is_marked =
+            is_told && !relation.has_row_security() && !definition.options.features.has_priority();
+        let order = Order::of(&key).filter(|_| is_marked);
         let is_simple =
             |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
         let has_simple_key = key.len() == 1 && key.iter().all(is_simple);
@@ -112,6 +143,8 @@ impl Queue {
             row_type: relation.row_type(),
             row_columns: relation.row_columns(),
             hook: definition.options.features.hook().map(String::from),
+            order,
+            is_told,
             counts_itself: relation.has_only_triggers(&TRIGGERS)
                 && definition.options.features.hook().is_none()
                 && !definition.options.features.has_tubes(),
@@ -238,6 +271,36 @@ impl Queue {
     /// The same for a row.
     pub fn key_hash_of(&self, row: &Tuple) -> u64 {
         self.key_hash(self.key.iter().map(|key| row.datum(key.number)))
+    }
+
+    /// Where a key stands in the queue; None if it has no marks.
+    pub fn position(&self, key: Datum) -> Option<Position> {
+        Some(match self.order? {
+            Order::Uuid => position::of_bytes(types::uuid(key)),
+            Order::Integer(_) => {
+                position::of_integer(types::integer_or_instant(key, self.key_base()))
+            }
+        })
+    }
+
+    /// The same of a row.
+    pub fn position_of(&self, row: &Tuple) -> Option<Position> {
+        self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
+    }
+
+    /// The key that stands in a place.
+    pub fn key_at(&self, position: Position) -> Option<Datum> {
+        match self.order? {
+            Order::Uuid => Some(types::from_uuid(position::to_bytes(position))),
+            Order::Integer(greatest) => {
+                let key = position::to_integer(position, greatest);
+                types::from_integer_or_instant(key, self.key_base())
+            }
+        }
+    }
+
+    fn key_base(&self) -> Oid {
+        self.key.first().map_or(Oid::INVALID, |key| catalog::base_type(key.oid))
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnType> {

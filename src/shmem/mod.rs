@@ -6,6 +6,7 @@
 //! directory lock is taken before a queue's. Nothing that can fail runs under any of them.
 
 pub mod databases;
+pub mod marks;
 pub mod queues;
 pub mod recount;
 pub mod sessions;

@@ -1,5 +1,6 @@
 //! A slot for each queue: counters, what the worker has to do, who waits, the last error.
 
+use super::marks::Marks;
 use super::waiters::{Line, Offer};
 use super::{Directory, Guard};
 use crate::delta::{Delta, SlotId, add, add_all};
@@ -41,6 +42,7 @@ pub struct Queue {
     /// The worker's next instant to act, `NEVER` if there is none.
     due: i64,
     pub(super) line: Line,
+    pub(super) marks: Marks,
     /// Bit i: the recount in area i is about this queue.
     pub(super) recounts: u32,
     names: [[u8; NAME_LENGTH]; 3],
@@ -135,6 +137,7 @@ pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
         last_key: 0,
         due: i64::MIN,
         line: Line::default(),
+        marks: Marks::default(),
         recounts: 0,
         names: [[0; NAME_LENGTH]; 3],
         error: [0; ERROR_LENGTH],
@@ -218,6 +221,7 @@ impl QueueGuard {
             add_all(&mut self.tubes[*tube].transitions, &change.transitions);
         }
         self.tell_recounts(xid, delta);
+        self.lower_marks(delta);
         self.tell_ends(delta);
         if delta.redefined {
             self.wake_everyone();
@@ -287,6 +291,7 @@ impl QueueGuard {
 
     /// A transaction that changed the table is prepared, or one was when the server started.
     pub fn mark_prepared(&mut self) {
+        self.forget_marks();
         self.prepared = true;
         self.exact = false;
     }
@@ -314,10 +319,12 @@ impl QueueGuard {
         self.exact = !self.prepared && !self.recount;
     }
 
-    /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED.
+    /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED. Those
+    /// who wait beside them had better look everywhere.
     pub fn nudge_for_ready(&mut self) {
         let ready = self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX));
-        if ready > 0 {
+        if ready > 0 && self.has_consumers() {
+            self.forget_marks();
             self.nudge(ready as u32, time::now());
         }
     }

@@ -1,6 +1,8 @@
 //! Changes that pick their tasks themselves: a take, and what the worker does.
 
-use super::{CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval};
+use super::{
+    AT_LEAST, CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval,
+};
 use crate::model::definition::Field;
 use crate::model::status::Status;
 
@@ -14,6 +16,8 @@ pub enum Change {
         tube: bool,
         /// With a time to run that the caller gives.
         ttr: bool,
+        /// Only those that are not before a place in the order of keys.
+        marked: bool,
         /// More than one, given back in the order in which they are taken.
         many: bool,
     },
@@ -143,23 +147,37 @@ impl Table {
         )
     }
 
+    pub(super) fn is_at_or_behind_mark(&self, parameters: &mut Parameters) -> String {
+        let mark = parameters.add(Parameter::Mark);
+        format!(" AND {} {AT_LEAST} {mark}", self.key_list("task."))
+    }
+
+    /// Only those of one tube. An array of one, and an order by tube, leave the planner only the
+    /// index that begins with the tube.
+    pub(super) fn is_of_tube(&self, parameters: &mut Parameters) -> String {
+        let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
+        format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals)
+    }
+
     fn picking(&self, change: Change, parameters: &mut Parameters) -> String {
         let runat = self.field(Field::Runat);
         let is_due = |status, parameters: &mut Parameters| {
             let now = parameters.add(Parameter::Now);
-            let condition =
-                format!("{} AND task.{runat} OPERATOR(pg_catalog.<=) {now}", self.is(status));
+            let since = parameters.add(Parameter::Since);
+            let condition = format!(
+                "{} AND task.{runat} OPERATOR(pg_catalog.<=) {now} AND task.{runat} {AT_LEAST} {since}",
+                self.is(status)
+            );
             (condition, format!(" ORDER BY task.{runat}"))
         };
         let (condition, order) = match change {
-            Change::Take { tube, .. } => {
+            Change::Take { tube, marked, .. } => {
                 let mut condition = self.is(Status::Ready);
                 if tube {
-                    let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
-                    // An array of one, and the order by tube, leave the planner only the index that
-                    // begins with the tube.
-                    condition +=
-                        &format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals);
+                    condition += &self.is_of_tube(parameters);
+                }
+                if marked {
+                    condition += &self.is_at_or_behind_mark(parameters);
                 }
                 if let Some(expires) = self.fields.get(&Field::Expires) {
                     condition += &format!(
@@ -177,8 +195,9 @@ impl Table {
             Change::Rot => is_due(Status::Zombie, parameters),
             Change::Expire => {
                 let (expires, now) = (self.field(Field::Expires), parameters.add(Parameter::Now));
+                let since = parameters.add(Parameter::Since);
                 let condition = format!(
-                    "{} AND task.{expires} OPERATOR(pg_catalog.<=) {now}",
+                    "{} AND task.{expires} OPERATOR(pg_catalog.<=) {now} AND task.{expires} {AT_LEAST} {since}",
                     self.is_one_of(&MORTAL)
                 );
                 (condition, format!(" ORDER BY task.{expires}"))
@@ -220,7 +239,8 @@ mod tests {
     use super::super::tests::table;
     use super::*;
 
-    const TAKE: Change = Change::Take { form: Form::Json, tube: false, ttr: false, many: false };
+    const TAKE: Change =
+        Change::Take { form: Form::Json, tube: false, ttr: false, marked: false, many: false };
 
     #[test]
     fn a_plain_take_does_no_more_than_it_must() {
@@ -237,7 +257,8 @@ mod tests {
     #[test]
     fn a_take_follows_priority_tube_and_life() {
         let table = table(r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5}"#);
-        let take = Change::Take { form: Form::Row, tube: true, ttr: false, many: true };
+        let take =
+            Change::Take { form: Form::Row, tube: true, ttr: false, marked: false, many: true };
         let pick = table.pick(take);
         assert!(
             pick.sql.contains("ORDER BY task.tube, task.priority, task.a, task.b"),

@@ -249,6 +249,8 @@ impl Table {
         let changed = changed.map(|column| format!("OLD.{column} IS DISTINCT FROM NEW.{column}"));
         let changed = format!("WHEN ({}) ", join(changed, " OR "));
         wanted.push(("xqueue_update", "AFTER UPDATE", "FOR EACH ROW", changed, "row_changed"));
+        let rekeyed = format!("AFTER UPDATE OF {}", self.key_list(""));
+        wanted.push(("xqueue_key", &rekeyed, "FOR EACH ROW", String::new(), "row_changed"));
         let make = |(name, event, each, when, function)| {
             let create = format!(
                 "CREATE TRIGGER {name} {event} ON {table} {each} {when}EXECUTE FUNCTION xqueue.{function}()"
@@ -275,8 +277,17 @@ impl Table {
 }
 
 /// Names of all triggers that a queue may have.
-pub const TRIGGERS: [&str; 5] =
-    ["xqueue_arrive", "xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
+pub const TRIGGERS: [&str; 6] = [
+    "xqueue_arrive",
+    "xqueue_delete",
+    "xqueue_insert",
+    "xqueue_key",
+    "xqueue_truncate",
+    "xqueue_update",
+];
+
+/// Of these, the ones that see every task that comes to be ready.
+pub const READY_TRIGGERS: [&str; 3] = ["xqueue_insert", "xqueue_key", "xqueue_update"];
 
 /// The indexes that a queue may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

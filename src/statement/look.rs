@@ -1,7 +1,7 @@
 //! Statements that only look.
 
 use super::change::MORTAL;
-use super::{Form, Parameters, Table, Text, join};
+use super::{AT_LEAST, Form, Parameter, Parameters, Table, Text, join};
 use crate::model::definition::Field;
 use crate::model::status::Status;
 
@@ -31,13 +31,31 @@ impl Table {
             .text(format!("SELECT {columns} FROM ONLY {} AS task WHERE {key}", self.qualified()))
     }
 
+    /// The key, of one column, of the first ready task at or behind the mark, of one tube or of all,
+    /// whether or not it can be taken.
+    pub fn first(&self, tube: bool) -> Text {
+        let mut parameters = Parameters::default();
+        let mut condition = self.is(Status::Ready) + &self.is_at_or_behind_mark(&mut parameters);
+        let mut order = self.key_list("task.");
+        if tube {
+            condition += &self.is_of_tube(&mut parameters);
+            order = format!("task.{}, {order}", self.field(Field::Tube));
+        }
+        parameters.text(format!(
+            "SELECT {} FROM ONLY {} AS task WHERE {condition} ORDER BY {order} LIMIT 1",
+            self.key_list("task."),
+            self.qualified()
+        ))
+    }
+
     /// The next instant at which the worker has to act.
     pub fn next_due(&self) -> Text {
-        let table = self.qualified();
+        let mut parameters = Parameters::default();
+        let (table, since) = (self.qualified(), parameters.add(Parameter::Since));
         let first = |field, states: &[Status]| {
             let column = self.fields.get(&field)?;
             Some(format!(
-                "(SELECT task.{column} FROM ONLY {table} AS task WHERE {} AND task.{column} IS NOT NULL \
+                "(SELECT task.{column} FROM ONLY {table} AS task WHERE {} AND task.{column} {AT_LEAST} {since} \
                  ORDER BY task.{column} LIMIT 1)",
                 self.is_one_of(states)
             ))
@@ -49,7 +67,7 @@ impl Table {
             true => "SELECT NULL::pg_catalog.timestamptz".to_string(),
             false => format!("SELECT LEAST({})", instants.join(", ")),
         };
-        Parameters::default().text(sql)
+        parameters.text(sql)
     }
 
     /// The states in which the worker has to act on a task at its `runat`.

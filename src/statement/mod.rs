@@ -15,7 +15,7 @@ mod put;
 mod step;
 
 pub use change::Change;
-pub use ddl::{Index, TRIGGERS};
+pub use ddl::{Index, READY_TRIGGERS, TRIGGERS};
 pub use put::{Put, Source};
 pub use step::{Step, Verb};
 
@@ -72,6 +72,10 @@ pub enum Parameter {
     Key(usize),
     /// The instant that is now.
     Now,
+    /// The place in the order of keys to begin at.
+    Mark,
+    /// Nothing happens before this instant.
+    Since,
     /// How many tasks at the most.
     Limit,
     /// How many tasks to pass over.
@@ -120,6 +124,7 @@ impl Parameters {
 }
 
 const EQUALS: &str = "OPERATOR(pg_catalog.=)";
+const AT_LEAST: &str = "OPERATOR(pg_catalog.>=)";
 const PLUS: &str = "OPERATOR(pg_catalog.+)";
 const CLOCK: &str = "pg_catalog.clock_timestamp()";
 

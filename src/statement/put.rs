@@ -62,8 +62,13 @@ impl Table {
             Source::Values => format!("VALUES ({values})"),
             _ => format!("SELECT {values}{rows}"),
         };
+        // The key tells where in the queue the task stands.
+        let key = match self.key.as_slice() {
+            [key] => format!(", task.{}", key.name),
+            _ => String::new(),
+        };
         parameters.text(format!(
-            "INSERT INTO {table} AS task ({names}) {values} RETURNING {}",
+            "INSERT INTO {table} AS task ({names}) {values} RETURNING {}{key}",
             self.result(put.form)
         ))
     }

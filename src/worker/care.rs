@@ -164,18 +164,24 @@ impl Care {
         if !is_due || !self.promote.is_due() {
             return;
         }
+        // Nothing that is there is due before what was known: the entries of what was there before
+        // need not be walked over again.
+        let mut since = i64::MIN;
         if let Some(mut slot) = queues::lock(self.slot) {
+            since = slot.due();
             slot.forget_due();
         }
         let promote = |queue: &Queue| {
+            let since = if queue.is_told { since } else { i64::MIN };
+            let mut times = Arguments::of(Parameter::Now, Datum::from(now));
+            times.set(Parameter::Since, Datum::from(since));
             let (mut changed, mut failure) = (0, None);
             for change in timed_changes(queue) {
-                let now = Arguments::of(Parameter::Now, Datum::from(now));
-                let (some, failed) = batch(queue, change, now).run_or_each();
+                let (some, failed) = batch(queue, change, times.clone()).run_or_each();
                 changed += some;
                 failure = failed.or(failure);
             }
-            ((changed, next_due(queue)), failure)
+            ((changed, next_due(queue, &times)), failure)
         };
         let outcome = run_batch(table, self.slot, &mut self.promote, promote);
         let Some(mut slot) = queues::lock(self.slot) else { return };
@@ -280,9 +286,9 @@ fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
     .filter_map(|(is_on, change)| is_on.then_some(change))
 }
 
-fn next_due(queue: &Queue) -> Option<i64> {
+fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
     spi::connect(|spi| {
-        let rows = queue.run(spi, &Statement::NextDue, &Arguments::default());
+        let rows = queue.run(spi, &Statement::NextDue, times);
         rows.datum(0, 1).map(types::timestamp)
     })
 }

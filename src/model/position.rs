@@ -1,0 +1,62 @@
+//! Where a task stands in its queue: its key as a number that has the key's order.
+
+/// A place in the order of keys. Of two equal ones nothing is known.
+pub type Position = u128;
+
+/// Before all tasks.
+pub const FIRST: Position = 0;
+/// Behind all tasks but those with the greatest key that there can be.
+pub const LAST: Position = Position::MAX;
+
+/// The place of an integer, or of an instant.
+pub fn of_integer(key: i64) -> Position {
+    Position::from(key as u64 ^ SIGN)
+}
+
+/// The integer at a place; `greatest` beyond that.
+pub fn to_integer(position: Position, greatest: i64) -> i64 {
+    match u64::try_from(position) {
+        Ok(bits) => ((bits ^ SIGN) as i64).min(greatest),
+        Err(_) => greatest,
+    }
+}
+
+/// The place of a uuid, which is ordered byte by byte.
+pub fn of_bytes(key: [u8; 16]) -> Position {
+    Position::from_be_bytes(key)
+}
+
+pub fn to_bytes(position: Position) -> [u8; 16] {
+    position.to_be_bytes()
+}
+
+const SIGN: u64 = 1 << 63;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_the_order_of_integers_and_come_back() {
+        let keys = [i64::MIN, i64::MIN + 1, -1, 0, 1, 42, i64::MAX - 1, i64::MAX];
+        for pair in keys.windows(2) {
+            assert!(of_integer(pair[0]) < of_integer(pair[1]), "{pair:?}");
+        }
+        for key in keys {
+            assert_eq!(to_integer(of_integer(key), i64::MAX), key);
+        }
+        assert_eq!(of_integer(i64::MIN), FIRST);
+        assert_eq!(to_integer(LAST, i64::MAX), i64::MAX);
+        assert_eq!(to_integer(LAST, i64::from(i16::MAX)), i64::from(i16::MAX));
+        assert_eq!(to_integer(FIRST, i64::MAX), i64::MIN);
+    }
+
+    #[test]
+    fn places_have_the_order_of_uuids_and_come_back() {
+        let (mut low, mut high) = ([0; 16], [0; 16]);
+        (low[15], high[0]) = (0xff, 1);
+        assert!(of_bytes(low) < of_bytes(high));
+        assert_eq!(to_bytes(of_bytes(high)), high);
+        assert_eq!((of_bytes([0; 16]), of_bytes([0xff; 16])), (FIRST, LAST));
+    }
+}
