@@ -249,7 +249,7 @@ COMMENT ON FUNCTION xqueue.check(anyelement) IS 'As check(text), the queue named
 
 CREATE FUNCTION xqueue.state()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'state';
-COMMENT ON FUNCTION xqueue.state() IS 'RUNNING; STARTUP until the worker of this database runs; WAITING on a standby. After tarantool/queue''s state.';
+COMMENT ON FUNCTION xqueue.state() IS 'How the queues of this database are looked after. INIT: nobody has asked for a worker yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
 
 CREATE FUNCTION xqueue.holders()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';

@@ -3,7 +3,7 @@
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
-use crate::pg::{latch, process, time};
+use crate::pg::{latch, process, time, transaction};
 use crate::session;
 use crate::shmem::waiters::{Offer, Want};
 use crate::shmem::{databases, queues, waiters};
@@ -73,6 +73,14 @@ impl Place {
                 "this session waits for a task already",
             )
             .hint("A trigger that runs while a consumer takes a task must not wait for another."));
+        }
+        if transaction::in_recovery() {
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
+                format!("cannot wait for a task of queue \"{queue}\": this server is a standby"),
+            )
+            .detail("It is not told of what happens on the primary.")
+            .hint("Connect to the primary: there xqueue.state() is not WAITING."));
         }
         LINE.set(Some(slot));
         let place =

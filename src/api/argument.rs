@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::{self, Lock};
-use crate::pg::{catalog, context, time, types};
+use crate::pg::{catalog, context, time, transaction, types};
 use crate::registry::{self, KeyType, Queue};
 use crate::session;
 use crate::statement::Form;
@@ -57,6 +57,9 @@ impl Target {
                 "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} lets a role work with it."
             )));
         }
+        if !matches!(lock, Lock::None | Lock::AccessShare) {
+            refuse_read_only(|| registry::display_name(self.table))?;
+        }
         relation::lock(self.table, lock);
         registry::get(self.table)
     }
@@ -69,6 +72,27 @@ impl Target {
         }
         Ok(output)
     }
+}
+
+/// Refuses to change a queue where nothing can be changed.
+pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
+    if !transaction::is_read_only() {
+        return Ok(());
+    }
+    let (why, hint) = match transaction::in_recovery() {
+        true => (
+            "this server is a standby",
+            "Connect to the primary: there xqueue.state() is not WAITING.",
+        ),
+        false => {
+            ("this transaction is read-only", "SET TRANSACTION READ WRITE before its first query.")
+        }
+    };
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
+        format!("queue \"{}\" cannot be changed: {why}", queue()),
+    )
+    .hint(hint))
 }
 
 /// The values of a task's key columns.

@@ -1,6 +1,6 @@
 //! `upgrade`, `create`, `downgrade`, `drop`: a table becomes a queue, and an ordinary table again.
 
-use super::argument::Target;
+use super::argument::{Target, refuse_read_only};
 use crate::error::{Error, Result};
 use crate::model::change::Counts;
 use crate::model::definition::Field;
@@ -55,6 +55,7 @@ fn create_impl(call: &Call) -> Result<Datum> {
     {
         return upgrade(table, &options);
     }
+    refuse_read_only(|| name.clone())?;
     let quoted: Vec<String> =
         relation::name_parts(&name)?.iter().map(|part| catalog::quote(part)).collect();
     let kind = if temporary { "UNLOGGED " } else { "" };
@@ -90,6 +91,7 @@ fn downgrade_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let drop_columns: bool = call.require(1, "drop_columns")?;
     require_owner(target.table)?;
+    refuse_read_only(|| registry::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
     let Some((definition, same_table)) = registry::read(target.table)? else {
         return Err(registry::not_a_queue(target.table));
@@ -165,6 +167,7 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     if first.changes_nothing() {
         return Ok(jsonb::from_value(&describe(&registry::display_name(table), &first.definition)));
     }
+    refuse_read_only(|| registry::display_name(table))?;
     if !first.is_new && transaction::has_fixed_snapshot() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,

@@ -11,6 +11,7 @@ use crate::pg::relation::{self, Lock};
 use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
 use crate::registry::{self, Arguments, Statement};
 use crate::session::store;
+use crate::shmem::databases::State;
 use crate::shmem::queues::Tube;
 use crate::shmem::{databases, queues};
 use crate::{session, sql_functions};
@@ -62,7 +63,7 @@ fn stats_all_impl(call: &Call) -> Result<Datum> {
     let tubes = all_tubes_counted();
     for table in readable_tables() {
         // Without a lock: a DBA looks here when something is locked.
-        let slot = queues::find(process::database().into(), table.into());
+        let slot = slot_of(table);
         let tubes = tubes.get(&table).cloned().unwrap_or_default();
         if let Some(described) = slot.and_then(|slot| described(table, slot, tubes)) {
             output.push(jsonb::from_value(&described));
@@ -96,6 +97,16 @@ fn holders_impl(call: &Call) -> Result<Datum> {
     Ok(call.null())
 }
 
+/// The slot of a queue. On a standby, where no worker has made it, that is done here.
+fn slot_of(table: Oid) -> Option<SlotId> {
+    let known = queues::find(process::database().into(), table.into());
+    if known.is_some() || !transaction::in_recovery() {
+        return known;
+    }
+    relation::lock(table, Lock::AccessShare);
+    registry::find(table).ok().flatten().map(|queue| queue.slot)
+}
+
 /// waiting_consumers(): for the view `xqueue.consumers`.
 fn waiting_consumers_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
@@ -122,12 +133,12 @@ fn waiting_consumers_impl(call: &Call) -> Result<Datum> {
 fn state_impl(_: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let database = u32::from(process::database());
-    let state = if transaction::in_recovery() {
-        "WAITING"
-    } else if databases::has_running_worker(database) {
-        "RUNNING"
-    } else {
-        "STARTUP"
+    let state = match databases::state(database) {
+        _ if transaction::in_recovery() => "WAITING",
+        State::Init => "INIT",
+        State::Startup => "STARTUP",
+        State::Running => "RUNNING",
+        State::Ending => "ENDING",
     };
     Ok(types::from_text(state))
 }

@@ -35,6 +35,12 @@ pub fn in_recovery() -> bool {
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
+/// Whether this transaction may only read, as every one may on a standby.
+pub fn is_read_only() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::XactReadOnly }
+}
+
 /// An error that was caught.
 #[derive(Debug)]
 pub struct Failure {

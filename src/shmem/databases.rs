@@ -14,6 +14,8 @@ pub struct Database {
     oid: u32,
     /// The worker's process, `NO_PROCESS` while there is none.
     worker: u32,
+    /// The worker has read the list of queues and been round them once.
+    works: bool,
     /// The launcher should see to it that a worker runs.
     wanted: bool,
     /// When a worker was asked for that has not reported yet, 0 if none was.
@@ -67,6 +69,7 @@ fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
         *database = Database {
             oid,
             worker: NO_PROCESS,
+            works: false,
             wanted: false,
             starting: 0,
             recounts: false,
@@ -160,9 +163,32 @@ pub fn has_worker(oid: u32) -> bool {
         .is_some_and(|database| database.is_attended() || database.recounts)
 }
 
-/// Whether the database's worker does its work.
-pub fn has_running_worker(oid: u32) -> bool {
-    find(&mut super::directory(), oid).is_some_and(|database| database.worker != NO_PROCESS)
+/// How a database is doing, as its sessions see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody has asked for a worker.
+    Init,
+    /// A worker is asked for, or has begun.
+    Startup,
+    Running,
+    /// A command needs the database for itself: the worker leaves.
+    Ending,
+}
+
+pub fn state(oid: u32) -> State {
+    match find(&mut super::directory(), oid) {
+        Some(database) if database.occupied > 0 => State::Ending,
+        Some(database) if database.worker != NO_PROCESS && database.works => State::Running,
+        Some(database) if database.wanted || database.is_attended() => State::Startup,
+        _ => State::Init,
+    }
+}
+
+/// This database's worker has been round its queues.
+pub fn report_work(oid: u32) {
+    if let Some(database) = find(&mut super::directory(), oid) {
+        database.works = true;
+    }
 }
 
 /// Undoes one `occupy`.
@@ -212,6 +238,7 @@ pub fn register_worker(oid: u32) -> bool {
         Some(database) if database.worker == NO_PROCESS => {
             database.starting = 0;
             database.worker = process::index();
+            database.works = false;
             database.requests =
                 Requests { registry: true, sweep: true, prepared: true, sessions: true };
             true

@@ -33,6 +33,7 @@ pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
     worker::handle_signals();
     worker::connect(Some(database));
     let mut worker = Worker::of(database);
+    let mut has_reported = false;
     while let Some(requests) = databases::take_requests(database) {
         worker::reload_settings();
         let is_time = worker.reload_at.is_some_and(|at| Instant::now() >= at);
@@ -41,6 +42,10 @@ pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
             return;
         }
         worker.work(requests);
+        if !has_reported && worker.reload_at.is_none() {
+            has_reported = true;
+            databases::report_work(database);
+        }
         worker::report_idle();
         latch::wait(worker.pause(), false);
     }
