@@ -143,6 +143,15 @@ CREATE FUNCTION xqueue.peek(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
 COMMENT ON FUNCTION xqueue.peek(anyelement, anycompatible) IS 'As peek(text, …), the queue named by its row type. Without id the task is the row given.';
 
+CREATE FUNCTION xqueue.tasks_by_state(queue text, status text, count integer DEFAULT NULL)
+RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'tasks_by_state';
+COMMENT ON FUNCTION xqueue.tasks_by_state(text, text, integer) IS
+'The tasks in a state, at most count of them, all if that is NULL, in the order in which they leave it: ready ones as they are taken; those that wait, zombies, and taken ones with feature ttr by the instant at which that ends, those without such an instant last; the others by key. status: R, T, W, B, Z or D, a word such as buried, or the value of the status column. With count => 1 the next one, as by beanstalkd''s peek-ready, peek-delayed and peek-buried. Errors: 22023 no such state, negative count. After tarantool/queue.';
+
+CREATE FUNCTION xqueue.tasks_by_state(queue anyelement, status text, count integer DEFAULT NULL)
+RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'tasks_by_state';
+COMMENT ON FUNCTION xqueue.tasks_by_state(anyelement, text, integer) IS 'As tasks_by_state(text, …), the queue named by its row type.';
+
 CREATE FUNCTION xqueue.dig(queue text, id anycompatible, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'dig';
 COMMENT ON FUNCTION xqueue.dig(text, anycompatible, interval, interval) IS
@@ -187,6 +196,15 @@ COMMENT ON FUNCTION xqueue.snatch(text, anycompatible, interval) IS
 CREATE FUNCTION xqueue.snatch(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'snatch';
 COMMENT ON FUNCTION xqueue.snatch(anyelement, anycompatible, interval) IS 'As snatch(text, …), the queue named by its row type. Without id the task is the row given.';
+
+CREATE FUNCTION xqueue.release_all(queue text)
+RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
+COMMENT ON FUNCTION xqueue.release_all(text) IS
+'Takes all taken tasks away from whoever has taken them: they are ready again. Returns how many. It does not count as a failed attempt; each counts as a snatch. Passes over those that somebody has locked, as they are being acked or released. After tarantool/queue.';
+
+CREATE FUNCTION xqueue.release_all(queue anyelement)
+RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
+COMMENT ON FUNCTION xqueue.release_all(anyelement) IS 'As release_all(text), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.restart(queue text, id anycompatible, delay interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'restart';
@@ -237,6 +255,28 @@ COMMENT ON FUNCTION xqueue.stats(anyelement) IS 'As stats(text), the queue named
 CREATE FUNCTION xqueue.stats()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats_all';
 COMMENT ON FUNCTION xqueue.stats() IS 'The same for each queue of this database that the caller may read.';
+
+CREATE FUNCTION xqueue.stats(queue text, id anycompatible)
+RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'stats_task';
+COMMENT ON FUNCTION xqueue.stats(text, anycompatible) IS
+'What is known of a task, no row if there is none: queue, key, state; session and pid that have taken it; attempts, how often it was taken (feature retry); time_left, seconds until its delay, its time to run or its time as a zombie is over; life_left, seconds of its life; priority; tube; age in seconds (feature id is time64). What the queue or the task does not have is left out. id: the key; an array is a batch. After beanstalkd''s stats-job.';
+
+CREATE FUNCTION xqueue.stats(queue anyelement, id anycompatible)
+RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'stats_task';
+COMMENT ON FUNCTION xqueue.stats(anyelement, anycompatible) IS 'As stats(text, anycompatible), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.stats_reset(queue text)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
+COMMENT ON FUNCTION xqueue.stats_reset(text) IS
+'Sets calls and transitions of a queue, and the transitions of its tubes, to zero: at once, also if the transaction is rolled back. The numbers of tasks stay. Errors: 42501 not the owner. After tarantool/queue''s statistics.';
+
+CREATE FUNCTION xqueue.stats_reset(queue anyelement)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
+COMMENT ON FUNCTION xqueue.stats_reset(anyelement) IS 'As stats_reset(text), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.stats_reset()
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset_all';
+COMMENT ON FUNCTION xqueue.stats_reset() IS 'The same for each queue of this database that the caller owns.';
 
 CREATE FUNCTION xqueue.check(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';

@@ -1,9 +1,10 @@
-//! `peek`, `dig`, `plow`, `kick`, `switch`, `snatch`, `restart`, `delete`, `truncate`: what an
-//! administrator does with tasks.
+//! `dig`, `plow`, `kick`, `switch`, `snatch`, `release_all`, `restart`, `delete`, `truncate`: what
+//! an administrator does with tasks.
 
 use super::argument::{self, Target};
+use super::look::named_status;
 use super::producer::not_enabled;
-use super::settle::{self, named_keys};
+use super::settle;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
@@ -12,37 +13,21 @@ use crate::pg::function::Call;
 use crate::pg::relation::Lock;
 use crate::pg::spi;
 use crate::pg::spi::Rows;
-use crate::registry::{Arguments, Queue, Statement};
+use crate::registry::{Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
 use crate::{counting, sql_functions};
 use pgrx::pg_sys::Datum;
 
 sql_functions! {
-    peek, pg_finfo_peek => peek_impl,
     dig, pg_finfo_dig => dig_impl,
     plow, pg_finfo_plow => plow_impl,
     kick, pg_finfo_kick => kick_impl,
     switch_task, pg_finfo_switch_task => switch_impl,
     snatch, pg_finfo_snatch => snatch_impl,
+    release_all, pg_finfo_release_all => release_all_impl,
     restart, pg_finfo_restart => restart_impl,
     delete_task, pg_finfo_delete_task => delete_impl,
     truncate_queue, pg_finfo_truncate_queue => truncate_impl,
-}
-
-/// peek(queue, id anycompatible)
-fn peek_impl(call: &Call) -> Result<Datum> {
-    let target = Target::of(call)?;
-    let queue = target.open(Lock::AccessShare)?;
-    let output = target.output(call, &queue)?;
-    let mut arguments = Arguments::default();
-    for key in named_keys(call, &target, &queue)? {
-        arguments.set_key(&key);
-        spi::connect(|spi| {
-            let rows = queue.run(spi, &Statement::Peek(target.form), &arguments);
-            output.push_all(&rows, target.form);
-        });
-    }
-    Ok(call.null())
 }
 
 /// dig(queue, id anycompatible, delay interval, ttl interval)
@@ -82,7 +67,7 @@ fn kick_impl(call: &Call) -> Result<Datum> {
     let count: i32 = call.require(1, "n")?;
     let queue = target.open(Lock::RowExclusive)?;
     let kicked = plow(&queue, target.form, Some(count), None, None, |_| Ok(()))?;
-    Ok(Datum::from(i32::try_from(kicked).unwrap_or(i32::MAX)))
+    Ok(number_of(kicked))
 }
 
 /// Brings the `count` oldest buried tasks back, all without `count`.
@@ -121,14 +106,10 @@ fn switch_impl(call: &Call) -> Result<Datum> {
     })
 }
 
-/// The state that a caller names, by letter, by word, or as the status column has it.
+/// The state that a caller wants a task to come to.
 fn wanted_status(text: &str, queue: &Queue, has_delay: bool) -> Result<Status> {
     let options = &queue.definition.options;
-    let by_label = Status::ALL.into_iter().find(|status| options.label(*status) == text);
-    let Some(status) = by_label.or(Status::named(text)) else {
-        return Err(Error::invalid(format!("\"{text}\" is no state of a task"))
-            .hint("Give R, W, B, Z or D: ready, waiting, buried, zombie or done."));
-    };
+    let status = named_status(text, queue)?;
     if status == Status::Taken {
         return Err(Error::invalid("a task cannot be switched to taken")
             .hint("Switch it to R and take it."));
@@ -166,6 +147,18 @@ fn snatch_impl(call: &Call) -> Result<Datum> {
     settle::run(call, Verb::Snatch, |plan, queue| plan.postpone(delay, None, queue))
 }
 
+/// release_all(queue)
+fn release_all_impl(call: &Call) -> Result<Datum> {
+    let target = Target::of(call)?;
+    let queue = target.open(Lock::RowExclusive)?;
+    let mut arguments = Arguments::of(Parameter::Limit, Datum::from(i32::MAX));
+    arguments.set(Parameter::Skip, Datum::from(0i32));
+    let released = counting::run(&queue, Kind::Snatch, None, || {
+        spi::connect(|spi| queue.change(spi, Change::SnatchAll, &arguments, |_| Ok(())))
+    })?;
+    Ok(number_of(released))
+}
+
 /// restart(queue, id anycompatible, delay interval)
 fn restart_impl(call: &Call) -> Result<Datum> {
     let delay = argument::interval(call, 2, "delay", false)?;
@@ -191,6 +184,11 @@ fn truncate_impl(call: &Call) -> Result<Datum> {
         spi.run(&format!("TRUNCATE TABLE {}", queue.name));
     });
     Ok(call.nothing())
+}
+
+/// A number of tasks as an integer of SQL.
+fn number_of(tasks: usize) -> Datum {
+    Datum::from(i32::try_from(tasks).unwrap_or(i32::MAX))
 }
 
 fn require_buried(queue: &Queue) -> Result<()> {

@@ -74,6 +74,19 @@ impl Target {
     }
 }
 
+/// Refuses what only the owner of a queue's table may do.
+pub fn require_owner(table: Oid) -> Result<()> {
+    if catalog::owns(table) {
+        return Ok(());
+    }
+    let name = registry::display_name(table);
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        format!("must be owner of table \"{name}\""),
+    )
+    .hint("Only the owner of a table decides whether and how it is a queue."))
+}
+
 /// Refuses to change a queue where nothing can be changed.
 pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
     if !transaction::is_read_only() {

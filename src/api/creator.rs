@@ -1,6 +1,6 @@
 //! `upgrade`, `create`, `downgrade`, `drop`: a table becomes a queue, and an ordinary table again.
 
-use super::argument::{Target, refuse_read_only};
+use super::argument::{Target, refuse_read_only, require_owner};
 use crate::error::{Error, Result};
 use crate::model::change::Counts;
 use crate::model::definition::Field;
@@ -276,18 +276,6 @@ fn suitable(relation: &Relation) -> Result<()> {
         format!("\"{}\" cannot be a queue: it is {what}", relation.name()),
     )
     .hint("A queue is an ordinary table."))
-}
-
-fn require_owner(table: Oid) -> Result<()> {
-    if catalog::owns(table) {
-        return Ok(());
-    }
-    let name = registry::display_name(table);
-    Err(Error::new(
-        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-        format!("must be owner of table \"{name}\""),
-    )
-    .hint("Only the owner of a table decides whether it is a queue."))
 }
 
 fn run(ddl: &[String]) {

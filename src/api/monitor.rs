@@ -1,7 +1,7 @@
-//! `stats`, `state`, and what the views show: how the queues are doing, at a cost that does not
+//! `stats`, `stats_reset`, `state`, and what the views show: how the queues are doing, at a cost that does not
 //! depend on the number of tasks.
 
-use super::argument::Target;
+use super::argument::{Target, require_owner};
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::{Call as Kind, Transitions, named};
@@ -23,6 +23,8 @@ use std::collections::HashMap;
 sql_functions! {
     stats, pg_finfo_stats => stats_impl,
     stats_all, pg_finfo_stats_all => stats_all_impl,
+    stats_reset, pg_finfo_stats_reset => stats_reset_impl,
+    stats_reset_all, pg_finfo_stats_reset_all => stats_reset_all_impl,
     holders, pg_finfo_holders => holders_impl,
     waiting_consumers, pg_finfo_waiting_consumers => waiting_consumers_impl,
     state, pg_finfo_state => state_impl,
@@ -70,6 +72,32 @@ fn stats_all_impl(call: &Call) -> Result<Datum> {
         }
     }
     Ok(call.null())
+}
+
+/// stats_reset(queue)
+fn stats_reset_impl(call: &Call) -> Result<Datum> {
+    let table = Target::of(call)?.table;
+    require_owner(table)?;
+    relation::lock(table, Lock::AccessShare);
+    reset(registry::get(table)?.slot);
+    Ok(call.nothing())
+}
+
+/// stats_reset(): of all queues that the caller owns.
+fn stats_reset_all_impl(call: &Call) -> Result<Datum> {
+    session::require_loaded()?;
+    for table in tables_where(catalog::owns) {
+        if let Some(slot) = queues::find(process::database().into(), table.into()) {
+            reset(slot);
+        }
+    }
+    Ok(call.nothing())
+}
+
+fn reset(slot: SlotId) {
+    if let Some(mut slot) = queues::lock(slot) {
+        slot.reset_statistics();
+    }
 }
 
 /// holders(): the sessions that hold tasks, for the view `xqueue.taken`.
@@ -145,11 +173,16 @@ fn state_impl(_: &Call) -> Result<Datum> {
 
 /// The tables of this database's queues that the caller may read.
 fn readable_tables() -> Vec<Oid> {
+    tables_where(catalog::may_select)
+}
+
+/// The tables of this database's queues for which something holds.
+fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
     let tables = spi::connect(|spi| {
         let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
         (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect::<Vec<Oid>>()
     });
-    tables.into_iter().filter(|table| catalog::may_select(*table)).collect()
+    tables.into_iter().filter(|table| holds(*table)).collect()
 }
 
 fn described(table: Oid, slot: SlotId, tubes: Vec<String>) -> Option<Value> {

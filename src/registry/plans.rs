@@ -25,6 +25,7 @@ pub enum Statement {
     First {
         tube: bool,
     },
+    Account,
     Holder,
     NextDue,
     Holders,
@@ -155,6 +156,7 @@ impl Queue {
             Statement::Put(put) => self.sql.put(put),
             Statement::Peek(form) => self.sql.peek(*form),
             Statement::First { tube } => self.sql.first(*tube),
+            Statement::Account => self.sql.account(),
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),
             Statement::Holders => self.sql.holders(),

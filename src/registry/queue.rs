@@ -205,17 +205,20 @@ impl Queue {
 
     /// When the worker has to act on a row in this state, in microseconds.
     pub fn due_of(&self, row: &Tuple, status: Status) -> Option<i64> {
-        let features = self.features();
-        let is_timed = match status {
-            Status::Waiting => true,
-            Status::Taken => features.has_deadlines(),
-            Status::Zombie => features.zombies(),
-            _ => false,
-        };
-        let runat = is_timed.then(|| self.instant_of(row, Field::Runat)).flatten();
+        let runat = self.is_timed(status).then(|| self.instant_of(row, Field::Runat)).flatten();
         let is_mortal = matches!(status, Status::Ready | Status::Waiting | Status::Buried);
         let expires = is_mortal.then(|| self.instant_of(row, Field::Expires)).flatten();
         [runat, expires].into_iter().flatten().min()
+    }
+
+    /// Whether the worker acts on a task in this state at its `runat`.
+    pub fn is_timed(&self, status: Status) -> bool {
+        match status {
+            Status::Waiting => true,
+            Status::Taken => self.features().has_deadlines(),
+            Status::Zombie => self.features().zombies(),
+            _ => false,
+        }
     }
 
     /// The instant in a field of a row, in microseconds.

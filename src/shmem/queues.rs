@@ -354,6 +354,13 @@ impl QueueGuard {
         }
     }
 
+    /// Sets to zero what counts what has happened; how many tasks there are stays.
+    pub fn reset_statistics(&mut self) {
+        self.calls = Calls::default();
+        self.transitions = Transitions::default();
+        self.tubes.iter_mut().for_each(|tube| tube.transitions = Transitions::default());
+    }
+
     pub fn is_settled(&self) -> bool {
         self.settled
     }

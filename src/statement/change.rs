@@ -33,6 +33,8 @@ pub enum Change {
     Reap,
     /// Tasks taken by no session come back.
     ReapOwnerless,
+    /// Taken tasks come back, whoever has taken them.
+    SnatchAll,
     /// The oldest buried tasks come back.
     Plow { form: Form, delay: bool, ttl: bool },
 }
@@ -102,6 +104,7 @@ impl Table {
             Change::Rot | Change::Expire => vec![],
             Change::Overdue => self.returned(&back(Some("time to run was over"))),
             Change::Reap | Change::ReapOwnerless => self.returned(&back(Some("session was lost"))),
+            Change::SnatchAll => self.returned(&back(None)),
             Change::Plow { delay, ttl, .. } => self.returned(&Return {
                 delay: delay.then(|| parameters.add(Parameter::Delay)),
                 ttl: ttl.then(|| parameters.add(Parameter::Ttl)),
@@ -215,6 +218,7 @@ impl Table {
                 let owner = self.field(Field::Owner);
                 (format!("{} AND task.{owner} IS NULL", self.is(Status::Taken)), String::new())
             }
+            Change::SnatchAll => (self.is(Status::Taken), String::new()),
             Change::Plow { .. } => {
                 (self.is(Status::Buried), format!(" ORDER BY {}", self.key_list("task.")))
             }

@@ -3,6 +3,7 @@
 use super::change::MORTAL;
 use super::{AT_LEAST, Form, Parameter, Parameters, Table, Text, join};
 use crate::model::definition::Field;
+use crate::model::names::Id;
 use crate::model::status::Status;
 
 impl Table {
@@ -22,6 +23,56 @@ impl Table {
             self.status(),
             self.field(Field::Owner)
         ))
+    }
+
+    /// What is known of one task: status, owner, key, number of attempts, when the worker acts,
+    /// end of life, priority, the key as a number, tube.
+    pub fn account(&self) -> Text {
+        let typed = |field, kind: &str| match self.fields.get(&field) {
+            Some(column) => format!("task.{column}::pg_catalog.{kind}"),
+            None => format!("NULL::pg_catalog.{kind}"),
+        };
+        let birth = match (&self.features.id, self.key.as_slice()) {
+            (Some(Id::Time64), [key]) => format!("task.{}::pg_catalog.int8", key.name),
+            _ => "NULL::pg_catalog.int8".into(),
+        };
+        self.look(&format!(
+            "task.{}::pg_catalog.text, task.{}, \
+             (SELECT pg_catalog.to_jsonb(key.*) FROM (SELECT {}) AS key), {}, {}, {}, {}, {birth}, {}",
+            self.status(),
+            self.field(Field::Owner),
+            self.key_list("task."),
+            typed(Field::Attempts, "int8"),
+            typed(Field::Runat, "timestamptz"),
+            typed(Field::Expires, "timestamptz"),
+            typed(Field::Priority, "int8"),
+            typed(Field::Tube, "text"),
+        ))
+    }
+
+    /// The tasks in a state, in the order in which they leave it, at most as many as the parameter
+    /// says: first those of the first statement, then those of the second, if there is one.
+    pub fn tasks_in(&self, status: Status, form: Form) -> Vec<String> {
+        let runat = format!("task.{}", self.field(Field::Runat));
+        let key = self.key_list("task.");
+        let is_timed = self.has(Field::Runat) && self.timed_states().contains(&status);
+        let parts = match status {
+            Status::Ready => vec![(String::new(), self.take_order("task."))],
+            _ if is_timed => vec![
+                (format!(" AND {runat} IS NOT NULL"), format!("{runat}, {key}")),
+                (format!(" AND {runat} IS NULL"), key),
+            ],
+            _ => vec![(String::new(), key)],
+        };
+        let statement = |(condition, order): (String, String)| {
+            format!(
+                "SELECT {} FROM ONLY {} AS task WHERE {}{condition} ORDER BY {order} LIMIT $1",
+                self.result(form),
+                self.qualified(),
+                self.is(status)
+            )
+        };
+        parts.into_iter().map(statement).collect()
     }
 
     fn look(&self, columns: &str) -> Text {
