@@ -28,7 +28,7 @@ sql_functions! {
     next_row, pg_finfo_next_row => next_row_impl,
 }
 
-/// take(queue, timeout interval, count integer, tube text, ttr interval)
+/// take(queue, timeout interval, count integer, tube text, ttr interval, id anycompatible)
 fn take_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let (_, timeout) =
@@ -42,6 +42,13 @@ fn take_impl(call: &Call) -> Result<Datum> {
     let ttr = argument::interval(call, 4, "ttr", true)?;
     let mut order = Order { count, tube: call.get(3), ttr, waits: false };
     let output = Output::open(call);
+    let is_named = call.datum(5).is_some();
+    if is_named && (timeout > 0 || count > 1) {
+        let argument = if timeout > 0 { "timeout" } else { "count" };
+        return Err(Error::invalid(format!("a take of given tasks has no {argument}")).hint(
+            "Leave it out: those of them that can be taken now are taken, an array of ids is a batch.",
+        ));
+    }
     let deliver = |rows: &Rows, queue: &Queue| {
         if target.form == Form::Row {
             output.expects(&queue.row_columns, &queue.name)?;
@@ -49,6 +56,10 @@ fn take_impl(call: &Call) -> Result<Datum> {
         output.push_all(rows, target.form);
         Ok(())
     };
+    if is_named {
+        take_named(call, &target, &order, deliver)?;
+        return Ok(call.null());
+    }
     if timeout == 0 {
         take_now(&target, &order, deliver)?;
         return Ok(call.null());
@@ -159,6 +170,45 @@ struct Order {
     waits: bool,
 }
 
+impl Order {
+    /// The arguments of a statement that takes; refuses what the queue's features do not allow.
+    fn arguments(&self, ttr: Option<Datum>, queue: &Queue) -> Result<Arguments> {
+        let mut arguments = Arguments::of(Parameter::Limit, Datum::from(self.count));
+        arguments.set(Parameter::Skip, Datum::from(0i32));
+        arguments.set(Parameter::Session, types::from_uuid(session::current()));
+        if let Some(tube) = &self.tube {
+            arguments.set(Parameter::Tube, tube_value(tube, queue)?);
+        }
+        if let Some(ttr) = ttr {
+            if !queue.features().has_deadlines() {
+                return Err(not_enabled("ttr", queue));
+            }
+            arguments.set(Parameter::Ttr, ttr);
+        }
+        Ok(arguments)
+    }
+}
+
+/// Takes, of the tasks that a call names, those that can be taken now.
+fn take_named(
+    call: &Call,
+    target: &Target,
+    order: &Order,
+    mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
+) -> Result<()> {
+    let queue = target.open(Lock::RowExclusive)?;
+    let (tube, ttr) = (order.tube.is_some(), order.ttr.is_some());
+    let change = Change::TakeNamed { form: target.form, tube, ttr, any: true };
+    let mut arguments = order.arguments(order.ttr, &queue)?;
+    for key in argument::keys(call, 5, &queue)? {
+        arguments.set_key(&key);
+        counting::run(&queue, Kind::Take, None, || {
+            spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
+        })?;
+    }
+    Ok(())
+}
+
 /// Takes what is ready now.
 fn take_now(
     target: &Target,
@@ -170,12 +220,7 @@ fn take_now(
     if order.waits && order.tube.is_some() && queue.tube().is_none() {
         return Ok(0);
     }
-    let mut arguments = Arguments::of(Parameter::Limit, Datum::from(order.count));
-    arguments.set(Parameter::Skip, Datum::from(0i32));
-    arguments.set(Parameter::Session, types::from_uuid(session::current()));
-    if let Some(tube) = &order.tube {
-        arguments.set(Parameter::Tube, tube_value(tube, &queue)?);
-    }
+    let mut arguments = order.arguments(ttr, &queue)?;
     let mark = marks::start(&queue, &arguments);
     if let Some(mark) = mark {
         arguments.set(Parameter::Mark, mark);
@@ -187,12 +232,6 @@ fn take_now(
         marked: mark.is_some(),
         many: order.count > 1,
     };
-    if let Some(ttr) = ttr {
-        if !queue.features().has_deadlines() {
-            return Err(not_enabled("ttr", &queue));
-        }
-        arguments.set(Parameter::Ttr, ttr);
-    }
     // With a time to run each row says when it is over; for a key of several columns there is a
     // statement for each task.
     let is_known = !queue.features().has_deadlines() && queue.has_simple_key;

@@ -1,5 +1,6 @@
 //! Changes that pick their tasks themselves: a take, and what the worker does.
 
+use super::step::hidden;
 use super::{
     AT_LEAST, CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval,
 };
@@ -20,6 +21,14 @@ pub enum Change {
         marked: bool,
         /// More than one, given back in the order in which they are taken.
         many: bool,
+    },
+    /// A task with a given key becomes taken by a session, if it can be taken now.
+    TakeNamed {
+        form: Form,
+        tube: bool,
+        ttr: bool,
+        /// Also one that waits or is buried.
+        any: bool,
     },
     /// Waiting tasks that are due become ready.
     Promote,
@@ -84,7 +93,9 @@ impl Table {
                 },
                 self.take_order("task.")
             ),
-            Change::Take { form, .. } | Change::Plow { form, .. } => {
+            Change::Take { form, .. }
+            | Change::TakeNamed { form, .. }
+            | Change::Plow { form, .. } => {
                 format!("{update} RETURNING {}", self.result(form))
             }
             _ => update,
@@ -96,7 +107,17 @@ impl Table {
         let back =
             |failed| Return { delay: None, ttl: None, failed, renews: false, at_once: false };
         match change {
-            Change::Take { ttr, .. } => self.taken(ttr, parameters),
+            Change::Take { ttr, .. } | Change::TakeNamed { ttr, any: false, .. } => {
+                self.taken(ttr, parameters)
+            }
+            Change::TakeNamed { ttr, .. } => {
+                let mut set = self.taken(ttr, parameters);
+                let runat = Some(Field::Runat).filter(|_| !self.features.has_deadlines());
+                let of_before = runat.into_iter().chain([Field::Reason]);
+                let of_before = of_before.filter_map(|field| self.fields.get(&field));
+                set.extend(of_before.map(|column| format!("{column} = NULL")));
+                set
+            }
             Change::Promote => vec![
                 format!("{} = {}", self.status(), self.label(Status::Ready)),
                 format!("{} = NULL", self.field(Field::Runat)),
@@ -137,6 +158,16 @@ impl Table {
             });
         }
         set
+    }
+
+    /// The condition, if there are ends of life, that a task's is yet to come.
+    fn is_alive(&self) -> String {
+        let expires = self.fields.get(&Field::Expires);
+        expires.map_or(String::new(), |expires| {
+            format!(
+                " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
+            )
+        })
     }
 
     /// The task's own time to run, which anybody may have written: one without sense must not keep
@@ -182,16 +213,26 @@ impl Table {
                 if marked {
                     condition += &self.is_at_or_behind_mark(parameters);
                 }
-                if let Some(expires) = self.fields.get(&Field::Expires) {
-                    condition += &format!(
-                        " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
-                    );
-                }
+                condition += &self.is_alive();
                 let by_tube = match tube {
                     true => format!("task.{}, ", self.field(Field::Tube)),
                     false => String::new(),
                 };
                 (condition, format!(" ORDER BY {by_tube}{}", self.take_order("task.")))
+            }
+            Change::TakeNamed { tube, any, .. } => {
+                let state = match any {
+                    true => self.is_one_of(&[Status::Ready, Status::Waiting, Status::Buried]),
+                    false => self.is(Status::Ready),
+                };
+                let mut condition = format!("{} AND {}", self.has_key(parameters), hidden(&state))
+                    + &self.is_alive();
+                if tube {
+                    let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
+                    let is_of_tube = format!("task.{column} {} {tube}", self.tube_equals);
+                    condition += &format!(" AND {}", hidden(&is_of_tube));
+                }
+                (condition, String::new())
             }
             Change::Promote => is_due(Status::Waiting, parameters),
             Change::Overdue => is_due(Status::Taken, parameters),
@@ -277,6 +318,17 @@ mod tests {
         assert!(pick.sql.contains("task.expires IS NULL"), "{}", pick.sql);
         let set = table.change_one(take).sql;
         assert!(set.contains("ELSE task.ttr END, '5000000 microseconds'"), "{set}");
+    }
+
+    #[test]
+    fn a_take_by_key_leaves_the_planner_the_key_alone() {
+        let table = table(r#"{"delayed": true, "buried": true, "ttl": true}"#);
+        let take = Change::TakeNamed { form: Form::Row, tube: false, ttr: false, any: true };
+        let pick = table.pick(take).sql;
+        assert!(pick.contains("coalesce(task.status OPERATOR(pg_catalog.=) ANY"), "{pick}");
+        assert!(pick.contains("task.expires IS NULL"), "{pick}");
+        let set = table.change_one(take).sql;
+        assert!(set.contains("runat = NULL"), "{set}");
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl Table {
 }
 
 /// A condition that is never a reason to choose a partial index.
-fn hidden(condition: &str) -> String {
+pub(super) fn hidden(condition: &str) -> String {
     format!("coalesce({condition}, false)")
 }
 
