@@ -224,6 +224,24 @@ CREATE FUNCTION xqueue.delete(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'delete_task';
 COMMENT ON FUNCTION xqueue.delete(anyelement, anycompatible) IS 'As delete(text, …), the queue named by its row type. Without id the task is the row given.';
 
+CREATE FUNCTION xqueue.pause(queue text, duration interval DEFAULT NULL)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause';
+COMMENT ON FUNCTION xqueue.pause(text, interval) IS
+'Pauses a queue for duration, from now, or until resume if that is NULL: take and next find nothing and wait on, a take of given tasks as well; all else goes on, also work on tasks that are taken. In place of an earlier pause; zero: none. It ends by itself, and those who wait take then, first come first served; it outlasts a restart of the server. Errors: 42501 not the owner, 22023 negative or infinite duration. After beanstalkd''s pause-tube.';
+
+CREATE FUNCTION xqueue.pause(queue anyelement, duration interval DEFAULT NULL)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause';
+COMMENT ON FUNCTION xqueue.pause(anyelement, interval) IS 'As pause(text, …), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.resume(queue text)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume';
+COMMENT ON FUNCTION xqueue.resume(text) IS
+'Ends the pause of a queue; those who wait take what is there, first come first served. Does nothing if it is not paused. Errors: 42501 not the owner.';
+
+CREATE FUNCTION xqueue.resume(queue anyelement)
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume';
+COMMENT ON FUNCTION xqueue.resume(anyelement) IS 'As resume(text), the queue named by its row type.';
+
 CREATE FUNCTION xqueue.truncate(queue text)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
 COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege.';

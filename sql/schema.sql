@@ -6,13 +6,15 @@ CREATE TABLE xqueue.queue (
     -- The table's oid when this row was written: differs from `relation` after dump and restore,
     -- when the numbers of columns in `definition` no longer hold.
     incarnation oid NOT NULL,
-    definition jsonb NOT NULL
+    definition jsonb NOT NULL,
+    paused_until timestamptz
 );
 
-COMMENT ON TABLE xqueue.queue IS 'The tables that are queues, and how. Read the view xqueue.queues; change with xqueue.upgrade() and xqueue.downgrade().';
+COMMENT ON TABLE xqueue.queue IS 'The tables that are queues, and how. Read the view xqueue.queues; change with xqueue.upgrade(), xqueue.downgrade(), xqueue.pause() and xqueue.resume().';
 COMMENT ON COLUMN xqueue.queue.relation IS 'The table.';
 COMMENT ON COLUMN xqueue.queue.incarnation IS 'The oid that the table had when this was written.';
 COMMENT ON COLUMN xqueue.queue.definition IS 'Options, and the columns they were resolved to.';
+COMMENT ON COLUMN xqueue.queue.paused_until IS 'Until then nobody takes a task; NULL or past: it is not paused.';
 
 CREATE FUNCTION xqueue.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'registry_changed';
 COMMENT ON FUNCTION xqueue.registry_changed() IS 'Trigger of the registry: tells the worker of queues that come with a restored dump.';

@@ -30,12 +30,13 @@ SELECT q.relation AS queue,
        (s->'tasks'->>'zombie')::bigint AS zombie,
        (s->'tasks'->>'done')::bigint AS done,
        (s->>'consumers')::integer AS consumers,
+       CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until,
        (s->>'exact')::boolean AS exact,
        s->>'error' AS error,
        to_timestamp((s->>'error_at')::double precision) AS error_at
 FROM xqueue.stats() AS s
 JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
-COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read: tasks by state, consumers that wait, and the last error of the worker, if it has one with the queue.';
+COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read: tasks by state, consumers that wait, until when it is paused, and the last error of the worker, if it has one with the queue.';
 
 CREATE VIEW xqueue.taken AS
 SELECT (h->>'relation')::oid::regclass AS queue,

@@ -103,13 +103,14 @@ impl Place {
 
     /// Sleeps until this consumer is woken; false when the deadline has passed before that.
     /// Whoever is woken stands in line again, in the old place, should the task be gone.
-    pub fn sleep(&self, deadline: Deadline, queue: &str) -> Result<bool> {
+    /// `pause`: the end of the pause that the queue is in.
+    pub fn sleep(&self, deadline: Deadline, pause: Option<i64>, queue: &str) -> Result<bool> {
         BATON.set(None);
-        if !deadline.is_over() && self.has_missed_some() {
+        if !deadline.is_over() && self.has_missed_some(pause) {
             latch::wait(Some(Duration::ZERO), true);
             return Ok(true);
         }
-        if !self.is_woken_before(deadline) {
+        if !self.is_woken_before(deadline, pause) {
             return Ok(false);
         }
         // Nothing is taken for a client that is gone.
@@ -122,7 +123,7 @@ impl Place {
 
     /// Sleeps until there is news of the task whose end this process waits for.
     pub fn watch(&self, deadline: Deadline, queue: &str) -> Result<News> {
-        if !self.is_woken_before(deadline) {
+        if !self.is_woken_before(deadline, None) {
             return Ok(News::None);
         }
         self.news(queue)
@@ -140,23 +141,32 @@ impl Place {
 
     /// Whether tasks came to be ready while this consumer looked in vain, which others may have
     /// been woken for. Should it sleep beside ready tasks, the worker is to look after it.
-    fn has_missed_some(&self) -> bool {
-        let Some(line) = queues::lock(self.slot) else { return false };
+    fn has_missed_some(&self, pause: Option<i64>) -> bool {
+        let Some(mut line) = queues::lock(self.slot) else { return false };
+        if let Some(until) = pause {
+            line.note_pause(until);
+        }
         let (wakes, has_ready) = (line.wakes(), line.has_ready());
         drop(line);
         let has_missed = self.wakes.replace(wakes) != wakes && !waiters::was_woken();
-        if has_ready && !has_missed {
+        if has_ready && !has_missed && pause.is_none() {
             databases::request(process::database().into(), |_| {});
         }
         has_missed
     }
 
-    fn is_woken_before(&self, deadline: Deadline) -> bool {
+    fn is_woken_before(&self, deadline: Deadline, mut pause: Option<i64>) -> bool {
         while !waiters::was_woken() {
             if deadline.is_over() {
                 return false;
             }
-            latch::wait(deadline.left(), true);
+            let paused = pause.map(|until| until.saturating_sub(time::now()).max(0) as u64);
+            if let (Some(0), Some(mut line)) = (paused, queues::lock(self.slot)) {
+                line.end_pause(pause.take().unwrap_or_default());
+                continue;
+            }
+            let paused = paused.map(Duration::from_micros);
+            latch::wait([deadline.left(), paused].into_iter().flatten().min(), true);
         }
         true
     }

@@ -1,7 +1,7 @@
 //! `dig`, `plow`, `kick`, `switch`, `snatch`, `release_all`, `restart`, `delete`, `truncate`: what
-//! an administrator does with tasks.
+//! an administrator does with tasks; `pause`, `resume`: with a queue.
 
-use super::argument::{self, Target};
+use super::argument::{self, Target, refuse_read_only, require_owner};
 use super::look::named_status;
 use super::producer::not_enabled;
 use super::settle;
@@ -10,12 +10,12 @@ use crate::model::change::Call as Kind;
 use crate::model::status::Status;
 use crate::pg::catalog;
 use crate::pg::function::Call;
-use crate::pg::relation::Lock;
+use crate::pg::relation::{self, Lock};
 use crate::pg::spi;
 use crate::pg::spi::Rows;
-use crate::registry::{Arguments, Queue};
+use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
-use crate::{counting, sql_functions};
+use crate::{counting, sql_functions, xact};
 use pgrx::pg_sys::Datum;
 
 sql_functions! {
@@ -27,6 +27,8 @@ sql_functions! {
     release_all, pg_finfo_release_all => release_all_impl,
     restart, pg_finfo_restart => restart_impl,
     delete_task, pg_finfo_delete_task => delete_impl,
+    pause, pg_finfo_pause => pause_impl,
+    resume, pg_finfo_resume => resume_impl,
     truncate_queue, pg_finfo_truncate_queue => truncate_impl,
 }
 
@@ -168,6 +170,36 @@ fn restart_impl(call: &Call) -> Result<Datum> {
 /// delete(queue, id anycompatible)
 fn delete_impl(call: &Call) -> Result<Datum> {
     settle::run(call, Verb::Delete, |_, _| Ok(()))
+}
+
+/// pause(queue, duration interval)
+fn pause_impl(call: &Call) -> Result<Datum> {
+    let target = Target::of(call)?;
+    let duration = argument::interval(call, 1, "duration", true)?;
+    redefine(call, &target, true, || registry::pause(target.table, duration))
+}
+
+/// resume(queue)
+fn resume_impl(call: &Call) -> Result<Datum> {
+    let target = Target::of(call)?;
+    redefine(call, &target, false, || registry::resume(target.table))
+}
+
+/// Writes into the registry that a queue is paused, or is not. Those who take are not kept waiting:
+/// no lock on the table tells them, but the server's word that its definition has changed.
+fn redefine(
+    call: &Call,
+    target: &Target,
+    is_paused: bool,
+    write: impl FnOnce() -> Result<()>,
+) -> Result<Datum> {
+    require_owner(target.table)?;
+    refuse_read_only(|| registry::display_name(target.table))?;
+    let queue = target.open(Lock::AccessShare)?;
+    relation::invalidate(target.table);
+    write()?;
+    xact::note(queue.slot, |delta| delta.paused = Some(is_paused));
+    Ok(call.nothing())
 }
 
 /// truncate(queue)

@@ -43,6 +43,17 @@ impl Target {
     /// Locks the table and looks up what is known of the queue. Who may not touch the table is
     /// told so before he would wait for a lock.
     pub fn open(&self, lock: Lock) -> Result<Rc<Queue>> {
+        self.lock(lock)?;
+        registry::get(self.table)
+    }
+
+    /// The same for whoever has been waiting.
+    pub fn open_again(&self, lock: Lock) -> Result<Rc<Queue>> {
+        self.lock(lock)?;
+        registry::current(self.table)
+    }
+
+    fn lock(&self, lock: Lock) -> Result<()> {
         let is_allowed = match lock {
             Lock::RowExclusive => catalog::may_change(self.table),
             _ => true,
@@ -61,7 +72,7 @@ impl Target {
             refuse_read_only(|| registry::display_name(self.table))?;
         }
         relation::lock(self.table, lock);
-        registry::get(self.table)
+        Ok(())
     }
 
     /// Where the tasks go that a call gives back.

@@ -67,14 +67,14 @@ fn take_impl(call: &Call) -> Result<Datum> {
     refuse_fixed_snapshot()?;
     // A subtransaction that finds nothing is undone: who waits holds no lock.
     let look = |order: &Order| {
-        let mut outcome = Ok(0);
+        let mut outcome = Ok(Look::Nothing);
         transaction::in_subtransaction(|| {
             outcome = take_now(&target, order, deliver);
-            if matches!(outcome, Ok(0)) { Verdict::Undo } else { Verdict::Keep(()) }
+            if matches!(outcome, Ok(Look::Taken)) { Verdict::Keep(()) } else { Verdict::Undo }
         });
         outcome
     };
-    if look(&order)? > 0 {
+    if look(&order)? == Look::Taken {
         return Ok(call.null());
     }
     let deadline = Deadline::after(Some(timeout));
@@ -82,12 +82,12 @@ fn take_impl(call: &Call) -> Result<Datum> {
     let place = line.join()?;
     order.waits = true;
     loop {
-        match look(&order) {
-            Ok(0) => {}
-            Ok(_) => break place.succeed(),
+        let pause = match look(&order) {
+            Ok(Look::Taken) => break place.succeed(),
+            Ok(outcome) => outcome.paused_until(),
             Err(error) => return Err(gone_or(error, &target, &line.name)),
-        }
-        if !place.sleep(deadline, &line.name)? {
+        };
+        if !place.sleep(deadline, pause, &line.name)? {
             break;
         }
     }
@@ -135,7 +135,7 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
             };
             Plan::new(Verb::Ack, target.form).settle(&queue, &[key], |_| Ok(()))?;
         }
-        if look(&order, &mut taken)? > 0 {
+        if look(&order, &mut taken)? == Look::Taken {
             spi.commit();
             return Ok(());
         }
@@ -144,16 +144,19 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
         let place = line.join()?;
         order.waits = true;
         loop {
-            match look(&order, &mut taken) {
-                Ok(0) => place.over_transaction_end(|| spi.rollback()),
-                Ok(_) => {
+            let pause = match look(&order, &mut taken) {
+                Ok(Look::Taken) => {
                     spi.commit();
                     place.succeed();
                     return Ok(());
                 }
+                Ok(outcome) => {
+                    place.over_transaction_end(|| spi.rollback());
+                    outcome.paused_until()
+                }
                 Err(error) => return Err(gone_or(error, &target, &line.name)),
-            }
-            if !place.sleep(deadline, &line.name)? {
+            };
+            if !place.sleep(deadline, pause, &line.name)? {
                 return Ok(());
             }
         }
@@ -189,6 +192,24 @@ impl Order {
     }
 }
 
+/// What has come of a look for tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Taken,
+    Nothing,
+    /// Nobody takes a task before this instant.
+    Paused(i64),
+}
+
+impl Look {
+    fn paused_until(self) -> Option<i64> {
+        match self {
+            Look::Paused(until) => Some(until),
+            Look::Taken | Look::Nothing => None,
+        }
+    }
+}
+
 /// Takes, of the tasks that a call names, those that can be taken now.
 fn take_named(
     call: &Call,
@@ -200,7 +221,11 @@ fn take_named(
     let (tube, ttr) = (order.tube.is_some(), order.ttr.is_some());
     let change = Change::TakeNamed { form: target.form, tube, ttr, any: true };
     let mut arguments = order.arguments(order.ttr, &queue)?;
-    for key in argument::keys(call, 5, &queue)? {
+    let keys = argument::keys(call, 5, &queue)?;
+    if queue.paused_until().is_some() {
+        return Ok(());
+    }
+    for key in keys {
         arguments.set_key(&key);
         counting::run(&queue, Kind::Take, None, || {
             spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
@@ -214,13 +239,19 @@ fn take_now(
     target: &Target,
     order: &Order,
     mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
-) -> Result<usize> {
-    let queue = target.open(Lock::RowExclusive)?;
+) -> Result<Look> {
+    let queue = match order.waits {
+        true => target.open_again(Lock::RowExclusive)?,
+        false => target.open(Lock::RowExclusive)?,
+    };
     let ttr = order.ttr.filter(|_| queue.features().has_deadlines() || !order.waits);
     if order.waits && order.tube.is_some() && queue.tube().is_none() {
-        return Ok(0);
+        return Ok(Look::Nothing);
     }
     let mut arguments = order.arguments(ttr, &queue)?;
+    if let Some(until) = queue.paused_until() {
+        return Ok(Look::Paused(until));
+    }
     let mark = marks::start(&queue, &arguments);
     if let Some(mark) = mark {
         arguments.set(Parameter::Mark, mark);
@@ -236,9 +267,10 @@ fn take_now(
     // statement for each task.
     let is_known = !queue.features().has_deadlines() && queue.has_simple_key;
     let taken = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
-    counting::run(&queue, Kind::Take, is_known.then_some(taken), || {
+    let taken = counting::run(&queue, Kind::Take, is_known.then_some(taken), || {
         spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
-    })
+    })?;
+    Ok(if taken > 0 { Look::Taken } else { Look::Nothing })
 }
 
 /// Where a consumer stands in line.

@@ -11,7 +11,7 @@ use crate::pg::function::Call;
 use crate::pg::relation::{self, Lock, Relation, Snapshot};
 use crate::pg::transaction::{self, Verdict};
 use crate::pg::{catalog, context, jsonb, process, spi, time};
-use crate::registry::{self, Queue};
+use crate::registry::{self, Entry, Queue};
 use crate::shmem::queues;
 use crate::upgrade::{Blueprint, describe, drop_index_if_there, enabled_triggers, return_type};
 use crate::{keys, session, sql_functions, xact};
@@ -93,7 +93,7 @@ fn downgrade_impl(call: &Call) -> Result<Datum> {
     require_owner(target.table)?;
     refuse_read_only(|| registry::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
-    let Some((definition, same_table)) = registry::read(target.table)? else {
+    let Some(Entry { definition, same_table, .. }) = registry::read(target.table)? else {
         return Err(registry::not_a_queue(target.table));
     };
     let relation = open(target.table)?;

@@ -18,7 +18,6 @@ use crate::{session, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
 
 sql_functions! {
     stats, pg_finfo_stats => stats_impl,
@@ -48,12 +47,13 @@ fn stats_impl(call: &Call) -> Result<Datum> {
         Some(slot) => slot,
         None => registry::get(table)?.slot,
     };
-    // Which tubes they are is looked up only if there are any.
-    let tubes = match queues::lock(slot).is_some_and(|slot| slot.counts_tubes()) {
-        true => tubes_counted(table),
-        false => vec![],
+    // The registry is read only if it says something.
+    let is_listed = queues::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.pauses());
+    let listed = match is_listed || transaction::in_recovery() {
+        true => listed(table)?,
+        false => Listed::default(),
     };
-    described(table, slot, tubes)
+    described(table, slot, listed)
         .map(|value| jsonb::from_value(&value))
         .ok_or(registry::not_a_queue(table))
 }
@@ -62,12 +62,12 @@ fn stats_impl(call: &Call) -> Result<Datum> {
 fn stats_all_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
-    let tubes = all_tubes_counted();
-    for table in readable_tables() {
+    for (table, listed) in all_listed() {
+        if !catalog::may_select(table) {
+            continue;
+        }
         // Without a lock: a DBA looks here when something is locked.
-        let slot = slot_of(table);
-        let tubes = tubes.get(&table).cloned().unwrap_or_default();
-        if let Some(described) = slot.and_then(|slot| described(table, slot, tubes)) {
+        if let Some(described) = slot_of(table).and_then(|slot| described(table, slot, listed)) {
             output.push(jsonb::from_value(&described));
         }
     }
@@ -185,7 +185,7 @@ fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
     tables.into_iter().filter(|table| holds(*table)).collect()
 }
 
-fn described(table: Oid, slot: SlotId, tubes: Vec<String>) -> Option<Value> {
+fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Value> {
     let statistics = queues::lock(slot)?.statistics();
     let calls: Map<String, Value> = Kind::ALL
         .iter()
@@ -200,12 +200,18 @@ fn described(table: Oid, slot: SlotId, tubes: Vec<String>) -> Option<Value> {
         "consumers": statistics.consumers,
         "exact": statistics.exact,
     });
-    if !tubes.is_empty() {
+    if let Some(until) = listed.paused_until.filter(|until| *until > time::now()) {
+        described["paused_until"] = match until {
+            i64::MAX => "infinity".into(),
+            until => (time::unix_microseconds(until) as f64 / 1e6).into(),
+        };
+    }
+    if !listed.tubes.is_empty() {
         let described_tube = |(name, tube): (String, &Tube)| {
             let transitions = by_transition(&tube.transitions);
             (name, json!({ "tasks": by_state(&tube.tasks), "transitions": transitions }))
         };
-        let tubes = tubes.into_iter().zip(&statistics.tubes).map(described_tube);
+        let tubes = listed.tubes.into_iter().zip(&statistics.tubes).map(described_tube);
         described["tubes"] = tubes.collect::<Map<_, _>>().into();
     }
     if let Some((error, at)) = statistics.error {
@@ -225,28 +231,35 @@ fn by_transition(transitions: &Transitions) -> Map<String, Value> {
     named(transitions).map(|(name, count)| (name, count.into())).collect()
 }
 
-/// The tubes of a queue that have statistics of their own.
-fn tubes_counted(table: Oid) -> Vec<String> {
-    let definition = registry::read(table).ok().flatten();
-    definition.map_or(vec![], |(known, _)| known.options.tubes_counted().to_vec())
+/// What the registry says of a queue and its statistics show.
+#[derive(Default)]
+struct Listed {
+    /// The tubes that have statistics of their own.
+    tubes: Vec<String>,
+    paused_until: Option<i64>,
 }
 
-/// The same for all queues that have any.
-fn all_tubes_counted() -> HashMap<Oid, Vec<String>> {
+fn listed(table: Oid) -> Result<Listed> {
+    let entry = registry::read(table)?.ok_or_else(|| registry::not_a_queue(table))?;
+    let tubes = entry.definition.options.tubes_counted().to_vec();
+    Ok(Listed { tubes, paused_until: entry.paused_until })
+}
+
+/// The same of all queues of this database.
+fn all_listed() -> Vec<(Oid, Listed)> {
     spi::connect(|spi| {
         let rows = spi.run(
-            "SELECT q.relation::pg_catalog.oid, t.tube FROM xqueue.queue q CROSS JOIN LATERAL \
-             pg_catalog.jsonb_array_elements_text(q.definition OPERATOR(pg_catalog.#>) '{options,tube_stats}') \
-             WITH ORDINALITY AS t(tube, place) ORDER BY 1, t.place",
+            "SELECT relation::pg_catalog.oid, paused_until, \
+             definition OPERATOR(pg_catalog.#>) '{options,tube_stats}' FROM xqueue.queue ORDER BY 1",
         );
-        let mut tubes: HashMap<Oid, Vec<String>> = HashMap::new();
-        for row in 0..rows.len() {
-            if let (Some(table), Some(tube)) =
-                (rows.datum(row, 1).map(types::oid), rows.text(row, 2))
-            {
-                tubes.entry(table).or_default().push(tube);
-            }
-        }
-        tubes
+        let listed = |row| {
+            let tubes = rows.datum(row, 3).map(jsonb::text).unwrap_or_default();
+            let listed = Listed {
+                tubes: serde_json::from_str(&tubes).unwrap_or_default(),
+                paused_until: rows.datum(row, 2).map(types::timestamp),
+            };
+            Some((types::oid(rows.datum(row, 1)?), listed))
+        };
+        (0..rows.len()).filter_map(listed).collect()
     })
 }

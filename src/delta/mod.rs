@@ -41,6 +41,8 @@ pub struct Delta {
     pub due: Option<i64>,
     /// The definition or the table has changed.
     pub redefined: bool,
+    /// The queue was paused (true), or resumed (false).
+    pub paused: Option<bool>,
     /// The counters have to be counted anew.
     pub recount: bool,
     /// Other tubes have statistics of their own than before.
@@ -183,6 +185,7 @@ impl Delta {
             self.due_at(instant);
         }
         self.redefined |= later.redefined;
+        self.paused = later.paused.or(self.paused);
         self.recount |= later.recount;
         self.tubes_changed |= later.tubes_changed;
         self.created |= later.created;

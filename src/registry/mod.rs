@@ -9,7 +9,8 @@ mod store;
 use crate::error::{Error, Result};
 use crate::model::definition::Column;
 use crate::pg::relation::{ColumnType, Lock, Relation};
-use crate::pg::{callbacks, catalog};
+use crate::pg::{callbacks, catalog, process};
+use crate::shmem::queues;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -19,7 +20,7 @@ use std::rc::Rc;
 pub use plans::{Arguments, Statement};
 pub use queue::{KeyType, Queue, table_names};
 pub use status::StatusColumn;
-pub use store::{as_owner, delete, is_own_table, read, try_lock, write};
+pub use store::{Entry, as_owner, delete, is_own_table, pause, read, resume, try_lock, write};
 
 thread_local! {
     static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
@@ -48,17 +49,33 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
         callbacks::watch_definitions();
     }
     let seen = STALE_COUNT.get();
-    let Some((definition, same_table)) = read(table)? else {
+    let database = process::database();
+    let slot = || queues::find(database.into(), table.into()).and_then(queues::lock);
+    let redefinitions = slot().map_or(0, |slot| slot.redefinitions());
+    let Some(entry) = read(table)? else {
         QUEUES.with_borrow_mut(|queues| queues.remove(&table));
         return Ok(None);
     };
     let Some(relation) = Relation::open(table, Lock::AccessShare) else { return Ok(None) };
-    let queue = Rc::new(Queue::describe(&relation, definition, same_table)?);
+    let queue = Rc::new(Queue::describe(&relation, entry, redefinitions)?);
     // What was read may have changed while it was read: good for this call, looked at again by
     // the next.
     queue.stale.set(STALE_COUNT.get() != seen);
     QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
     Ok(Some(queue))
+}
+
+/// A queue as it is at this moment, for those who wait: they are woken some moments before the
+/// server's word that the definition known here is stale comes round.
+pub fn current(table: Oid) -> Result<Rc<Queue>> {
+    let queue = get(table)?;
+    let redefinitions = queues::lock(queue.slot).map(|slot| slot.redefinitions());
+    match redefinitions {
+        Some(number) if number != queue.redefinitions => {
+            find_anew(table)?.ok_or_else(|| not_a_queue(table))
+        }
+        _ => Ok(queue),
+    }
 }
 
 /// The same as the registry says it now. A definition is visible some moments before the server's

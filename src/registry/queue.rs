@@ -2,6 +2,7 @@
 
 use super::plans::Plans;
 use super::status::StatusColumn;
+use super::store::Entry;
 use super::{column_of, written};
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::model::position::{self, Position};
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation, RowType};
 use crate::pg::trigger::Tuple;
-use crate::pg::{catalog, process, types};
+use crate::pg::{catalog, process, time, types};
 use crate::shmem::{databases, queues};
 use crate::statement::{self, KeyColumn, READY_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
@@ -39,6 +40,10 @@ pub struct Queue {
     pub order: Option<Order>,
     /// The triggers tell of every task.
     pub is_told: bool,
+    /// Nobody takes a task before this instant.
+    paused_until: Option<i64>,
+    /// How often it had been redefined when it was read.
+    pub(super) redefinitions: u64,
     /// Nobody but the queue's functions, and whoever changes rows by hand, acts on the table.
     pub counts_itself: bool,
     status: StatusColumn,
@@ -82,11 +87,8 @@ pub struct KeyType {
 
 impl Queue {
     /// Everything to know of a queue, from the table and its definition.
-    pub(super) fn describe(
-        relation: &Relation,
-        mut definition: Definition,
-        same_table: bool,
-    ) -> Result<Queue> {
+    pub(super) fn describe(relation: &Relation, entry: Entry, redefinitions: u64) -> Result<Queue> {
+        let Entry { mut definition, same_table, paused_until } = entry;
         let table = relation.oid();
         let find = |wanted: &Column| {
             column_of(relation, wanted, same_table).ok_or_else(|| lost_column(table, &wanted.name))
@@ -114,10 +116,11 @@ impl Queue {
             .hint("Raise xqueue.max_queues in postgresql.conf and restart the server.")
         })?;
         databases::want_worker(database.into(), is_new);
-        if !definition.options.tubes_counted().is_empty()
+        let counts_tubes = !definition.options.tubes_counted().is_empty();
+        if (counts_tubes || paused_until.is_some())
             && let Some(mut slot) = queues::lock(slot)
         {
-            slot.note_tubes();
+            slot.note_kind(counts_tubes, paused_until.is_some());
         }
         let is_told = relation.has_triggers(&READY_TRIGGERS);
         let is_marked =
@@ -142,6 +145,8 @@ impl Queue {
             key: key.map(key_type).collect(),
             row_type: relation.row_type(),
             row_columns: relation.row_columns(),
+            paused_until,
+            redefinitions,
             hook: definition.options.features.hook().map(String::from),
             order,
             is_told,
@@ -159,6 +164,11 @@ impl Queue {
 
     pub fn features(&self) -> &Features {
         &self.definition.options.features
+    }
+
+    /// The end of the pause that the queue is in.
+    pub fn paused_until(&self) -> Option<i64> {
+        self.paused_until.filter(|until| *until > time::now())
     }
 
     /// The state of a row; an error if its value stands for none.

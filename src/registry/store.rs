@@ -7,19 +7,27 @@ use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::spi::Spi;
 use crate::pg::{catalog, jsonb, spi, types, user};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Datum, Oid};
 use std::ffi::CStr;
 
 const REGISTRY: &CStr = c"queue";
 
-/// The definition of a table as the registry has it, and whether the columns' numbers still hold
-/// (they do not after dump and restore).
-pub fn read(table: Oid) -> Result<Option<(Definition, bool)>> {
+/// What the registry says of a table.
+pub struct Entry {
+    pub definition: Definition,
+    /// The columns' numbers still hold: they do not after dump and restore.
+    pub same_table: bool,
+    /// Nobody takes a task before this instant.
+    pub paused_until: Option<i64>,
+}
+
+pub fn read(table: Oid) -> Result<Option<Entry>> {
     let row = catalog::own_row(REGISTRY, table, |row| {
-        let written_for = row.datum(2).map(types::oid);
-        (row.datum(3).map(jsonb::text).unwrap_or_default(), written_for == Some(table))
+        let same_table = row.datum(2).map(types::oid) == Some(table);
+        let paused_until = row.datum(4).map(types::timestamp);
+        (row.datum(3).map(jsonb::text).unwrap_or_default(), same_table, paused_until)
     });
-    let Some((text, same_table)) = row else { return Ok(None) };
+    let Some((text, same_table, paused_until)) = row else { return Ok(None) };
     let definition = serde_json::from_str(&text).map_err(|error| {
         Error::new(
             PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
@@ -27,7 +35,7 @@ pub fn read(table: Oid) -> Result<Option<(Definition, bool)>> {
         )
         .hint("Call xqueue.downgrade() and xqueue.upgrade() on it.")
     })?;
-    Ok(Some((definition, same_table)))
+    Ok(Some(Entry { definition, same_table, paused_until }))
 }
 
 /// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot
@@ -49,6 +57,28 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
              ON CONFLICT (relation) DO UPDATE \
              SET incarnation = excluded.incarnation, definition = excluded.definition",
             &[(types::OID, Some(table.into())), (types::JSONB, Some(jsonb::from_value(&value)))],
+        );
+    })
+}
+
+/// Pauses a queue for `length`, until it is resumed without one.
+pub fn pause(table: Oid, length: Option<Datum>) -> Result<()> {
+    as_owner(|spi| {
+        spi.run_with(
+            "UPDATE xqueue.queue SET paused_until = coalesce(pg_catalog.clock_timestamp() \
+             OPERATOR(pg_catalog.+) $2, 'infinity') \
+             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
+            &[(types::OID, Some(table.into())), (types::INTERVAL, length)],
+        );
+    })
+}
+
+pub fn resume(table: Oid) -> Result<()> {
+    as_owner(|spi| {
+        spi.run_with(
+            "UPDATE xqueue.queue SET paused_until = NULL \
+             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
+            &[(types::OID, Some(table.into()))],
         );
     })
 }

@@ -27,6 +27,10 @@ pub struct Queue {
     transitions: Transitions,
     /// Some tubes have statistics of their own, or had.
     counts_tubes: bool,
+    /// It is paused, or was.
+    pauses: bool,
+    /// How often it was defined anew, paused or resumed.
+    redefinitions: u64,
     /// Those, in the order of the options.
     tubes: [Tube; TUBES_COUNTED],
     /// A committed transaction has to do with it: it is not just about to be made.
@@ -129,6 +133,8 @@ pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
         calls: Calls::default(),
         transitions: Transitions::default(),
         counts_tubes: false,
+        pauses: false,
+        redefinitions: 0,
         tubes: [Tube::default(); TUBES_COUNTED],
         settled: false,
         exact: false,
@@ -223,7 +229,12 @@ impl QueueGuard {
         self.tell_recounts(xid, delta);
         self.lower_marks(delta);
         self.tell_ends(delta);
-        if delta.redefined {
+        self.redefinitions += u64::from(delta.redefined || delta.paused.is_some());
+        self.pauses = delta.paused.unwrap_or(self.pauses);
+        if delta.paused == Some(false) {
+            self.wake_for_ready();
+        }
+        if delta.redefined || delta.paused == Some(true) {
             self.wake_everyone();
         } else {
             for (tube, count) in delta.made_ready.by_tube() {
@@ -263,9 +274,19 @@ impl QueueGuard {
         self.last_key = self.last_key.max(key).max(1);
     }
 
-    /// Some tubes have statistics of their own.
-    pub fn note_tubes(&mut self) {
-        self.counts_tubes = true;
+    /// Some tubes have statistics of their own; the queue is paused.
+    pub fn note_kind(&mut self, counts_tubes: bool, pauses: bool) {
+        self.counts_tubes |= counts_tubes;
+        self.pauses |= pauses;
+    }
+
+    /// Whether it may be paused.
+    pub fn pauses(&self) -> bool {
+        self.pauses
+    }
+
+    pub fn redefinitions(&self) -> u64 {
+        self.redefinitions
     }
 
     pub fn counts_tubes(&self) -> bool {
@@ -322,11 +343,29 @@ impl QueueGuard {
     /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED. Those
     /// who wait beside them had better look everywhere.
     pub fn nudge_for_ready(&mut self) {
-        let ready = self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX));
-        if ready > 0 && self.has_consumers() {
+        let now = time::now();
+        if self.has_idle_consumers(now) {
             self.forget_marks();
-            self.nudge(ready as u32, time::now());
+            self.nudge(self.ready(), now);
         }
+    }
+
+    /// The pause is over: wakes those whose turn it is.
+    pub(super) fn wake_for_ready(&mut self) {
+        self.line.paused_until = i64::MIN;
+        match self.exact {
+            true => self.wake(self.ready(), Offer { tube: None }),
+            false => self.wake_everyone(),
+        }
+    }
+
+    fn ready(&self) -> u32 {
+        self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX)) as u32
+    }
+
+    /// Whether consumers wait beside ready tasks, and not because the queue is paused.
+    pub fn has_idle_consumers(&self, now: i64) -> bool {
+        self.line.consumers() > 0 && self.has_ready() && self.line.paused_until <= now
     }
 
     pub fn has_taken(&self) -> bool {
@@ -335,10 +374,6 @@ impl QueueGuard {
 
     pub fn has_ready(&self) -> bool {
         self.tasks[Status::Ready as usize] != 0
-    }
-
-    pub fn has_consumers(&self) -> bool {
-        self.line.consumers() > 0
     }
 
     pub fn statistics(&self) -> Statistics {

@@ -60,6 +60,8 @@ pub struct Line {
     watchers: u32,
     /// How often somebody was to be woken.
     wakes: u64,
+    /// The end of the pause that those in line wait for, if there is one.
+    pub(super) paused_until: i64,
 }
 
 /// Someone who waits for a task, for the view `xqueue.consumers`.
@@ -202,6 +204,19 @@ impl QueueGuard {
     /// another, which the look came too early for.
     pub fn wakes(&self) -> u64 {
         self.line.wakes
+    }
+
+    /// This process waits for the end of a pause.
+    pub fn note_pause(&mut self, until: i64) {
+        self.line.paused_until = until;
+    }
+
+    /// A pause is over, which everyone in line notices at the same instant: whoever comes first wakes
+    /// those whose turn it is.
+    pub fn end_pause(&mut self, until: i64) {
+        if self.line.paused_until == until {
+            self.wake_for_ready();
+        }
     }
 
     /// Wakes everyone to look again.

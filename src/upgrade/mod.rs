@@ -47,8 +47,8 @@ impl Blueprint {
         functions::qualify(&mut newer.features)?;
         let newer = &newer;
         let previous = registry::read(relation.oid())?;
-        let same_table = previous.as_ref().is_none_or(|(_, same_table)| *same_table);
-        let previous = previous.map(|(definition, _)| definition);
+        let same_table = previous.as_ref().is_none_or(|entry| entry.same_table);
+        let previous = previous.map(|entry| entry.definition);
         let before = previous.as_ref().map(|definition| definition.options.clone());
         let mut options = before.unwrap_or_default().merge(newer).map_err(|message| {
             Error::invalid(message).hint(

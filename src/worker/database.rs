@@ -5,7 +5,7 @@ use super::care::Care;
 use super::job::Outcome;
 use super::leases::Leases;
 use crate::pg::relation::{self, Lock};
-use crate::pg::{callbacks, catalog, latch, process, spi, transaction, types, worker};
+use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, types, worker};
 use crate::registry;
 use crate::shmem::databases::{self, Requests};
 use crate::shmem::queues;
@@ -206,9 +206,9 @@ impl Worker {
 
     /// How long there is nothing to do; None: until somebody says so.
     fn pause(&self) -> Option<Duration> {
-        let is_beside_ready = |care: &Care| {
-            queues::lock(care.slot).is_some_and(|slot| slot.has_consumers() && slot.has_ready())
-        };
+        let now = time::now();
+        let is_beside_ready =
+            |care: &Care| queues::lock(care.slot).is_some_and(|slot| slot.has_idle_consumers(now));
         let nudge = self.queues.values().any(is_beside_ready).then_some(NUDGE_INTERVAL);
         let unread = (!self.unread.is_empty()).then_some(UNREAD_PAUSE);
         let reload = self.reload_at.map(|at| at.saturating_duration_since(Instant::now()));

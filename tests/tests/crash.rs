@@ -155,6 +155,23 @@ fn twice_in_a_row_under_load() {
 }
 
 #[test]
+fn a_pause_outlasts_a_restart() {
+    let server = Server::alone();
+    let mut q = Queue::new("crash");
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    q.sql("SELECT xqueue.pause('{q}')");
+    server.restart("fast");
+    q.reconnect();
+    let mut c = q.client();
+    assert!(take(&mut c, &name, "0", 1).is_empty());
+    assert_eq!(q.stats()["paused_until"], "infinity");
+    let waiter = Waiter::take(&mut q);
+    q.sql("SELECT xqueue.resume('{q}')");
+    assert_eq!(waiter.join().result.expect("a task").len(), 1);
+}
+
+#[test]
 fn several_databases() {
     let server = Server::alone();
     let mut databases: Vec<Database> = (0..2).map(|_| Database::new("crash_db")).collect();
