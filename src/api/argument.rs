@@ -260,7 +260,8 @@ fn json_key(json: Datum, queue: &Queue) -> Result<Key> {
     }
 }
 
-fn converted(value: Datum, from: Oid, to: Oid) -> Result<Datum> {
+/// A value of one type as a value of another.
+pub fn converted(value: Datum, from: Oid, to: Oid) -> Result<Datum> {
     if from == to {
         return Ok(value);
     }

@@ -1,6 +1,7 @@
 //! `take`, `next`: how a consumer comes by tasks.
 
 use super::argument::{self, Target};
+use super::named;
 use super::producer::{not_enabled, tube_value};
 use super::settle::Plan;
 use crate::counting::Transition;
@@ -202,6 +203,10 @@ enum Look {
 }
 
 impl Look {
+    fn of(taken: usize) -> Look {
+        if taken > 0 { Look::Taken } else { Look::Nothing }
+    }
+
     fn paused_until(self) -> Option<i64> {
         match self {
             Look::Paused(until) => Some(until),
@@ -220,17 +225,12 @@ fn take_named(
     let queue = target.open(Lock::RowExclusive)?;
     let (tube, ttr) = (order.tube.is_some(), order.ttr.is_some());
     let change = Change::TakeNamed { form: target.form, tube, ttr, any: true };
-    let mut arguments = order.arguments(order.ttr, &queue)?;
+    let arguments = order.arguments(order.ttr, &queue)?;
     let keys = argument::keys(call, 5, &queue)?;
     if queue.paused_until().is_some() {
         return Ok(());
     }
-    for key in keys {
-        arguments.set_key(&key);
-        counting::run(&queue, Kind::Take, None, || {
-            spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
-        })?;
-    }
+    named::take(&queue, change, &arguments, keys, usize::MAX, &mut deliver)?;
     Ok(())
 }
 
@@ -252,17 +252,19 @@ fn take_now(
     if let Some(until) = queue.paused_until() {
         return Ok(Look::Paused(until));
     }
+    let (form, tube, ttr) = (target.form, order.tube.is_some(), ttr.is_some());
+    if let Some(picker) = queue.features().picker() {
+        let change = Change::TakeNamed { form, tube, ttr, any: false };
+        let wanted = (order.count, order.tube.as_deref());
+        let taken = named::take_picked(&queue, picker, change, &arguments, wanted, &mut deliver)?;
+        return Ok(Look::of(taken));
+    }
     let mark = marks::start(&queue, &arguments);
     if let Some(mark) = mark {
         arguments.set(Parameter::Mark, mark);
     }
-    let change = Change::Take {
-        form: target.form,
-        tube: order.tube.is_some(),
-        ttr: ttr.is_some(),
-        marked: mark.is_some(),
-        many: order.count > 1,
-    };
+    let (marked, many) = (mark.is_some(), order.count > 1);
+    let change = Change::Take { form, tube, ttr, marked, many };
     // With a time to run each row says when it is over; for a key of several columns there is a
     // statement for each task.
     let is_known = !queue.features().has_deadlines() && queue.has_simple_key;
@@ -270,7 +272,7 @@ fn take_now(
     let taken = counting::run(&queue, Kind::Take, is_known.then_some(taken), || {
         spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
     })?;
-    Ok(if taken > 0 { Look::Taken } else { Look::Nothing })
+    Ok(Look::of(taken))
 }
 
 /// Where a consumer stands in line.

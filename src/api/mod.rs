@@ -8,6 +8,7 @@ pub mod creator;
 pub mod identity;
 pub mod look;
 pub mod monitor;
+pub mod named;
 pub mod outcome;
 pub mod producer;
 pub mod refusal;

@@ -40,6 +40,9 @@ pub struct Features {
     /// Attempts are counted and limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// A function that chooses which tasks are taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pick: Option<Hook>,
     /// A function that is called on every change of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_task_change: Option<Hook>,
@@ -63,6 +66,7 @@ impl Features {
             priority: newer.priority.or(self.priority),
             tube: newer.tube.or(self.tube),
             retry: newer.retry.clone().or(self.retry.clone()),
+            pick: newer.pick.clone().or(self.pick.clone()),
             on_task_change: newer.on_task_change.clone().or(self.on_task_change.clone()),
         }
     }
@@ -81,6 +85,7 @@ impl Features {
             "priority": self.has_priority(),
             "tube": self.has_tubes(),
             "retry": self.retry.clone().unwrap_or(Retry::Off),
+            "pick": self.pick.clone().unwrap_or(Hook(None)),
             "on_task_change": self.on_task_change.clone().unwrap_or(Hook(None)),
         })
     }
@@ -180,6 +185,11 @@ impl Features {
         self.tries()?.backoff()
     }
 
+    /// The function that chooses which tasks are taken, with its parameters.
+    pub fn picker(&self) -> Option<&str> {
+        self.pick.as_ref().and_then(|pick| pick.0.as_deref())
+    }
+
     pub fn hook(&self) -> Option<&str> {
         self.on_task_change.as_ref().and_then(|hook| hook.0.as_deref())
     }
@@ -233,6 +243,7 @@ mod tests {
             r#"{"id": 5}"#,
             r#"{"id": ""}"#,
             r#"{"on_task_change": true}"#,
+            r#"{"pick": 5}"#,
         ] {
             assert!(features(text).is_err(), "{text}");
         }

@@ -66,9 +66,9 @@ impl<'de> Deserialize<'de> for Hook {
         match Value::deserialize(deserializer)? {
             Value::Bool(false) => Ok(Hook(None)),
             Value::String(name) if !name.trim().is_empty() => Ok(Hook(Some(name))),
-            value => Err(Error::custom(format!(
-                "{value} is neither the name of a function(task jsonb, event text) nor false"
-            ))),
+            value => {
+                Err(Error::custom(format!("{value} is neither the name of a function nor false")))
+            }
         }
     }
 }

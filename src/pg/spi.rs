@@ -224,6 +224,16 @@ impl Rows<'_> {
         }
     }
 
+    /// The type of a column (from 1).
+    pub fn type_of(&self, column: i32) -> Oid {
+        // SAFETY: the descriptor of rows that a statement has given back; an invalid oid for a column
+        // that is not there.
+        match self.table.is_null() {
+            true => Oid::INVALID,
+            false => unsafe { pg_sys::SPI_gettypeid((*self.table).tupdesc, column) },
+        }
+    }
+
     /// The first value of the first row as a number; 0 where there is none.
     pub fn number(&self) -> i64 {
         self.text(0, 1).and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -99,6 +99,21 @@ impl Table {
         ))
     }
 
+    /// Asks the user's function, named with its parameters, which tasks to take: their keys, in the
+    /// order in which they are to be taken. And whether it is to be told the tube.
+    pub fn ask(&self, function: &str) -> (String, bool) {
+        let (name, takes_tube) = match function.strip_suffix("(integer, text)") {
+            Some(name) => (name, true),
+            None => (function.trim_end_matches("(integer)"), false),
+        };
+        let arguments = if takes_tube { "$1, $2" } else { "$1" };
+        let keys = match self.key.as_slice() {
+            [_] => "pick".to_string(),
+            _ => self.key_list("pick."),
+        };
+        (format!("SELECT {keys} FROM {name}({arguments}) AS pick"), takes_tube)
+    }
+
     /// The next instant at which the worker has to act.
     pub fn next_due(&self) -> Text {
         let mut parameters = Parameters::default();

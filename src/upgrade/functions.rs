@@ -6,41 +6,69 @@ use crate::model::names::{Hook, Id};
 use crate::pg::{catalog, relation, spi, types};
 use pgrx::PgSqlErrorCode;
 
+/// The parameters that a function that picks may have; the first is preferred.
+const PICKS: [&str; 2] = ["(integer, text)", "(integer)"];
+
 /// Gives the functions that the features name their full names.
 pub fn qualify(features: &mut Features) -> Result<()> {
     if let Some(Id::Function(name)) = &mut features.id {
-        *name = find(name, "()")?.0;
+        *name = find(name, &["()"])?.name;
     }
     if let Some(Hook(Some(name))) = &mut features.on_task_change {
-        *name = find(name, "(jsonb, text)")?.0;
+        *name = find(name, &["(jsonb, text)"])?.name;
+    }
+    if let Some(Hook(Some(name))) = &mut features.pick {
+        // As it is kept it has its parameters.
+        let named =
+            PICKS.iter().find_map(|parameters| Some((name.strip_suffix(parameters)?, *parameters)));
+        let found = match named {
+            Some((name, parameters)) => find(name, &[parameters])?,
+            None => find(name, &PICKS)?,
+        };
+        *name = found.name + found.parameters;
     }
     Ok(())
 }
 
 /// The type that a function without parameters gives back.
 pub fn return_type(name: &str) -> Result<String> {
-    find(name, "()").map(|(_, result)| result)
+    find(name, &["()"]).map(|found| found.result)
 }
 
-/// The full name of a function, quoted, and the type that it gives back.
-fn find(name: &str, parameters: &str) -> Result<(String, String)> {
+/// A function that is there.
+struct Found {
+    /// With its schema, quoted.
+    name: String,
+    parameters: &'static str,
+    /// The type that it gives back.
+    result: String,
+}
+
+/// Finds a function that has one of these lists of parameters.
+fn find(name: &str, parameters: &[&'static str]) -> Result<Found> {
     let parts = relation::name_parts(name)?;
     let quoted: Vec<String> = parts.iter().map(|part| catalog::quote(part)).collect();
-    let signature = format!("{}{parameters}", quoted.join("."));
-    let found = spi::connect(|spi| {
-        let rows = spi.run_with(
-            "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(p.proname)), \
-             pg_catalog.format_type(p.prorettype, NULL) FROM pg_catalog.pg_proc p \
-             JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
-             WHERE p.oid = pg_catalog.to_regprocedure($1)::pg_catalog.oid AND p.prokind = 'f'",
-            &[(types::TEXT, Some(types::from_text(&signature)))],
-        );
-        rows.text(0, 1).zip(rows.text(0, 2))
-    });
-    found.ok_or_else(|| {
+    let quoted = quoted.join(".");
+    let look_up = |parameters: &'static str| {
+        let signature = types::from_text(&format!("{quoted}{parameters}"));
+        let (name, result) = spi::connect(|spi| {
+            let rows = spi.run_with(
+                "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(p.proname)), \
+                 pg_catalog.format_type(p.prorettype, NULL) FROM pg_catalog.pg_proc p \
+                 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+                 WHERE p.oid = pg_catalog.to_regprocedure($1)::pg_catalog.oid AND p.prokind = 'f'",
+                &[(types::TEXT, Some(signature))],
+            );
+            rows.text(0, 1).zip(rows.text(0, 2))
+        })?;
+        Some(Found { name, parameters, result })
+    };
+    parameters.iter().find_map(|parameters| look_up(parameters)).ok_or_else(|| {
+        let signatures: Vec<String> =
+            parameters.iter().map(|parameters| format!("{quoted}{parameters}")).collect();
         Error::new(
             PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION,
-            format!("function {signature} does not exist"),
+            format!("function {} does not exist", signatures.join(" or ")),
         )
         .hint(
             "Name a function that is there, with its schema: it has to take just these parameters.",

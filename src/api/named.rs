@@ -1,0 +1,102 @@
+//! Takes of tasks that are named: by the caller, or by the function that picks for the queue.
+
+use super::argument::{self, Key};
+use crate::counting::{self, Transition};
+use crate::error::Result;
+use crate::model::change::Call as Kind;
+use crate::model::status::Status;
+use crate::pg::memory::Memory;
+use crate::pg::spi::{self, Rows};
+use crate::pg::{catalog, context, types};
+use crate::registry::{Arguments, Queue};
+use crate::statement::Change;
+use crate::xact;
+use pgrx::pg_sys::Datum;
+
+/// How often the function is asked again because none of the tasks it named could be taken: others
+/// have been faster, or it names tasks that are not ready.
+const ROUNDS: usize = 10;
+
+/// Takes up to `count` of the tasks with these keys, in this order; passes over those that cannot
+/// be taken now.
+pub fn take(
+    queue: &Queue,
+    change: Change,
+    arguments: &Arguments,
+    keys: Vec<Key>,
+    count: usize,
+    deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
+) -> Result<usize> {
+    // What a task comes out of, and when its time to run is over, differs from row to row.
+    let is_known = matches!(change, Change::TakeNamed { any: false, .. })
+        && !queue.features().has_deadlines()
+        && queue.has_simple_key;
+    let out_of_ready = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
+    let mut arguments = arguments.clone();
+    let mut taken = 0;
+    for key in keys {
+        if taken == count {
+            break;
+        }
+        arguments.set_key(&key);
+        taken += counting::run(queue, Kind::Take, is_known.then_some(out_of_ready), || {
+            spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, queue)))
+        })?;
+    }
+    Ok(taken)
+}
+
+/// Takes up to `count` of the tasks that the queue's function picks.
+pub fn take_picked(
+    queue: &Queue,
+    picker: &str,
+    change: Change,
+    arguments: &Arguments,
+    (count, tube): (i32, Option<&str>),
+    deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
+) -> Result<usize> {
+    for _ in 0..ROUNDS {
+        let keys = ask(queue, picker, count, tube)?;
+        if keys.is_empty() {
+            break;
+        }
+        let taken = take(queue, change, arguments, keys, count.max(0) as usize, deliver)?;
+        if taken > 0 {
+            return Ok(taken);
+        }
+    }
+    Ok(0)
+}
+
+/// Asks the user's function which tasks to take.
+fn ask(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Result<Vec<Key>> {
+    let quoted = catalog::quote_literal(&queue.name);
+    let hint = || {
+        format!(
+            "It is what picks the tasks of queue {} and names their keys. SELECT xqueue.upgrade({quoted}, \
+             '{{\"features\": {{\"pick\": false}}}}'); switches that off.",
+            queue.name
+        )
+    };
+    let (sql, takes_tube) = queue.sql.ask(picker);
+    let mut arguments = vec![(types::INT4, Some(Datum::from(count)))];
+    if takes_tube {
+        arguments.push((types::TEXT, tube.map(types::from_text)));
+    }
+    let memory = Memory::current();
+    let ask = || {
+        xact::aside(|| spi::connect(|spi| keys(&spi.run_with(&sql, &arguments), &memory, queue)))
+    };
+    context::hinted_if_undefined(hint, || context::hinted(hint, ask))
+}
+
+/// The keys in the rows of the function's result, but for those that are NULL.
+fn keys(rows: &Rows, memory: &Memory, queue: &Queue) -> Result<Vec<Key>> {
+    let part = |row: usize, index: usize| {
+        let oid = rows.type_of(index as i32 + 1);
+        let value = rows.datum(row, index as i32 + 1)?;
+        Some(memory.run(|| argument::converted(types::copy(value, oid), oid, queue.key[index].oid)))
+    };
+    let key = |row| (0..queue.key.len()).map(|index| part(row, index)).collect::<Option<_>>();
+    (0..rows.len()).filter_map(key).map(|key: Vec<_>| key.into_iter().collect()).collect()
+}
