@@ -1,0 +1,222 @@
+//! What the README of tarantool/queue promises of its types fifo and fifottl, on tables made by `create`, and where
+//! that module is odd.
+
+use std::iter::repeat_n;
+
+use xqueue_tests::{
+    Client, Queue, Waiter, ack, connect, database, expect_error, id, ids, json, put, release,
+    scalar, status, take, take_all, unique, values, wait_until,
+};
+
+/// A queue made by `create` with these features and, after them, other arguments.
+fn created(theme: &str, features: &str, more: &str) -> (Queue, String) {
+    let name = unique(theme);
+    let mut q = Queue::adopt(&database(), &name);
+    q.sql(&format!("SELECT xqueue.create('{{q}}', '{{\"features\": {features}}}'{more})"));
+    (q, name)
+}
+
+fn fifo(theme: &str) -> (Queue, String) {
+    created(theme, "{}", "")
+}
+
+fn fifottl(theme: &str) -> (Queue, String) {
+    let features =
+        r#"{"delayed": true, "ttl": true, "ttr": true, "priority": true, "buried": true}"#;
+    created(theme, features, "")
+}
+
+#[test]
+fn fifo_with_one_consumer_is_in_strict_order() {
+    let (mut q, name) = fifo("fifo");
+    let producers: Vec<_> = (0..3)
+        .map(|_| {
+            let (mut c, name) = (q.client(), name.clone());
+            std::thread::spawn(move || (0..50).map(|n| put(&mut c, &name, n)).collect::<Vec<_>>())
+        })
+        .collect();
+    for producer in producers {
+        producer.join().expect("it puts");
+    }
+    let mut consumer = q.client();
+    let mut seen = Vec::new();
+    for round in 0..150 {
+        let task = id(&take(&mut consumer, &name, "0", 1)[0]);
+        if round % 10 == 3 {
+            // Given back it is the next again.
+            assert_eq!(release(&mut consumer, &name, task).len(), 1);
+            assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [task]);
+        }
+        assert_eq!(ack(&mut consumer, &name, task).len(), 1);
+        seen.push(task);
+    }
+    assert_eq!(seen, (1..=150).collect::<Vec<i64>>());
+    for (call, feature) in [
+        ("put('{q}', '{}', priority => 1)", "priority"),
+        ("put('{q}', '{}', ttl => '1 s')", "ttl"),
+        ("put('{q}', '{}', ttr => '1 s')", "ttr"),
+        ("put('{q}', '{}', delay => '1 s')", "delayed"),
+    ] {
+        q.fails(&format!("SELECT xqueue.{call}"), "0A000", &format!("feature {feature} is not"));
+    }
+}
+
+#[test]
+fn fifottl_by_priority_and_with_all_its_times() {
+    let (mut q, name) = fifottl("fifottl");
+    q.sql("SELECT xqueue.put('{q}', '{\"payload\": \"my_task_data\"}', ttl => '60.1 s', delay => '80 s')");
+    assert!(q.holds(
+        1,
+        "status = 'W' AND expires - runat BETWEEN '60.1 s'::interval AND '70 s'::interval"
+    ));
+    assert!(q.holds(1, "expires BETWEEN now() + '120 s'::interval AND now() + '141 s'::interval"));
+    q.sql("SELECT xqueue.put('{q}', '{}', priority => 1, ttr => '30 s'); SELECT xqueue.put('{q}', '{}')");
+    let mut c = q.client();
+    assert_eq!(take_all(&mut c, &name), [3, 2], "0 is the default and the highest");
+    assert!(q.holds(2, "runat > now() + '20 s'::interval"));
+    assert!(q.holds(3, "runat IS NULL"), "without ttr there is no limit; there it is the ttl");
+    q.sql("SELECT xqueue.put('{q}', '{}', ttl => '100 ms'); SELECT xqueue.put('{q}', '{}', delay => '100 ms')");
+    q.wait_for("waiting", 1);
+    wait_until("the one is gone, the other ready", || {
+        let states = [4, 5].map(|task| status(&mut q.admin, &name, task));
+        states == [None, Some("R".to_owned())]
+    });
+    let short = values(&mut c, &format!("SELECT xqueue.take('{name}', ttr => '50 ms')"), &[]);
+    assert_eq!(ids(&short), [5]);
+    q.wait_for("ready", 1);
+    assert_eq!(q.calls("ttr"), 1);
+    assert_eq!(q.calls("ttl"), 1);
+    assert_eq!(q.calls("delay"), 1);
+}
+
+#[test]
+fn names_of_63_characters_in_any_schema() {
+    let mut c = connect();
+    let schema = format!("\"My {}\"", unique("schema"));
+    c.batch_execute(&format!("CREATE SCHEMA {schema}")).unwrap();
+    let long: String = repeat_n('n', 63).collect();
+    let name = format!("{schema}.{long}");
+    for (options, again) in [("'{}'", false), ("'{}', if_not_exists => true", true)] {
+        let create = format!("SELECT xqueue.create('{name}', {options})");
+        let definition: xqueue_tests::Value = scalar(&mut c, &create, &[]);
+        assert_eq!(definition["queue"], name, "{again}");
+    }
+    expect_error(&mut c, &format!("SELECT xqueue.create('{name}')"), "42P07", "already exists");
+    assert_eq!(put(&mut c, &name, 1), 1);
+    assert_eq!(take_all(&mut c, &name), [1]);
+    // Task and consumer: each alone keeps it from being dropped, and is told.
+    let error = expect_error(&mut c, &format!("SELECT xqueue.drop('{name}')"), "55006", "in use");
+    assert_eq!(error.detail(), Some("1 tasks are taken, 0 consumers wait."));
+    assert_eq!(ack(&mut c, &name, 1).len(), 1);
+    let mut q = Queue::adopt(&database(), &name);
+    let waiter = Waiter::take(&mut q);
+    let error = expect_error(&mut c, &format!("SELECT xqueue.drop('{name}')"), "55006", "in use");
+    assert_eq!(error.detail(), Some("0 tasks are taken, 1 consumers wait."));
+    waiter.cancel(&mut c);
+    assert!(waiter.join().result.is_err());
+    q.abandon();
+    c.batch_execute(&format!("SELECT xqueue.drop('{name}'); DROP SCHEMA {schema}")).unwrap();
+}
+
+#[test]
+fn temporary_is_unlogged() {
+    let (mut q, _) = created("temporary", "{}", ", temporary => true");
+    let kind = "SELECT to_jsonb(relpersistence::text) FROM pg_class WHERE oid = '{q}'::regclass";
+    assert_eq!(q.ask_one(kind), "u");
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+}
+
+#[test]
+fn an_id_is_not_used_again_after_the_queue_was_empty() {
+    let (mut q, name) = fifo("ids");
+    let mut c = q.client();
+    for expected in 1..=3 {
+        assert_eq!(put(&mut c, &name, 0), expected);
+        assert_eq!(take_all(&mut c, &name), [expected]);
+        assert_eq!(ack(&mut c, &name, expected).len(), 1);
+        q.assert_tasks(&[("total", 0)]);
+    }
+    q.sql("SELECT xqueue.put('{q}', '{}'); SELECT xqueue.truncate('{q}')");
+    assert_eq!(put(&mut c, &name, 0), 5);
+}
+
+#[test]
+fn a_task_of_another_is_not_buried_and_may_be_deleted() {
+    let (mut q, name) = fifottl("another");
+    let (mut owner, mut other) = (q.client(), q.client());
+    put(&mut owner, &name, 1);
+    assert_eq!(take_all(&mut owner, &name), [1]);
+    for call in ["bury", "release", "ack"] {
+        let sql = format!("SELECT xqueue.{call}('{name}', 1)");
+        expect_error(&mut other, &sql, "55006", "task 1 is taken by");
+    }
+    expect_error(
+        &mut other,
+        &format!("SELECT xqueue.touch('{name}', 1, '1 s')"),
+        "55006",
+        "is taken by",
+    );
+    let deleted = values(&mut other, &format!("SELECT xqueue.delete('{name}', 1)"), &[]);
+    assert_eq!((&deleted[0]["id"], &deleted[0]["status"]), (&json!(1), &json!("T")));
+    let error =
+        expect_error(&mut owner, &format!("SELECT xqueue.ack('{name}', 1)"), "P0002", "not found");
+    assert!(error.hint().is_some_and(|hint| hint.contains("deleted")), "{error:?}");
+    q.assert_tasks(&[("total", 0), ("taken", 0)]);
+}
+
+#[test]
+fn touch_with_nothing_less_than_nothing_and_too_much() {
+    let (mut q, name) = fifottl("touch");
+    q.sql("SELECT xqueue.put('{q}', '{}', ttl => '1 h', ttr => '1 min')");
+    let mut c = q.client();
+    assert_eq!(take_all(&mut c, &name), [1]);
+    let row = |c: &mut Client| values(c, &format!("SELECT to_jsonb(t) FROM {name} AS t"), &[]);
+    let before = row(&mut c);
+    let touch = |increment: &str| format!("SELECT xqueue.touch('{name}', 1, {increment})");
+    for nothing in ["'0'", "NULL"] {
+        assert!(values(&mut c, &touch(nothing), &[]).is_empty());
+    }
+    for (increment, state) in [
+        ("'-1 s'", "22023"),
+        ("'-1 month 29 days'", "22023"),
+        ("'292260 years'", "22008"),
+        ("make_interval(days => 2147483647)", "22023"),
+        ("make_interval(months => 2147483647, days => 2147483647)", "22023"),
+    ] {
+        expect_error(&mut c, &touch(increment), state, "");
+        assert_eq!(row(&mut c), before, "{increment}");
+    }
+    assert_eq!(values(&mut c, &touch("'1 day'"), &[]).len(), 1);
+    assert!(q.holds(
+        1,
+        "expires > now() + '1 day 59 min'::interval AND runat > now() + '1 day'::interval"
+    ));
+    let (mut plain, other) = fifo("touch");
+    put(&mut plain.admin, &other, 1);
+    assert_eq!(take_all(&mut plain.admin, &other), [1]);
+    plain.fails("SELECT xqueue.touch('{q}', 1, '1 s')", "0A000", "feature ttr is not enabled");
+}
+
+#[test]
+fn its_statistics() {
+    let (mut q, name) = fifottl("statistics");
+    let mut c = q.client();
+    for number in 0..3 {
+        put(&mut c, &name, number);
+    }
+    assert_eq!(take_all(&mut c, &name), [1, 2, 3]);
+    assert_eq!(ack(&mut c, &name, 1).len(), 1);
+    c.batch_execute(&format!("SELECT xqueue.bury('{name}', 2); SELECT xqueue.bury('{name}', 3)"))
+        .unwrap();
+    assert_eq!(scalar::<i32>(&mut c, &format!("SELECT xqueue.kick('{name}', 99)"), &[]), 2);
+    c.batch_execute(&format!("SELECT xqueue.delete('{name}', 2)")).unwrap();
+    let stats = q.stats();
+    for (kind, count) in
+        [("put", 3), ("take", 3), ("ack", 1), ("bury", 2), ("kick", 2), ("delete", 1), ("touch", 0)]
+    {
+        assert_eq!(stats["calls"][kind], count, "{kind}");
+    }
+    assert_eq!((&stats["tasks"]["ready"], &stats["tasks"]["total"]), (&json!(1), &json!(1)));
+    let all = q.ask("SELECT t FROM xqueue.stats() t WHERE t->>'queue' LIKE '%{q}'");
+    assert_eq!(all, [stats]);
+}
