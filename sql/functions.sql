@@ -73,19 +73,19 @@ COMMENT ON FUNCTION xqueue.time64(regclass) IS 'Microseconds since 1970-01-01, g
 
 -- Consumer -----------------------------------------------------------------------------------------
 
-CREATE FUNCTION xqueue.take(queue text, timeout interval DEFAULT '0', count integer DEFAULT 1, tube text DEFAULT NULL, ttr interval DEFAULT NULL, id anycompatible DEFAULT NULL)
+CREATE FUNCTION xqueue.take(queue text, timeout interval DEFAULT '0', count integer DEFAULT 1, tube text DEFAULT NULL, ttr interval DEFAULT NULL, done anycompatible DEFAULT NULL, id anycompatible DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'take';
-COMMENT ON FUNCTION xqueue.take(text, interval, integer, text, interval, anycompatible) IS
-'Takes up to count ready tasks, in the order of priority (feature priority) and key, or as the function of feature pick says, and waits up to timeout for the first; no row if there is none in time. tube: only tasks of this tube (feature tube). ttr: how long they may be out before they are ready again (feature ttr); else the task''s own, else the default. id: takes just this task, or those of an array, if it is ready, waits or is buried, whatever the order; no row if it cannot be taken now; goes without timeout and count. They belong to this connection until it acks, releases or buries them, or ends: then they are ready again. While it waits it holds no lock, but the snapshot of its statement: see next. Errors: 22023 negative or infinite timeout, count below 1, timeout or count with id; 22004 NULL; 0A000 waiting in repeatable read, or a feature that is off; 42P01 the queue was dropped meanwhile. id is beanstalkd''s reserve-job.';
+COMMENT ON FUNCTION xqueue.take(text, interval, integer, text, interval, anycompatible, anycompatible) IS
+'Takes up to count ready tasks, in the order of priority (feature priority) and key, or as the function of feature pick says, and waits up to timeout for the first; no row if there is none in time. tube: only tasks of this tube (feature tube). ttr: how long they may be out before they are ready again (feature ttr); else the task''s own, else the default. done: the key of a task that this session has taken, or an array of keys: acks these first, all or nothing, in the same call and commit; then it does not wait, whatever the timeout, so that the ack is not held up: the next call does. id: takes just this task, or those of an array, if it is ready, waits or is buried, whatever the order; no row if it cannot be taken now; goes without timeout and count. They belong to this connection until it acks, releases or buries them, or ends: then they are ready again. While it waits it holds no lock, but the snapshot of its statement: see next. Errors: 22023 negative or infinite timeout, count below 1, timeout or count with id; 22004 NULL; those of ack; 0A000 waiting in repeatable read, or a feature that is off; 42P01 the queue was dropped meanwhile. id is beanstalkd''s reserve-job.';
 
-CREATE FUNCTION xqueue.take(queue anyelement, timeout interval DEFAULT '0', count integer DEFAULT 1, tube text DEFAULT NULL, ttr interval DEFAULT NULL, id anycompatible DEFAULT NULL)
+CREATE FUNCTION xqueue.take(queue anyelement, timeout interval DEFAULT '0', count integer DEFAULT 1, tube text DEFAULT NULL, ttr interval DEFAULT NULL, done anycompatible DEFAULT NULL, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'take';
-COMMENT ON FUNCTION xqueue.take(anyelement, interval, integer, text, interval, anycompatible) IS 'As take(text, …), the queue named by its row type, the tasks as its rows: SELECT * FROM xqueue.take(NULL::jobs, ''5s'').';
+COMMENT ON FUNCTION xqueue.take(anyelement, interval, integer, text, interval, anycompatible, anycompatible) IS 'As take(text, …), the queue named by its row type, the tasks as its rows: SELECT * FROM xqueue.take(NULL::jobs, ''5s'').';
 
-CREATE PROCEDURE xqueue.next(queue text, timeout interval DEFAULT NULL, tube text DEFAULT NULL, INOUT task jsonb DEFAULT NULL)
+CREATE PROCEDURE xqueue.next(queue text, timeout interval DEFAULT NULL, tube text DEFAULT NULL, INOUT task jsonb DEFAULT NULL, count integer DEFAULT 1)
 LANGUAGE c AS 'MODULE_PATHNAME', 'next_json';
-COMMENT ON PROCEDURE xqueue.next(text, interval, text, jsonb) IS
-'The consumer''s loop in one call: acks task if one is given, takes the next one, of one tube where that is given, and commits. Waits up to timeout, without end if that is NULL, holding neither a snapshot nor a lock. task is NULL when the time is over. Errors: 2D000 inside a transaction block; those of ack and take.';
+COMMENT ON PROCEDURE xqueue.next(text, interval, text, jsonb, integer) IS
+'The consumer''s loop in one call: acks task if one is given, or an array of tasks, takes the next one, of one tube where that is given, and commits. count: with more than one it takes up to so many, and task becomes an array. Waits up to timeout, without end if that is NULL, holding neither a snapshot nor a lock. task is NULL when the time is over. Errors: 2D000 inside a transaction block; those of ack and take.';
 
 CREATE PROCEDURE xqueue.next(INOUT task anyelement, timeout interval DEFAULT NULL, tube text DEFAULT NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'next_row';

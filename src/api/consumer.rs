@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
+use crate::pg::jsonb::{self, Shape};
 use crate::pg::memory::Memory;
 use crate::pg::relation::Lock;
 use crate::pg::spi::{self, Rows};
@@ -29,21 +30,17 @@ sql_functions! {
     next_row, pg_finfo_next_row => next_row_impl,
 }
 
-/// take(queue, timeout interval, count integer, tube text, ttr interval, id anycompatible)
+/// take(queue, timeout interval, count integer, tube text, ttr interval, done anycompatible, id
+/// anycompatible)
 fn take_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let (_, timeout) =
         argument::duration(call, 1, "timeout")?.ok_or_else(|| Error::null("timeout"))?;
-    let count: i32 = call.require(2, "count")?;
-    if count < 1 {
-        return Err(
-            Error::invalid("count must be at least 1").hint("Leave it out to take one task.")
-        );
-    }
+    let count = wanted(call, 2)?;
     let ttr = argument::interval(call, 4, "ttr", true)?;
     let mut order = Order { count, tube: call.get(3), ttr, waits: false };
     let output = Output::open(call);
-    let is_named = call.datum(5).is_some();
+    let is_named = call.datum(6).is_some();
     if is_named && (timeout > 0 || count > 1) {
         let argument = if timeout > 0 { "timeout" } else { "count" };
         return Err(Error::invalid(format!("a take of given tasks has no {argument}")).hint(
@@ -57,11 +54,13 @@ fn take_impl(call: &Call) -> Result<Datum> {
         output.push_all(rows, target.form);
         Ok(())
     };
+    let has_acked = call.datum(5).is_some() && ack_done(call, &target)?;
     if is_named {
         take_named(call, &target, &order, deliver)?;
         return Ok(call.null());
     }
-    if timeout == 0 {
+    // What was acked is to be committed before anybody waits.
+    if timeout == 0 || has_acked {
         take_now(&target, &order, deliver)?;
         return Ok(call.null());
     }
@@ -95,19 +94,39 @@ fn take_impl(call: &Call) -> Result<Datum> {
     Ok(call.null())
 }
 
-/// CALL next(queue text, timeout interval, tube text, INOUT task jsonb)
+/// Acks the tasks that argument `done` names; false if it names none.
+fn ack_done(call: &Call, target: &Target) -> Result<bool> {
+    let queue = target.open(Lock::RowExclusive)?;
+    let keys = argument::keys(call, 5, &queue)?;
+    Plan::new(Verb::Ack, target.form).settle(&queue, &keys, |_| Ok(()))?;
+    Ok(!keys.is_empty())
+}
+
+/// CALL next(queue text, timeout interval, tube text, INOUT task jsonb, count integer)
 fn next_json_impl(call: &Call) -> Result<Datum> {
-    next(call, call.datum(3), call.get(2))
+    next(call, call.datum(3), call.get(2), wanted(call, 4)?)
 }
 
 /// CALL next(INOUT task anyelement, timeout interval, tube text)
 fn next_row_impl(call: &Call) -> Result<Datum> {
-    next(call, call.datum(0), call.get(2))
+    next(call, call.datum(0), call.get(2), 1)
 }
 
-/// Acks `task`, if one is given, and takes the next one. While it waits there is a transaction, as
-/// there always is, but it has done nothing: no snapshot, no lock.
-fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum> {
+/// The number of tasks that a call wants.
+fn wanted(call: &Call, index: usize) -> Result<i32> {
+    let count: i32 = call.require(index, "count")?;
+    if count < 1 {
+        return Err(
+            Error::invalid("count must be at least 1").hint("Leave it out to take one task.")
+        );
+    }
+    Ok(count)
+}
+
+/// Acks `task`, if one is given, or an array of them, and takes the next one, or the next `count` as an
+/// array. While it waits there is a transaction, as there always is, but it has done nothing: no
+/// snapshot, no lock.
+fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> Result<Datum> {
     let target = Target::of(call)?;
     let timeout = argument::duration(call, 1, "timeout")?.map(|(_, length)| length);
     if call.is_atomic() {
@@ -117,12 +136,13 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
         )
         .hint("CALL it outside of BEGIN … COMMIT and of functions, or use take and ack there."));
     }
-    let mut order = Order { count: 1, tube, ttr: None, waits: false };
+    let mut order = Order { count, tube, ttr: None, waits: false };
     let result = Memory::current();
-    let mut taken = None;
-    let look = |order: &Order, taken: &mut Option<Datum>| {
+    let mut taken = Vec::new();
+    let look = |order: &Order, taken: &mut Vec<Datum>| {
         take_now(&target, order, |rows, _| {
-            *taken = rows.datum(0, 1).map(|value| result.run(|| types::copy_varlena(value)));
+            let values = (0..rows.len()).filter_map(|row| rows.datum(row, 1));
+            taken.extend(values.map(|value| result.run(|| types::copy_varlena(value))));
             Ok(())
         })
     };
@@ -130,11 +150,17 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
     spi::connect_nonatomic(|spi| -> Result<()> {
         if let Some(task) = task {
             let queue = target.open(Lock::RowExclusive)?;
-            let key = match target.form {
-                Form::Json => argument::key_of_object(task, &queue)?,
-                Form::Row => argument::key_of_row(task, &queue)?,
+            let keys = match target.form {
+                Form::Json if jsonb::shape(task) == Shape::Array => {
+                    let tasks = jsonb::elements(task).into_iter();
+                    tasks
+                        .map(|task| argument::key_of_object(task, &queue))
+                        .collect::<Result<_>>()?
+                }
+                Form::Json => vec![argument::key_of_object(task, &queue)?],
+                Form::Row => vec![argument::key_of_row(task, &queue)?],
             };
-            Plan::new(Verb::Ack, target.form).settle(&queue, &[key], |_| Ok(()))?;
+            Plan::new(Verb::Ack, target.form).settle(&queue, &keys, |_| Ok(()))?;
         }
         if look(&order, &mut taken)? == Look::Taken {
             spi.commit();
@@ -162,7 +188,8 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>) -> Result<Datum>
             }
         }
     })?;
-    Ok(call.record(taken))
+    let first = taken.first().copied();
+    Ok(call.record(if count > 1 && first.is_some() { Some(jsonb::array(&taken)) } else { first }))
 }
 
 /// What a consumer asks for.
@@ -226,7 +253,7 @@ fn take_named(
     let (tube, ttr) = (order.tube.is_some(), order.ttr.is_some());
     let change = Change::TakeNamed { form: target.form, tube, ttr, any: true };
     let arguments = order.arguments(order.ttr, &queue)?;
-    let keys = argument::keys(call, 5, &queue)?;
+    let keys = argument::keys(call, 6, &queue)?;
     if queue.paused_until().is_some() {
         return Ok(());
     }

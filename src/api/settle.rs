@@ -12,12 +12,13 @@ use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
-use crate::pg::{context, spi, types};
+use crate::pg::{catalog, context, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::{Form, Parameter, Step, Verb};
 use crate::{counting, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
+use std::collections::HashSet;
 
 sql_functions! {
     ack, pg_finfo_ack => ack_impl,
@@ -167,32 +168,71 @@ impl Plan {
         keys: &[Key],
         mut deliver: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
+        // What is named twice is done twice.
+        if keys.len() < 2 || !queue.has_simple_key || has_duplicates(keys, queue) {
+            return keys.iter().try_for_each(|key| {
+                self.arguments.set_key(key);
+                self.settle_some(queue, std::slice::from_ref(key), &mut deliver)
+            });
+        }
+        let base = catalog::base_type(queue.key[0].oid);
+        let values = keys.iter().flatten().copied().collect();
+        self.arguments.set(Parameter::Keys, types::from_values(values, base));
+        self.step.many = true;
+        self.settle_some(queue, keys, &mut deliver)
+    }
+
+    /// The same in one statement.
+    fn settle_some(
+        &mut self,
+        queue: &Queue,
+        keys: &[Key],
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<()> {
         let verb = self.step.verb;
         let deletes = verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay);
-        let plain = self.step.plain;
         let acked = Transition { from: Some(Status::Taken), to: None };
-        let statement = Statement::Step(self.step);
+        let statement = Statement::Step(self.step.clone());
+        let plain = self.step.plain;
         spi::connect(|spi| {
-            for key in keys {
-                self.arguments.set_key(key);
-                counting::run(queue, kind(verb), deletes.then_some(acked), || {
-                    let run = || queue.run(spi, &statement, &self.arguments);
-                    // Values that are not plain are read in the statement.
-                    let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
-                    if rows.is_empty() {
-                        return Err(refusal::explain(spi, queue, key, verb, &self.arguments));
-                    }
-                    deliver(&rows)?;
-                    Ok(rows.len())
-                })?;
-                if deletes && queue.counts_itself {
-                    let hash = || queue.key_hash(key.iter().copied().map(Some));
-                    xact::note(queue.slot, |delta| delta.end(hash, Outcome::Acked));
+            counting::run(queue, kind(verb), deletes.then_some(acked), || {
+                let run = || queue.run(spi, &statement, &self.arguments);
+                // Values that are not plain are read in the statement.
+                let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
+                if let Some(key) = left_out(keys, &rows, queue) {
+                    self.arguments.set_key(key);
+                    return Err(refusal::explain(spi, queue, key, verb, &self.arguments));
                 }
-            }
-            Ok(())
-        })
+                deliver(&rows)?;
+                Ok(rows.len())
+            })
+        })?;
+        if deletes && queue.counts_itself {
+            xact::note(queue.slot, |delta| {
+                keys.iter().for_each(|key| delta.end(|| hash(key, queue), Outcome::Acked));
+            });
+        }
+        Ok(())
     }
+}
+
+/// The first of the keys that a statement has not found a task for.
+fn left_out<'keys>(keys: &'keys [Key], rows: &Rows, queue: &Queue) -> Option<&'keys Key> {
+    if rows.len() == keys.len() {
+        return None;
+    }
+    let found = (0..rows.len()).map(|row| queue.key_hash([rows.datum(row, 2)].into_iter()));
+    let found: HashSet<u64> = found.collect();
+    keys.iter().find(|key| !found.contains(&hash(key, queue)))
+}
+
+fn has_duplicates(keys: &[Key], queue: &Queue) -> bool {
+    let distinct: HashSet<u64> = keys.iter().map(|key| hash(key, queue)).collect();
+    distinct.len() < keys.len()
+}
+
+fn hash(key: &Key, queue: &Queue) -> u64 {
+    queue.key_hash(key.iter().copied().map(Some))
 }
 
 fn hint(queue: &Queue) -> String {

@@ -102,6 +102,27 @@ pub fn elements(json: Datum) -> Vec<Datum> {
     }
 }
 
+/// A jsonb array of these values.
+pub fn array(values: &[Datum]) -> Datum {
+    // SAFETY: the values are jsonb; each is given as it lies, and copied in the end.
+    unsafe {
+        let mut state = std::ptr::null_mut();
+        let begin = pg_sys::JsonbIteratorToken::WJB_BEGIN_ARRAY;
+        pg_sys::pushJsonbValue(&mut state, begin, std::ptr::null_mut());
+        for value in values {
+            let jsonb = pg_sys::pg_detoast_datum(value.cast_mut_ptr());
+            let mut element =
+                pg_sys::JsonbValue { type_: pg_sys::jbvType::jbvBinary, ..Default::default() };
+            element.val.binary.data = container(Datum::from(jsonb));
+            element.val.binary.len = pgrx::varlena::varsize(jsonb) as i32 - pg_sys::VARHDRSZ as i32;
+            pg_sys::pushJsonbValue(&mut state, pg_sys::JsonbIteratorToken::WJB_ELEM, &mut element);
+        }
+        let end = pg_sys::JsonbIteratorToken::WJB_END_ARRAY;
+        let array = pg_sys::pushJsonbValue(&mut state, end, std::ptr::null_mut());
+        Datum::from(pg_sys::JsonbValueToJsonb(array))
+    }
+}
+
 /// The text of a field of a jsonb object: None where it is missing or null.
 pub fn field(json: Datum, name: &str) -> Option<String> {
     let mut key = name.to_string().into_bytes();

@@ -106,6 +106,23 @@ pub fn from_uuids(uuids: &[[u8; 16]]) -> Datum {
     }
 }
 
+/// An array of values of a type in memory of the current context.
+pub fn from_values(mut values: Vec<Datum>, oid: Oid) -> Datum {
+    // SAFETY: the values are of this type, as the caller says; its form is looked up.
+    unsafe {
+        let (mut length, mut by_value, mut align) = (0i16, false, 0);
+        pg_sys::get_typlenbyvalalign(oid, &mut length, &mut by_value, &mut align);
+        Datum::from(pg_sys::construct_array(
+            values.as_mut_ptr(),
+            values.len() as i32,
+            oid,
+            i32::from(length),
+            by_value,
+            align,
+        ))
+    }
+}
+
 pub fn uuid(value: Datum) -> [u8; 16] {
     // SAFETY: a value of type uuid is 16 bytes, passed by reference.
     unsafe { *value.cast_mut_ptr::<[u8; 16]>() }

@@ -3,7 +3,7 @@
 use super::queue::Queue;
 use crate::error::Result;
 use crate::pg::spi::{Plan, Rows, Spi};
-use crate::pg::types;
+use crate::pg::{catalog, types};
 use crate::statement::{Change, Form, Parameter, Put, Step, Text};
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::RefCell;
@@ -171,6 +171,7 @@ impl Queue {
             Parameter::Session => types::UUID,
             Parameter::Sessions => types::UUID_ARRAY,
             Parameter::Key(index) => self.key[index].oid,
+            Parameter::Keys => catalog::array_type(catalog::base_type(self.key[0].oid)),
             Parameter::Mark => self.key[0].oid,
             Parameter::Now | Parameter::Since => types::TIMESTAMPTZ,
             Parameter::Limit | Parameter::Skip => types::INT4,

@@ -70,6 +70,8 @@ pub enum Parameter {
     Sessions,
     /// The part of the task's key at this place.
     Key(usize),
+    /// An array of keys of one column.
+    Keys,
     /// The instant that is now.
     Now,
     /// The place in the order of keys to begin at.
@@ -187,6 +189,13 @@ impl Table {
             format!("task.{} {} {value}", key.name, key.equals)
         });
         join(pairs.collect::<Vec<_>>().into_iter(), " AND ")
+    }
+
+    /// For a key of one column.
+    fn is_among_keys(&self, parameters: &mut Parameters) -> String {
+        let keys = parameters.add(Parameter::Keys);
+        let columns = self.key.iter().take(1);
+        join(columns.map(|key| format!("task.{} {} ANY ({keys})", key.name, key.equals)), "")
     }
 
     fn result(&self, form: Form) -> String {

@@ -42,6 +42,8 @@ pub struct Step {
     pub attempt: bool,
     /// A release without the wait between attempts.
     pub at_once: bool,
+    /// Several tasks at a time, by a key of one column.
+    pub many: bool,
     /// Numbers of the columns to set.
     pub update: Vec<i16>,
     /// Each of their values is a parameter; else one jsonb object holds them all.
@@ -57,6 +59,7 @@ impl Step {
             ttl: false,
             attempt: false,
             at_once: false,
+            many: false,
             update: vec![],
             plain: true,
         }
@@ -64,12 +67,16 @@ impl Step {
 }
 
 impl Table {
-    /// Does a step with one task, if that is as it has to be for it; gives it back.
+    /// Does a step with one task, if that is as it has to be for it, or with those of several that
+    /// are; gives them back, of several with their keys.
     pub fn step(&self, step: &Step) -> Text {
         let mut parameters = Parameters::default();
         let set = self.outcome(step, &mut parameters);
         let condition = self.is_fit(step, &mut parameters);
-        let (table, result) = (self.qualified(), self.result(step.form));
+        let (table, mut result) = (self.qualified(), self.result(step.form));
+        if step.many {
+            result += &format!(", {}", self.key_list("task."));
+        }
         let sql = match set {
             None => {
                 format!("DELETE FROM ONLY {table} AS task WHERE {condition} RETURNING {result}")
@@ -177,7 +184,10 @@ impl Table {
 
     /// The conditions under which the step can be done.
     fn is_fit(&self, step: &Step, parameters: &mut Parameters) -> String {
-        let mut conditions = vec![self.has_key(parameters)];
+        let mut conditions = vec![match step.many {
+            true => self.is_among_keys(parameters),
+            false => self.has_key(parameters),
+        }];
         let state = match step.verb {
             verb if verb.is_owners() => Some(self.is(Status::Taken)),
             Verb::Dig => Some(self.is(Status::Buried)),
