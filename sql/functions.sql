@@ -309,6 +309,10 @@ CREATE FUNCTION xqueue.state()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'state';
 COMMENT ON FUNCTION xqueue.state() IS 'How the queues of this database are looked after. INIT: nobody has asked for a worker yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
 
+CREATE FUNCTION xqueue.metrics()
+RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
+COMMENT ON FUNCTION xqueue.metrics() IS 'The counters of each queue of this database that the caller may read, in the text format of OpenMetrics, for Prometheus: xqueue_tasks by state, xqueue_calls by kind of call, xqueue_consumers, xqueue_exact; labels database, schema, queue. Costs the same for any number of tasks.';
+
 CREATE FUNCTION xqueue.holders()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';
 COMMENT ON FUNCTION xqueue.holders() IS 'The sessions that hold tasks: read the view xqueue.taken.';

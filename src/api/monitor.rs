@@ -1,9 +1,10 @@
-//! `stats`, `stats_reset`, `state`, and what the views show: how the queues are doing, at a cost that does not
-//! depend on the number of tasks.
+//! `stats`, `stats_reset`, `metrics`, `state`, and what the views show: how the queues are doing, at
+//! a cost that does not depend on the number of tasks.
 
 use super::argument::{Target, require_owner};
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
+use crate::metrics::{Counters, open_metrics};
 use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::pg::function::{Call, Output};
@@ -27,6 +28,7 @@ sql_functions! {
     holders, pg_finfo_holders => holders_impl,
     waiting_consumers, pg_finfo_waiting_consumers => waiting_consumers_impl,
     state, pg_finfo_state => state_impl,
+    metrics, pg_finfo_metrics => metrics_impl,
 }
 
 /// How many waiting consumers of one queue the view shows.
@@ -169,6 +171,29 @@ fn state_impl(_: &Call) -> Result<Datum> {
         State::Ending => "ENDING",
     };
     Ok(types::from_text(state))
+}
+
+/// metrics(): of all queues that the caller may read.
+fn metrics_impl(_: &Call) -> Result<Datum> {
+    session::require_loaded()?;
+    let database = catalog::database_name(process::database());
+    let counters = |table: Oid| {
+        let (schema, name) = catalog::table_name(table)?;
+        let statistics = queues::lock(slot_of(table)?)?.statistics();
+        let tasks = Status::ALL.map(|status| (status.name(), statistics.tasks[status as usize]));
+        let calls = Kind::ALL.map(|call| (call.name(), statistics.calls[call as usize]));
+        Some(Counters {
+            database: database.clone(),
+            schema,
+            table: name,
+            tasks: tasks.to_vec(),
+            calls: calls.to_vec(),
+            consumers: statistics.consumers.into(),
+            exact: statistics.exact,
+        })
+    };
+    let counters: Vec<Counters> = readable_tables().into_iter().filter_map(counters).collect();
+    Ok(types::from_text(&open_metrics(&counters)))
 }
 
 /// The tables of this database's queues that the caller may read.

@@ -107,5 +107,8 @@ SELECT xqueue.create('other')->'queue' AS queue;
 SELECT s->>'queue' AS queue, s->'tasks'->'total' AS total FROM xqueue.stats() s ORDER BY 1;
 DROP TABLE jobs;
 SELECT s->>'queue' AS queue FROM xqueue.stats() s;
+INSERT INTO other (payload) VALUES ('1'), ('2');
+SELECT line FROM regexp_split_to_table(regexp_replace(xqueue.metrics(), 'database="[^"]*",', '', 'g'), '\n') WITH ORDINALITY AS m(line, place)
+WHERE line !~ 'call="(?!put)' AND line !~ 'schema="(?!public)' ORDER BY place;
 SELECT xqueue.drop('other');
 SELECT count(*) FROM xqueue.stats();

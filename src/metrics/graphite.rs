@@ -1,6 +1,4 @@
-//! Counters as text for monitoring systems: the Graphite plaintext protocol.
-//!
-//! Pure: no Postgres, no sockets. `worker::graphite` carries the text away.
+//! The Graphite plaintext protocol. `worker::graphite` carries the text away.
 
 use std::fmt::Write;
 

@@ -1,0 +1,7 @@
+//! Counters as text for monitoring systems. Pure: no Postgres, no sockets.
+
+mod graphite;
+mod open_metrics;
+
+pub use graphite::{Sample, graphite_lines};
+pub use open_metrics::{Counters, open_metrics};
