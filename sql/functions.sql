@@ -6,6 +6,9 @@
 CREATE FUNCTION xqueue.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
 COMMENT ON FUNCTION xqueue.row_changed() IS 'Trigger of a queue: keeps counters, wake-ups and due times right, whoever changes a row. Set by xqueue.upgrade().';
 
+CREATE FUNCTION xqueue.row_moved() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_moved';
+COMMENT ON FUNCTION xqueue.row_moved() IS 'Trigger of a queue: keeps low-water marks right when somebody changes the key or the priority of a task. Set by xqueue.upgrade().';
+
 CREATE FUNCTION xqueue.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
 COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature delayed, or ttl with a default: a ready row whose runat lies in the future is inserted as waiting, one without an end of life gets the default. Set by xqueue.upgrade().';
 
@@ -225,21 +228,21 @@ RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'delete_task';
 COMMENT ON FUNCTION xqueue.delete(anyelement, anycompatible) IS 'As delete(text, …), the queue named by its row type. Without id the task is the row given.';
 
 CREATE FUNCTION xqueue.pause(queue text, duration interval DEFAULT NULL)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause';
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
 COMMENT ON FUNCTION xqueue.pause(text, interval) IS
 'Pauses a queue for duration, from now, or until resume if that is NULL: take and next find nothing and wait on, a take of given tasks as well; all else goes on, also work on tasks that are taken. In place of an earlier pause; zero: none. It ends by itself, and those who wait take then, first come first served; it outlasts a restart of the server. Errors: 42501 not the owner, 22023 negative or infinite duration. After beanstalkd''s pause-tube.';
 
 CREATE FUNCTION xqueue.pause(queue anyelement, duration interval DEFAULT NULL)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause';
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
 COMMENT ON FUNCTION xqueue.pause(anyelement, interval) IS 'As pause(text, …), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.resume(queue text)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume';
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
 COMMENT ON FUNCTION xqueue.resume(text) IS
 'Ends the pause of a queue; those who wait take what is there, first come first served. Does nothing if it is not paused. Errors: 42501 not the owner.';
 
 CREATE FUNCTION xqueue.resume(queue anyelement)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume';
+RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
 COMMENT ON FUNCTION xqueue.resume(anyelement) IS 'As resume(text), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.truncate(queue text)

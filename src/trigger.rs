@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::change::{Call, Counts, Outcome, Place, event};
 use crate::model::definition::Field;
+use crate::model::position::{Group, Position};
 use crate::model::status::Status;
 use crate::pg::function::Call as FunctionCall;
 use crate::pg::trigger::{Event, Firing, Timing, Tuple};
@@ -14,6 +15,7 @@ use pgrx::pg_sys::Datum;
 
 sql_functions! {
     row_changed, pg_finfo_row_changed => row_changed_impl,
+    row_moved, pg_finfo_row_moved => row_moved_impl,
     row_arrives, pg_finfo_row_arrives => row_arrives_impl,
     truncated, pg_finfo_truncated => truncated_impl,
     registry_changed, pg_finfo_registry_changed => registry_changed_impl,
@@ -47,6 +49,29 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
     Ok(firing.unchanged())
 }
 
+/// AFTER UPDATE of what a task's place in the queue depends on, for each row: besides `row_changed`,
+/// which counts.
+fn row_moved_impl(call: &FunctionCall) -> Result<Datum> {
+    let firing = Firing::of(call, Timing::AfterRow)?;
+    if shmem::is_available()
+        && firing.event() == Event::Update
+        && let Some(queue) = registry::find(firing.table())?
+    {
+        let row = firing.new_row();
+        let place = queue.place_of(&row)?;
+        if let Some(ready) = ready(&queue, &place, &row) {
+            xact::note(queue.slot, |delta| delta.lowest.add(ready.0, ready.1));
+        }
+    }
+    Ok(firing.unchanged())
+}
+
+/// Where a ready task stands, if the queue has marks.
+fn ready(queue: &Queue, place: &Place, row: &Tuple) -> Option<(Group, Position)> {
+    let is_ready = place.status == Status::Ready;
+    is_ready.then(|| Some((queue.group_of(row, place), queue.position_of(row)?))).flatten()
+}
+
 type Seen = Option<(Place, Tuple)>;
 
 /// Notes for the end of the transaction what has happened to a row.
@@ -57,12 +82,11 @@ fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
     let call = xact::being_done(queue.slot);
     let status = |place: Option<Place>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
-    let ready = new.as_ref().filter(|(place, _)| place.status == Status::Ready);
-    let ready = ready.and_then(|(place, row)| Some((place.tube, queue.position_of(row)?)));
+    let ready = new.as_ref().and_then(|(place, row)| ready(queue, place, row));
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
-        if let Some((tube, position)) = ready {
-            delta.lowest.add(tube.map(|tube| tube.hash), position);
+        if let Some((group, position)) = ready {
+            delta.lowest.add(group, position);
         }
         if event == Event::Insert {
             delta.call(Call::Put, 1);

@@ -27,8 +27,8 @@ sql_functions! {
     release_all, pg_finfo_release_all => release_all_impl,
     restart, pg_finfo_restart => restart_impl,
     delete_task, pg_finfo_delete_task => delete_impl,
-    pause, pg_finfo_pause => pause_impl,
-    resume, pg_finfo_resume => resume_impl,
+    pause_queue, pg_finfo_pause_queue => pause_impl,
+    resume_queue, pg_finfo_resume_queue => resume_impl,
     truncate_queue, pg_finfo_truncate_queue => truncate_impl,
 }
 

@@ -3,10 +3,11 @@
 use super::argument::Target;
 use crate::delta::add;
 use crate::error::Result;
+use crate::marks::priorities::{self, Sight};
 use crate::model::change::Counts;
 use crate::model::definition::Field;
 use crate::model::options::Options;
-use crate::model::position::FIRST;
+use crate::model::position::{FIRST, Group, LAST, Position};
 use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
@@ -14,10 +15,9 @@ use crate::pg::transaction::{self, Verdict};
 use crate::pg::{catalog, jsonb, latch, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
-use crate::shmem::queues;
-use crate::statement::Parameter;
+use crate::shmem::queues::{self, QueueGuard};
 use crate::upgrade::Blueprint;
-use crate::{recount, sql_functions, xact};
+use crate::{marks, recount, sql_functions, xact};
 use pgrx::pg_sys::Datum;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -107,22 +107,43 @@ fn stranded(queue: &Queue) -> Option<String> {
 
 /// The key before which no task is ready, as far as that is known.
 fn mark(queue: &Queue) -> Option<String> {
-    let marked = queues::lock(queue.slot)?.marked(None);
-    let key = queue.key_at(marked).filter(|_| marked != FIRST)?;
-    queue.key.first().map(|column| catalog::value_text(key, column.oid))
+    let marked = queues::lock(queue.slot)?.marked(Group::All);
+    if marked == FIRST { None } else { shown(queue, marked) }
 }
 
 /// A ready task before the low-water mark, which no take would find.
 fn hidden(queue: &Queue) -> Option<String> {
-    let from = queue.key_at(FIRST).filter(|_| xact::lowest(queue.slot).is_none())?;
-    let marked = queues::lock(queue.slot)?.marked(None);
-    let arguments = Arguments::of(Parameter::Mark, from);
-    let first = spi::connect(|spi| {
-        let rows = queue.run(spi, &Statement::First { tube: false }, &arguments);
-        rows.datum(0, 1).and_then(|key| Some((queue.position(key)?, rows.text(0, 1)?)))
-    });
-    let (_, key) = first.filter(|(position, _)| *position < marked)?;
-    Some(format!("task {key} is ready, but stands before the low-water mark"))
+    if queue.order.is_none() || xact::lowest(queue.slot).is_some() {
+        return None;
+    }
+    if !queue.by_priority {
+        let first = marks::first(queue, Group::All, &Arguments::default(), FIRST)?;
+        let marked = queues::lock(queue.slot)?.marked(Group::All);
+        return (first < marked).then(|| stands_before(queue, first));
+    }
+    let ready = marks::survey_of(queue)?;
+    let room = Vec::with_capacity(priorities::LIMIT);
+    let Sight::All(known) = queues::lock(queue.slot)?.priorities(room, false, 0) else {
+        return None;
+    };
+    let is_hidden = |(priority, first): &(i64, Position)| {
+        let mark = |mut slot: QueueGuard| slot.marked(Group::Priority(*priority));
+        let marked = known.contains(priority).then(|| queues::lock(queue.slot).map(mark)).flatten();
+        *first < marked.unwrap_or(LAST)
+    };
+    let (_, first) = ready.into_iter().find(is_hidden)?;
+    Some(stands_before(queue, first))
+}
+
+fn stands_before(queue: &Queue, position: Position) -> String {
+    let key = shown(queue, position).unwrap_or_default();
+    format!("task {key} is ready, but stands before the low-water mark")
+}
+
+/// The key that stands in a place, as text.
+fn shown(queue: &Queue, position: Position) -> Option<String> {
+    let key = queue.key_at(position)?;
+    queue.key.first().map(|column| catalog::value_text(key, column.oid))
 }
 
 /// Counters against the table.

@@ -286,20 +286,29 @@ fn take_now(
         let taken = named::take_picked(&queue, picker, change, &arguments, wanted, &mut deliver)?;
         return Ok(Look::of(taken));
     }
-    let mark = marks::start(&queue, &arguments);
-    if let Some(mark) = mark {
-        arguments.set(Parameter::Mark, mark);
-    }
-    let (marked, many) = (mark.is_some(), order.count > 1);
-    let change = Change::Take { form, tube, ttr, marked, many };
     // With a time to run each row says when it is over; for a key of several columns there is a
     // statement for each task.
     let is_known = !queue.features().has_deadlines() && queue.has_simple_key;
-    let taken = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
-    let taken = counting::run(&queue, Kind::Take, is_known.then_some(taken), || {
-        spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
-    })?;
-    Ok(Look::of(taken))
+    let transition = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
+    let transition = is_known.then_some(transition);
+    let (mut left, many) = (order.count, order.count > 1);
+    for group in marks::groups(&queue, &arguments) {
+        let mark = marks::start(&queue, group, &arguments);
+        if let Some(mark) = mark {
+            arguments.set(Parameter::Mark, mark);
+        }
+        arguments.set(Parameter::Limit, Datum::from(left));
+        let within = marks::within(group, &mut arguments);
+        let change = Change::Take { form, within, ttr, marked: mark.is_some(), many };
+        let taken = counting::run(&queue, Kind::Take, transition, || {
+            spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
+        })?;
+        left -= taken as i32;
+        if left <= 0 {
+            break;
+        }
+    }
+    Ok(Look::of((order.count - left) as usize))
 }
 
 /// Where a consumer stands in line.

@@ -3,6 +3,7 @@
 use super::argument::{self, Target};
 use super::values::Values;
 use crate::counting::Transition;
+use crate::delta::Lowest;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::definition::Field;
@@ -179,19 +180,25 @@ impl<'call> Put<'call> {
         let is_plain =
             !self.statement.delay && !queue.features().expires() && !self.may_have_to_wait();
         let ready = Transition { from: None, to: Some(Status::Ready) };
-        let mut lowest = None;
+        let mut lowest = Lowest::default();
         counting::run(queue, Kind::Put, is_plain.then_some(ready), || {
             spi::connect(|spi| {
                 let rows = queue.run(spi, &statement, &self.arguments);
                 deliver(&rows)?;
-                let keys = (0..rows.len()).filter_map(|row| rows.datum(row, 2));
-                lowest = keys.filter_map(|key| queue.position(key)).min();
+                for row in 0..rows.len() {
+                    if let Some(position) = rows.datum(row, 2).and_then(|key| queue.position(key)) {
+                        let priority = rows.datum(row, 3).map(|priority| priority.value() as i64);
+                        lowest.add(queue.group(None, priority), position);
+                    }
+                }
                 Ok(rows.len())
             })
         })?;
         // Where the triggers have run they have noted it.
-        if let Some(lowest) = lowest.filter(|_| queue.counts_itself && is_plain) {
-            xact::note(queue.slot, |delta| delta.lowest.add(None, lowest));
+        if queue.counts_itself && is_plain {
+            xact::note(queue.slot, |delta| {
+                lowest.by_group().for_each(|(group, position)| delta.lowest.add(group, position));
+            });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod stack;
 pub use stack::Stack;
 
 use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Outcome, Place, Transitions, end};
-use crate::model::position::Position;
+use crate::model::position::{Group, Position};
 use crate::model::status::{Status, Tasks};
 
 /// Names a queue's slot in shared memory. The generation tells a slot from its reuse.
@@ -176,7 +176,7 @@ impl Delta {
         }
         self.made_ready.absorb(&later.made_ready);
         self.unmade_ready.absorb(&later.unmade_ready);
-        later.lowest.by_tube().for_each(|(tube, position)| self.lowest.add(tube, position));
+        later.lowest.by_group().for_each(|(group, position)| self.lowest.add(group, position));
         let room = ENDED_NOTED.saturating_sub(self.ended.len()).min(later.ended.len());
         self.ended.extend_from_slice(&later.ended[..room]);
         self.ended_more |= later.ended_more || room < later.ended.len();
@@ -221,23 +221,25 @@ impl Ready {
     }
 }
 
-/// The first place in which a task came to be ready, by tube.
+/// The first place in which a task came to be ready, by tube or priority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lowest(Vec<(Option<u64>, Position)>);
+pub struct Lowest(Vec<(Group, Position)>);
 
 impl Lowest {
-    /// A task has come to be ready in this place, of this tube if the queue has any.
-    pub fn add(&mut self, tube: Option<u64>, position: Position) {
-        let at = |tube: Option<u64>| self.0.iter().position(|(known, _)| *known == tube);
-        let tube = tube.filter(|_| at(tube).is_some() || self.0.len() < TUBES_NOTED);
-        match at(tube) {
+    /// A task of this group has come to be ready in this place.
+    pub fn add(&mut self, group: Group, position: Position) {
+        let at = |group: Group| self.0.iter().position(|(known, _)| *known == group);
+        let is_noted = at(group).is_some() || self.0.len() < TUBES_NOTED;
+        let group = if is_noted { group } else { Group::All };
+        match at(group) {
             Some(place) => self.0[place].1 = self.0[place].1.min(position),
-            None => self.0.push((tube, position)),
+            None => self.0.push((group, position)),
         }
     }
 
-    /// The places by tube; None where the queue has none, or for tubes that are not noted.
-    pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, Position)> {
+    /// The places by tube or priority; of all where the queue has neither, and for those that are
+    /// not noted.
+    pub fn by_group(&self) -> impl Iterator<Item = (Group, Position)> {
         self.0.iter().copied()
     }
 }

@@ -84,7 +84,7 @@ impl Stack {
 
     /// The first place in which the transaction has made a task ready.
     pub fn lowest(&self, slot: SlotId) -> Option<Position> {
-        let places = self.of(slot).flat_map(|delta| delta.lowest.by_tube());
+        let places = self.of(slot).flat_map(|delta| delta.lowest.by_group());
         places.map(|(_, position)| position).min()
     }
 
@@ -107,6 +107,7 @@ mod tests {
     use super::super::{Lowest, Ready, TUBES_NOTED};
     use super::*;
     use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
+    use crate::model::position::Group;
     use crate::model::status::Status;
 
     const JOBS: SlotId = SlotId { index: 3, generation: 1 };
@@ -140,12 +141,13 @@ mod tests {
     fn of_many_tubes_the_lowest_place_of_the_rest_is_noted() {
         let mut lowest = Lowest::default();
         for tube in 0..1000 {
-            lowest.add(Some(tube), Position::from(5000 - tube));
-            lowest.add(Some(tube), Position::from(9000 - tube));
+            lowest.add(Group::Tube(tube), Position::from(5000 - tube));
+            lowest.add(Group::Tube(tube), Position::from(9000 - tube));
         }
-        let noted: Vec<_> = lowest.by_tube().collect();
+        let noted: Vec<_> = lowest.by_group().collect();
         assert_eq!(noted.len(), TUBES_NOTED + 1);
-        assert_eq!((noted[0], noted[TUBES_NOTED]), ((Some(0), 5000), (None, 4001)));
+        assert_eq!(noted[0], (Group::Tube(0), 5000));
+        assert_eq!(noted[TUBES_NOTED], (Group::All, 4001));
     }
 
     #[test]

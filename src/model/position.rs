@@ -1,11 +1,20 @@
 //! Where a task stands in its queue: its key as a number that has the key's order.
 
+/// Which tasks of a queue: all, those of one tube, by the number that stands for it, or those of one
+/// priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    All,
+    Tube(u64),
+    Priority(i64),
+}
+
 /// A place in the order of keys. Of two equal ones nothing is known.
 pub type Position = u128;
 
 /// Before all tasks.
 pub const FIRST: Position = 0;
-/// Behind all tasks but those with the greatest key that there can be.
+/// Behind all tasks.
 pub const LAST: Position = Position::MAX;
 
 /// The place of an integer, or of an instant.
@@ -21,9 +30,10 @@ pub fn to_integer(position: Position, greatest: i64) -> i64 {
     }
 }
 
-/// The place of a uuid, which is ordered byte by byte.
+/// The place of a uuid, which is ordered byte by byte. The greatest one shares the place before the
+/// last with the one before it.
 pub fn of_bytes(key: [u8; 16]) -> Position {
-    Position::from_be_bytes(key)
+    Position::from_be_bytes(key).min(LAST - 1)
 }
 
 pub fn to_bytes(position: Position) -> [u8; 16] {
@@ -57,6 +67,7 @@ mod tests {
         (low[15], high[0]) = (0xff, 1);
         assert!(of_bytes(low) < of_bytes(high));
         assert_eq!(to_bytes(of_bytes(high)), high);
-        assert_eq!((of_bytes([0; 16]), of_bytes([0xff; 16])), (FIRST, LAST));
+        assert_eq!(of_bytes([0; 16]), FIRST);
+        assert!(of_bytes([0xff; 16]) < LAST && to_bytes(of_bytes([0xff; 16])) <= [0xff; 16]);
     }
 }

@@ -4,7 +4,7 @@ use super::queue::Queue;
 use crate::error::Result;
 use crate::pg::spi::{Plan, Rows, Spi};
 use crate::pg::{catalog, types};
-use crate::statement::{Change, Form, Parameter, Put, Step, Text};
+use crate::statement::{Change, Form, Parameter, Put, Step, Text, Within};
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ pub enum Statement {
     Step(Step),
     Put(Put),
     Peek(Form),
-    /// The first ready task, of one tube or of all.
-    First {
-        tube: bool,
-    },
+    /// The first ready task.
+    First(Within),
+    /// The first ready task behind those of a priority.
+    NextLevel,
     Account,
     Holder,
     NextDue,
@@ -155,7 +155,8 @@ impl Queue {
             Statement::Step(step) => self.sql.step(step),
             Statement::Put(put) => self.sql.put(put),
             Statement::Peek(form) => self.sql.peek(*form),
-            Statement::First { tube } => self.sql.first(*tube),
+            Statement::First(within) => self.sql.first(*within),
+            Statement::NextLevel => self.sql.next_level(),
             Statement::Account => self.sql.account(),
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),
@@ -172,6 +173,7 @@ impl Queue {
             Parameter::Sessions => types::UUID_ARRAY,
             Parameter::Key(index) => self.key[index].oid,
             Parameter::Keys => catalog::array_type(catalog::base_type(self.key[0].oid)),
+            Parameter::Level => types::INT8,
             Parameter::Mark => self.key[0].oid,
             Parameter::Now | Parameter::Since => types::TIMESTAMPTZ,
             Parameter::Limit | Parameter::Skip => types::INT4,

@@ -10,7 +10,7 @@ use crate::model::change::{Place, Tube};
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::features::Features;
 use crate::model::options::Options;
-use crate::model::position::{self, Position};
+use crate::model::position::{self, Group, Position};
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation, RowType};
 use crate::pg::trigger::Tuple;
@@ -38,6 +38,8 @@ pub struct Queue {
     /// How keys stand in their order, if the queue has low-water marks: somebody tells of every task
     /// that comes to be ready, and everybody sees it.
     pub order: Option<Order>,
+    /// There is a mark for each priority.
+    pub by_priority: bool,
     /// The triggers tell of every task.
     pub is_told: bool,
     /// Nobody takes a task before this instant.
@@ -123,8 +125,9 @@ impl Queue {
             slot.note_kind(counts_tubes, paused_until.is_some());
         }
         let is_told = relation.has_triggers(&READY_TRIGGERS);
-        let is_marked =
-            is_told && !relation.has_row_security() && !definition.options.features.has_priority();
+        // A priority of NULL stands behind all others.
+        let by_priority = fields.get(&Field::Priority).map(|column| column.is_not_null);
+        let is_marked = is_told && !relation.has_row_security() && by_priority != Some(false);
         let order = Order::of(&key).filter(|_| is_marked);
         let is_simple =
             |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
@@ -149,6 +152,7 @@ impl Queue {
             redefinitions,
             hook: definition.options.features.hook().map(String::from),
             order,
+            by_priority: by_priority == Some(true),
             is_told,
             counts_itself: relation.has_only_triggers(&TRIGGERS)
                 && definition.options.features.hook().is_none()
@@ -299,6 +303,24 @@ impl Queue {
     /// The same of a row.
     pub fn position_of(&self, row: &Tuple) -> Option<Position> {
         self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
+    }
+
+    /// The group of a row by which marks know it.
+    pub fn group_of(&self, row: &Tuple, place: &Place) -> Group {
+        let number = self.numbers[Field::Priority as usize];
+        let column = self.columns.iter().find(|column| self.by_priority && column.number == number);
+        let priority = column
+            .and_then(|column| types::integer(row.datum(number)?, catalog::base_type(column.oid)));
+        self.group(place.tube.map(|tube| tube.hash), priority)
+    }
+
+    /// The group of tasks of a tube, or a priority.
+    pub fn group(&self, tube: Option<u64>, priority: Option<i64>) -> Group {
+        match (self.by_priority, priority, tube) {
+            (true, Some(priority), _) => Group::Priority(priority),
+            (false, _, Some(tube)) => Group::Tube(tube),
+            _ => Group::All,
+        }
     }
 
     /// The key that stands in a place.

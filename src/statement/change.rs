@@ -2,7 +2,8 @@
 
 use super::step::hidden;
 use super::{
-    AT_LEAST, CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval,
+    AT_LEAST, CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, Within,
+    interval,
 };
 use crate::model::definition::Field;
 use crate::model::status::Status;
@@ -13,8 +14,7 @@ pub enum Change {
     /// Ready tasks become taken by a session.
     Take {
         form: Form,
-        /// Only those of one tube.
-        tube: bool,
+        within: Within,
         /// With a time to run that the caller gives.
         ttr: bool,
         /// Only those that are not before a place in the order of keys.
@@ -186,11 +186,20 @@ impl Table {
         format!(" AND {} {AT_LEAST} {mark}", self.key_list("task."))
     }
 
-    /// Only those of one tube. An array of one, and an order by tube, leave the planner only the
-    /// index that begins with the tube.
-    pub(super) fn is_of_tube(&self, parameters: &mut Parameters) -> String {
-        let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
-        format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals)
+    pub(super) fn is_within(&self, within: Within, parameters: &mut Parameters) -> String {
+        match within {
+            Within::All => String::new(),
+            // An array of one, and an order by tube, leave the planner only the index that begins
+            // with the tube.
+            Within::Tube => {
+                let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
+                format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals)
+            }
+            Within::Level => {
+                let level = parameters.add(Parameter::Level);
+                format!(" AND task.{} {EQUALS} {level}", self.field(Field::Priority))
+            }
+        }
     }
 
     fn picking(&self, change: Change, parameters: &mut Parameters) -> String {
@@ -205,16 +214,14 @@ impl Table {
             (condition, format!(" ORDER BY task.{runat}"))
         };
         let (condition, order) = match change {
-            Change::Take { tube, marked, .. } => {
+            Change::Take { within, marked, .. } => {
                 let mut condition = self.is(Status::Ready);
-                if tube {
-                    condition += &self.is_of_tube(parameters);
-                }
+                condition += &self.is_within(within, parameters);
                 if marked {
                     condition += &self.is_at_or_behind_mark(parameters);
                 }
                 condition += &self.is_alive();
-                let by_tube = match tube {
+                let by_tube = match within == Within::Tube {
                     true => format!("task.{}, ", self.field(Field::Tube)),
                     false => String::new(),
                 };
@@ -284,8 +291,13 @@ mod tests {
     use super::super::tests::table;
     use super::*;
 
-    const TAKE: Change =
-        Change::Take { form: Form::Json, tube: false, ttr: false, marked: false, many: false };
+    const TAKE: Change = Change::Take {
+        form: Form::Json,
+        within: Within::All,
+        ttr: false,
+        marked: false,
+        many: false,
+    };
 
     #[test]
     fn a_plain_take_does_no_more_than_it_must() {
@@ -302,8 +314,13 @@ mod tests {
     #[test]
     fn a_take_follows_priority_tube_and_life() {
         let table = table(r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5}"#);
-        let take =
-            Change::Take { form: Form::Row, tube: true, ttr: false, marked: false, many: true };
+        let take = Change::Take {
+            form: Form::Row,
+            within: Within::Tube,
+            ttr: false,
+            marked: false,
+            many: true,
+        };
         let pick = table.pick(take);
         assert!(
             pick.sql.contains("ORDER BY task.tube, task.priority, task.a, task.b"),

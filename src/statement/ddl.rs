@@ -249,8 +249,12 @@ impl Table {
         let changed = changed.map(|column| format!("OLD.{column} IS DISTINCT FROM NEW.{column}"));
         let changed = format!("WHEN ({}) ", join(changed, " OR "));
         wanted.push(("xqueue_update", "AFTER UPDATE", "FOR EACH ROW", changed, "row_changed"));
-        let rekeyed = format!("AFTER UPDATE OF {}", self.key_list(""));
-        wanted.push(("xqueue_key", &rekeyed, "FOR EACH ROW", String::new(), "row_changed"));
+        // Whatever the place in the queue depends on.
+        let is_key = |column: &&String| self.key.iter().any(|key| key.name == **column);
+        let priority = self.fields.get(&Field::Priority).filter(|column| !is_key(column));
+        let priority = priority.map(|column| format!(", {column}")).unwrap_or_default();
+        let rekeyed = format!("AFTER UPDATE OF {}{priority}", self.key_list(""));
+        wanted.push(("xqueue_key", &rekeyed, "FOR EACH ROW", String::new(), "row_moved"));
         let make = |(name, event, each, when, function)| {
             let create = format!(
                 "CREATE TRIGGER {name} {event} ON {table} {each} {when}EXECUTE FUNCTION xqueue.{function}()"

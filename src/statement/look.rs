@@ -1,7 +1,7 @@
 //! Statements that only look.
 
 use super::change::MORTAL;
-use super::{AT_LEAST, Form, Parameter, Parameters, Table, Text, join};
+use super::{AT_LEAST, Form, Parameter, Parameters, Table, Text, Within, join};
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::status::Status;
@@ -82,16 +82,17 @@ impl Table {
             .text(format!("SELECT {columns} FROM ONLY {} AS task WHERE {key}", self.qualified()))
     }
 
-    /// The key, of one column, of the first ready task at or behind the mark, of one tube or of all,
-    /// whether or not it can be taken.
-    pub fn first(&self, tube: bool) -> Text {
+    /// The key, of one column, of the first ready task at or behind the mark, whether or not it can
+    /// be taken.
+    pub fn first(&self, within: Within) -> Text {
         let mut parameters = Parameters::default();
         let mut condition = self.is(Status::Ready) + &self.is_at_or_behind_mark(&mut parameters);
-        let mut order = self.key_list("task.");
-        if tube {
-            condition += &self.is_of_tube(&mut parameters);
-            order = format!("task.{}, {order}", self.field(Field::Tube));
-        }
+        condition += &self.is_within(within, &mut parameters);
+        let order = match within {
+            Within::All => self.key_list("task."),
+            Within::Tube => format!("task.{}, {}", self.field(Field::Tube), self.key_list("task.")),
+            Within::Level => self.take_order("task."),
+        };
         parameters.text(format!(
             "SELECT {} FROM ONLY {} AS task WHERE {condition} ORDER BY {order} LIMIT 1",
             self.key_list("task."),
@@ -112,6 +113,20 @@ impl Table {
             _ => self.key_list("pick."),
         };
         (format!("SELECT {keys} FROM {name}({arguments}) AS pick"), takes_tube)
+    }
+
+    /// Priority and key, of one column, of the first ready task behind those of a priority.
+    pub fn next_level(&self) -> Text {
+        let mut parameters = Parameters::default();
+        let (priority, level) = (self.field(Field::Priority), parameters.add(Parameter::Level));
+        parameters.text(format!(
+            "SELECT task.{priority}::pg_catalog.int8, {} FROM ONLY {} AS task \
+             WHERE {} AND task.{priority} OPERATOR(pg_catalog.>) {level} ORDER BY {} LIMIT 1",
+            self.key_list("task."),
+            self.qualified(),
+            self.is(Status::Ready),
+            self.take_order("task.")
+        ))
     }
 
     /// The next instant at which the worker has to act.

@@ -76,6 +76,8 @@ pub enum Parameter {
     Now,
     /// The place in the order of keys to begin at.
     Mark,
+    /// A priority.
+    Level,
     /// Nothing happens before this instant.
     Since,
     /// How many tasks at the most.
@@ -97,6 +99,16 @@ pub enum Parameter {
     Tasks,
     /// A row of the table.
     Row,
+}
+
+/// Which tasks of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Within {
+    All,
+    /// Those of one tube.
+    Tube,
+    /// Those of one priority.
+    Level,
 }
 
 /// A statement with its parameters in their order.

@@ -64,7 +64,10 @@ impl Table {
         };
         // The key tells where in the queue the task stands.
         let key = match self.key.as_slice() {
-            [key] => format!(", task.{}", key.name),
+            [key] => match self.fields.get(&Field::Priority) {
+                Some(priority) => format!(", task.{}, task.{priority}::pg_catalog.int8", key.name),
+                None => format!(", task.{}", key.name),
+            },
             _ => String::new(),
         };
         parameters.text(format!(

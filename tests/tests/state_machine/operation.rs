@@ -107,6 +107,12 @@ pub enum ByHand {
     Expired,
 }
 
+impl Operation {
+    pub fn names_several(&self) -> bool {
+        matches!(self, Operation::Step { keys, .. } if keys.len() > 1)
+    }
+}
+
 impl Model {
     /// Does it, and gives the tasks that the statement gives back.
     pub fn perform(

@@ -1,0 +1,191 @@
+//! The low-water marks of a queue with priorities: one for each, as a task of a priority that comes
+//! later may stand before those of one that comes first.
+//!
+//! That every ready task has one of the priorities known here is found out by a survey, which meets
+//! other transactions as the raising of a mark does: those that commit before the look at a priority
+//! are in what it finds, those after it lower `floor`, or make their priority known. Pure.
+
+use super::mark::{LOST_AFTER, Mark, RAISE_AFTER};
+use crate::model::position::{LAST, Position};
+
+/// How many priorities of a queue have marks.
+pub const LIMIT: usize = 16;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Priorities {
+    /// In the order of the priorities.
+    known: [(i64, Mark); LIMIT],
+    count: usize,
+    /// Every ready task has one of them.
+    complete: bool,
+    /// When somebody began a survey; 0 if nobody does one.
+    surveyed_since: i64,
+    /// Since the last survey.
+    takes: u32,
+}
+
+/// What is known of a queue's priorities.
+pub enum Sight {
+    /// All that ready tasks have, in their order.
+    All(Vec<i64>),
+    /// Not enough.
+    Some,
+    /// Not enough: this process is to do a survey, and to tell by `end_survey`.
+    Survey,
+}
+
+impl Priorities {
+    /// The mark of a priority that is known.
+    pub fn mark(&mut self, priority: i64) -> Option<&mut Mark> {
+        let place = self.place(priority).ok()?;
+        Some(&mut self.known[place].1)
+    }
+
+    /// A task of this priority has come to be ready.
+    pub fn lower(&mut self, priority: i64, position: Position) {
+        match self.mark(priority) {
+            Some(mark) => mark.lower(position),
+            None => self.complete &= self.insert(priority, position),
+        }
+    }
+
+    /// A task has come to be ready whose priority nobody has noted.
+    pub fn lower_all(&mut self, position: Position) {
+        self.complete = false;
+        self.known[..self.count].iter_mut().for_each(|(_, mark)| mark.lower(position));
+    }
+
+    fn place(&self, priority: i64) -> Result<usize, usize> {
+        self.known[..self.count].binary_search_by_key(&priority, |(known, _)| *known)
+    }
+
+    /// Makes a priority known; false if there is no room.
+    fn insert(&mut self, priority: i64, position: Position) -> bool {
+        if self.count == LIMIT {
+            // One that no ready task has gives way.
+            let idle = self.known.iter().position(|(_, mark)| mark.at == LAST);
+            let Some(idle) = idle.filter(|_| self.surveyed_since == 0) else { return false };
+            self.known.copy_within(idle + 1.., idle);
+            self.count -= 1;
+        }
+        let place = self.place(priority).unwrap_or_else(|place| place);
+        self.known.copy_within(place..self.count, place + 1);
+        self.known[place] = (priority, Mark::new(position));
+        self.count += 1;
+        true
+    }
+
+    /// The priorities that ready tasks may have. `into`: an empty list with room for all. With
+    /// `may_survey` the caller may be asked to find them out.
+    pub fn sight(&mut self, mut into: Vec<i64>, may_survey: bool, now: i64) -> Sight {
+        if self.complete {
+            let known = self.known[..self.count].iter();
+            let ready = known.filter(|(_, mark)| mark.at != LAST);
+            into.extend(ready.map(|(priority, _)| *priority));
+            return Sight::All(into);
+        }
+        self.takes = self.takes.saturating_add(1);
+        match may_survey && self.takes > RAISE_AFTER && self.begin_survey(now) {
+            true => Sight::Survey,
+            false => Sight::Some,
+        }
+    }
+
+    /// Begins a survey, unless somebody looks at anything.
+    fn begin_survey(&mut self, now: i64) -> bool {
+        let known = &mut self.known[..self.count];
+        let is_looked_at = known.iter().any(|(_, mark)| mark.is_being_raised(now));
+        if is_looked_at || self.surveyed_since != 0 && now - self.surveyed_since <= LOST_AFTER {
+            return false;
+        }
+        known.iter_mut().for_each(|(_, mark)| mark.floor = LAST);
+        (self.surveyed_since, self.takes) = (now, 0);
+        true
+    }
+
+    /// Ends the survey begun at `since`. `found`: the priorities of ready tasks, and where the first
+    /// of each stands; None if the survey has failed, or found too many.
+    pub fn end_survey(&mut self, since: i64, found: Option<&[(i64, Position)]>) {
+        if self.surveyed_since != since {
+            return;
+        }
+        self.surveyed_since = 0;
+        let Some(found) = found else { return };
+        for (priority, mark) in &mut self.known[..self.count] {
+            let place = found.iter().find(|(found, _)| found == priority);
+            mark.at = place.map_or(LAST, |(_, position)| *position).min(mark.floor);
+        }
+        self.complete = found.iter().all(|(priority, position)| {
+            self.place(*priority).is_ok() || self.insert(*priority, *position)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn surveyed(found: &[(i64, Position)]) -> Priorities {
+        let mut priorities = Priorities::default();
+        assert!(priorities.begin_survey(7));
+        priorities.end_survey(7, Some(found));
+        priorities
+    }
+
+    fn at(priorities: &Priorities) -> Vec<(i64, Position)> {
+        let known = priorities.known[..priorities.count].iter();
+        known.map(|(priority, mark)| (*priority, mark.at)).collect()
+    }
+
+    #[test]
+    fn a_survey_makes_them_known() {
+        let mut priorities = surveyed(&[(1, 10), (5, 3)]);
+        assert!(priorities.complete);
+        priorities.lower(3, 8);
+        priorities.lower(5, 2);
+        priorities.lower(1, 99);
+        assert!(priorities.complete);
+        assert_eq!(at(&priorities), [(1, 10), (3, 8), (5, 2)]);
+        priorities.lower_all(4);
+        assert!(!priorities.complete);
+        assert_eq!(at(&priorities), [(1, 4), (3, 4), (5, 2)]);
+    }
+
+    #[test]
+    fn what_comes_while_it_is_surveyed_is_not_missed() {
+        let mut priorities = surveyed(&[(1, 10), (5, 3)]);
+        priorities.lower_all(100);
+        assert!(priorities.begin_survey(9));
+        assert!(!priorities.begin_survey(10), "one at a time");
+        priorities.lower(1, 6);
+        priorities.lower(2, 7);
+        priorities.end_survey(8, Some(&[]));
+        priorities.end_survey(9, Some(&[(1, 20), (4, 1)]));
+        assert!(priorities.complete);
+        assert_eq!(at(&priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
+    }
+
+    #[test]
+    fn there_may_be_too_many() {
+        let many: Vec<(i64, Position)> = (0..17).map(|priority| (priority, 1)).collect();
+        assert!(!surveyed(&many).complete);
+        let mut priorities = surveyed(&many[..16]);
+        assert!(priorities.complete);
+        // One that is idle gives way, none other.
+        priorities.known[3].1.at = LAST;
+        priorities.lower(40, 5);
+        assert!(priorities.complete && priorities.mark(3).is_none());
+        priorities.lower(41, 5);
+        assert!(!priorities.complete);
+        assert_eq!(priorities.count, LIMIT);
+    }
+
+    #[test]
+    fn a_survey_that_fails_changes_nothing() {
+        let mut priorities = Priorities::default();
+        assert!(priorities.begin_survey(7));
+        priorities.end_survey(7, None);
+        assert!(!priorities.complete && priorities.surveyed_since == 0);
+    }
+}
