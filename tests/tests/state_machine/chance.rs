@@ -75,7 +75,8 @@ impl Chooser<'_> {
         match n {
             0..14 if !is_crowded => self.put(),
             14..19 if !is_crowded => self.insert(),
-            19..38 => self.take(),
+            19..34 => self.take(),
+            34..38 => self.take_named(),
             38..48 => self.step(Verb::Ack),
             48..55 => self.step(Verb::Release),
             55..60 => self.step(Verb::Bury),
@@ -89,6 +90,7 @@ impl Chooser<'_> {
                 let to = self.any_of(&['R', 'W', 'B', 'Z', 'D', 'T']);
                 self.step(Verb::Switch(to))
             }
+            75 if self.is(0.5) => Operation::ReleaseAll,
             75..78 => self.step(Verb::Snatch),
             78..82 => self.step(Verb::Restart),
             82..84 => self.step(Verb::Delete),
@@ -201,6 +203,20 @@ impl Chooser<'_> {
             count: if self.is(0.6) { 1 } else { self.random.random_range(2..5) },
             given: Given {
                 tube: self.tube(0.3),
+                ttr: self.give(0.3, has_deadlines),
+                ..Given::default()
+            },
+        }
+    }
+
+    fn take_named(&mut self) -> Operation {
+        let count = if self.is(0.7) { 1 } else { self.random.random_range(2..4) };
+        let can_be_taken = |task: &Task| matches!(task.status, 'R' | 'W' | 'B');
+        let has_deadlines = self.model.features.ttr.is_some();
+        Operation::TakeNamed {
+            keys: (0..count).map(|_| self.key(can_be_taken)).collect(),
+            given: Given {
+                tube: self.tube(0.1),
                 ttr: self.give(0.3, has_deadlines),
                 ..Given::default()
             },

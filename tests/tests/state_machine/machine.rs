@@ -189,7 +189,7 @@ impl Machine {
             _ => None,
         });
         let key = |value: &str| match operation {
-            Operation::Kick { .. } => value.parse().expect("a number"),
+            Operation::Kick { .. } | Operation::ReleaseAll => value.parse().expect("a number"),
             _ => self.shape.key_in(&value.parse().expect("a task as jsonb")),
         };
         Ok(values.filter(|value| !value.is_empty()).map(key).collect())
@@ -333,8 +333,8 @@ const STATES: [(&str, char); 6] = [
 /// A take gives its tasks in the order in which it takes them.
 fn same_tasks(operation: &Operation, expected: &[Key], found: &[Key]) -> bool {
     match operation {
-        Operation::Take { .. } => expected == found,
-        Operation::Kick { .. } => found == [expected.len() as i64],
+        Operation::Take { .. } | Operation::TakeNamed { .. } => expected == found,
+        Operation::Kick { .. } | Operation::ReleaseAll => found == [expected.len() as i64],
         _ => {
             let mut found = found.to_vec();
             let mut expected = expected.to_vec();

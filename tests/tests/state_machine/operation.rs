@@ -16,6 +16,10 @@ pub enum Operation {
         count: usize,
         given: Given,
     },
+    TakeNamed {
+        keys: Vec<Key>,
+        given: Given,
+    },
     /// One of the functions that name their tasks.
     Step {
         verb: Verb,
@@ -29,6 +33,7 @@ pub enum Operation {
     Kick {
         n: usize,
     },
+    ReleaseAll,
     /// `runat`: given, in the future.
     Insert {
         key: Key,
@@ -129,9 +134,11 @@ impl Model {
             match operation {
                 Operation::Put { keys, given } => actor.put(keys, given),
                 Operation::Take { count, given } => actor.take(*count, given),
+                Operation::TakeNamed { keys, given } => actor.take_named(keys, given),
                 Operation::Step { verb, keys, given } => actor.step(*verb, keys, given),
                 Operation::Plow { n, given } => actor.plow(*n, given),
                 Operation::Kick { n } => actor.plow(*n, &Given::default()),
+                Operation::ReleaseAll => actor.release_all(),
                 Operation::Insert { key, status, runat } => actor.insert(*key, *status, *runat),
                 Operation::Update { key, by_hand } => actor.update(*key, *by_hand),
                 Operation::Remove { key } => actor.remove(*key),
@@ -233,17 +240,59 @@ impl Actor<'_> {
             ready.sort_by_key(|(key, task)| (task.priority, *key));
         }
         ready.truncate(count);
-        for (key, mut task) in ready.clone() {
-            (task.status, task.owner) = ('T', Some(self.me));
-            if let Some(default) = features.ttr {
-                let has_time = given.ttr || task.has_ttr || default;
-                task.runat = has_time.then_some(Time::Future);
-            }
-            task.attempts += i64::from(features.retry.is_some());
-            self.write(key, Some(task));
+        for (key, task) in ready.clone() {
+            self.write(key, Some(self.taken(task, given)));
         }
         self.model.count(self.connection, "take", ready.len());
         Ok(ready.into_iter().map(|(key, _)| key).collect())
+    }
+
+    fn taken(&self, mut task: Task, given: &Given) -> Task {
+        let features = &self.model.features;
+        (task.status, task.owner) = ('T', Some(self.me));
+        if let Some(default) = features.ttr {
+            let has_time = given.ttr || task.has_ttr || default;
+            task.runat = has_time.then_some(Time::Future);
+        }
+        task.attempts += i64::from(features.retry.is_some());
+        task
+    }
+
+    /// In their order; those that cannot be taken are passed over.
+    fn take_named(&mut self, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
+        let features = self.model.features.clone();
+        if given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none() {
+            return Err(FEATURE_OFF);
+        }
+        let mut chosen = Vec::new();
+        for key in keys {
+            let task = self.find(*key).filter(|task| {
+                matches!(task.status, 'R' | 'W' | 'B')
+                    && (given.tube.is_none() || task.tube == given.tube)
+                    && task.expires != Some(Time::Past)
+                    && self.unless_locked(*key).is_ok()
+            });
+            let Some(mut task) = task else { continue };
+            task.runat = task.runat.filter(|_| !features.has_runat());
+            task.has_reason &= features.limit().is_none();
+            self.write(*key, Some(self.taken(task, given)));
+            chosen.push(*key);
+        }
+        self.model.count(self.connection, "take", chosen.len());
+        Ok(chosen)
+    }
+
+    fn release_all(&mut self) -> Result<Vec<Key>, Refusal> {
+        let view = self.model.view(self.connection).into_iter();
+        let free =
+            view.filter(|(key, task)| task.status == 'T' && self.unless_locked(*key).is_ok());
+        let chosen: Vec<(Key, Task)> = free.collect();
+        for (key, task) in &chosen {
+            let task = self.model.returned(task, &back(&Given::default(), false, false));
+            self.write(*key, Some(task));
+        }
+        self.model.count(self.connection, "snatch", chosen.len());
+        Ok(chosen.into_iter().map(|(key, _)| key).collect())
     }
 
     fn plow(&mut self, n: usize, given: &Given) -> Result<Vec<Key>, Refusal> {

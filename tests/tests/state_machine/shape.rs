@@ -190,6 +190,10 @@ impl Shape {
             Operation::Take { count, given } => {
                 call("take", [vec![format!("count => {count}")], arguments(given)].concat())
             }
+            Operation::TakeNamed { keys, given } => {
+                let named = format!("id => {}", self.named(keys));
+                call("take", [vec![named], arguments(given)].concat())
+            }
             Operation::Step { verb, keys, given } => {
                 let mut list = vec![self.named(keys)];
                 list.extend(match verb {
@@ -204,6 +208,7 @@ impl Shape {
                 call("plow", [vec![n.to_string()], arguments(given)].concat())
             }
             Operation::Kick { n } => format!("SELECT xqueue.kick({queue}, {n})"),
+            Operation::ReleaseAll => format!("SELECT xqueue.release_all({queue})"),
             Operation::Insert { key, status, runat } => {
                 let mut columns = self.columns_of_key().to_string();
                 let mut values = self.parts(*key);
