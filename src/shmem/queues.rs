@@ -340,32 +340,13 @@ impl QueueGuard {
         self.exact = !self.prepared && !self.recount;
     }
 
-    /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED. Those
-    /// who wait beside them had better look everywhere.
-    pub fn nudge_for_ready(&mut self) {
-        let now = time::now();
-        if self.has_idle_consumers(now) {
-            self.forget_marks();
-            self.nudge(self.ready(), now);
-        }
-    }
-
-    /// The pause is over: wakes those whose turn it is.
-    pub(super) fn wake_for_ready(&mut self) {
-        self.line.paused_until = i64::MIN;
-        match self.exact {
-            true => self.wake(self.ready(), Offer { tube: None }),
-            false => self.wake_everyone(),
-        }
-    }
-
-    fn ready(&self) -> u32 {
+    /// How many tasks are ready, as far as is known.
+    pub(super) fn ready(&self) -> u32 {
         self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX)) as u32
     }
 
-    /// Whether consumers wait beside ready tasks, and not because the queue is paused.
-    pub fn has_idle_consumers(&self, now: i64) -> bool {
-        self.line.consumers() > 0 && self.has_ready() && self.line.paused_until <= now
+    pub(super) fn is_exact(&self) -> bool {
+        self.exact
     }
 
     pub fn has_taken(&self) -> bool {

@@ -6,7 +6,7 @@
 
 use super::queues::QueueGuard;
 use crate::model::change::Outcome;
-use crate::pg::{latch, process};
+use crate::pg::{latch, process, time};
 
 pub const NO_QUEUE: u32 = u32::MAX;
 
@@ -182,7 +182,7 @@ impl QueueGuard {
 
     /// Wakes the first `count` consumers that want any task, and those who want one tube's if a
     /// wake-up of theirs has come to nothing: someone may have had the task's row locked.
-    pub fn nudge(&mut self, count: u32, now: i64) {
+    fn nudge(&mut self, count: u32, now: i64) {
         let (mut left, mut link) = (count, self.line.head);
         while link != 0 {
             let Waiter { next, want, nudge_at, .. } = *waiter(link - 1);
@@ -197,6 +197,30 @@ impl QueueGuard {
             self.notify(link - 1, None, None);
             link = next;
         }
+    }
+
+    /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED. Those
+    /// who wait beside them had better look everywhere.
+    pub fn nudge_for_ready(&mut self) {
+        let now = time::now();
+        if self.has_idle_consumers(now) {
+            self.forget_marks();
+            self.nudge(self.ready(), now);
+        }
+    }
+
+    /// The pause is over: wakes those whose turn it is.
+    pub(super) fn wake_for_ready(&mut self) {
+        self.line.paused_until = i64::MIN;
+        match self.is_exact() {
+            true => self.wake(self.ready(), Offer { tube: None }),
+            false => self.wake_everyone(),
+        }
+    }
+
+    /// Whether consumers wait beside ready tasks, and not because the queue is paused.
+    pub fn has_idle_consumers(&self, now: i64) -> bool {
+        self.line.consumers() > 0 && self.has_ready() && self.line.paused_until <= now
     }
 
     /// How often somebody was to be woken. Who has looked in vain while that has changed may have
