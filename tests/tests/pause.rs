@@ -176,6 +176,12 @@ fn who_may_pause_and_for_how_long() {
     for call in ["pause", "resume"] {
         expect_error(&mut c, &format!("SELECT xqueue.{call}('{name}')"), "42501", "must be owner");
     }
+    // Its owner need be nobody else.
+    c.batch_execute(&format!(
+        "SELECT xqueue.create('{name}_own'); SELECT xqueue.pause('{name}_own'); \
+         SELECT xqueue.resume('{name}_own'); SELECT xqueue.stats_reset(); SELECT xqueue.drop('{name}_own')"
+    ))
+    .unwrap();
     q.fails("SELECT xqueue.pause('{q}', '-1 s')", "22023", "must not be negative");
     q.fails("SELECT xqueue.pause('{q}', '300000 years')", "22023", "must not be infinite");
     q.fails("SELECT xqueue.pause('pg_class')", "42501 55000", "");
