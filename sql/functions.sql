@@ -43,7 +43,7 @@ COMMENT ON FUNCTION xqueue.downgrade(anyelement, boolean) IS 'As downgrade(text,
 CREATE FUNCTION xqueue.drop(queue text)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
 COMMENT ON FUNCTION xqueue.drop(text) IS
-'Drops a queue''s table, unless tasks are taken or consumers wait (55006, with their number). DROP TABLE does not ask. After tarantool/queue''s drop.';
+'Drops a queue''s table, unless tasks are taken, or consumers or producers wait (55006, with their number). DROP TABLE does not ask. After tarantool/queue''s drop.';
 
 CREATE FUNCTION xqueue.drop(queue anyelement)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
@@ -51,20 +51,20 @@ COMMENT ON FUNCTION xqueue.drop(anyelement) IS 'As drop(text), the queue named b
 
 -- Producer -----------------------------------------------------------------------------------------
 
-CREATE FUNCTION xqueue.put(queue text, task jsonb, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority integer DEFAULT NULL, tube text DEFAULT NULL)
+CREATE FUNCTION xqueue.put(queue text, task jsonb, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority integer DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0')
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'put';
-COMMENT ON FUNCTION xqueue.put(text, jsonb, interval, interval, interval, integer, text) IS
-'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay (feature ttl). ttr: how long a consumer may have it (feature ttr). priority: smaller numbers are taken first (feature priority). tube: its label (feature tube). Returns the tasks as they are now. A plain INSERT or COPY does as well. Errors: 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22004 no key (feature id is required), 22023 no object, negative time, a column that is the queue''s own or given twice, 0A000 the feature is off.';
+COMMENT ON FUNCTION xqueue.put(text, jsonb, interval, interval, interval, integer, text, boolean, interval) IS
+'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay (feature ttl). ttr: how long a consumer may have it (feature ttr). priority: smaller numbers are taken first (feature priority). tube: its label (feature tube). front: ahead of all ready tasks, by a priority one less than their least and at most -1 (feature priority). timeout: how long to wait for room under the queues capacity (feature capacity), first come first served; while it waits it holds no lock, but the snapshot of its statement. All tasks of a call are put together, or none. Returns the tasks as they are now; no row if there was no room in time. A plain INSERT or COPY does as well, but does not wait for room. Errors: 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22004 no key (feature id is required), 22023 no object, negative time, a column that is the queue''s own or given twice, front with a priority, 22003 no priority is less, 0A000 the feature is off, or waiting in repeatable read, 53400 more tasks than the capacity, 55000 the tasks have not been counted since the server started, 42P01 the queue was dropped meanwhile. After tarantool/queue''s limfifottl, and its predecessor''s push.';
 
-CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority integer DEFAULT NULL, tube text DEFAULT NULL)
+CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority integer DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0')
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'put';
-COMMENT ON FUNCTION xqueue.put(anyelement, jsonb, interval, interval, interval, integer, text) IS
+COMMENT ON FUNCTION xqueue.put(anyelement, jsonb, interval, interval, interval, integer, text, boolean, interval) IS
 'As put(text, …), the queue named by its row type. Without task the row itself is put: its values that are not NULL, without the queue''s own columns.';
 
 CREATE PROCEDURE xqueue.put_wait(queue text, task jsonb, timeout interval DEFAULT NULL, INOUT outcome text DEFAULT NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'put_wait';
 COMMENT ON PROCEDURE xqueue.put_wait(text, jsonb, interval, text) IS
-'Puts a task, commits, and waits up to timeout, without end if that is NULL, until it is processed; misses nothing. outcome: as wait gives it. Holds neither a snapshot nor a lock while it waits. Errors: 2D000 inside a transaction block; those of put. After xqueue''s put with wait.';
+'Puts a task, commits, and waits up to timeout, without end if that is NULL, until it is processed; misses nothing. Room under the queue''s capacity is waited for within the same time. outcome: as wait gives it, or full: there was no room in time, and the task was not put. Holds neither a snapshot nor a lock while it waits. Errors: 2D000 inside a transaction block; those of put. After xqueue''s put with wait.';
 
 CREATE PROCEDURE xqueue.put_wait(queue anyelement, task jsonb, timeout interval DEFAULT NULL, INOUT outcome text DEFAULT NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'put_wait';
@@ -267,7 +267,7 @@ COMMENT ON FUNCTION xqueue.wait(anyelement, anycompatible, interval) IS 'As wait
 CREATE FUNCTION xqueue.stats(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats';
 COMMENT ON FUNCTION xqueue.stats(text) IS
-'Number of tasks by state, of tasks that went through each kind of call and each transition between states since the server started (X: nowhere, S: another tube), and of consumers that wait; the same by tube for the tubes of option tube_stats; from shared memory: costs the same for any number of tasks. exact: the numbers by state are those of the table; false while they are counted anew or a prepared transaction has changed the table.';
+'Number of tasks by state, of tasks that went through each kind of call and each transition between states since the server started (X: nowhere, S: another tube), and of consumers that wait; of a queue with a capacity that, the room reserved by open transactions, and how many producers wait for room; the same by tube for the tubes of option tube_stats; from shared memory: costs the same for any number of tasks. exact: the numbers by state are those of the table; false while they are counted anew or a prepared transaction has changed the table.';
 
 CREATE FUNCTION xqueue.stats(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats';
@@ -327,3 +327,7 @@ COMMENT ON FUNCTION xqueue.session_connections() IS 'The connections of sessions
 CREATE FUNCTION xqueue.waiting_consumers()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'waiting_consumers';
 COMMENT ON FUNCTION xqueue.waiting_consumers() IS 'The consumers that wait for a task: read the view xqueue.consumers.';
+
+CREATE FUNCTION xqueue.waiting_producers()
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'waiting_producers';
+COMMENT ON FUNCTION xqueue.waiting_producers() IS 'The producers that wait for room: read the view xqueue.producers.';

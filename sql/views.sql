@@ -66,11 +66,20 @@ FROM xqueue.session s
 WHERE pg_has_role(s.role, 'MEMBER');
 COMMENT ON VIEW xqueue.sessions IS 'The identified sessions of roles that you are a member of: how long each lives on without a connection, when it ends if none is attached (infinity while one is), and the processes that are.';
 
+CREATE VIEW xqueue.producers AS
+SELECT (w->>'relation')::oid::regclass AS queue,
+       (w->>'pid')::integer AS pid,
+       (w->>'session')::uuid AS session,
+       to_timestamp((w->>'since')::double precision) AS since,
+       (w->>'tasks')::bigint AS tasks
+FROM xqueue.waiting_producers() AS w;
+COMMENT ON VIEW xqueue.producers IS 'The producers that wait for room under the capacity of a queue, for so many tasks each, first come first served.';
+
 CREATE VIEW xqueue.settings AS
 SELECT name, setting, unit, short_desc AS description, context
 FROM pg_catalog.pg_settings
 WHERE name LIKE 'xqueue.%';
 COMMENT ON VIEW xqueue.settings IS 'The settings of the extension.';
 
-GRANT SELECT ON xqueue.queues, xqueue.taken, xqueue.consumers, xqueue.sessions, xqueue.settings TO PUBLIC;
+GRANT SELECT ON xqueue.queues, xqueue.taken, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
 

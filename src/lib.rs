@@ -2,7 +2,7 @@
 //!
 //! From the outside in: `api` and `trigger` are what SQL calls, `worker` are the background
 //! processes; they meet in `registry` (what is a queue), `xact` (what a transaction has changed),
-//! `counting` (functions that count for themselves), `wait` and `shmem` (what processes tell each
+//! `counting` (functions that count for themselves), `room` (capacity), `wait` and `shmem` (what processes tell each
 //! other). `keys` makes keys of the clock. `pg` is the fence around the server's C interface.
 //! `model`, `statement`, `delta` and `metrics` are pure.
 
@@ -19,6 +19,7 @@ mod model;
 mod pg;
 mod recount;
 mod registry;
+mod room;
 mod session;
 mod shmem;
 mod statement;

@@ -9,7 +9,7 @@ use crate::pg::function::Call as FunctionCall;
 use crate::pg::trigger::{Event, Firing, Timing, Tuple};
 use crate::pg::{catalog, context, spi, time, types};
 use crate::registry::Queue;
-use crate::{registry, shmem, sql_functions, xact};
+use crate::{registry, room, shmem, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -41,6 +41,9 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
         _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
     };
     note(&queue, &old, &new, firing.event());
+    if firing.event() == Event::Insert {
+        room::admit(&queue)?;
+    }
     if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {
         let status = |seen: &Option<(Place, Tuple)>| seen.as_ref().map(|(place, _)| place.status);
         let event = event(xact::being_done(queue.slot), status(&old), status(&new));

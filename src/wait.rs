@@ -1,4 +1,5 @@
-//! Waiting for a task: stand in line, look again, sleep, pass the baton on.
+//! Waiting for a task, for the end of one, or for room: stand in line, look again, sleep, pass the
+//! baton on.
 
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
@@ -35,7 +36,7 @@ impl Deadline {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
 }
@@ -62,6 +63,16 @@ pub enum News {
     Look,
     /// Nothing, until the time was over.
     None,
+}
+
+/// What comes of a producer's wait for room.
+pub enum Waited {
+    /// Room for so many tasks has been reserved: it is the caller's to note.
+    Granted(i64),
+    /// The queue or its capacity is another, or gone: look.
+    Look,
+    /// The time is over.
+    InVain,
 }
 
 impl Place {
@@ -137,6 +148,19 @@ impl Place {
             Some(None) => News::Look,
             None => News::None,
         })
+    }
+
+    /// Sleeps until there is room.
+    pub fn room(&self, deadline: Deadline) -> Waited {
+        let is_woken = self.is_woken_before(deadline, None);
+        // Nothing is put for a client that is gone.
+        latch::wait(Some(Duration::ZERO), true);
+        let granted = queues::lock(self.slot).map_or(0, |mut line| line.take_grant());
+        match granted {
+            0 if is_woken => Waited::Look,
+            0 => Waited::InVain,
+            tasks => Waited::Granted(tasks),
+        }
     }
 
     /// Whether tasks came to be ready while this consumer looked in vain, which others may have
@@ -217,7 +241,7 @@ pub fn leave_at_exit() {
 pub fn gone(queue: &str) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
-        format!("queue \"{queue}\" was dropped or downgraded while this consumer waited"),
+        format!("queue \"{queue}\" was dropped or downgraded while this session waited"),
     )
-    .hint("Create the queue again, or end this consumer.")
+    .hint("Create the queue again, or end what works with it.")
 }

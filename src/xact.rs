@@ -1,7 +1,7 @@
 //! The one transaction callback: what a transaction has changed reaches shared memory, and wakes
 //! whom it concerns, when it ends.
 
-use crate::delta::{Delta, SlotId, Stack};
+use crate::delta::{Delta, Growth, SlotId, Stack};
 use crate::error::Error;
 use crate::model::change::Call;
 use crate::model::position::Position;
@@ -40,6 +40,11 @@ pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
 /// What the open transaction has changed of a queue.
 pub fn pending(slot: SlotId) -> Delta {
     CHANGES.with_borrow(|stack| stack.total(slot))
+}
+
+/// What the open transaction does to the number of a queue's tasks.
+pub fn growth(slot: SlotId) -> Growth {
+    CHANGES.with_borrow(|stack| stack.growth(slot))
 }
 
 /// Whether the open transaction has made tasks that were ready something else, which a rollback
@@ -125,6 +130,7 @@ pub fn transaction_ended(event: TransactionEvent) {
         // for them in between and found none.
         TransactionEvent::Prepare => {
             mark_prepared();
+            hand_over_room();
             session::transaction_ended();
             forget();
         }
@@ -210,9 +216,10 @@ fn undo(slot: SlotId, delta: &Delta) {
     if delta.created {
         return queues::remove(slot);
     }
-    if !delta.unmade_ready.is_empty()
+    if (!delta.unmade_ready.is_empty() || delta.reserved > 0)
         && let Some(mut queue) = queues::lock(slot)
     {
+        queue.give_back(delta.reserved);
         for (tube, count) in delta.unmade_ready.by_tube() {
             queue.wake(count, Offer { tube });
         }
@@ -264,6 +271,17 @@ fn mark_prepared() {
         stack.for_each(|slot, _| {
             if let Some(mut queue) = queues::lock(slot) {
                 queue.mark_prepared();
+            }
+        })
+    });
+}
+
+/// The prepared transaction keeps the room that was reserved for it.
+fn hand_over_room() {
+    CHANGES.with_borrow(|stack| {
+        stack.for_each(|slot, delta| {
+            if let Some(mut queue) = queues::lock(slot) {
+                queue.keep_for_prepared(delta.reserved);
             }
         })
     });

@@ -64,7 +64,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
         take_now(&target, &order, deliver)?;
         return Ok(call.null());
     }
-    refuse_fixed_snapshot()?;
+    refuse_fixed_snapshot("a task")?;
     // A subtransaction that finds nothing is undone: who waits holds no lock.
     let look = |order: &Order| {
         let mut outcome = Ok(Look::Nothing);
@@ -350,13 +350,16 @@ pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
     }
 }
 
-pub fn refuse_fixed_snapshot() -> Result<()> {
+/// Refuses to wait for `what` where the transaction keeps its snapshot.
+pub fn refuse_fixed_snapshot(what: &str) -> Result<()> {
     if !transaction::has_fixed_snapshot() {
         return Ok(());
     }
     Err(Error::new(
         PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-        "cannot wait for a task in a transaction of isolation level repeatable read or higher",
+        format!(
+            "cannot wait for {what} in a transaction of isolation level repeatable read or higher"
+        ),
     )
     .detail("It would not see what happens after its snapshot.")
     .hint("Use read committed, or a timeout of zero."))

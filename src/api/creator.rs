@@ -141,14 +141,22 @@ fn drop_impl(call: &Call) -> Result<Datum> {
     require_owner(target.table)?;
     let queue = target.open(Lock::AccessExclusive)?;
     let taken = spi::connect(|spi| spi.run(&queue.sql.count_in(Status::Taken)).number());
-    let consumers = queues::lock(queue.slot).map_or(0, |slot| slot.statistics().consumers);
-    if taken > 0 || consumers > 0 {
+    let waiting = queues::lock(queue.slot).map(|slot| slot.statistics());
+    let (consumers, producers) = waiting.map_or((0, 0), |slot| (slot.consumers, slot.producers));
+    if taken > 0 || consumers > 0 || producers > 0 {
+        let producers = match producers {
+            0 => String::new(),
+            producers => format!(", {producers} producers wait for room"),
+        };
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
             format!("queue \"{}\" is in use", queue.name),
         )
-        .detail(format!("{taken} tasks are taken, {consumers} consumers wait."))
-        .hint("See xqueue.taken and xqueue.consumers for who they are; DROP TABLE does not ask."));
+        .detail(format!("{taken} tasks are taken, {consumers} consumers wait{producers}."))
+        .hint(
+            "See xqueue.taken, xqueue.consumers and xqueue.producers for who they are; DROP TABLE \
+             does not ask.",
+        ));
     }
     run(&[format!("DROP TABLE {}", queue.name)]);
     Ok(call.nothing())
@@ -199,6 +207,7 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     };
     xact::note(queue.slot, |delta| {
         delta.redefined = true;
+        delta.capacity = Some(queue.features().capacity());
         delta.created |= !had_slot;
         delta.dropped = Some(false);
         match counted {
@@ -235,7 +244,8 @@ fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
         true
     });
     if let Some(mut slot) = queues::lock(queue.slot) {
-        slot.clear_prepared();
+        let reserved = slot.clear_prepared();
+        slot.resolve_prepared(reserved);
     }
     Ok(Some(counts))
 }

@@ -14,6 +14,7 @@ use crate::registry::{self, Arguments, Statement};
 use crate::session::store;
 use crate::shmem::databases::State;
 use crate::shmem::queues::Tube;
+use crate::shmem::waiters::Want;
 use crate::shmem::{databases, queues};
 use crate::{session, sql_functions};
 use pgrx::PgSqlErrorCode;
@@ -27,12 +28,13 @@ sql_functions! {
     stats_reset_all, pg_finfo_stats_reset_all => stats_reset_all_impl,
     holders, pg_finfo_holders => holders_impl,
     waiting_consumers, pg_finfo_waiting_consumers => waiting_consumers_impl,
+    waiting_producers, pg_finfo_waiting_producers => waiting_producers_impl,
     state, pg_finfo_state => state_impl,
     metrics, pg_finfo_metrics => metrics_impl,
 }
 
-/// How many waiting consumers of one queue the view shows.
-const SHOWN_CONSUMERS: usize = 10_000;
+/// How many of those who wait for one queue the views show.
+const SHOWN: usize = 10_000;
 
 /// stats(queue)
 fn stats_impl(call: &Call) -> Result<Datum> {
@@ -139,21 +141,35 @@ fn slot_of(table: Oid) -> Option<SlotId> {
 
 /// waiting_consumers(): for the view `xqueue.consumers`.
 fn waiting_consumers_impl(call: &Call) -> Result<Datum> {
+    show_waiting(call, Want::is_for_task)
+}
+
+/// waiting_producers(): for the view `xqueue.producers`.
+fn waiting_producers_impl(call: &Call) -> Result<Datum> {
+    show_waiting(call, |want| matches!(want, Want::Room(_)))
+}
+
+/// Those who wait for what is `wanted`.
+fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
     for table in readable_tables() {
-        let mut waiting = Vec::with_capacity(SHOWN_CONSUMERS);
+        let mut waiting = Vec::with_capacity(SHOWN);
         let slot = queues::find(process::database().into(), table.into());
         if let Some(slot) = slot.and_then(queues::lock) {
-            slot.waiting(&mut waiting);
+            slot.waiting(wanted, &mut waiting);
         }
-        for consumer in waiting {
-            output.push(jsonb::from_value(&json!({
+        for waiting in waiting {
+            let mut shown = json!({
                 "relation": u32::from(table),
-                "pid": consumer.pid,
-                "session": types::uuid_text(consumer.session),
-                "since": time::unix_microseconds(consumer.since) as f64 / 1e6,
-            })));
+                "pid": waiting.pid,
+                "session": types::uuid_text(waiting.session),
+                "since": time::unix_microseconds(waiting.since) as f64 / 1e6,
+            });
+            if let Want::Room(tasks) = waiting.want {
+                shown["tasks"] = tasks.into();
+            }
+            output.push(jsonb::from_value(&shown));
         }
     }
     Ok(call.null())
@@ -225,6 +241,11 @@ fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Value> {
         "consumers": statistics.consumers,
         "exact": statistics.exact,
     });
+    if let Some(capacity) = statistics.capacity {
+        described["capacity"] = capacity.into();
+        described["reserved"] = statistics.reserved.into();
+        described["producers"] = statistics.producers.into();
+    }
     if let Some(until) = listed.paused_until.filter(|until| *until > time::now()) {
         described["paused_until"] = match until {
             i64::MAX => "infinity".into(),

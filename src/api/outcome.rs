@@ -50,7 +50,7 @@ fn wait_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
     if timeout != Some(0) {
-        refuse_fixed_snapshot()?;
+        refuse_fixed_snapshot("a task")?;
     }
     let deadline = Deadline::after(timeout);
     let (slot, name, hash, sight) = watched(call, &target)?;
@@ -99,10 +99,13 @@ fn watched(call: &Call, target: &Target) -> Result<(SlotId, String, u64, Sight)>
     seen
 }
 
+/// The outcome of a task that was not put, as there was no room for it in time.
+const FULL: &str = "full";
+
 /// CALL put_wait(queue, task jsonb, timeout interval, INOUT outcome text)
 fn put_wait_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
-    let task = call.datum(1).ok_or_else(|| Error::null("task"))?;
+    let task = jsonb::unpacked(call.datum(1).ok_or_else(|| Error::null("task"))?);
     let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
     if call.is_atomic() {
         return Err(Error::new(
@@ -119,12 +122,21 @@ fn put_wait_impl(call: &Call) -> Result<Datum> {
     let deadline = Deadline::after(timeout);
     let memory = Memory::current();
     let word = spi::connect_nonatomic(|spi| -> Result<Option<&'static str>> {
-        let queue = target.open(Lock::RowExclusive)?;
         let mut put = None;
-        Put::new(&queue, Form::Json).run(Some(jsonb::unpacked(task)), None, |rows| {
-            put = rows.datum(0, 1).map(|put| memory.run(|| types::copy_varlena(put)));
-            Ok(())
-        })?;
+        let mut run = |queue: &Queue| {
+            Put::new(queue, Form::Json).run(Some(task), None, |rows| {
+                put = rows.datum(0, 1).map(|put| memory.run(|| types::copy_varlena(put)));
+                Ok(())
+            })
+        };
+        let mut queue = target.open(Lock::RowExclusive)?;
+        while let Some(lack) = run(&queue)? {
+            if !lack.wait(deadline, || spi.commit())? {
+                return Ok(Some(FULL));
+            }
+            let again = target.open(Lock::RowExclusive);
+            queue = again.map_err(|error| gone_or(error, &target, &lack.name))?;
+        }
         let Some(put) = put else { return Ok(Sight::Gone.word()) };
         let key = argument::key_of_object(put, &queue)?;
         let hash = queue.key_hash(key.into_iter().map(Some));

@@ -1,6 +1,7 @@
 //! `put`: tasks into a queue.
 
 use super::argument::{self, Target};
+use super::consumer::{gone_or, refuse_fixed_snapshot};
 use super::values::Values;
 use crate::counting::Transition;
 use crate::delta::Lowest;
@@ -9,13 +10,16 @@ use crate::model::change::Call as Kind;
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::status::Status;
-use crate::pg::function::Call;
+use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
+use crate::pg::transaction::{self, Verdict};
 use crate::pg::{catalog, context, spi};
 use crate::registry::{Arguments, Queue, Statement};
+use crate::room::{self, Lack};
 use crate::statement::{self, Form, Parameter, Source};
+use crate::wait::Deadline;
 use crate::{counting, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
@@ -24,7 +28,8 @@ sql_functions! {
     put, pg_finfo_put => put_impl,
 }
 
-/// put(queue, task jsonb, delay interval, ttl interval, ttr interval, priority integer, tube text)
+/// put(queue, task jsonb, delay interval, ttl interval, ttr interval, priority integer, tube text,
+/// front boolean, timeout interval)
 fn put_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     let delay = argument::interval(call, 2, "delay", false)?;
@@ -32,18 +37,52 @@ fn put_impl(call: &Call) -> Result<Datum> {
     let ttr = argument::interval(call, 4, "ttr", true)?;
     let priority = call.datum(5);
     let tube: Option<String> = call.get(6);
-    let queue = target.open(Lock::RowExclusive)?;
-    let output = target.output(call, &queue)?;
-    let mut put = Put::new(&queue, target.form);
-    put.give(delay, Parameter::Delay)?;
-    put.give(ttl, Parameter::Ttl)?;
-    put.give(ttr, Parameter::Ttr)?;
-    put.give(priority, Parameter::Priority)?;
-    put.give(tube.map(|tube| tube_value(&tube, &queue)).transpose()?, Parameter::Tube)?;
-    put.run(call.datum(1), target.row, |rows| {
-        output.push_all(rows, target.form);
-        Ok(())
-    })?;
+    let front = call.get(7).unwrap_or(false);
+    let (_, timeout) =
+        argument::duration(call, 8, "timeout")?.ok_or_else(|| Error::null("timeout"))?;
+    let output = Output::open(call);
+    let put = || {
+        let queue = target.open(Lock::RowExclusive)?;
+        if target.form == Form::Row {
+            output.expects(&queue.row_columns, &queue.name)?;
+        }
+        let mut put = Put::new(&queue, target.form);
+        put.give(delay, Parameter::Delay)?;
+        put.give(ttl, Parameter::Ttl)?;
+        put.give(ttr, Parameter::Ttr)?;
+        put.give(priority, Parameter::Priority)?;
+        let tube = tube.as_deref().map(|tube| tube_value(tube, &queue));
+        put.give(tube.transpose()?, Parameter::Tube)?;
+        if front {
+            put.give_front()?;
+        }
+        put.run(call.datum(1), target.row, |rows| {
+            output.push_all(rows, target.form);
+            Ok(())
+        })
+    };
+    if timeout == 0 {
+        put()?;
+        return Ok(call.null());
+    }
+    refuse_fixed_snapshot("room")?;
+    // A subtransaction that finds no room is undone: who waits holds no lock.
+    let look = || {
+        let mut lack = Ok(None);
+        transaction::in_subtransaction(|| {
+            lack = put();
+            if matches!(lack, Ok(None)) { Verdict::Keep(()) } else { Verdict::Undo }
+        });
+        lack
+    };
+    let deadline = Deadline::after(Some(timeout));
+    let mut lack = look()?;
+    while let Some(lacking) = lack
+        && lacking.wait(deadline, || {})?
+    {
+        lack = look().map_err(|error| gone_or(error, &target, &lacking.name))?;
+        lacking.give_back();
+    }
     Ok(call.null())
 }
 
@@ -76,6 +115,7 @@ impl<'call> Put<'call> {
             ttl: false,
             ttr: false,
             priority: false,
+            front: false,
             tube: false,
         };
         Put { queue, statement, arguments: Arguments::default() }
@@ -100,15 +140,35 @@ impl<'call> Put<'call> {
         Ok(())
     }
 
-    /// Puts what is given: a jsonb object, an array of them, or else the row.
+    /// Puts the tasks ahead of all others, by a priority less than theirs.
+    fn give_front(&mut self) -> Result<()> {
+        if !self.queue.features().has_priority() {
+            return Err(not_enabled("priority", self.queue));
+        }
+        if self.statement.priority {
+            return Err(Error::invalid("a task that is put to the front has no other priority")
+                .hint("Give either front or priority."));
+        }
+        self.statement.front = true;
+        Ok(())
+    }
+
+    /// Puts what is given: a jsonb object, an array of them, or else the row. Gives the room that is
+    /// lacking if there is not enough; then nothing is put.
     pub fn run(
         self,
         task: Option<Datum>,
         row: Option<Datum>,
         mut deliver: impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<()> {
-        let name = &self.queue.name;
-        let hint = || format!("Each member of a task is a column of {name} and has its type.");
+    ) -> Result<Option<Lack>> {
+        let (name, front) = (&self.queue.name, self.statement.front);
+        let hint = || match front {
+            true => format!(
+                "In front of the least priority of {name} there may be no number left: raise the \
+                 priorities of its tasks."
+            ),
+            false => format!("Each member of a task is a column of {name} and has its type."),
+        };
         context::hinted(hint, || match (task, row) {
             (Some(task), _) => self.json(jsonb::unpacked(task), &mut deliver),
             (None, Some(row)) => self.row(row, &mut deliver),
@@ -116,13 +176,17 @@ impl<'call> Put<'call> {
         })
     }
 
-    fn json(mut self, task: Datum, deliver: &mut impl FnMut(&Rows) -> Result<()>) -> Result<()> {
+    fn json(
+        mut self,
+        task: Datum,
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Option<Lack>> {
         let queue = self.queue;
         match jsonb::shape(task) {
             Shape::Object => {
                 let values = Values::of(task, queue)?.ok_or_else(no_object)?;
                 self.refuse(&values)?;
-                self.values(&values, deliver)
+                self.in_room(1, |put| put.values(&values, deliver))
             }
             Shape::Array => {
                 let tasks = jsonb::elements(task).into_iter();
@@ -130,13 +194,15 @@ impl<'call> Put<'call> {
                 let tasks = tasks.collect::<Result<Vec<_>>>()?;
                 // All before the first is put.
                 tasks.iter().try_for_each(|values| self.refuse(values))?;
-                let Some(first) = tasks.first() else { return Ok(()) };
+                let Some(first) = tasks.first() else { return Ok(None) };
                 let columns = first.numbers();
-                if tasks.iter().all(|values| values.numbers() == columns) {
-                    self.arguments.set(Parameter::Tasks, task);
-                    return self.insert(Source::Tasks, columns, deliver);
-                }
-                tasks.iter().try_for_each(|values| self.values(values, deliver))
+                self.in_room(tasks.len(), |put| {
+                    if tasks.iter().all(|values| values.numbers() == columns) {
+                        put.arguments.set(Parameter::Tasks, task);
+                        return put.insert(Source::Tasks, columns, deliver);
+                    }
+                    tasks.iter().try_for_each(|values| put.values(values, deliver))
+                })
             }
             Shape::Scalar => Err(no_object()),
         }
@@ -144,7 +210,11 @@ impl<'call> Put<'call> {
 
     /// The row's values, except NULLs, which leave the column its default, and the queue's own
     /// columns, which an ORM's model may well hold.
-    fn row(mut self, row: Datum, deliver: &mut impl FnMut(&Rows) -> Result<()>) -> Result<()> {
+    fn row(
+        mut self,
+        row: Datum,
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Option<Lack>> {
         let fields = catalog::record_fields(row);
         let columns = self.queue.columns().iter().filter(|column| !column.is_generated);
         let given = columns.map(|column| column.number).filter(|number| {
@@ -154,7 +224,22 @@ impl<'call> Put<'call> {
         let columns: Vec<i16> = given.collect();
         self.require_key(|number| columns.contains(&number))?;
         self.arguments.set(Parameter::Row, row);
-        self.insert(Source::Row, columns, deliver)
+        self.in_room(1, |put| put.insert(Source::Row, columns, deliver))
+    }
+
+    /// Has `work` put so many tasks if there is room for them.
+    fn in_room(
+        &mut self,
+        tasks: usize,
+        work: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<Option<Lack>> {
+        let lack = room::reserve(self.queue, tasks as i64)?;
+        if lack.is_none() {
+            work(self)?;
+            // A trigger may have dropped some.
+            room::give_back(self.queue.slot);
+        }
+        Ok(lack)
     }
 
     fn values(
@@ -234,8 +319,11 @@ impl<'call> Put<'call> {
     /// Whether a parameter of the call gives the value of a column.
     fn gives(&self, number: i16) -> bool {
         let put = &self.statement;
-        let given =
-            [(put.ttr, Field::Ttr), (put.priority, Field::Priority), (put.tube, Field::Tube)];
+        let given = [
+            (put.ttr, Field::Ttr),
+            (put.priority || put.front, Field::Priority),
+            (put.tube, Field::Tube),
+        ];
         given.iter().any(|(is_given, field)| *is_given && self.queue.number_of(*field) == number)
     }
 

@@ -39,6 +39,10 @@ pub struct Delta {
     pub taken: u32,
     /// The earliest instant at which the worker has to act, in microseconds.
     pub due: Option<i64>,
+    /// Room that this transaction has under the queue's capacity: by so many tasks it may grow.
+    pub reserved: i64,
+    /// The capacity is this from now on; inside, None: unlimited.
+    pub capacity: Option<Option<i64>>,
     /// The definition or the table has changed.
     pub redefined: bool,
     /// The queue was paused (true), or resumed (false).
@@ -58,6 +62,39 @@ pub struct Delta {
 pub struct TubeDelta {
     pub tasks: Tasks,
     pub transitions: Transitions,
+}
+
+/// What a transaction does to the number of a queue's tasks, as far as capacity is concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// By so many tasks it grows; with `replaces`, so many there will be.
+    pub tasks: i64,
+    pub replaces: bool,
+    pub reserved: i64,
+    /// The capacity is changed by the same transaction.
+    pub redefines: bool,
+}
+
+impl Growth {
+    fn absorb(&mut self, later: &Delta) {
+        if later.replaces {
+            (self.tasks, self.replaces) = (0, true);
+        }
+        self.tasks += later.tasks.iter().sum::<i64>();
+        self.reserved += later.reserved;
+        self.redefines |= later.capacity.is_some();
+    }
+
+    /// How much room `tasks` more need beyond what is reserved. A task that the same transaction
+    /// has deleted is room: if the deletion is rolled back, so is whatever came after it.
+    pub fn lacking(&self, tasks: i64) -> i64 {
+        self.tasks + tasks - self.reserved
+    }
+
+    /// Room that is reserved and not used.
+    pub fn surplus(&self) -> i64 {
+        self.reserved - self.tasks.max(0)
+    }
 }
 
 /// A number of tasks that came to be ready, or ceased to be, by tube.
@@ -184,6 +221,8 @@ impl Delta {
         if let Some(instant) = later.due {
             self.due_at(instant);
         }
+        self.reserved += later.reserved;
+        self.capacity = later.capacity.or(self.capacity);
         self.redefined |= later.redefined;
         self.paused = later.paused.or(self.paused);
         self.recount |= later.recount;

@@ -4,7 +4,7 @@
 //! at which something changed; a released savepoint is added to its parent, a rolled back one is
 //! dropped, a TRUNCATE replaces what was there before it.
 
-use super::{Delta, SlotId};
+use super::{Delta, Growth, SlotId};
 use crate::model::position::Position;
 
 struct Level {
@@ -75,6 +75,13 @@ impl Stack {
             }
         });
         total
+    }
+
+    /// What the whole open transaction does to the number of a queue's tasks.
+    pub fn growth(&self, slot: SlotId) -> Growth {
+        let mut growth = Growth::default();
+        self.of(slot).for_each(|delta| growth.absorb(delta));
+        growth
     }
 
     /// Whether the transaction has made tasks that were ready something else.
@@ -234,6 +241,23 @@ mod tests {
         let total = stack.total(JOBS);
         assert!(total.tubes.iter().all(|(_, tube)| tube.tasks == [0; 6]));
         assert_eq!(total.tubes[0].1.transitions[NOWHERE][0], 1);
+    }
+
+    #[test]
+    fn what_was_deleted_is_room_until_that_is_rolled_back() {
+        let mut stack = Stack::default();
+        stack.at(1, JOBS).change(at(Status::Ready), None);
+        assert_eq!(stack.growth(JOBS).lacking(1), 0);
+        put(&mut stack, 2, JOBS);
+        assert_eq!(stack.growth(JOBS).lacking(1), 1);
+        stack.at(2, JOBS).reserved = 3;
+        assert_eq!((stack.growth(JOBS).lacking(1), stack.growth(JOBS).surplus()), (-2, 3));
+        stack.at(3, JOBS).replace(&Counts::default());
+        put(&mut stack, 3, JOBS);
+        let growth = stack.growth(JOBS);
+        assert_eq!((growth.tasks, growth.replaces, growth.surplus()), (1, true, 2));
+        stack.abort_subtransaction(2, |_, _| {});
+        assert_eq!(stack.growth(JOBS), Growth { tasks: -1, ..Growth::default() });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The features of a queue: what may be switched on and off, and what each of them needs.
 
+use super::capacity::Capacity;
 use super::names::{Hook, Id};
 use super::retry::{Backoff, Retry, Tries};
 use super::time::{Time, Timed};
@@ -43,6 +44,9 @@ pub struct Features {
     /// A function that chooses which tasks are taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pick: Option<Hook>,
+    /// There are never more tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// A function that is called on every change of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_task_change: Option<Hook>,
@@ -67,6 +71,7 @@ impl Features {
             tube: newer.tube.or(self.tube),
             retry: newer.retry.clone().or(self.retry.clone()),
             pick: newer.pick.clone().or(self.pick.clone()),
+            capacity: newer.capacity.or(self.capacity),
             on_task_change: newer.on_task_change.clone().or(self.on_task_change.clone()),
         }
     }
@@ -86,6 +91,7 @@ impl Features {
             "tube": self.has_tubes(),
             "retry": self.retry.clone().unwrap_or(Retry::Off),
             "pick": self.pick.clone().unwrap_or(Hook(None)),
+            "capacity": self.capacity.unwrap_or(Capacity::Off),
             "on_task_change": self.on_task_change.clone().unwrap_or(Hook(None)),
         })
     }
@@ -190,6 +196,14 @@ impl Features {
         self.pick.as_ref().and_then(|pick| pick.0.as_deref())
     }
 
+    /// How many tasks there may be, if that is limited.
+    pub fn capacity(&self) -> Option<i64> {
+        match self.capacity {
+            Some(Capacity::Tasks(tasks)) => Some(tasks),
+            Some(Capacity::Off) | None => None,
+        }
+    }
+
     pub fn hook(&self) -> Option<&str> {
         self.on_task_change.as_ref().and_then(|hook| hook.0.as_deref())
     }
@@ -208,12 +222,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let text = r#"{"id":"time64","delayed":true,"zombie":12.5,"ttl":"5 min","ttr":true,
-            "retry":{"limit":5,"backoff":1,"factor":3.0,"max":60},"on_task_change":"app.changed"}"#;
+            "retry":{"limit":5,"backoff":1,"factor":3.0,"max":60},"capacity":7,"on_task_change":"app.changed"}"#;
         let read = features(text).expect("features");
         let written = serde_json::to_string(&read).expect("text");
         assert_eq!(features(&written).expect("features"), read);
         assert_eq!(read.default_zombie(), Some(12_500_000));
-        assert_eq!(read.limit(), Some(5));
+        assert_eq!((read.limit(), read.capacity()), (Some(5), Some(7)));
         assert!(read.buries() && !read.keeps());
     }
 
@@ -240,6 +254,9 @@ mod tests {
             r#"{"ttl": -1}"#,
             r#"{"ttl": {}}"#,
             r#"{"ttr": 1e12}"#,
+            r#"{"capacity": 0}"#,
+            r#"{"capacity": 1.5}"#,
+            r#"{"capacity": true}"#,
             r#"{"id": 5}"#,
             r#"{"id": ""}"#,
             r#"{"on_task_change": true}"#,

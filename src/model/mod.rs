@@ -1,5 +1,6 @@
 //! What a queue is, without any PostgreSQL: states, options, definitions.
 
+pub mod capacity;
 pub mod change;
 pub mod definition;
 pub mod features;

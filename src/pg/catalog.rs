@@ -166,7 +166,15 @@ fn has_privilege(table: Oid, privilege: u32) -> bool {
 
 /// Whether the current role may change some of a table, or some columns of it.
 pub fn may_change(table: Oid) -> bool {
-    let any = pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE;
+    may_some(table, pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
+}
+
+/// Whether the current role may insert into a table, or into some columns of it.
+pub fn may_insert(table: Oid) -> bool {
+    may_some(table, pg_sys::ACL_INSERT)
+}
+
+fn may_some(table: Oid, any: u32) -> bool {
     // SAFETY: look-ups.
     unsafe {
         let (role, mode) = (pg_sys::GetUserId(), any as pg_sys::AclMode);

@@ -35,6 +35,13 @@ pub fn is_binary_upgrade() -> bool {
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
+/// Whether this session repeats the changes of another server, whose word counts.
+pub fn replays() -> bool {
+    // SAFETY: reads a setting.
+    let role = unsafe { pg_sys::SessionReplicationRole };
+    role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA as i32
+}
+
 /// How many processes may have an entry with a session in the process table.
 pub fn limit() -> usize {
     // SAFETY: set before shared memory is requested.

@@ -7,8 +7,10 @@
 
 pub mod databases;
 pub mod marks;
+mod prepared;
 pub mod queues;
 pub mod recount;
+pub mod room;
 pub mod sessions;
 pub mod waiters;
 

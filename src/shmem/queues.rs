@@ -1,6 +1,7 @@
 //! A slot for each queue: counters, what the worker has to do, who waits, the last error.
 
 use super::marks::Marks;
+use super::room::Room;
 use super::waiters::{Line, Offer};
 use super::{Directory, Guard};
 use crate::delta::{Delta, SlotId, add, add_all};
@@ -36,11 +37,12 @@ pub struct Queue {
     /// A committed transaction has to do with it: it is not just about to be made.
     settled: bool,
     /// The counters are those of the table.
-    exact: bool,
+    pub(super) exact: bool,
     /// A prepared transaction may have changed the table: what it did is not counted yet.
-    prepared: bool,
+    pub(super) prepared: bool,
     /// The counters have to be counted anew.
     pub(super) recount: bool,
+    pub(super) room: Room,
     /// The last key made of the clock; 0 while that is not known.
     last_key: i64,
     /// The worker's next instant to act, `NEVER` if there is none.
@@ -70,6 +72,11 @@ pub struct Statistics {
     pub transitions: Transitions,
     pub tubes: [Tube; TUBES_COUNTED],
     pub consumers: u32,
+    /// Those that wait for room.
+    pub producers: u32,
+    pub capacity: Option<i64>,
+    /// Room that open and prepared transactions have.
+    pub reserved: i64,
     pub exact: bool,
     /// The last failure of the worker, and when it was.
     pub error: Option<(String, i64)>,
@@ -116,7 +123,7 @@ pub fn find(database: u32, table: u32) -> Option<SlotId> {
 }
 
 /// The slot of a table; a new one if it has none, and whether it is. None if all are in use.
-pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
+pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(SlotId, bool)> {
     let directory = super::directory();
     if let Some(id) = find_in(&directory, database, table) {
         return Some((id, false));
@@ -140,6 +147,7 @@ pub fn find_or_add(database: u32, table: u32) -> Option<(SlotId, bool)> {
         exact: false,
         prepared: true,
         recount: true,
+        room: Room::with_capacity(capacity),
         last_key: 0,
         due: i64::MIN,
         line: Line::default(),
@@ -217,8 +225,10 @@ impl QueueGuard {
             self.tasks = Tasks::default();
             self.tubes.iter_mut().for_each(|tube| tube.tasks = Tasks::default());
             self.exact |= !self.prepared;
+            self.room.empty();
         }
         add(&mut self.tasks, &delta.tasks);
+        self.room.reserved -= delta.reserved;
         self.settled = true;
         add(&mut self.calls, &delta.calls);
         add_all(&mut self.transitions, &delta.transitions);
@@ -246,8 +256,13 @@ impl QueueGuard {
         }
         if delta.recount {
             (self.recount, self.exact) = (true, false);
+            self.room.distrust();
             self.lower_due(i64::MIN);
         }
+        if let Some(capacity) = delta.capacity {
+            self.set_capacity(capacity);
+        }
+        self.grant();
     }
 
     fn tell_ends(&mut self, delta: &Delta) {
@@ -310,23 +325,6 @@ impl QueueGuard {
         self.due
     }
 
-    /// A transaction that changed the table is prepared, or one was when the server started.
-    pub fn mark_prepared(&mut self) {
-        self.forget_marks();
-        self.prepared = true;
-        self.exact = false;
-    }
-
-    pub fn is_prepared(&self) -> bool {
-        self.prepared
-    }
-
-    /// No prepared transaction has the table locked: the next recount will be exact.
-    pub fn clear_prepared(&mut self) {
-        self.prepared = false;
-        self.recount = true;
-    }
-
     pub fn needs_recount(&self) -> bool {
         self.recount
     }
@@ -338,6 +336,14 @@ impl QueueGuard {
             tube.tasks = tasks;
         }
         self.exact = !self.prepared && !self.recount;
+        let for_good = !self.recount;
+        self.room.count(for_good);
+        self.grant();
+    }
+
+    /// The committed tasks, in whatever state.
+    pub(super) fn total(&self) -> i64 {
+        self.tasks.iter().sum()
     }
 
     /// How many tasks are ready, as far as is known.
@@ -357,6 +363,10 @@ impl QueueGuard {
         self.tasks[Status::Ready as usize] != 0
     }
 
+    pub fn has_producers(&self) -> bool {
+        self.line.producers > 0
+    }
+
     pub fn statistics(&self) -> Statistics {
         let error = text(&self.error);
         Statistics {
@@ -365,6 +375,9 @@ impl QueueGuard {
             transitions: self.transitions,
             tubes: self.tubes,
             consumers: self.line.consumers(),
+            producers: self.line.producers,
+            capacity: self.room.capacity,
+            reserved: self.room.reserved + self.room.prepared(),
             exact: self.exact,
             error: (!error.is_empty()).then_some((error, self.error_at)),
         }

@@ -1,8 +1,9 @@
-//! Those who wait for a task, or for the end of one: a line for each queue, first come, first
-//! served.
+//! Those who wait for a task, for the end of one, or for room: a line for each queue, first come,
+//! first served.
 //!
 //! A wake-up is a baton: the consumer at the head is taken out of the line and woken; if it ends
-//! without having used the wake-up, it passes it on.
+//! without having used the wake-up, it passes it on. Producers are woken with their room reserved, so
+//! that nobody comes before them.
 
 use super::queues::QueueGuard;
 use crate::model::change::Outcome;
@@ -20,6 +21,8 @@ pub enum Want {
     Tube(u64),
     /// The end of the task with this key.
     End(u64),
+    /// Room for so many tasks more.
+    Room(i64),
 }
 
 /// A wake-up: there is a ready task, of this tube where that is known.
@@ -40,6 +43,8 @@ pub struct Waiter {
     want: Want,
     offer: Option<u64>,
     outcome: Option<Outcome>,
+    /// Room that has been reserved for this process, which it has not taken over yet.
+    granted: i64,
     pid: i32,
     since: i64,
     /// When to look again without a wake-up, after one that came to nothing.
@@ -58,14 +63,17 @@ pub struct Line {
     choosy: u32,
     /// Of these, those who wait for the end of a task.
     watchers: u32,
+    /// Of these, those who wait for room.
+    pub(super) producers: u32,
     /// How often somebody was to be woken.
     wakes: u64,
     /// The end of the pause that those in line wait for, if there is one.
     pub(super) paused_until: i64,
 }
 
-/// Someone who waits for a task, for the view `xqueue.consumers`.
+/// Someone who waits, for the views `xqueue.consumers` and `xqueue.producers`.
 pub struct Waiting {
+    pub want: Want,
     pub pid: i32,
     pub since: i64,
     pub session: [u8; 16],
@@ -85,15 +93,19 @@ impl Want {
         match self {
             Want::Any => true,
             Want::Tube(wanted) => offer.tube.is_none_or(|tube| tube == wanted),
-            Want::End(_) => false,
+            Want::End(_) | Want::Room(_) => false,
         }
+    }
+
+    pub fn is_for_task(self) -> bool {
+        matches!(self, Want::Any | Want::Tube(_))
     }
 }
 
 impl Line {
     /// Consumers that wait for a task.
     pub(super) fn consumers(&self) -> u32 {
-        self.length - self.watchers
+        self.length - self.watchers - self.producers
     }
 
     /// Counts someone in or out.
@@ -103,6 +115,7 @@ impl Line {
             Want::Any => {}
             Want::Tube(_) => self.choosy = change(self.choosy),
             Want::End(_) => self.watchers = change(self.watchers),
+            Want::Room(_) => self.producers = change(self.producers),
         }
     }
 }
@@ -116,8 +129,10 @@ impl QueueGuard {
         if waiter(process).queue != NO_QUEUE {
             return;
         }
-        // Newcomers belong at the end, those who come back near the head.
-        let belongs_at_end = self.line.tail == 0 || waiter(self.line.tail - 1).since <= since;
+        // Newcomers belong at the end, those who come back near the head. Producers do not come back.
+        let belongs_at_end = self.line.tail == 0
+            || matches!(want, Want::Room(_))
+            || waiter(self.line.tail - 1).since <= since;
         let mut next = if belongs_at_end { 0 } else { self.line.head };
         while next != 0 && waiter(next - 1).since <= since {
             next = waiter(next - 1).next;
@@ -134,6 +149,7 @@ impl QueueGuard {
             want,
             offer: None,
             outcome: None,
+            granted: 0,
             pid: process::pid(),
             since,
             nudge_at,
@@ -148,10 +164,11 @@ impl QueueGuard {
             follower => waiter(follower - 1).previous = link,
         }
         self.line.count(want, |count| count + 1);
+        self.grant();
     }
 
     /// Takes this process out of the line. If it had been woken meanwhile, it gets the wake-up,
-    /// which it has either used or has to pass on.
+    /// which it has either used or has to pass on; room that it has not taken over is given back.
     pub fn leave_line(&mut self) -> Option<Offer> {
         let process = process::index();
         if waiter(process).queue == self.index() {
@@ -159,8 +176,13 @@ impl QueueGuard {
         }
         let entry = waiter(process);
         let was_woken = std::mem::replace(&mut entry.woken, false);
-        let is_consumer = !matches!(entry.want, Want::End(_));
-        (was_woken && is_consumer).then_some(Offer { tube: entry.offer })
+        let (want, offer) = (entry.want, Offer { tube: entry.offer });
+        if matches!(want, Want::Room(_)) {
+            self.room.reserved -= std::mem::take(&mut entry.granted);
+            // It may have stood before others that need less.
+            self.grant();
+        }
+        (was_woken && want.is_for_task()).then_some(offer)
     }
 
     /// Wakes the first `count` consumers in the line that want what there is. If nobody knows what
@@ -249,11 +271,47 @@ impl QueueGuard {
         let mut link = self.line.head;
         while link != 0 {
             let Waiter { next, want, .. } = *waiter(link - 1);
-            if !matches!(want, Want::End(_)) {
+            if want.is_for_task() {
                 self.notify(link - 1, None, None);
             }
             link = next;
         }
+    }
+
+    /// Reserves room for the producers in the order of their line, until there is not enough for
+    /// the next, and wakes them.
+    pub fn grant(&mut self) {
+        let mut link = if self.line.producers > 0 { self.line.head } else { 0 };
+        while link != 0 {
+            let Waiter { next, want, .. } = *waiter(link - 1);
+            if let Want::Room(tasks) = want {
+                if !self.has_room(tasks) {
+                    return;
+                }
+                self.room.reserved += tasks;
+                waiter(link - 1).granted = tasks;
+                self.notify(link - 1, None, None);
+            }
+            link = next;
+        }
+    }
+
+    /// Wakes the producers that wait for more room than there can ever be, without any.
+    pub(super) fn turn_away(&mut self, capacity: i64) {
+        let mut link = if self.line.producers > 0 { self.line.head } else { 0 };
+        while link != 0 {
+            let Waiter { next, want, .. } = *waiter(link - 1);
+            if matches!(want, Want::Room(tasks) if tasks > capacity) {
+                self.notify(link - 1, None, None);
+            }
+            link = next;
+        }
+    }
+
+    /// Takes over the room that has been reserved for this process, if any: it is its own to give
+    /// back from now on.
+    pub fn take_grant(&mut self) -> i64 {
+        std::mem::take(&mut waiter(process::index()).granted)
     }
 
     /// Sends everyone away: the queue is gone.
@@ -299,13 +357,13 @@ impl QueueGuard {
         }
     }
 
-    /// Those who wait for a task, in their order.
-    pub fn waiting(&self, into: &mut Vec<Waiting>) {
+    /// Those who wait for what is `wanted`, in their order.
+    pub fn waiting(&self, wanted: fn(Want) -> bool, into: &mut Vec<Waiting>) {
         let mut link = self.line.head;
         while link != 0 && into.len() < into.capacity() {
             let Waiter { pid, since, session, next, want, .. } = *waiter(link - 1);
-            if !matches!(want, Want::End(_)) {
-                into.push(Waiting { pid, since, session });
+            if wanted(want) {
+                into.push(Waiting { want, pid, since, session });
             }
             link = next;
         }

@@ -4,6 +4,7 @@
 use super::care::Care;
 use super::job::Outcome;
 use super::leases::Leases;
+use crate::delta::SlotId;
 use crate::pg::relation::{self, Lock};
 use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, types, worker};
 use crate::registry;
@@ -180,28 +181,35 @@ impl Worker {
         if !std::mem::take(&mut self.looks_for_prepared) {
             return HashSet::new();
         }
-        let marked = |care: &&Care| queues::lock(care.slot).is_some_and(|slot| slot.is_prepared());
-        let marked: Vec<&Care> = self.queues.values().filter(marked).collect();
+        let is_marked = |slot| queues::lock(slot).is_some_and(|slot| slot.is_prepared());
+        let queues = self.queues.iter().map(|(table, care)| (*table, care.slot));
+        let marked: Vec<(Oid, SlotId)> = queues.filter(|(_, slot)| is_marked(*slot)).collect();
         if marked.is_empty() {
             return HashSet::new();
         }
         // The mark is cleared before the locks are looked at: who prepares meanwhile sets it again.
-        for care in &marked {
-            if let Some(mut slot) = queues::lock(care.slot) {
-                slot.clear_prepared();
+        let mut reserved = Vec::with_capacity(marked.len());
+        for (table, slot) in marked {
+            if let Some(mut queue) = queues::lock(slot) {
+                reserved.push((table, slot, queue.clear_prepared()));
                 // What was prepared is visible now; it has woken nobody.
-                slot.wake_everyone();
-                slot.lower_due(i64::MIN);
+                queue.wake_everyone();
+                queue.lower_due(i64::MIN);
             }
         }
-        let locked = transaction::try_in_transaction(locked_by_prepared).unwrap_or_default();
-        for table in &locked {
-            if let Some(mut slot) = self.queues.get(table).and_then(|care| queues::lock(care.slot))
-            {
-                slot.mark_prepared();
+        let locked = transaction::try_in_transaction(locked_by_prepared);
+        self.looks_for_prepared = locked.is_err();
+        // Where nobody knows, they are taken to be locked.
+        let is_locked = |table: &Oid| locked.as_ref().map_or(true, |locked| locked.contains(table));
+        for (table, slot, room) in reserved {
+            if let Some(mut queue) = queues::lock(slot) {
+                match is_locked(&table) {
+                    true => queue.find_prepared(),
+                    false => queue.resolve_prepared(room),
+                }
             }
         }
-        locked
+        locked.unwrap_or_default()
     }
 
     /// How long there is nothing to do; None: until somebody says so.

@@ -8,6 +8,7 @@ mod child;
 mod client;
 mod database;
 mod errors;
+mod producer;
 mod queue;
 mod refused;
 mod role;
@@ -24,6 +25,7 @@ pub use client::{
 };
 pub use database::Database;
 pub use errors::{code, db_error, expect_error, try_sql};
+pub use producer::empty_tasks;
 pub use queue::Queue;
 pub use refused::{refused, sample};
 pub use role::Role;

@@ -164,6 +164,7 @@ impl Queue {
     #[track_caller]
     pub fn verify(&mut self) {
         self.assert_exact();
+        self.assert_nothing_reserved();
         // A session that has just ended may hold its tasks for some milliseconds more.
         let mut report = Value::Null;
         let start = std::time::Instant::now();

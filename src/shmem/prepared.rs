@@ -1,0 +1,37 @@
+//! Queues that prepared transactions have changed: nobody is told when those end, so the worker looks.
+
+use super::queues::QueueGuard;
+
+impl QueueGuard {
+    /// A transaction that changed the table is prepared, or one was when the server started.
+    pub fn mark_prepared(&mut self) {
+        self.forget_marks();
+        self.prepared = true;
+        self.exact = false;
+    }
+
+    pub fn is_prepared(&self) -> bool {
+        self.prepared
+    }
+
+    /// It is about to be looked whether a prepared transaction has the table locked. Gives the room
+    /// that those before now have reserved.
+    pub fn clear_prepared(&mut self) -> i64 {
+        self.prepared = false;
+        self.recount = true;
+        self.room.prepared()
+    }
+
+    /// A prepared transaction was found to have the table locked.
+    pub fn find_prepared(&mut self) {
+        self.mark_prepared();
+        self.room.find_prepared();
+    }
+
+    /// None was found: those that had reserved `room` have ended, and the next recount sees what
+    /// they have put. One that has begun before this does not.
+    pub fn resolve_prepared(&mut self, room: i64) {
+        self.recount = true;
+        self.room.resolve(room);
+    }
+}

@@ -1,0 +1,225 @@
+//! Feature capacity: never a task more, whoever puts it and however; what is room and what is not.
+
+use xqueue_tests::*;
+
+#[test]
+fn put_stops_at_the_capacity() {
+    let mut q = Queue::limited("capacity", 3, 0);
+    assert_eq!(q.puts(2), 2);
+    assert_eq!(q.puts(2), 0, "all tasks of a call or none");
+    assert_eq!((q.puts(1), q.puts(1)), (1, 0));
+    assert_eq!(q.ask("SELECT xqueue.put('{q}', '{}', timeout => '10 ms')"), Vec::<Value>::new());
+    let name = q.name.clone();
+    assert!(
+        q.ask(&format!("SELECT to_jsonb(p) FROM xqueue.put(NULL::{name}, '{{}}') p")).is_empty()
+    );
+    q.drain(2);
+    assert_eq!(q.puts(2), 2);
+    q.fails("SELECT xqueue.put('{q}', '[{}, {}, {}, {}]')", "53400", "4 tasks can never be in");
+    q.fails("SELECT xqueue.put('{q}', '{}', timeout => '-1s')", "22023", "");
+    q.fails("SELECT xqueue.put('{q}', '{}', timeout => NULL)", "22004", "");
+    q.assert_tasks(&[("ready", 3), ("total", 3)]);
+    let stats = q.stats();
+    assert_eq!((&stats["capacity"], &stats["producers"]), (&json!(3), &json!(0)));
+}
+
+#[test]
+fn rows_by_hand_are_refused() {
+    let mut q = Queue::limited("capacity", 3, 1);
+    let error = q.fails("INSERT INTO {q} SELECT FROM generate_series(1, 3)", "53400", "is full");
+    assert!(error.hint().is_some_and(|hint| hint.contains("\"capacity\": 6")), "{error:?}");
+    q.fill(2);
+    q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
+    let mut copy = q.admin.copy_in(&format!("COPY {} (id) FROM STDIN", q.name)).unwrap();
+    std::io::Write::write_all(&mut copy, b"77\n").unwrap();
+    assert_eq!(code(&copy.finish().expect_err("there is no room")), "53400");
+    // What inserts no row needs no room.
+    q.sql("INSERT INTO {q} (id) SELECT id FROM {q} ON CONFLICT DO NOTHING");
+    q.sql("INSERT INTO {q} (id) SELECT id FROM {q} ON CONFLICT (id) DO UPDATE SET payload = '1'");
+    q.sql("UPDATE {q} SET id = id + 100");
+    q.assert_tasks(&[("total", 3)]);
+}
+
+#[test]
+fn every_state_counts() {
+    let features = json!({"capacity": 6, "delayed": true, "buried": true, "zombie": 3600});
+    let mut q = Queue::limited("capacity", 6, 0);
+    q.upgrade(&json!({ "features": features }));
+    q.sql("SELECT xqueue.put('{q}', '{}', '1h')");
+    q.sql("INSERT INTO {q} (status) VALUES ('R'), ('B'), ('D')");
+    assert_eq!(q.puts(2), 2);
+    let name = q.name.clone();
+    let taken = take(&mut q.admin, &name, "0", 2);
+    ack(&mut q.admin, &name, id(&taken[0]));
+    q.assert_tasks(&[("taken", 1), ("zombie", 1), ("done", 1), ("buried", 1), ("waiting", 1)]);
+    q.assert_tasks(&[("ready", 1), ("total", 6)]);
+    assert_eq!(q.puts(1), 0);
+}
+
+/// What a transaction has deleted makes room for what it puts, and for nobody else before it commits.
+#[test]
+fn what_the_same_transaction_deletes_is_room() {
+    let mut q = Queue::limited("capacity", 2, 2);
+    let name = q.name.clone();
+    let mut other = q.client();
+    let task = id(&take(&mut other, &name, "0", 1)[0]);
+    other.batch_execute("BEGIN").unwrap();
+    ack(&mut other, &name, task);
+    assert_eq!(q.puts(1), 0, "the ack may be rolled back");
+    other.batch_execute("SAVEPOINT s").unwrap();
+    put(&mut other, &name, 1);
+    expect_error(&mut other, &format!("INSERT INTO {name} DEFAULT VALUES"), "53400", "is full");
+    other.batch_execute("ROLLBACK TO s").unwrap();
+    put(&mut other, &name, 1);
+    other.batch_execute("COMMIT").unwrap();
+    q.assert_tasks(&[("total", 2)]);
+    q.sql("BEGIN; DELETE FROM {q}; INSERT INTO {q} SELECT FROM generate_series(1, 2); COMMIT");
+    q.sql("BEGIN; TRUNCATE {q}; SELECT xqueue.put('{q}', '[{}, {}]'); COMMIT");
+    q.sql("BEGIN; SAVEPOINT s; TRUNCATE {q}; INSERT INTO {q} DEFAULT VALUES; ROLLBACK TO s");
+    q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
+    q.sql("ROLLBACK");
+    q.assert_tasks(&[("total", 2)]);
+}
+
+#[test]
+fn what_is_rolled_back_is_room() {
+    let mut q = Queue::limited("capacity", 4, 1);
+    let name = q.name.clone();
+    let mut other = q.client();
+    let two = format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')");
+    other.batch_execute(&format!("BEGIN; {two}; SAVEPOINT s")).unwrap();
+    assert_eq!(q.puts(2), 0, "two are reserved");
+    put(&mut other, &name, 1);
+    q.assert_reserved(3);
+    other.batch_execute("ROLLBACK TO s").unwrap();
+    q.assert_reserved(2);
+    assert_eq!(q.puts(1), 1);
+    other.batch_execute("ROLLBACK").unwrap();
+    q.assert_reserved(0);
+    assert_eq!(q.puts(2), 2);
+}
+
+/// Room that turns out not to be needed is given back when the call ends, not with the transaction.
+#[test]
+fn what_a_trigger_drops_is_room() {
+    let mut q = Queue::limited("capacity", 3, 0);
+    q.sql(
+        "CREATE FUNCTION {q}_odd() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER odd BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_odd();
+         BEGIN; SELECT xqueue.put('{q}', '[{\"id\": 1}, {\"id\": 2}, {\"id\": 3}]')",
+    );
+    q.assert_reserved(2);
+    q.sql("INSERT INTO {q} (id) VALUES (5), (6); COMMIT");
+    q.assert_tasks(&[("total", 3)]);
+    q.sql("DROP FUNCTION {q}_odd CASCADE");
+}
+
+/// The rows that a trigger adds by itself need room of their own.
+#[test]
+fn what_a_trigger_adds_needs_room() {
+    let mut q = Queue::limited("capacity", 3, 0);
+    q.sql(
+        "CREATE FUNCTION {q}_twice() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN IF NEW.id < 100 THEN INSERT INTO {q} (id) VALUES (NEW.id + 100); END IF; RETURN NULL; END $$;
+         CREATE TRIGGER twice AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_twice()",
+    );
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}')");
+    q.fails("SELECT xqueue.put('{q}', '{\"id\": 2}')", "53400", "is full");
+    q.assert_tasks(&[("total", 2)]);
+    q.sql("DROP FUNCTION {q}_twice CASCADE; INSERT INTO {q} (id) VALUES (2)");
+    assert_eq!(q.puts(1), 0);
+}
+
+#[test]
+fn put_in_a_function_that_catches_errors() {
+    let mut q = Queue::limited("capacity", 5, 0);
+    q.sql(
+        "DO $$ BEGIN FOR i IN 1..20 LOOP
+           BEGIN
+             PERFORM xqueue.put('{q}', '[{}, {}]');
+             IF i % 2 = 0 THEN RAISE 'undone'; END IF;
+           EXCEPTION WHEN raise_exception THEN NULL; END;
+         END LOOP; END $$",
+    );
+    q.assert_tasks(&[("total", 4)]);
+    q.sql(
+        "DO $$ BEGIN FOR i IN 1..20 LOOP
+           BEGIN INSERT INTO {q} DEFAULT VALUES; EXCEPTION WHEN configuration_limit_exceeded THEN NULL; END;
+         END LOOP; END $$",
+    );
+    q.assert_tasks(&[("total", 5)]);
+}
+
+#[test]
+fn the_capacity_of_a_live_queue_is_changed() {
+    let mut q = Queue::new("capacity");
+    q.fill(5);
+    let capacity = |q: &mut Queue, capacity: Value| {
+        q.upgrade(&json!({"features": {"capacity": capacity}}))["features"]["capacity"].clone()
+    };
+    assert_eq!(capacity(&mut q, json!(3)), json!(3));
+    assert_eq!(q.puts(1), 0, "it holds five");
+    q.drain(2);
+    assert_eq!(q.puts(1), 0, "it holds three");
+    q.drain(1);
+    assert_eq!(q.puts(1), 1);
+    assert_eq!(capacity(&mut q, json!(4)), json!(4));
+    assert_eq!((q.puts(1), q.puts(1)), (1, 0));
+    q.sql("BEGIN");
+    capacity(&mut q, json!(10));
+    assert_eq!(q.puts(1), 1);
+    q.sql("ROLLBACK");
+    assert_eq!(q.puts(1), 0);
+    // In the transaction that lowers it, and in the one that makes the queue.
+    q.sql("BEGIN");
+    capacity(&mut q, json!(2));
+    assert_eq!(q.puts(1), 0);
+    assert!(q.ask("SELECT xqueue.put('{q}', '{}', timeout => '1 day')").is_empty(), "in vain");
+    q.sql("COMMIT");
+    assert_eq!(capacity(&mut q, json!(false)), json!(false));
+    assert_eq!(q.puts(7), 7);
+    assert_eq!(q.stats()["capacity"], Value::Null);
+    for wrong in [json!(0), json!(-1), json!(1.5), json!(true), json!("many")] {
+        let options = json!({"features": {"capacity": wrong}});
+        q.fails(&format!("SELECT xqueue.upgrade('{{q}}', '{options}')"), "22023", "no capacity");
+    }
+}
+
+#[test]
+fn a_queue_is_filled_in_the_transaction_that_makes_it() {
+    let mut q = Queue::adopt(&database(), &unique("capacity"));
+    q.sql("BEGIN; SELECT xqueue.create('{q}', '{\"features\": {\"capacity\": 2}}')");
+    assert_eq!((q.puts(1), q.puts(2)), (1, 0));
+    q.fill(1);
+    q.sql("COMMIT");
+    assert_eq!(q.puts(1), 0);
+    q.sql("DROP TABLE {q}; CREATE TABLE {q} (id int PRIMARY KEY); INSERT INTO {q} VALUES (1), (2), (3)");
+    q.upgrade(&json!({"features": {"capacity": 2}}));
+    q.fails("INSERT INTO {q} VALUES (4)", "53400", "is full");
+    q.drain(3);
+    q.sql("INSERT INTO {q} VALUES (4)");
+}
+
+#[test]
+fn whoever_may_not_insert_reserves_nothing() {
+    let mut q = Queue::limited("capacity", 1, 1);
+    let role = Role::create();
+    q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {}", role.name));
+    let sql = format!("SELECT xqueue.put('{}', '{{}}', timeout => '1 day')", q.name);
+    expect_error(&mut role.client(), &sql, "42501", "permission denied");
+    q.drain(1);
+    expect_error(&mut role.client(), &sql, "42501", "permission denied");
+    assert_eq!(q.puts(1), 1);
+}
+
+/// What another server has committed is not refused here.
+#[test]
+fn changes_of_another_server_are_repeated_in_any_case() {
+    let mut q = Queue::limited("capacity", 2, 2);
+    q.sql("SET session_replication_role = replica; INSERT INTO {q} DEFAULT VALUES; RESET session_replication_role");
+    q.assert_tasks(&[("total", 3)]);
+    assert_eq!(q.puts(1), 0);
+    q.drain(2);
+    assert_eq!((q.puts(1), q.puts(1)), (1, 0));
+}
