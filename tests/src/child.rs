@@ -12,8 +12,13 @@ pub struct Consumer {
 impl Consumer {
     /// `exe` is `env!("CARGO_BIN_EXE_consumer")`; the modes are told in src/bin/consumer.rs.
     pub fn start(exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
+        Consumer::run(exe, &[mode, db, queue])
+    }
+
+    /// The same with a program of other arguments, which says its backend's PID first.
+    pub fn run(exe: &str, args: &[&str]) -> Consumer {
         let mut child = Command::new(exe)
-            .args([mode, db, queue])
+            .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Its last words, when it is killed, would hide those of the test.
@@ -31,7 +36,8 @@ impl Consumer {
         self.number("took")
     }
 
-    fn number(&mut self, word: &str) -> i64 {
+    /// Waits until it says a word with a number.
+    pub fn number(&mut self, word: &str) -> i64 {
         let line = self.lines.next().expect("the consumer said something").expect("in UTF-8");
         let number = line.strip_prefix(word).unwrap_or_else(|| panic!("{line}, not {word}"));
         number.trim().parse().expect("a number")

@@ -63,6 +63,14 @@ impl Waiter {
         self.thread.is_finished()
     }
 
+    /// Waits until it waits for a lock.
+    #[track_caller]
+    pub fn wait_for_lock(&self, queue: &mut Queue) {
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)";
+        let what = format!("backend {} waits for a lock", self.pid);
+        wait_until(&what, || scalar(&mut queue.admin, waits, &[&self.pid]));
+    }
+
     /// By another session: when this returns the signal is on its way, unlike with a cancel request.
     pub fn cancel(&self, by: &mut Client) {
         let _sent: bool = scalar(by, "SELECT pg_cancel_backend($1)", &[&self.pid]);

@@ -1,0 +1,101 @@
+//! Capacity through crashes and prepared transactions: rather no task than one too many.
+
+use xqueue_tests::*;
+
+#[test]
+fn a_producer_with_room_is_killed_with_the_server() {
+    let server = Server::alone();
+    for how in ["SIGKILL", "immediate", "fast"] {
+        let mut q = Queue::limited("roomcrash", 5, 3);
+        let name = q.name.clone();
+        let mut open = q.client();
+        open.batch_execute("BEGIN").unwrap();
+        put(&mut open, &name, 1);
+        put(&mut open, &name, 2);
+        let waiting = Waiter::put(&mut q, &empty_tasks(2));
+        match how {
+            "SIGKILL" => server.kill_backend(pid(&mut open)),
+            mode => server.restart(mode),
+        }
+        assert!(waiting.join().result.is_err());
+        q.reconnect();
+        // At once: whoever comes before the tasks are counted waits for that.
+        assert_eq!((q.puts(3), q.puts(2)), (0, 2), "{how}");
+        q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
+        assert_eq!((&q.stats()["capacity"], q.total()), (&json!(5), 5));
+    }
+}
+
+#[test]
+fn a_prepared_put_keeps_its_room() {
+    let _server = Server::alone();
+    let mut q = Queue::limited("roomcrash", 5, 1);
+    let gid = q.name.clone();
+    let prepare =
+        format!("BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}'");
+    q.sql(&prepare);
+    q.assert_reserved(2);
+    assert_eq!((q.puts(3), q.puts(2)), (0, 2), "two beside the one that is there");
+    q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
+    let waiting = Waiter::put(&mut q, &empty_tasks(2));
+    q.sql(&format!("ROLLBACK PREPARED '{gid}'"));
+    assert_eq!(waiting.tasks().len(), 2);
+    q.sql("DELETE FROM {q}");
+    q.sql(&prepare);
+    let waiting = Waiter::put(&mut q, &empty_tasks(4));
+    q.sql(&format!("COMMIT PREPARED '{gid}'"));
+    q.assert_nothing_reserved();
+    q.assert_tasks(&[("total", 2)]);
+    assert!(!waiting.finished());
+    q.drain(1);
+    assert_eq!(waiting.tasks().len(), 4);
+}
+
+#[test]
+fn two_prepared_puts() {
+    let _server = Server::alone();
+    let mut q = Queue::limited("roomcrash", 5, 0);
+    let gid = q.name.clone();
+    for n in 1..=2 {
+        q.sql(&format!(
+            "BEGIN; SELECT xqueue.put('{{q}}', '{}'); PREPARE TRANSACTION '{gid}_{n}'",
+            empty_tasks(n)
+        ));
+    }
+    q.assert_reserved(3);
+    q.sql(&format!("COMMIT PREPARED '{gid}_1'"));
+    assert_eq!(q.puts(3), 0);
+    q.sql(&format!("ROLLBACK PREPARED '{gid}_2'"));
+    q.assert_nothing_reserved();
+    assert_eq!((q.puts(5), q.puts(4)), (0, 4));
+}
+
+#[test]
+fn prepared_before_the_server_started() {
+    let server = Server::alone();
+    let mut q = Queue::limited("roomcrash", 3, 0);
+    let gid = q.name.clone();
+    for (outcome, left) in [("COMMIT", 1), ("ROLLBACK", 3)] {
+        q.sql(&format!(
+            "BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}'"
+        ));
+        server.restart("fast");
+        q.reconnect();
+        q.fails("SELECT xqueue.put('{q}', '{}')", "55000", "nobody knows");
+        q.fails("INSERT INTO {q} DEFAULT VALUES", "55000", "nobody knows");
+        q.sql(&format!("{outcome} PREPARED '{gid}'"));
+        q.assert_exact();
+        assert_eq!((q.puts(left) as i64, q.puts(1)), (left, 0), "{outcome}");
+        q.sql("TRUNCATE {q}");
+    }
+}
+
+/// What was inserted behind the triggers' back is counted before more is put.
+#[test]
+fn rows_that_were_not_counted() {
+    let _server = Server::alone();
+    let mut q = Queue::limited("roomcrash", 3, 1);
+    q.sql("ALTER TABLE {q} DISABLE TRIGGER xqueue_insert; INSERT INTO {q} DEFAULT VALUES");
+    q.sql("ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert");
+    assert_eq!((q.puts(2), q.puts(1)), (0, 1));
+}

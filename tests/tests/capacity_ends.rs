@@ -1,0 +1,162 @@
+//! Producers that end without having used their room, or their place in line: cancelled, terminated, killed, out
+//! of time. The room is the next one's.
+
+use xqueue_tests::*;
+
+const PRODUCER: &str = env!("CARGO_BIN_EXE_producer");
+
+fn producer(q: &Queue, tasks: i64) -> Consumer {
+    Consumer::run(PRODUCER, &[&database(), &q.name, &tasks.to_string()])
+}
+
+fn end(q: &mut Queue, how: &str, producer: &Waiter) {
+    let sql = format!("SELECT {how}($1)");
+    let _done: bool = scalar(&mut q.admin, &sql, &[&producer.pid]);
+}
+
+const ENDS: [&str; 2] = ["pg_cancel_backend", "pg_terminate_backend"];
+
+#[test]
+fn at_the_head_of_the_line() {
+    let mut q = Queue::limited("roomend", 4, 3);
+    for how in ENDS {
+        let batch = Waiter::put(&mut q, &empty_tasks(2));
+        let single = Waiter::put(&mut q, &empty_tasks(1));
+        end(&mut q, how, &batch);
+        assert!(batch.join().result.is_err());
+        assert_eq!(single.tasks().len(), 1, "{how}");
+        q.drain(1);
+    }
+    let mut killed = producer(&q, 2);
+    q.wait_for_producers(1);
+    let single = Waiter::put(&mut q, &empty_tasks(1));
+    killed.kill();
+    assert_eq!(single.tasks().len(), 1);
+    q.assert_tasks(&[("total", 4)]);
+}
+
+#[test]
+fn statement_timeout() {
+    let mut q = Queue::limited("roomend", 1, 1);
+    let mut c = q.client();
+    c.batch_execute("SET statement_timeout = '200ms'").unwrap();
+    let sql = format!("SELECT xqueue.put('{}', '{{}}', timeout => '30s')", q.name);
+    let (mut c, error) = Waiter::start(c, &sql).error();
+    assert_eq!(error.code().code(), "57014");
+    assert_eq!(q.stats()["producers"], json!(0));
+    // In a function that catches it, the session goes on and holds no place.
+    q.sql(
+        "SET statement_timeout = '200ms';
+         DO $$ BEGIN PERFORM xqueue.put('{q}', '{}', timeout => '30s');
+               EXCEPTION WHEN query_canceled THEN NULL; END $$;
+         SET statement_timeout = '60s'",
+    );
+    assert_eq!(q.stats()["producers"], json!(0));
+    q.drain(1);
+    c.batch_execute(&sql).unwrap();
+}
+
+/// A lock on the table that is asked for while a put is undone is had before the producers that get its room.
+struct Blocked {
+    lock: Waiter,
+    first: Waiter,
+    second: Waiter,
+}
+
+/// The first producer has been given room, and waits for the table.
+fn granted_and_blocked(q: &mut Queue) -> Blocked {
+    let name = q.name.clone();
+    let mut open = q.client();
+    open.batch_execute("BEGIN; SAVEPOINT s").unwrap();
+    put(&mut open, &name, 1);
+    let first = Waiter::put(q, &empty_tasks(1));
+    let second = Waiter::put(q, &empty_tasks(1));
+    let mut locker = q.client();
+    locker.batch_execute("BEGIN").unwrap();
+    let lock = Waiter::start(locker, &format!("LOCK TABLE {name} IN SHARE MODE"));
+    lock.wait_for_lock(q);
+    open.batch_execute("ROLLBACK TO s").unwrap();
+    first.wait_for_lock(q);
+    q.assert_reserved(1);
+    Blocked { lock, first, second }
+}
+
+#[test]
+fn with_room_that_is_not_used_yet() {
+    for how in ENDS {
+        let mut q = Queue::limited("roomend", 1, 0);
+        let Blocked { lock, first, second } = granted_and_blocked(&mut q);
+        end(&mut q, how, &first);
+        assert!(first.join().result.is_err());
+        second.wait_for_lock(&mut q);
+        lock.join().client.batch_execute("COMMIT").unwrap();
+        assert_eq!(second.tasks().len(), 1, "{how}");
+        q.assert_tasks(&[("total", 1)]);
+    }
+}
+
+#[test]
+fn with_tasks_that_are_not_committed() {
+    let mut q = Queue::limited("roomend", 3, 0);
+    let mut holding = producer(&q, 2);
+    assert_eq!(holding.number("put"), 2);
+    assert_eq!(q.puts(2), 0);
+    let next = Waiter::put(&mut q, &empty_tasks(3));
+    holding.kill();
+    assert_eq!(next.tasks().len(), 3);
+    q.assert_tasks(&[("total", 3)]);
+}
+
+/// The cancel and the room meet: the first has put its task or an error, and the second's is put in any case once
+/// there is room for both.
+#[test]
+fn a_cancel_that_meets_the_room() {
+    let mut q = Queue::limited("roomend", 1, 1);
+    let sql = format!("SELECT xqueue.put('{}', '{{}}', timeout => '30s')", q.name);
+    let mut canceller = q.client();
+    let (mut first_client, mut second_client) = (Some(q.client()), Some(q.client()));
+    let mut served = 0;
+    for _ in 0..100 {
+        let first = Waiter::start(first_client.take().unwrap(), &sql);
+        q.wait_for_producers(1);
+        let second = Waiter::start(second_client.take().unwrap(), &sql);
+        q.wait_for_producers(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.cancel(&mut canceller));
+            q.drain(1);
+        });
+        let Outcome { mut client, result } = first.join();
+        if result.is_ok() {
+            served += 1;
+            q.drain(1);
+        }
+        let second = second.join();
+        assert_eq!(second.result.unwrap().len(), 1);
+        while client.batch_execute("SELECT 1").is_err() {}
+        (first_client, second_client) = (Some(client), Some(second.client));
+    }
+    println!("the first was served {served} times");
+    q.assert_tasks(&[("total", 1)]);
+}
+
+#[test]
+fn many_at_once() {
+    let mut q = Queue::limited("roomend", 2, 2);
+    let single = json!({"payload": "single"});
+    let producers: Vec<Waiter> = (0..15).map(|_| Waiter::put(&mut q, &single)).collect();
+    let last = Waiter::put(&mut q, &empty_tasks(2));
+    let mut canceller = q.client();
+    let cancel = format!(
+        "SELECT pg_cancel_backend(pid) FROM xqueue.producers WHERE queue = '{}'::regclass AND tasks = 1",
+        q.name
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| canceller.batch_execute(&cancel).unwrap());
+        q.sql("TRUNCATE {q}");
+    });
+    let put: usize = producers.into_iter().map(|p| p.join().result.map_or(0, |t| t.len())).sum();
+    println!("{put} of 15 were put before they were cancelled");
+    q.sql("DELETE FROM {q} WHERE payload IS NOT NULL");
+    assert_eq!(last.tasks().len(), 2);
+    q.assert_tasks(&[("total", 2)]);
+}
