@@ -89,7 +89,7 @@ impl Lack {
         }
         let place = Place::join(self.slot, &self.name, Want::Room(self.tasks))?;
         place.over_transaction_end(over_transaction_end);
-        Ok(match place.room(deadline) {
+        Ok(match place.room(deadline, &self.name)? {
             Waited::Granted(tasks) => {
                 xact::note(self.slot, |delta| delta.reserved += tasks);
                 true

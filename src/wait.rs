@@ -69,7 +69,7 @@ pub enum News {
 pub enum Waited {
     /// Room for so many tasks has been reserved: it is the caller's to note.
     Granted(i64),
-    /// The queue or its capacity is another, or gone: look.
+    /// The capacity is another: look.
     Look,
     /// The time is over.
     InVain,
@@ -151,16 +151,16 @@ impl Place {
     }
 
     /// Sleeps until there is room.
-    pub fn room(&self, deadline: Deadline) -> Waited {
+    pub fn room(&self, deadline: Deadline, queue: &str) -> Result<Waited> {
         let is_woken = self.is_woken_before(deadline, None);
         // Nothing is put for a client that is gone.
         latch::wait(Some(Duration::ZERO), true);
-        let granted = queues::lock(self.slot).map_or(0, |mut line| line.take_grant());
-        match granted {
+        let granted = queues::lock(self.slot).ok_or_else(|| gone(queue))?.take_grant();
+        Ok(match granted {
             0 if is_woken => Waited::Look,
             0 => Waited::InVain,
             tasks => Waited::Granted(tasks),
-        }
+        })
     }
 
     /// Whether tasks came to be ready while this consumer looked in vain, which others may have

@@ -15,7 +15,7 @@ use crate::pg::memory::Memory;
 use crate::pg::relation::Lock;
 use crate::pg::spi::{self, Rows};
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::types;
+use crate::pg::{catalog, types};
 use crate::registry::{self, Arguments, Queue};
 use crate::shmem::waiters::Want;
 use crate::statement::{Change, Form, Parameter, Verb};
@@ -344,8 +344,10 @@ impl Line {
 
 /// An error of a later look, told as what it is when the queue is gone.
 pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
+    let is_dropped = catalog::table_name(target.table).is_none();
     match registry::read(target.table) {
         Ok(None) => wait::gone(name),
+        _ if is_dropped => wait::gone(name),
         _ => error,
     }
 }
@@ -361,6 +363,6 @@ pub fn refuse_fixed_snapshot(what: &str) -> Result<()> {
             "cannot wait for {what} in a transaction of isolation level repeatable read or higher"
         ),
     )
-    .detail("It would not see what happens after its snapshot.")
+    .detail("Its snapshot stays as it is for as long as it waits.")
     .hint("Use read committed, or a timeout of zero."))
 }
