@@ -20,6 +20,7 @@ pub struct Features {
     pub priority: bool,
     pub tube: bool,
     pub retry: Option<Retry>,
+    pub capacity: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +48,7 @@ impl Features {
             priority: random.random_bool(0.5),
             tube: random.random_bool(0.5),
             retry,
+            capacity: random.random_bool(0.3).then(|| random.random_range(2..12)),
         }
     }
 
@@ -67,8 +69,9 @@ impl Features {
             }
             if tries == json!({}) { json!(true) } else { tries }
         });
+        let capacity = self.capacity.map_or(json!(false), |capacity| json!(capacity));
         json!({
-            "delayed": self.delayed, "buried": self.buried, "keep": self.keep,
+            "capacity": capacity, "delayed": self.delayed, "buried": self.buried, "keep": self.keep,
             "zombie": timed(self.zombie), "ttl": timed(self.ttl), "ttr": timed(self.ttr),
             "priority": self.priority, "tube": self.tube, "retry": retry.unwrap_or(json!(false)),
         })

@@ -258,6 +258,9 @@ impl Machine {
                 lines.push(format!("{state}: {count} tasks in tube a"));
             }
         }
+        if self.model.features.capacity.is_some() {
+            lines.push(format!("room for {} tasks is reserved", self.model.reserved()));
+        }
         lines.sort();
         lines
     }
@@ -277,6 +280,9 @@ impl Machine {
                 let count = &stats["tubes"]["a"]["tasks"][state];
                 lines.push(format!("{state}: {count} tasks in tube a"));
             }
+        }
+        if self.model.features.capacity.is_some() {
+            lines.push(format!("room for {} tasks is reserved", stats["reserved"]));
         }
         if stats["exact"] != json!(true) {
             lines.push("not exact".into());

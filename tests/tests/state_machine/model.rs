@@ -55,6 +55,7 @@ pub const FEATURE_OFF: Refusal = "0A000";
 pub const INVALID: Refusal = "22023";
 pub const DUPLICATE: Refusal = "23505";
 pub const LOCKED: Refusal = "55P03";
+pub const NO_ROOM: Refusal = "53400";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -79,11 +80,14 @@ impl Counters {
 struct Layer {
     rows: BTreeMap<Key, Option<Task>>,
     counters: Counters,
+    /// Room under the capacity.
+    reserved: i64,
 }
 
 impl Layer {
     fn absorb(&mut self, later: Layer) {
         self.rows.extend(later.rows);
+        self.reserved += later.reserved;
         self.counters.absorb(later.counters);
     }
 }
@@ -193,6 +197,42 @@ impl Model {
             self.settle();
         }
         result
+    }
+
+    /// By how many tasks an open transaction makes the queue grow, and by how many it may.
+    fn growth(&self, connection: usize) -> (i64, i64) {
+        let tasks = self.view(connection).len() as i64 - self.tasks.len() as i64;
+        (tasks, self.open[connection].iter().map(|layer| layer.reserved).sum())
+    }
+
+    /// The room that all open transactions have.
+    pub fn reserved(&self) -> i64 {
+        self.open.iter().flatten().map(|layer| layer.reserved).sum()
+    }
+
+    /// Whether there is room for so many tasks more, which is reserved then.
+    pub fn reserve(&mut self, connection: usize, tasks: i64) -> bool {
+        let Some(capacity) = self.features.capacity else { return true };
+        let (growth, reserved) = self.growth(connection);
+        let lacking = growth + tasks - reserved;
+        let is_there =
+            lacking <= 0 || self.tasks.len() as i64 + self.reserved() + lacking <= capacity;
+        if let Some(layer) = self.open[connection].last_mut().filter(|_| is_there) {
+            layer.reserved += lacking.max(0);
+        }
+        is_there
+    }
+
+    /// After a put the room that was reserved since the last savepoint and is not used is given back.
+    pub fn give_back(&mut self, connection: usize) {
+        let (growth, reserved) = self.growth(connection);
+        let mut surplus = reserved - growth.max(0);
+        // The statement has a layer of its own here.
+        for layer in self.open[connection].iter_mut().rev().take(2) {
+            let unused = surplus.min(layer.reserved).max(0);
+            layer.reserved -= unused;
+            surplus -= unused;
+        }
     }
 
     fn write_down(&mut self, layer: Layer) {

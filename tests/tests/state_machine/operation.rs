@@ -194,6 +194,13 @@ impl Actor<'_> {
         if lacking.contains(&true) {
             return Err(FEATURE_OFF);
         }
+        if features.capacity.is_some_and(|capacity| keys.len() as i64 > capacity) {
+            return Err(NO_ROOM);
+        }
+        if !self.model.reserve(self.connection, keys.len() as i64) {
+            return Ok(vec![]);
+        }
+        let features = &self.model.features;
         let lives = given.ttl || features.ttl == Some(true);
         let task = Task {
             priority: given.priority.unwrap_or(0),
@@ -205,6 +212,7 @@ impl Actor<'_> {
             ..Task::new(if given.delay { 'W' } else { 'R' })
         };
         keys.iter().try_for_each(|key| self.add(*key, task.clone()))?;
+        self.model.give_back(self.connection);
         Ok(keys.to_vec())
     }
 
@@ -221,7 +229,7 @@ impl Actor<'_> {
             ..Task::new(status)
         };
         self.add(key, task)?;
-        Ok(vec![])
+        if self.model.reserve(self.connection, 0) { Ok(vec![]) } else { Err(NO_ROOM) }
     }
 
     fn take(&mut self, count: usize, given: &Given) -> Result<Vec<Key>, Refusal> {
