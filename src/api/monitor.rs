@@ -8,7 +8,7 @@ use crate::metrics::{Counters, open_metrics};
 use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::pg::function::{Call, Output};
-use crate::pg::relation::{self, Lock};
+use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
 use crate::registry::{self, Arguments, Statement};
 use crate::session::store;
@@ -70,7 +70,6 @@ fn stats_all_impl(call: &Call) -> Result<Datum> {
         if !catalog::may_select(table) {
             continue;
         }
-        // Without a lock: a DBA looks here when something is locked.
         if let Some(described) = slot_of(table).and_then(|slot| described(table, slot, listed)) {
             output.push(jsonb::from_value(&described));
         }
@@ -109,7 +108,10 @@ fn holders_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
     for table in readable_tables() {
-        relation::lock(table, Lock::AccessShare);
+        let relation = Relation::open(table, Lock::AccessShare);
+        if relation.is_none_or(|relation| !relation.is_readable()) {
+            continue;
+        }
         let Some(queue) = registry::find(table)? else { continue };
         spi::connect(|spi| {
             let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
@@ -129,14 +131,14 @@ fn holders_impl(call: &Call) -> Result<Datum> {
     Ok(call.null())
 }
 
-/// The slot of a queue. On a standby, where no worker has made it, that is done here.
+/// The slot of a queue, without waiting for a lock: a DBA looks here when something is locked. A
+/// queue that nobody has used yet, as on a standby, gets one if its table is free.
 fn slot_of(table: Oid) -> Option<SlotId> {
-    let known = queues::find(process::database().into(), table.into());
-    if known.is_some() || !transaction::in_recovery() {
-        return known;
-    }
-    relation::lock(table, Lock::AccessShare);
-    registry::find(table).ok().flatten().map(|queue| queue.slot)
+    queues::find(process::database().into(), table.into()).or_else(|| {
+        let is_free = relation::try_lock(table, Lock::AccessShare);
+        let queue = if is_free { registry::find(table).ok().flatten() } else { None };
+        queue.map(|queue| queue.slot)
+    })
 }
 
 /// waiting_consumers(): for the view `xqueue.consumers`.

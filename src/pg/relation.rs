@@ -164,6 +164,11 @@ impl Relation {
         self.form().relpersistence as u8
     }
 
+    /// Whether its rows are there to be read: on a standby those of an unlogged table are not.
+    pub fn is_readable(&self) -> bool {
+        self.persistence() != pg_sys::RELPERSISTENCE_UNLOGGED || !super::transaction::in_recovery()
+    }
+
     pub fn owner(&self) -> Oid {
         self.form().relowner
     }

@@ -21,13 +21,22 @@ pub fn database() -> String {
     setting("PGDATABASE", "xqueue_test")
 }
 
-fn config(db: &str, user: &str) -> Config {
+/// How to connect to a database of the server under test.
+pub fn config(db: &str) -> Config {
+    let port = setting("PGPORT", "5432").parse().expect("PGPORT is a number");
+    let mut config = config_at(&setting("PGHOST", "/tmp"), port, db);
+    config.user(&setting("PGUSER", "postgres"));
+    config
+}
+
+/// The same of another server, as its superuser.
+pub fn config_at(host: &str, port: u16, db: &str) -> Config {
     start_watchdog();
     let mut config = Config::new();
     config
-        .host(&setting("PGHOST", "/tmp"))
-        .port(setting("PGPORT", "5432").parse().expect("PGPORT is a number"))
-        .user(user)
+        .host(host)
+        .port(port)
+        .user("postgres")
         .dbname(db)
         .application_name("xqueue-tests")
         .options("-c statement_timeout=60s -c client_min_messages=warning");
@@ -46,7 +55,7 @@ fn start_watchdog() {
 }
 
 pub fn try_connect(db: &str) -> Result<Client, postgres::Error> {
-    config(db, &setting("PGUSER", "postgres")).connect(NoTls)
+    config(db).connect(NoTls)
 }
 
 pub fn connect() -> Client {
@@ -54,13 +63,16 @@ pub fn connect() -> Client {
 }
 
 pub fn connect_to(db: &str) -> Client {
-    try_connect(db).unwrap_or_else(|e| panic!("cannot connect to database {db}: {e:?}"))
+    open(&config(db))
+}
+
+#[track_caller]
+pub fn open(config: &Config) -> Client {
+    config.connect(NoTls).unwrap_or_else(|e| panic!("cannot connect with {config:?}: {e:?}"))
 }
 
 pub fn connect_as(role: &str) -> Client {
-    config(&database(), role)
-        .connect(NoTls)
-        .unwrap_or_else(|e| panic!("cannot connect as {role}: {e:?}"))
+    open(config(&database()).user(role))
 }
 
 /// A name no other test, and no earlier run, uses.

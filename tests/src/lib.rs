@@ -6,6 +6,8 @@
 mod ask;
 mod child;
 mod client;
+mod cluster;
+mod command;
 mod database;
 mod errors;
 mod producer;
@@ -21,8 +23,10 @@ mod watcher;
 pub use ask::{ask, ask_one};
 pub use child::Consumer;
 pub use client::{
-    connect, connect_as, connect_to, database, pid, scalar, unique, values, wait_until,
+    config, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
+    wait_until,
 };
+pub use cluster::Cluster;
 pub use database::Database;
 pub use errors::{code, db_error, expect_error, try_sql};
 pub use producer::empty_tasks;

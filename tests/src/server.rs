@@ -1,36 +1,27 @@
 //! The server itself: killed, stopped and started. One test at a time may hold it.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
 use postgres::Client;
 
 use crate::client::{connect, database, try_connect, wait_until};
+use crate::command::{path, server_command};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub struct Server {
     bin: PathBuf,
     data: PathBuf,
-    prefix: Vec<String>,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Server {
     /// Waits until no other test of this program has the server.
     pub fn alone() -> Server {
-        let path = |name: &str| {
-            PathBuf::from(std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set")))
-        };
-        let prefix = std::env::var("XQUEUE_AS").unwrap_or_default();
         let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let server = Server {
-            bin: path("XQUEUE_PGBIN"),
-            data: path("XQUEUE_PGDATA"),
-            prefix: prefix.split_whitespace().map(str::to_owned).collect(),
-            _alone: alone,
-        };
+        let server =
+            Server { bin: path("XQUEUE_PGBIN"), data: path("XQUEUE_PGDATA"), _alone: alone };
         if try_connect(&database()).is_err() {
             server.pg_ctl(&["restart"]);
         }
@@ -38,28 +29,14 @@ impl Server {
         server
     }
 
-    fn run(&self, program: &str, args: &[&str]) {
-        let mut words = self.prefix.clone();
-        words.push(program.to_owned());
-        let status = Command::new(&words[0])
-            .args(&words[1..])
-            .args(args)
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .unwrap_or_else(|e| panic!("{words:?}: {e}"));
-        assert!(status.success(), "{words:?} {args:?}: {status}");
-    }
-
     fn pg_ctl(&self, args: &[&str]) {
-        let program = self.bin.join("pg_ctl").display().to_string();
-        let data = self.data.display().to_string();
         let log = std::env::var("XQUEUE_LOG")
             .unwrap_or_else(|_| self.data.join("server.log").display().to_string());
-        let mut all = vec!["-D", &data, "-w", "-s", "-t", "60", "-l", &log];
-        all.extend_from_slice(args);
-        self.run(&program, &all);
+        let data = self.data.display().to_string();
+        server_command(self.bin.join("pg_ctl"))
+            .args(["-D", &data, "-w", "-s", "-t", "60", "-l", &log])
+            .args(args)
+            .succeed();
     }
 
     /// Stops it in this mode and starts it again, with the options it had.
@@ -71,7 +48,7 @@ impl Server {
     /// SIGKILL of one backend: the postmaster ends all others and restarts by itself. Returns when it runs again.
     pub fn kill_backend(&self, pid: i32) {
         let started = checkpointer(&mut connect());
-        self.run("kill", &["-9", &pid.to_string()]);
+        server_command("kill").args(["-9", &pid.to_string()]).succeed();
         wait_until("the server has restarted itself", || {
             let Ok(mut c) = try_connect(&database()) else {
                 return false;

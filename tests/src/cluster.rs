@@ -1,0 +1,131 @@
+//! A server of the test's own: a primary, or the standby of one. It listens on a socket in its own folder, and is
+//! removed with the folder when it goes out of scope.
+
+use std::path::PathBuf;
+
+use postgres::{Client, Config};
+
+use crate::client::{config_at, open, scalar, wait_until};
+use crate::command::{ServerCommand, path, server_command};
+
+/// The port only names the socket.
+const PORT: u16 = 5432;
+const SETTINGS: &str = "shared_preload_libraries = 'xqueue'\nlisten_addresses = ''\nfsync = off\n\
+                        max_prepared_transactions = 10\nmax_worker_processes = 16\nmax_connections = 50\n";
+
+pub struct Cluster {
+    folder: PathBuf,
+    bin: PathBuf,
+}
+
+impl Cluster {
+    /// A new server that runs, with the extension in its database "postgres".
+    pub fn new(settings: &str) -> Cluster {
+        let cluster = Cluster::in_new_folder(path("XQUEUE_PGBIN"));
+        cluster.initdb(settings);
+        cluster.start();
+        cluster.client().batch_execute("CREATE EXTENSION xqueue").expect("the extension");
+        cluster
+    }
+
+    /// A folder for the server of the PostgreSQL whose programs are in `bin`.
+    fn in_new_folder(bin: PathBuf) -> Cluster {
+        let folder = server_command("mktemp").args(["-d", "/tmp/xqueue-cluster.XXXXXX"]).output();
+        Cluster { folder: folder.into(), bin }
+    }
+
+    fn initdb(&self, settings: &str) {
+        let data = self.data();
+        let locale = ["--no-sync", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8"];
+        self.program("initdb").args(["-U", "postgres", "-D", &data]).args(locale).succeed();
+        self.configure(&format!("{SETTINGS}{settings}"));
+    }
+
+    /// Adds lines to the configuration.
+    pub fn configure(&self, settings: &str) {
+        let append = "printf '%s\n' \"$1\" >>\"$2\"";
+        let file = format!("{}/postgresql.conf", self.data());
+        server_command("sh").args(["-c", append, "sh", settings, &file]).succeed();
+    }
+
+    /// A standby of this server that runs and follows it.
+    pub fn standby(&self) -> Cluster {
+        let standby = Cluster::in_new_folder(self.bin.clone());
+        let (source, data) = (self.folder.display().to_string(), standby.data());
+        let from = ["-h", &source, "-p", &PORT.to_string(), "-U", "postgres"];
+        let copy = ["-D", &data, "-R", "-c", "fast", "--no-sync"];
+        self.program("pg_basebackup").args(from).args(copy).succeed();
+        standby.start();
+        standby
+    }
+
+    fn program(&self, name: &str) -> ServerCommand {
+        server_command(self.bin.join(name))
+    }
+
+    fn data(&self) -> String {
+        self.folder.join("data").display().to_string()
+    }
+
+    fn pg_ctl(&self, action: &[&str]) -> ServerCommand {
+        let log = self.folder.join("log").display().to_string();
+        self.program("pg_ctl").args(["-D", &self.data(), "-w", "-s", "-l", &log]).args(action)
+    }
+
+    pub fn start(&self) {
+        let socket = format!("-k {} -p {PORT}", self.folder.display());
+        self.pg_ctl(&["-o", &socket, "start"]).succeed();
+    }
+
+    pub fn stop(&self, mode: &str) {
+        self.pg_ctl(&["-m", mode, "stop"]).succeed();
+    }
+
+    /// Waits until this standby has replayed all that its primary has written so far.
+    #[track_caller]
+    pub fn catch_up(&self, primary: &Cluster) {
+        let written: String =
+            scalar(&mut primary.client(), "SELECT pg_current_wal_flush_lsn()::text", &[]);
+        let replayed = "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn";
+        let mut standby = self.client();
+        wait_until("the standby has replayed", || scalar(&mut standby, replayed, &[&written]));
+    }
+
+    /// Waits until the worker of the database "postgres" does its work.
+    #[track_caller]
+    pub fn wait_running(&self) {
+        let mut client = self.client();
+        wait_until("the server is RUNNING", || {
+            scalar::<String>(&mut client, "SELECT xqueue.state()", &[]) == "RUNNING"
+        });
+    }
+
+    /// Makes a standby the primary. It takes writes when this returns.
+    pub fn promote(&self) {
+        self.pg_ctl(&["promote"]).succeed();
+    }
+
+    pub fn config(&self) -> Config {
+        config_at(&self.folder.display().to_string(), PORT, "postgres")
+    }
+
+    pub fn client(&self) -> Client {
+        open(&self.config())
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        server_command("cat").args([self.folder.join("log")]).output()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the log of a server in {}:\n{}", self.folder.display(), self.log());
+        }
+        // It may be stopped already.
+        self.pg_ctl(&["-m", "immediate", "stop"]).attempt();
+        server_command("rm").args(["-rf".as_ref(), self.folder.as_os_str()]).succeed();
+    }
+}

@@ -1,0 +1,55 @@
+//! Programs that act on servers: they run as the user whom the servers belong to, which is never root.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The path in a variable that `pgrx-embed/test` sets.
+pub fn path(variable: &str) -> PathBuf {
+    PathBuf::from(std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set")))
+}
+
+/// A program that runs as the servers' user.
+pub fn server_command(program: impl AsRef<OsStr>) -> ServerCommand {
+    let prefix = std::env::var("XQUEUE_AS").unwrap_or_default();
+    let mut words = prefix.split_whitespace();
+    let command = match words.next() {
+        Some(first) => {
+            let mut command = Command::new(first);
+            command.args(words).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    ServerCommand(command)
+}
+
+pub struct ServerCommand(Command);
+
+impl ServerCommand {
+    pub fn args<I: IntoIterator<Item: AsRef<OsStr>>>(mut self, args: I) -> ServerCommand {
+        self.0.args(args);
+        self
+    }
+
+    #[track_caller]
+    pub fn succeed(mut self) {
+        let status = self.0.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let status = status.unwrap_or_else(|e| panic!("{:?}: {e}", self.0));
+        assert!(status.success(), "{:?}: {status}", self.0);
+    }
+
+    /// For what need not succeed, and says nothing.
+    pub fn attempt(mut self) {
+        drop(self.0.current_dir("/").stdin(Stdio::null()).output());
+    }
+
+    /// What it prints.
+    #[track_caller]
+    pub fn output(mut self) -> String {
+        let output = self.0.current_dir("/").stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = output.unwrap_or_else(|e| panic!("{:?}: {e}", self.0));
+        assert!(output.status.success(), "{:?}: {}", self.0, output.status);
+        String::from_utf8(output.stdout).expect("it speaks UTF-8").trim().to_owned()
+    }
+}
