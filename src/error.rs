@@ -45,6 +45,16 @@ impl Error {
 
     /// Ends the statement, as PostgreSQL's own errors do.
     pub fn raise(self) -> ! {
+        self.report(PgLogLevel::ERROR);
+        unreachable!("an ERROR does not return")
+    }
+
+    /// Says it to the client and the log, and goes on.
+    pub fn warn(self) {
+        self.report(PgLogLevel::WARNING);
+    }
+
+    fn report(self, level: PgLogLevel) {
         let mut report = ErrorReport::new(self.code, self.message, "xqueue");
         if let Some(detail) = self.detail {
             report = report.set_detail(detail);
@@ -52,8 +62,7 @@ impl Error {
         if let Some(hint) = self.hint {
             report = report.set_hint(hint);
         }
-        report.report(PgLogLevel::ERROR);
-        unreachable!("an ERROR does not return")
+        report.report(level);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod look;
 pub mod monitor;
 pub mod named;
 pub mod outcome;
+pub mod pooler;
 pub mod producer;
 pub mod refusal;
 pub mod settle;

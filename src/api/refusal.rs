@@ -1,6 +1,7 @@
 //! Why a step with a task cannot be done, in the words of the Tarantool queue article.
 
 use super::argument::{self, Key};
+use super::pooler;
 use crate::error::Error;
 use crate::model::status::Status;
 use crate::pg::spi::Spi;
@@ -36,7 +37,9 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
             attempts: rows.datum(0, 3).map(|count| count.value() as i64),
         };
         match verb {
-            verb if verb.is_owners() => found.not_mine(arguments.get(Parameter::Attempt)),
+            verb if verb.is_owners() => {
+                found.not_mine(spi, queue, arguments.get(Parameter::Attempt))
+            }
             Verb::Dig => found.not_in(Status::Buried, "Only a buried task can be dug out."),
             Verb::Snatch => found.not_taken("Only a taken task can be taken away."),
             Verb::Restart => found.not_restartable(),
@@ -60,7 +63,7 @@ fn not_in_state(message: String) -> Error {
 }
 
 impl Found {
-    fn not_mine(&self, attempt: Option<Datum>) -> Error {
+    fn not_mine(&self, spi: &Spi, queue: &Queue, attempt: Option<Datum>) -> Error {
         if self.status != Some(Status::Taken) {
             return self.not_taken(
                 "Take it first; a task that was taken is given back when its session ends or its time to run is over.",
@@ -71,7 +74,7 @@ impl Found {
                 .hint("Its status was set by hand; set it back to ready by hand.");
         };
         if Some(owner) != session::current_if_any() {
-            return Error::new(
+            let error = Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
                 format!(
                     "task {} is taken by {}, not by you ({})",
@@ -79,8 +82,8 @@ impl Found {
                     holder(owner),
                     process::pid()
                 ),
-            )
-            .hint("Only the session that took a task may ack, release, bury or touch it; xqueue.identify() lets several connections share one.");
+            );
+            return pooler::hinted(error, spi, queue, &self.task, owner);
         }
         let attempt = attempt.map(|attempt| i64::from(attempt.value() as i32));
         match self.attempts {

@@ -17,8 +17,18 @@ impl Consumer {
 
     /// The same with a program of other arguments, which says its backend's PID first.
     pub fn run(exe: &str, args: &[&str]) -> Consumer {
-        let mut child = Command::new(exe)
-            .args(args)
+        Consumer::spawn(Command::new(exe).args(args))
+    }
+
+    /// The same through a pooler, which listens on port 6432 in this folder.
+    pub fn start_through(folder: &str, exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
+        let mut command = Command::new(exe);
+        command.env("PGHOST", folder).env("PGPORT", "6432");
+        Consumer::spawn(command.args([mode, db, queue]))
+    }
+
+    fn spawn(command: &mut Command) -> Consumer {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Its last words, when it is killed, would hide those of the test.

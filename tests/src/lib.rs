@@ -23,10 +23,11 @@ mod watcher;
 pub use ask::{ask, ask_one};
 pub use child::Consumer;
 pub use client::{
-    config, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
+    config_at, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
     wait_until,
 };
 pub use cluster::Cluster;
+pub use command::server_command;
 pub use database::Database;
 pub use errors::{code, db_error, expect_error, try_sql};
 pub use producer::empty_tasks;
@@ -39,5 +40,5 @@ pub use tasks::{ack, id, ids, put, release, status, take, take_all};
 pub use waiter::{Outcome, Waiter, is_waiting};
 pub use watcher::Watcher;
 
-pub use postgres::Client;
+pub use postgres::{Client, Config};
 pub use serde_json::{Value, json};

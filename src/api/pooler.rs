@@ -1,0 +1,64 @@
+//! The marks of a connection pooler, which in transaction mode runs two transactions of one client on two
+//! connections: the second one cannot ack what the first one has taken.
+
+use crate::error::Error;
+use crate::pg::spi::Spi;
+use crate::pg::{catalog, process, types};
+use crate::registry::Queue;
+use crate::session::store;
+use crate::shmem::sessions::{self, Uuid};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Datum;
+
+/// Hints at what to do for somebody who has not taken the task that the session `owner` has.
+pub fn hinted(error: Error, spi: &Spi, queue: &Queue, task: &str, owner: Uuid) -> Error {
+    let rule = "Only the session that took a task may ack, release, bury or touch it";
+    if !is_likely(spi, owner) {
+        return error
+            .hint(format!("{rule}; xqueue.identify() lets several connections share one."));
+    }
+    if !queue.features().has_deadlines() {
+        warn(queue, task);
+    }
+    error.hint(format!(
+        "{rule}. Behind a pooler in transaction mode take and ack in one transaction, or call \
+         xqueue.identify(uuid, local => true) in each."
+    ))
+}
+
+/// Whether the owner is another connection of the same role from the same place, and only that: no
+/// identified session.
+fn is_likely(spi: &Spi, owner: Uuid) -> bool {
+    let is_anonymous = store::among(&[owner]).is_ok_and(|identified| identified.is_empty());
+    sessions::pid_of(owner).is_some_and(|pid| is_anonymous && is_alike(spi, pid))
+}
+
+fn is_alike(spi: &Spi, other: i32) -> bool {
+    let pids = [process::pid(), other].map(|pid| (types::INT4, Some(Datum::from(pid))));
+    let alike = spi.run_with(
+        "SELECT FROM pg_catalog.pg_stat_get_activity($1) AS a, pg_catalog.pg_stat_get_activity($2) AS b \
+         WHERE a.usesysid OPERATOR(pg_catalog.=) b.usesysid \
+         AND coalesce(a.client_addr::pg_catalog.text, '') \
+             OPERATOR(pg_catalog.=) coalesce(b.client_addr::pg_catalog.text, '')",
+        &pids,
+    );
+    !alike.is_empty()
+}
+
+/// Without a time to run nobody gives the task back before the pool closes that connection.
+fn warn(queue: &Queue, task: &str) {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_WARNING,
+        format!("task {task} may stay taken for as long as the connection that took it lasts"),
+    )
+    .detail(format!(
+        "Queue \"{}\" has no time to run, and that connection is of your role and from your address, as those of \
+         a connection pooler are.",
+        queue.name
+    ))
+    .hint(format!(
+        "SELECT xqueue.upgrade({}, '{{\"features\": {{\"ttr\": \"5 min\"}}}}'); gives back what nobody acks.",
+        catalog::quote_literal(&queue.name)
+    ))
+    .warn();
+}

@@ -1,0 +1,195 @@
+//! Queues behind PgBouncer: what each of its modes does to tasks, and the recipes of the README.
+
+mod pooler;
+
+use std::sync::{Arc, Mutex};
+
+use pooler::Pooler;
+use postgres::SimpleQueryMessage;
+use postgres::error::DbError;
+use xqueue_tests::*;
+
+const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
+
+/// The first column of the last row, in the simple protocol: in transaction mode a prepared statement
+/// may be another connection's.
+fn ask(c: &mut Client, sql: &str) -> Option<String> {
+    let messages = c.simple_query(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    messages.iter().rev().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    })
+}
+
+fn backend(c: &mut Client) -> String {
+    ask(c, "SELECT pg_backend_pid()").expect("a PID")
+}
+
+#[test]
+fn session_mode_gives_back_the_tasks_of_a_client_that_leaves() {
+    let pooler = Pooler::start("session", 1);
+    let mut q = Queue::new("pooled");
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    let identify = "SELECT xqueue.identify()";
+
+    let mut first = pooler.client();
+    assert_eq!(take_all(&mut first, &name), [1]);
+    let (connection, session) = (backend(&mut first), ask(&mut first, identify));
+    drop(first);
+    q.wait_for("ready", 1);
+
+    let mut second = pooler.client();
+    assert_eq!(backend(&mut second), connection, "the same connection to the server");
+    assert_ne!(ask(&mut second, identify), session, "but another session");
+    expect_error(&mut second, &format!("SELECT xqueue.ack('{name}', 1)"), "55000", "not taken");
+    assert_eq!(take_all(&mut second, &name), [1]);
+    assert_eq!(ack(&mut second, &name, 1).len(), 1);
+    q.assert_tasks(&[("total", 0)]);
+}
+
+#[test]
+fn session_mode_serves_consumers_that_wait() {
+    let pooler = Pooler::start("session", 3);
+    let mut q = Queue::new("pooled");
+    let name = q.name.clone();
+    let take = format!("SELECT xqueue.take('{name}', '30s')");
+    let waiter = Waiter::start(pooler.client(), &take);
+    q.wait_for_consumers(1);
+    put(&mut q.admin, &name, 1);
+    let (mut consumer, task) = waiter.task();
+    assert_eq!(ack(&mut consumer, &name, id(&task)).len(), 1);
+
+    put(&mut q.admin, &name, 2);
+    let next = |c: &mut Client, task: Option<&Value>| -> Value {
+        let sql = "CALL xqueue.next($1::text, '30s', task => $2::jsonb)";
+        c.query_one(sql, &[&name, &task]).expect("next gives a task").get(0)
+    };
+    let task = next(&mut consumer, None);
+    put(&mut q.admin, &name, 3);
+    assert_eq!(id(&next(&mut consumer, Some(&task))), 3);
+    q.assert_tasks(&[("taken", 1), ("total", 1)]);
+    drop(consumer);
+    q.wait_for("ready", 1);
+}
+
+#[test]
+fn nothing_is_taken_for_a_client_that_was_killed_while_it_waited() {
+    for mode in ["session", "transaction"] {
+        let pooler = Pooler::start(mode, 2);
+        let mut q = Queue::new("pooled");
+        let name = q.name.clone();
+        let mut child =
+            Consumer::start_through(&pooler.folder(), CONSUMER, "hold", &database(), &name);
+        q.wait_for_consumers(1);
+        child.kill();
+        q.wait_for_consumers(0);
+        let task = put(&mut q.admin, &name, 1);
+        q.assert_tasks(&[("ready", 1), ("total", 1)]);
+        assert_eq!(take_all(&mut pooler.client(), &name), [task], "{mode}");
+    }
+}
+
+/// The client works in one transaction, so it does so on one connection.
+#[test]
+fn transaction_mode_take_work_and_ack_in_one_transaction() {
+    let pooler = Pooler::start("transaction", 2);
+    let mut q = Queue::new("pooled");
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 40)");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut c = pooler.client();
+                for _ in 0..10 {
+                    let mut work = c.transaction().expect("a transaction");
+                    let take = format!("SELECT t.id FROM xqueue.take(NULL::{name}, '10s') t");
+                    let task: i64 = work.query_one(&take, &[]).expect("a task").get(0);
+                    work.query_one(&format!("SELECT xqueue.ack('{name}', $1::bigint)"), &[&task])
+                        .expect("it is acked");
+                    work.commit().expect("it is committed");
+                }
+            });
+        }
+    });
+    q.assert_tasks(&[("total", 0)]);
+}
+
+/// Takes the only task and acks it in another transaction, while another client has the connection that has taken it.
+/// The error and the warnings.
+fn ack_on_another_connection(q: &mut Queue, pooler: &Pooler) -> (DbError, Vec<String>) {
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let (heard, mut config) = (said.clone(), pooler.config());
+    config.notice_callback(move |notice| heard.lock().unwrap().push(notice.message().to_owned()));
+    let mut consumer = open(&config);
+    let take = format!("SELECT pg_backend_pid() FROM xqueue.take('{name}')");
+    let taken = ask(&mut consumer, &take).expect("a task");
+
+    let mut other = pooler.client();
+    ask(&mut other, "BEGIN");
+    assert_eq!(backend(&mut other), taken, "the connection that is free is used again");
+    let mine = backend(&mut consumer);
+    assert_ne!(mine, taken);
+    let words = format!("task 1 is taken by {taken}, not by you ({mine})");
+    let ack = format!("SELECT xqueue.ack('{name}', 1)");
+    let error = expect_error(&mut consumer, &ack, "55006", &words);
+    // The client is gone, the pool's connection is not, and keeps the task.
+    drop(consumer);
+    q.assert_tasks(&[("taken", 1)]);
+    ask(&mut other, "ROLLBACK");
+    q.sql("SELECT xqueue.snatch('{q}', 1)");
+    let said = said.lock().unwrap().clone();
+    (error, said)
+}
+
+/// Between two transactions another client may get the connection that has taken the task.
+#[test]
+fn transaction_mode_ack_in_another_transaction_is_refused() {
+    let pooler = Pooler::start("transaction", 2);
+    let mut q = Queue::new("pooled");
+    let (error, warnings) = ack_on_another_connection(&mut q, &pooler);
+    assert!(error.hint().is_some_and(|hint| hint.contains("pooler")), "{error:?}");
+    let expected = "task 1 may stay taken for as long as the connection that took it lasts";
+    assert_eq!(warnings, [expected]);
+
+    // With a time to run it may not.
+    q.sql("TRUNCATE {q} RESTART IDENTITY");
+    q.upgrade(&json!({"features": {"ttr": "1 hour"}}));
+    let (error, warnings) = ack_on_another_connection(&mut q, &pooler);
+    assert!(error.hint().is_some_and(|hint| hint.contains("pooler")), "{error:?}");
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+/// What nobody acks comes back without the end of any connection.
+#[test]
+fn transaction_mode_a_time_to_run_gives_back_what_nobody_can_ack() {
+    let pooler = Pooler::start("transaction", 2);
+    let mut q = Queue::new("pooled");
+    q.upgrade(&json!({"features": {"ttr": "300 ms"}}));
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    let mut consumer = pooler.client();
+    assert!(ask(&mut consumer, &format!("SELECT xqueue.take('{name}')")).is_some());
+    drop(consumer);
+    q.assert_tasks(&[("taken", 1)]);
+    q.wait_for("ready", 1);
+    assert_eq!(q.calls("ttr"), 1);
+}
+
+/// Any pool will do to put tasks.
+#[test]
+fn producers_in_every_mode() {
+    for mode in ["session", "transaction", "statement"] {
+        let pooler = Pooler::start(mode, 2);
+        let mut q = Queue::new("pooled");
+        let name = q.name.clone();
+        let mut producers = [pooler.client(), pooler.client()];
+        for number in 0..20 {
+            let put = format!("SELECT xqueue.put('{name}', '{{\"payload\": {number}}}')");
+            assert!(ask(&mut producers[number % 2], &put).is_some(), "{mode}");
+        }
+        q.assert_tasks(&[("ready", 20), ("total", 20)]);
+    }
+}
