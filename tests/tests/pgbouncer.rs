@@ -2,6 +2,8 @@
 
 mod pooler;
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use pooler::Pooler;
@@ -160,6 +162,65 @@ fn transaction_mode_ack_in_another_transaction_is_refused() {
     let (error, warnings) = ack_on_another_connection(&mut q, &pooler);
     assert!(error.hint().is_some_and(|hint| hint.contains("pooler")), "{error:?}");
     assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+/// Each transaction may come on any connection: the client says who it is.
+#[test]
+fn transaction_mode_identity_in_each_transaction() {
+    let pooler = Pooler::start("transaction", 2);
+    let mut q = Queue::new("pooled");
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 20)");
+    let (mut consumer, mut other) = (pooler.client(), pooler.client());
+    let open = "SELECT xqueue.identify(grace => '1 min', local => true)";
+    let session = ask(&mut consumer, open).expect("a session");
+    let join = format!("SELECT xqueue.identify('{session}', local => true)");
+    let used = RefCell::new(HashSet::new());
+    let step = |c: &mut Client, sql: &str| {
+        ask(c, "BEGIN");
+        ask(c, &join);
+        let answer = ask(c, sql).expect("an answer");
+        used.borrow_mut().insert(backend(c));
+        ask(c, "COMMIT");
+        answer
+    };
+    for _ in 0..20 {
+        let task = step(&mut consumer, &format!("SELECT t.id FROM xqueue.take(NULL::{name}) t"));
+        // The other client gets the connection that has taken the task.
+        ask(&mut other, "BEGIN");
+        ask(&mut other, "SELECT 1");
+        step(&mut consumer, &format!("SELECT xqueue.ack('{name}', {task})"));
+        ask(&mut other, "COMMIT");
+    }
+    assert_eq!(used.borrow().len(), 2, "both connections were used");
+    q.assert_tasks(&[("total", 0)]);
+
+    // Who does not say who he is, is not told of a pooler, and nobody is warned.
+    put(&mut q.admin, &name, 1);
+    let task = step(&mut consumer, &format!("SELECT t.id FROM xqueue.take(NULL::{name}) t"));
+    let ack = format!("SELECT xqueue.ack('{name}', {task})");
+    let error = expect_error(&mut other, &ack, "55006", &format!("is taken by session {session}"));
+    assert!(error.hint().is_some_and(|hint| hint.contains("identify")), "{error:?}");
+    step(&mut consumer, &ack);
+    q.sql(&format!("DELETE FROM xqueue.session WHERE uuid = '{session}'"));
+}
+
+/// A client that has an identity and is gone has lost its tasks after its time of grace.
+#[test]
+fn transaction_mode_identity_of_a_client_that_is_gone() {
+    let pooler = Pooler::start("transaction", 2);
+    let mut q = Queue::new("pooled");
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    let mut consumer = pooler.client();
+    let open = "SELECT xqueue.identify(grace => '300 ms', local => true)";
+    ask(&mut consumer, "BEGIN");
+    assert!(ask(&mut consumer, open).is_some());
+    assert!(ask(&mut consumer, &format!("SELECT xqueue.take('{name}')")).is_some());
+    ask(&mut consumer, "COMMIT");
+    drop(consumer);
+    q.assert_tasks(&[("taken", 1)]);
+    q.wait_for("ready", 1);
 }
 
 /// What nobody acks comes back without the end of any connection.

@@ -112,6 +112,39 @@ fn a_standby_can_be_read() {
     nothing_is_wrong_in(&standby);
 }
 
+/// The uuid of a session that lives on without its connection.
+fn identified(c: &mut Client, grace: &str) -> String {
+    scalar(c, &format!("SELECT xqueue.identify(grace => '{grace}')::text"), &[])
+}
+
+#[test]
+fn identified_sessions_keep_their_tasks_for_their_time_of_grace() {
+    let (primary, standby) = pair();
+    let mut q = Queue::make_at(primary.config(), "jobs", COLUMNS, &features());
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
+    let mut clients = [q.client(), q.client(), q.client()];
+    let [patient, hasty, _anonymous] = &mut clients;
+    let (patient, hasty) = (identified(patient, "1 hour"), identified(hasty, "2 seconds"));
+    let taken = clients.each_mut().map(|c| id(&take(c, "jobs", "0", 1)[0]));
+    assert_eq!(taken, [1, 2, 3]);
+
+    fail_over(&primary, &standby);
+    q.move_to(standby.config());
+    q.wait_for("ready", 1);
+    assert!(q.holds(3, "status = 'R'"), "its session has ended with its connection");
+    assert!(q.holds(1, &format!("owner = '{patient}' AND status = 'T'")));
+    let mut c = q.client();
+    c.batch_execute(&format!("SELECT xqueue.identify('{patient}')")).expect("it lives");
+    assert_eq!(ack(&mut c, "jobs", 1).len(), 1);
+
+    q.wait_for("ready", 2);
+    let join = format!("SELECT xqueue.identify('{hasty}')");
+    expect_error(&mut c, &join, "42704", "");
+    expect_error(&mut c, "SELECT xqueue.ack('jobs', 2)", "55000", "task 2 is not taken by anybody");
+    q.assert_tasks(&[("ready", 2), ("done", 1), ("total", 3)]);
+    nothing_is_wrong_in(&standby);
+}
+
 /// Unlogged tables are empty on the new primary.
 #[test]
 fn a_temporary_queue_is_empty_on_the_new_primary() {
