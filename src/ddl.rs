@@ -29,7 +29,9 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
                 xact::note_registry_change();
             }
         }
-        ObjectEvent::SchemaChanged => xact::note_registry_change(),
+        ObjectEvent::SchemaChanged | ObjectEvent::SubscriptionChanged => {
+            xact::note_registry_change()
+        }
         ObjectEvent::TriggerChanged => xact::note_trigger(object),
         ObjectEvent::ExtensionChanged => xact::note_extension(),
         // It may be a copy of one that has the extension.

@@ -12,7 +12,7 @@ use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{catalog, jsonb, latch, spi, types};
+use crate::pg::{catalog, jsonb, latch, spi, subscription, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
 use crate::shmem::queues::{self, QueueGuard};
@@ -59,9 +59,12 @@ fn problems(target: &Target) -> Result<(String, Option<String>, Vec<String>)> {
     let queue = target.open(Lock::AccessShare)?;
     let mut problems = structure(&queue)?;
     problems.extend(stranded(&queue));
-    // A standby knows neither the sessions of its primary nor how many tasks there are.
-    if !transaction::in_recovery() {
+    // Sessions of another server are not known here, and a standby counts nothing.
+    let is_standby = transaction::in_recovery();
+    if !is_standby && !subscription::copies(queue.table) {
         problems.extend(orphans(&queue)?);
+    }
+    if !is_standby {
         problems.extend(counters(&queue));
         problems.extend(hidden(&queue));
     }

@@ -36,6 +36,8 @@ pub enum ObjectEvent {
     ExtensionChanged,
     DatabaseCreated,
     DatabaseDropped,
+    /// Tables may have become copies of another server's, or are that no more.
+    SubscriptionChanged,
 }
 
 /// Commands that matter beyond what they change in the catalogue.
@@ -177,6 +179,7 @@ unsafe extern "C-unwind" fn object_access(
         }
         (pg_sys::DatabaseRelationId, OAT_POST_CREATE, _) => ObjectEvent::DatabaseCreated,
         (pg_sys::DatabaseRelationId, OAT_DROP, _) => ObjectEvent::DatabaseDropped,
+        (super::subscription::CATALOGUE, _, _) => ObjectEvent::SubscriptionChanged,
         _ => return,
     };
     if let Some(handlers) = HANDLERS.get() {

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod process;
 pub mod relation;
 pub mod spi;
+pub mod subscription;
 pub mod time;
 pub mod transaction;
 pub mod trigger;

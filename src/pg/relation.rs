@@ -290,6 +290,24 @@ impl Relation {
     }
 }
 
+impl Relation {
+    /// Whether the table has a row with this oid in a column that is the first one of the index.
+    pub fn holds(&self, index: Oid, column: i16, value: Oid, snapshot: &Snapshot) -> bool {
+        // SAFETY: an index scan of an open catalogue under a registered snapshot, with one key.
+        unsafe {
+            let mut key = pg_sys::ScanKeyData::default();
+            let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+            let operator = pg_sys::F_OIDEQ.into();
+            pg_sys::ScanKeyInit(&mut key, column, equal, operator, value.into());
+            let scan =
+                pg_sys::systable_beginscan(self.pointer, index, true, snapshot.0, 1, &mut key);
+            let found = !pg_sys::systable_getnext(scan).is_null();
+            pg_sys::systable_endscan(scan);
+            found
+        }
+    }
+}
+
 impl Drop for Relation {
     fn drop(&mut self) {
         if !std::thread::panicking() {

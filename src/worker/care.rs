@@ -30,7 +30,7 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Care {
     pub slot: SlotId,
     /// The table is a subscriber's copy: its tasks belong to another server.
-    pub passive: bool,
+    passive: bool,
     /// Sessions that have ended and may have left tasks.
     ended: Vec<[u8; 16]>,
     /// All taken tasks have to be compared with the live sessions.
@@ -77,6 +77,19 @@ impl Care {
             give_back: Retry::default(),
             promote: Retry::default(),
             recount: Retry::default(),
+        }
+    }
+
+    /// Leaves the tasks to another server, or looks after all that this one has left behind.
+    pub fn set_passive(&mut self, passive: bool) {
+        if std::mem::replace(&mut self.passive, passive) == passive {
+            return;
+        }
+        (self.give_back, self.promote) = (Retry::default(), Retry::default());
+        self.sweep = !passive;
+        if let Some(mut slot) = queues::lock(self.slot) {
+            slot.clear_error();
+            slot.lower_due(i64::MIN);
         }
     }
 

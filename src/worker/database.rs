@@ -146,7 +146,7 @@ impl Worker {
                     *looks_for_prepared = true;
                 }
                 if let Some(care) = queues.get_mut(table) {
-                    care.passive = *passive;
+                    care.set_passive(*passive);
                 }
             }
             matches!(read, Ok(Outcome::Busy))

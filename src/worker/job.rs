@@ -1,16 +1,17 @@
 //! One piece of the worker's work on one queue: in a transaction of its own, as the table's owner,
 //! with a time limit, so that a sick queue harms nobody else.
 
-use crate::error::OrRaise;
+use crate::error::{Error, OrRaise};
 use crate::model::change::Call;
 use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::spi::{self, Spi};
 use crate::pg::transaction::{self, Failure};
-use crate::pg::user;
 use crate::pg::worker::Timeout;
+use crate::pg::{subscription, user};
 use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Parameter};
 use crate::{counting, guc};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
 use std::time::Instant;
@@ -44,7 +45,16 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
         });
         let _limit = Timeout::after(guc::worker_timeout());
         let _role = user::act_restricted_as(owner);
-        Outcome::Done(work(&queue))
+        let done = work(&queue);
+        // Who sees rows of another server here sees the subscription, too.
+        if subscription::copies(table) {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("queue \"{}\" has become a subscriber's copy", queue.name),
+            )
+            .raise()
+        }
+        Outcome::Done(done)
     })
 }
 

@@ -51,7 +51,7 @@ impl Cluster {
     /// A standby of this server that runs and follows it.
     pub fn standby(&self) -> Cluster {
         let standby = Cluster::in_new_folder(self.bin.clone());
-        let (source, data) = (self.folder.display().to_string(), standby.data());
+        let (source, data) = (self.folder(), standby.data());
         let from = ["-h", &source, "-p", &PORT.to_string(), "-U", "postgres"];
         let copy = ["-D", &data, "-R", "-c", "fast", "--no-sync"];
         self.program("pg_basebackup").args(from).args(copy).succeed();
@@ -61,6 +61,11 @@ impl Cluster {
 
     fn program(&self, name: &str) -> ServerCommand {
         server_command(self.bin.join(name))
+    }
+
+    /// Where its files are, and its socket.
+    pub fn folder(&self) -> String {
+        self.folder.display().to_string()
     }
 
     fn data(&self) -> String {
@@ -106,7 +111,7 @@ impl Cluster {
     }
 
     pub fn config(&self) -> Config {
-        config_at(&self.folder.display().to_string(), PORT, "postgres")
+        config_at(&self.folder(), PORT, "postgres")
     }
 
     pub fn client(&self) -> Client {
