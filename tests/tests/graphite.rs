@@ -247,6 +247,28 @@ fn a_deaf_graphite_delays_nothing() {
     one_line_and_no_delay(&mut settings, &mut queue, &never_reads);
 }
 
+/// The network is gone, and no packet says so: the kernel gives the connection up after ten seconds.
+#[test]
+fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
+    let _server = Server::alone();
+    let mut settings = Settings::new();
+    let mut queue = Queue::new("graphite");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let before = logged("tcp", port);
+    settings.send_to(port, "tcp", "xqueue");
+    let (stream, _) = accept(&listener);
+    wait_until("the log tells of this Graphite", || logged("tcp", port) == before + 1);
+    vanish(&stream);
+    promotion_is_timely(&mut queue, Duration::from_secs(5));
+    wait_until("the log tells that Graphite is gone", || logged("tcp", port) == before + 2);
+    let (stream, _) = accept(&listener);
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("xqueue."), "{line}");
+    wait_until("the log tells that Graphite is back", || logged("tcp", port) == before + 3);
+}
+
 #[test]
 fn a_graphite_that_closes_at_once_delays_nothing() {
     let _server = Server::alone();
@@ -300,4 +322,22 @@ fn fill(listener: &TcpListener) -> Vec<TcpStream> {
         refused
     });
     connected
+}
+
+/// From now on the kernel throws away what arrives for this connection: nothing is acknowledged, nothing refused.
+fn vanish(stream: &TcpStream) {
+    let drop_all = libc::sock_filter { code: libc::BPF_RET as u16, jt: 0, jf: 0, k: 0 };
+    let mut program = [drop_all];
+    let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    // SAFETY: the descriptor is open, and the value a filter of as many instructions as it says.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }

@@ -160,6 +160,41 @@ fn a_full_backlog_is_a_black_hole() {
     assert!(longest < connect / 2, "{longest:?}");
 }
 
+/// From now on the kernel throws away what arrives for this connection: nothing is acknowledged, nothing refused.
+fn vanish(stream: &TcpStream) {
+    let drop_all = libc::sock_filter { code: libc::BPF_RET as u16, jt: 0, jf: 0, k: 0 };
+    let mut program = [drop_all];
+    let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    // SAFETY: the descriptor is open, and the value a filter of as many instructions as it says.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_peer_that_vanishes_is_given_up_and_found_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let acknowledge = Duration::from_millis(300);
+    let sender = Sender::start_with(Timing { acknowledge, ..timing() }).unwrap();
+    let target = tcp(&listener);
+    let event = send_until_event(&sender, &target);
+    assert_eq!(event, Event::Connected { target: target.clone(), dropped: 0 });
+    let stream = accept(&listener);
+    vanish(stream.get_ref());
+    let event = send_until_event(&sender, &target);
+    assert!(is_failed(&event) && event.to_string().contains("timed out"), "{event}");
+    let event = send_until_event(&sender, &target);
+    assert!(matches!(event, Event::Connected { .. }), "{event}");
+    assert_eq!(line(&mut accept(&listener)), "a 1 1\n");
+}
+
 #[test]
 fn nothing_is_lost_when_a_settled_peer_closes() {
     for unread in [false, true] {
