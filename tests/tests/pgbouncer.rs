@@ -164,6 +164,31 @@ fn transaction_mode_ack_in_another_transaction_is_refused() {
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
+/// Connections of different roles are no pool's, whatever they may see of each other.
+#[test]
+fn a_refusal_between_roles_tells_of_no_pooler() {
+    let mut q = Queue::new("pooled");
+    let role = Role::create();
+    q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    let hint_for = |c: &mut Client| {
+        let ack = format!("SELECT xqueue.ack('{name}', 1)");
+        expect_error(c, &ack, "55006", "is taken by").hint().map(str::to_owned).expect("a hint")
+    };
+    let mut admin = q.client();
+    let (mut first, mut second) = (role.client(), role.client());
+    assert_eq!(take_all(&mut first, &name), [1]);
+    assert!(hint_for(&mut second).contains("pooler"));
+    assert!(!hint_for(&mut admin).contains("pooler"));
+    release(&mut first, &name, 1);
+    assert_eq!(take_all(&mut admin, &name), [1]);
+    assert!(!hint_for(&mut first).contains("pooler"));
+    drop((admin, first, second));
+    q.wait_for("ready", 1);
+    q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
+}
+
 /// Each transaction may come on any connection: the client says who it is.
 #[test]
 fn transaction_mode_identity_in_each_transaction() {

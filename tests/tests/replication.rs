@@ -72,6 +72,17 @@ fn a_new_primary_gives_back_promotes_wakes_and_counts() {
     drop(reader);
     q.wait_for("ready", 44);
     nothing_is_wrong_in(&standby);
+
+    // The new primary can be lost as well.
+    let third = standby.standby();
+    let mut lost = q.client();
+    assert_eq!(take(&mut lost, "jobs", "0", 7).len(), 7);
+    fail_over(&standby, &third);
+    q.move_to(third.config());
+    q.wait_for("ready", 44);
+    q.assert_tasks(&[("ready", 44), ("taken", 0), ("waiting", 2), ("buried", 5), ("done", 5)]);
+    nothing_is_wrong_in(&third);
+    drop(q); // It checks itself while its server is there.
 }
 
 /// The log of a server that has run all the time tells of no failure.
