@@ -171,6 +171,19 @@ fn keys_and_partial_updates() {
     assert_eq!(take_all(&mut q.admin, &name), (101..=110).collect::<Vec<i64>>());
 }
 
+/// As programs write whole rows back, and subscribers of logical replication.
+#[test]
+fn an_update_that_sets_the_key_too() {
+    let mut q = Queue::new("count");
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
+    q.assert_tasks(&[("ready", 5)]);
+    q.sql("UPDATE {q} SET id = id, status = 'B' WHERE id <= 2");
+    q.sql("UPDATE {q} SET id = id + 10, status = 'D' WHERE id = 3");
+    q.sql("UPDATE {q} SET id = id + 10 WHERE id = 4");
+    q.assert_tasks(&[("ready", 2), ("buried", 2), ("done", 1), ("total", 5)]);
+    assert_eq!((q.transition("R-B"), q.transition("R-D")), (2, 1));
+}
+
 #[test]
 fn session_replication_role_replica() {
     let mut q = Queue::new("count");
