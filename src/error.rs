@@ -43,6 +43,15 @@ impl Error {
         Error::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
     }
 
+    /// What only the primary can do: `refused` says that it cannot be done.
+    pub fn on_standby(refused: String) -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
+            format!("{refused}: this server is a standby"),
+        )
+        .hint("Connect to the primary: there xqueue.state() is not WAITING.")
+    }
+
     /// Ends the statement, as PostgreSQL's own errors do.
     pub fn raise(self) -> ! {
         self.report(PgLogLevel::ERROR);

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
-use crate::pg::{spi, time, types, user};
+use crate::pg::{spi, time, transaction, types, user};
 use crate::registry::{self, Queue};
 use crate::shmem::queues;
 use crate::{session, sql_functions};
@@ -21,6 +21,11 @@ sql_functions! {
 fn time64_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let table = call.datum(0).map(types::oid).ok_or_else(|| Error::null("queue"))?;
+    // The primary makes greater ones meanwhile, which are not known here.
+    if transaction::in_recovery() {
+        let name = registry::display_name(table);
+        return Err(Error::on_standby(format!("cannot make a key of queue \"{name}\"")));
+    }
     let queue = registry::get(table)?;
     let next = |now| queues::lock(queue.slot).and_then(|mut slot| slot.next_key(now));
     let now = time::unix_microseconds(time::now());

@@ -86,12 +86,10 @@ impl Place {
             .hint("A trigger that runs while a consumer takes a task must not wait for another."));
         }
         if transaction::in_recovery() {
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
-                format!("cannot wait for a task of queue \"{queue}\": this server is a standby"),
-            )
-            .detail("It is not told of what happens on the primary.")
-            .hint("Connect to the primary: there xqueue.state() is not WAITING."));
+            let refused = format!("cannot wait for a task of queue \"{queue}\"");
+            return Err(
+                Error::on_standby(refused).detail("It is not told of what happens on the primary.")
+            );
         }
         LINE.set(Some(slot));
         let place =

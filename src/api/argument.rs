@@ -103,20 +103,15 @@ pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
     if !transaction::is_read_only() {
         return Ok(());
     }
-    let (why, hint) = match transaction::in_recovery() {
-        true => (
-            "this server is a standby",
-            "Connect to the primary: there xqueue.state() is not WAITING.",
-        ),
-        false => {
-            ("this transaction is read-only", "SET TRANSACTION READ WRITE before its first query.")
-        }
-    };
+    let refused = format!("queue \"{}\" cannot be changed", queue());
+    if transaction::in_recovery() {
+        return Err(Error::on_standby(refused));
+    }
     Err(Error::new(
         PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
-        format!("queue \"{}\" cannot be changed: {why}", queue()),
+        format!("{refused}: this transaction is read-only"),
     )
-    .hint(hint))
+    .hint("SET TRANSACTION READ WRITE before its first query."))
 }
 
 /// The values of a task's key columns.

@@ -156,6 +156,54 @@ fn identified_sessions_keep_their_tasks_for_their_time_of_grace() {
     nothing_is_wrong_in(&standby);
 }
 
+#[test]
+fn a_standby_refuses_to_write() {
+    let (primary, standby) = pair();
+    let _queue = Queue::make_at(primary.config(), "jobs", COLUMNS, &features());
+    primary.client().batch_execute("INSERT INTO jobs SELECT FROM generate_series(1, 3)").unwrap();
+    standby.catch_up(&primary);
+    let mut c = standby.client();
+    let refused = [
+        "SELECT xqueue.put('jobs', '{}')",
+        "SELECT xqueue.put(NULL::jobs, '{}')",
+        "CALL xqueue.put_wait('jobs', '{}')",
+        "SELECT xqueue.time64('jobs')",
+        "SELECT xqueue.take('jobs')",
+        "SELECT xqueue.take('jobs', '1 hour')",
+        "SELECT xqueue.take(NULL::jobs)",
+        "CALL xqueue.next('jobs')",
+        "CALL xqueue.next(NULL::jobs)",
+        "SELECT xqueue.wait('jobs', 1)",
+        "SELECT xqueue.ack('jobs', 1)",
+        "SELECT xqueue.release('jobs', 1)",
+        "SELECT xqueue.bury('jobs', 1)",
+        "SELECT xqueue.touch('jobs', 1, '1s')",
+        "SELECT xqueue.dig('jobs', 1)",
+        "SELECT xqueue.plow('jobs')",
+        "SELECT xqueue.kick('jobs', 1)",
+        "SELECT xqueue.switch('jobs', 2, 'B')",
+        "SELECT xqueue.snatch('jobs', 1)",
+        "SELECT xqueue.restart('jobs', 1)",
+        "SELECT xqueue.delete('jobs', 1)",
+        "SELECT xqueue.truncate('jobs')",
+        "SELECT xqueue.release_all('jobs')",
+        "SELECT xqueue.pause('jobs')",
+        "SELECT xqueue.resume('jobs')",
+        "SELECT xqueue.identify(grace => '1 min')",
+        "SELECT xqueue.upgrade('jobs', '{\"features\": {\"ttl\": true}}')",
+        "SELECT xqueue.create('made')",
+        "SELECT xqueue.downgrade('jobs')",
+        "SELECT xqueue.drop('jobs')",
+    ];
+    for sql in refused {
+        let error = expect_error(&mut c, sql, "25006", "");
+        assert!(error.hint().is_some(), "{sql}: {error:?}");
+    }
+    let errors = standby.log().lines().filter(|line| line.contains("ERROR: ")).count();
+    assert_eq!(errors, refused.len(), "nobody else has failed");
+    nothing_is_wrong_in(&standby);
+}
+
 /// Unlogged tables are empty on the new primary.
 #[test]
 fn a_temporary_queue_is_empty_on_the_new_primary() {

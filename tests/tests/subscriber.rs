@@ -98,6 +98,7 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
     Pair::subscribers_worker_has_been_round(&mut own);
     copy.assert_tasks(&[("ready", 13), ("taken", 12), ("buried", 2), ("waiting", 2)]);
     drop(stopped);
+    original.wait_for("ready", 14);
     wait_for_copy(&mut original, &mut copy);
     copy.assert_tasks(&[("ready", 14), ("taken", 12), ("buried", 2), ("waiting", 1)]);
 
