@@ -28,6 +28,14 @@ impl Cluster {
         cluster
     }
 
+    /// A primary and its standby, which follows it.
+    pub fn with_standby() -> (Cluster, Cluster) {
+        let primary = Cluster::new("");
+        primary.wait_running();
+        let standby = primary.standby();
+        (primary, standby)
+    }
+
     /// A folder for the server of the PostgreSQL whose programs are in `bin`.
     fn in_new_folder(bin: PathBuf) -> Cluster {
         let folder = server_command("mktemp").args(["-d", "/tmp/xqueue-cluster.XXXXXX"]).output();
@@ -116,6 +124,15 @@ impl Cluster {
 
     pub fn client(&self) -> Client {
         open(&self.config())
+    }
+
+    /// The log tells of no crash, and of nothing that xqueue complains of.
+    #[track_caller]
+    pub fn assert_quiet(&self) {
+        let log = self.log();
+        let wrong = ["PANIC", "TRAP", "terminated by signal", "xqueue:"];
+        let found = log.lines().find(|line| wrong.iter().any(|word| line.contains(word)));
+        assert_eq!(found, None, "in the log");
     }
 
     /// What the server has logged.
