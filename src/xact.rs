@@ -139,6 +139,7 @@ pub fn transaction_ended(event: TransactionEvent) {
             sessions::set_committing(0);
             session::transaction_ended();
             commit_catalogue_changes();
+            look_for_replayed_end();
             forget();
         }
         TransactionEvent::Abort => {
@@ -245,6 +246,16 @@ fn commit_catalogue_changes() {
     if let Some(dropped) = DROPPED_DATABASE.get() {
         queues::remove_all(dropped);
         databases::forget(dropped);
+    }
+}
+
+/// A subscriber ends prepared transactions by no command that could be seen, in a transaction that
+/// does nothing else.
+fn look_for_replayed_end() {
+    let database = u32::from(process::database());
+    let does_nothing = CHANGES.with_borrow(Stack::is_empty);
+    if does_nothing && process::replays() && queues::any_prepared(database) {
+        databases::request(database, |requests| requests.prepared = true);
     }
 }
 

@@ -173,6 +173,17 @@ pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
     found
 }
 
+/// Whether prepared transactions may have changed queues of a database.
+pub fn any_prepared(database: u32) -> bool {
+    let _directory = super::directory();
+    (0..super::segment().queue_count).any(|index| {
+        let (generation, in_database, _) = peek(index);
+        generation != 0
+            && in_database == database
+            && at(index as u32).is_some_and(|queue| queue.is_prepared())
+    })
+}
+
 fn find_in(_: &Directory, database: u32, table: u32) -> Option<SlotId> {
     (0..super::segment().queue_count).find_map(|index| {
         let (generation, in_database, of_table) = peek(index);

@@ -29,7 +29,7 @@ impl Pair {
         let source = self.publisher.folder();
         let sql = format!(
             "CREATE SUBSCRIPTION s CONNECTION 'host={source} port=5432 user=postgres dbname=postgres' \
-             PUBLICATION p"
+             PUBLICATION p WITH (two_phase = true)"
         );
         let mut publisher = self.publisher.client();
         publisher.batch_execute("CREATE PUBLICATION p FOR TABLE jobs").expect("a publication");
@@ -126,6 +126,12 @@ fn what_arrives_is_told_and_counted() {
     let watcher = Watcher::wait(&mut copy, 1, "30s");
     original.sql("SELECT xqueue.ack('{q}', t.id) FROM xqueue.take(NULL::{q}) t");
     watcher.assert_told("deleted");
+    original.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]'); PREPARE TRANSACTION 'arrives'");
+    original.sql("COMMIT PREPARED 'arrives'");
+    wait_for_copy(&mut original, &mut copy);
+    original.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]'); PREPARE TRANSACTION 'fails'");
+    original.sql("ROLLBACK PREPARED 'fails'");
+    wait_for_copy(&mut original, &mut copy);
     original.sql("TRUNCATE {q}");
     wait_for_copy(&mut original, &mut copy);
     copy.assert_tasks(&[("total", 0)]);
