@@ -72,7 +72,7 @@ COMMENT ON PROCEDURE xqueue.put_wait(anyelement, jsonb, interval, text) IS 'As p
 
 CREATE FUNCTION xqueue.time64(queue regclass)
 RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'time64';
-COMMENT ON FUNCTION xqueue.time64(regclass) IS 'Microseconds since 1970-01-01, greater than what any connection got before for this queue, also when the clock has been set back: the default of a key with feature id = time64. Errors: 55000 not a queue, 22003 there is no greater key.';
+COMMENT ON FUNCTION xqueue.time64(regclass) IS 'Microseconds since 1970-01-01, greater than what any connection got before for this queue, also when the clock has been set back: the default of a key with feature id = time64. Errors: 55000 not a queue, 22003 there is no greater key, 25006 on a standby.';
 
 -- Consumer -----------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ COMMENT ON PROCEDURE xqueue.next(anyelement, interval, text) IS 'As next(text, â
 CREATE FUNCTION xqueue.ack(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
 COMMENT ON FUNCTION xqueue.ack(text, anycompatible, jsonb, interval, integer) IS
-'A task that this session has taken is done: it is deleted, or stays as done (feature keep), or as a zombie for delay or the feature''s default (feature zombie). Returns it as it was, or as it is now. id: the key; an array is a batch, all or nothing; ROW(a, b) or a jsonb object for a key of several columns. update: columns to set in the same statement, if the task stays. attempt: must be the task''s number of attempts (feature retry), so that a consumer that has lost its task and got it again does not ack for the earlier attempt. Errors: P0002 not found, 55000 not taken by anybody, or in another attempt, 55006 taken by another, 22P02 malformed id, 22004 NULL, 22023 a column that cannot be updated, 0A000 the feature is off.';
+'A task that this session has taken is done: it is deleted, or stays as done (feature keep), or as a zombie for delay or the feature''s default (feature zombie). Returns it as it was, or as it is now. id: the key; an array is a batch, all or nothing; ROW(a, b) or a jsonb object for a key of several columns. update: columns to set in the same statement, if the task stays. attempt: must be the task''s number of attempts (feature retry), so that a consumer that has lost its task and got it again does not ack for the earlier attempt. Errors: P0002 not found, 55000 not taken by anybody, or in another attempt, 55006 taken by another (with a WARNING where that one looks like another connection of a pool, and the queue has no time to run), 22P02 malformed id, 22004 NULL, 22023 a column that cannot be updated, 0A000 the feature is off.';
 
 CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
