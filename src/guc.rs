@@ -15,6 +15,9 @@ pub enum Protocol {
 
 /// Shared memory cannot grow: about 1 kB is set aside for each queue.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
+/// The same for the sub-queues that have something to take or are busy, 64 bytes for each. What does not
+/// fit is found by looking into the table.
+static MAX_SUBQUEUES: GucSetting<i32> = GucSetting::<i32>::new(65_536);
 /// A batch is a transaction of the worker: larger ones are faster, smaller ones keep locks shorter.
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// A queue whose triggers take longer than this must not delay the others.
@@ -28,7 +31,8 @@ static GRAPHITE_PREFIX: GucSetting<Option<CString>> =
     GucSetting::<Option<CString>>::new(Some(c"xqueue"));
 static GRAPHITE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 
-/// Defines the settings. `xqueue.max_queues` exists only where it can have an effect.
+/// Defines the settings. `xqueue.max_queues` and `xqueue.max_subqueues` exist only where they can have an
+/// effect.
 pub fn init(preloading: bool) {
     if preloading {
         int(
@@ -37,6 +41,15 @@ pub fn init(preloading: bool) {
             c"Shared memory for so many is set aside when the server starts.",
             &MAX_QUEUES,
             (1, 100_000),
+            GucContext::Postmaster,
+            GucFlags::default(),
+        );
+        int(
+            c"xqueue.max_subqueues",
+            c"The number of sub-queues, of all queues together, that are known without a look into the table.",
+            c"Shared memory for so many is set aside when the server starts.",
+            &MAX_SUBQUEUES,
+            (1, 100_000_000),
             GucContext::Postmaster,
             GucFlags::default(),
         );
@@ -128,6 +141,10 @@ fn int(
 
 pub fn max_queues() -> usize {
     MAX_QUEUES.get().max(1) as usize
+}
+
+pub fn max_subqueues() -> usize {
+    MAX_SUBQUEUES.get().max(1) as usize
 }
 
 pub fn batch_size() -> i32 {

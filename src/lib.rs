@@ -4,7 +4,8 @@
 //! processes; they meet in `registry` (what is a queue), `xact` (what a transaction has changed),
 //! `counting` (functions that count for themselves), `room` (capacity), `wait` and `shmem` (what processes tell each
 //! other). `keys` makes keys of the clock. `pg` is the fence around the server's C interface.
-//! `model`, `statement`, `delta` and `metrics` are pure.
+//! `subqueue` takes from queues whose tubes are sub-queues.
+//! `model`, `statement`, `delta`, `lanes` and `metrics` are pure.
 
 mod api;
 mod counting;
@@ -13,6 +14,7 @@ mod delta;
 mod error;
 mod guc;
 mod keys;
+mod lanes;
 mod marks;
 mod metrics;
 mod model;
@@ -23,6 +25,7 @@ mod room;
 mod session;
 mod shmem;
 mod statement;
+mod subqueue;
 mod trigger;
 mod upgrade;
 mod wait;

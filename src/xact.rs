@@ -1,7 +1,7 @@
 //! The one transaction callback: what a transaction has changed reaches shared memory, and wakes
 //! whom it concerns, when it ends.
 
-use crate::delta::{Delta, Growth, SlotId, Stack};
+use crate::delta::{Delta, Growth, LaneChange, LaneChanges, SlotId, Stack};
 use crate::error::Error;
 use crate::model::change::Call;
 use crate::model::position::Position;
@@ -57,6 +57,16 @@ pub fn has_unmade_ready(slot: SlotId) -> bool {
 /// knows of.
 pub fn lowest(slot: SlotId) -> Option<Position> {
     CHANGES.with_borrow(|stack| stack.lowest(slot))
+}
+
+/// What the open transaction has done in the sub-queues of a queue.
+pub fn pending_lanes(slot: SlotId) -> LaneChanges {
+    CHANGES.with_borrow(|stack| stack.lanes(slot))
+}
+
+/// The same of one of them.
+pub fn pending_lane(slot: SlotId, lane: u64) -> LaneChange {
+    CHANGES.with_borrow(|stack| stack.lane(slot, lane))
 }
 
 /// Runs `work`, which does `call` to tasks of a queue: its triggers are told.
@@ -217,10 +227,11 @@ fn undo(slot: SlotId, delta: &Delta) {
     if delta.created {
         return queues::remove(slot);
     }
-    if (!delta.unmade_ready.is_empty() || delta.reserved > 0)
-        && let Some(mut queue) = queues::lock(slot)
-    {
+    let is_touched =
+        !delta.unmade_ready.is_empty() || delta.reserved > 0 || !delta.lanes.is_empty();
+    if is_touched && let Some(mut queue) = queues::lock(slot) {
         queue.give_back(delta.reserved);
+        queue.undo_lanes(delta);
         for (tube, count) in delta.unmade_ready.by_tube() {
             queue.wake(count, Offer { tube });
         }

@@ -12,6 +12,8 @@ pub struct Effort {
     pub delayed: usize,
     pub stats_calls: i32,
     pub many_rows: i64,
+    /// Tasks of a sub-queue at the most.
+    pub deepest: i64,
     /// Of each contender.
     pub rounds: usize,
     /// The length of a round, and of a measurement of `stats` from outside.
@@ -31,6 +33,7 @@ pub const FULL: Effort = Effort {
     delayed: 10 * DUE_PER_SECOND,
     stats_calls: 5000,
     many_rows: 1_000_000,
+    deepest: 150_000,
     rounds: 5,
     seconds: 5,
     pinned: (6, 10),
@@ -44,6 +47,7 @@ pub const QUICK: Effort = Effort {
     delayed: 2 * DUE_PER_SECOND,
     stats_calls: 500,
     many_rows: 50_000,
+    deepest: 1000,
     rounds: 1,
     seconds: 1,
     pinned: (3, 5),

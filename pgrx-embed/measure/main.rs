@@ -16,6 +16,7 @@ mod report;
 mod scripts;
 mod stats;
 mod throughput;
+mod utube;
 mod wake;
 mod watchdog;
 
@@ -35,13 +36,14 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and what carries it out.
 type Case = (&'static str, fn(&Effort) -> Result<Section>);
 
-pub const CASES: [Case; 6] = [
+pub const CASES: [Case; 7] = [
     ("killed", killed::measure),
     ("wake", wake::measure),
     ("late", late::measure),
     ("stats", stats::measure),
     ("throughput", throughput::measure),
     ("pinned", pinned::measure),
+    ("utube", utube::measure),
 ];
 
 fn main() -> ExitCode {

@@ -15,9 +15,10 @@ use crate::pg::transaction::{self, Verdict};
 use crate::pg::{catalog, jsonb, latch, spi, subscription, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
+use crate::shmem::lanes;
 use crate::shmem::queues::{self, QueueGuard};
 use crate::upgrade::Blueprint;
-use crate::{marks, recount, sql_functions, xact};
+use crate::{marks, recount, sql_functions, subqueue, xact};
 use pgrx::pg_sys::Datum;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -67,6 +68,7 @@ fn problems(target: &Target) -> Result<(String, Option<String>, Vec<String>)> {
     if !is_standby {
         problems.extend(counters(&queue));
         problems.extend(hidden(&queue));
+        problems.extend(subqueues(&queue));
     }
     Ok((queue.name.clone(), mark(&queue), problems))
 }
@@ -116,7 +118,8 @@ fn mark(queue: &Queue) -> Option<String> {
 
 /// A ready task before the low-water mark, which no take would find.
 fn hidden(queue: &Queue) -> Option<String> {
-    if queue.order.is_none() || xact::lowest(queue.slot).is_some() {
+    let has_marks = queue.order.is_some() && !queue.features().has_subqueues();
+    if !has_marks || xact::lowest(queue.slot).is_some() {
         return None;
     }
     if !queue.by_priority {
@@ -147,6 +150,29 @@ fn stands_before(queue: &Queue, position: Position) -> String {
 fn shown(queue: &Queue, position: Position) -> Option<String> {
     let key = queue.key_at(position)?;
     queue.key.first().map(|column| catalog::value_text(key, column.oid))
+}
+
+/// Sub-queues of which more than one task is in flight, or that have something to take which
+/// nobody would look for.
+fn subqueues(queue: &Queue) -> Vec<String> {
+    if !queue.features().has_subqueues() {
+        return vec![];
+    }
+    // What the open transaction has done nobody else knows yet.
+    let pending = xact::pending_lanes(queue.slot);
+    let is_forgotten = |lane: &u64| !pending.contains(*lane) && !lanes::knows(queue.slot, *lane);
+    let (crowded, forgotten) = spi::connect(|spi| {
+        let crowded = spi.run(&queue.sql.crowded()).text(0, 2);
+        (crowded, subqueue::takeable(spi, queue).find(is_forgotten))
+    });
+    let crowded = crowded.map(|count| format!("{count} tasks of one sub-queue are taken"));
+    let forgotten = forgotten.map(|lane| {
+        format!(
+            "the sub-queue with the hash {} has a task to take that nobody looks for",
+            lane as i64
+        )
+    });
+    crowded.into_iter().chain(forgotten).collect()
 }
 
 /// Counters against the table.

@@ -19,6 +19,7 @@ use crate::pg::{catalog, types};
 use crate::registry::{self, Arguments, Queue};
 use crate::shmem::waiters::Want;
 use crate::statement::{Change, Form, Parameter, Verb};
+use crate::subqueue::Take;
 use crate::wait::{self, Deadline, Place};
 use crate::{counting, marks, session, sql_functions};
 use pgrx::PgSqlErrorCode;
@@ -284,6 +285,16 @@ fn take_now(
         let change = Change::TakeNamed { form, tube, ttr, any: false };
         let wanted = (order.count, order.tube.as_deref());
         let taken = named::take_picked(&queue, picker, change, &arguments, wanted, &mut deliver)?;
+        return Ok(Look::of(taken));
+    }
+    if queue.features().has_subqueues() {
+        let tube = arguments.get(Parameter::Tube).zip(queue.tube());
+        let lane = tube.map(|(value, column)| queue.tube_named(value, column).hash);
+        let take = Take { queue: &queue, form, ttr, arguments };
+        let taken = counting::run(&queue, Kind::Take, None, || {
+            let count = order.count as usize;
+            spi::connect(|spi| take.run(spi, count, lane, |rows| deliver(rows, &queue)))
+        })?;
         return Ok(Look::of(taken));
     }
     // With a time to run each row says when it is over; for a key of several columns there is a

@@ -10,7 +10,7 @@ use crate::pg::spi::{self, Rows};
 use crate::pg::{catalog, context, types};
 use crate::registry::{Arguments, Queue};
 use crate::statement::Change;
-use crate::xact;
+use crate::{subqueue, xact};
 use pgrx::pg_sys::Datum;
 
 /// How often the function is asked again because none of the tasks it named could be taken: others
@@ -39,9 +39,17 @@ pub fn take(
             break;
         }
         arguments.set_key(&key);
-        taken += counting::run(queue, Kind::Take, is_known.then_some(out_of_ready), || {
-            spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, queue)))
-        })?;
+        let mut run = || {
+            counting::run(queue, Kind::Take, is_known.then_some(out_of_ready), || {
+                spi::connect(|spi| {
+                    queue.change(spi, change, &arguments, |rows| deliver(rows, queue))
+                })
+            })
+        };
+        taken += match queue.features().has_subqueues() {
+            true => subqueue::take_named(queue, &arguments, run)?,
+            false => run()?,
+        };
     }
     Ok(taken)
 }

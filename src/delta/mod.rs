@@ -1,7 +1,9 @@
 //! What the open transaction has changed: of one queue here, of all by subtransaction in [`Stack`].
 
+mod lanes;
 mod stack;
 
+pub use lanes::{LaneChange, LaneChanges};
 pub use stack::Stack;
 
 use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Outcome, Place, Transitions, end};
@@ -31,6 +33,8 @@ pub struct Delta {
     pub lowest: Lowest,
     /// Tasks that ceased to be ready: so many waiting consumers are woken at rollback.
     pub unmade_ready: Ready,
+    /// The same of sub-queues, where it is not the number of tasks that counts.
+    pub lanes: LaneChanges,
     /// What has become of tasks that somebody may wait for, by the number that stands for the key.
     pub ended: Vec<(u64, Outcome)>,
     /// There were more than are noted.
@@ -132,7 +136,10 @@ impl Delta {
         if from != to || has_moved {
             self.change_tubes(old, new, has_moved);
         }
-        let (was_ready, is_ready) = (from == Some(Status::Ready), to == Some(Status::Ready));
+        let is_ready = |place: Option<Place>| {
+            place.is_some_and(|place| place.status == Status::Ready && !place.is_in_lane())
+        };
+        let (was_ready, is_ready) = (is_ready(old), is_ready(new));
         if is_ready && (!was_ready || has_moved) {
             self.made_ready.add(new_tube.map(|tube| tube.hash), 1);
         }
@@ -214,6 +221,7 @@ impl Delta {
         self.made_ready.absorb(&later.made_ready);
         self.unmade_ready.absorb(&later.unmade_ready);
         later.lowest.by_group().for_each(|(group, position)| self.lowest.add(group, position));
+        self.lanes.absorb(&later.lanes);
         let room = ENDED_NOTED.saturating_sub(self.ended.len()).min(later.ended.len());
         self.ended.extend_from_slice(&later.ended[..room]);
         self.ended_more |= later.ended_more || room < later.ended.len();

@@ -4,7 +4,7 @@
 //! at which something changed; a released savepoint is added to its parent, a rolled back one is
 //! dropped, a TRUNCATE replaces what was there before it.
 
-use super::{Delta, Growth, SlotId};
+use super::{Delta, Growth, LaneChange, LaneChanges, SlotId};
 use crate::model::position::Position;
 
 struct Level {
@@ -100,6 +100,20 @@ impl Stack {
         changes.filter(move |(known, _)| *known == slot).map(|(_, delta)| delta)
     }
 
+    /// What the whole open transaction has done in the lanes of a queue.
+    pub fn lanes(&self, slot: SlotId) -> LaneChanges {
+        let mut total = LaneChanges::default();
+        self.of(slot).for_each(|delta| total.absorb(&delta.lanes));
+        total
+    }
+
+    /// The same of one lane.
+    pub fn lane(&self, slot: SlotId, lane: u64) -> LaneChange {
+        let mut total = LaneChange::default();
+        self.of(slot).for_each(|delta| total.absorb(&delta.lanes.get(lane)));
+        total
+    }
+
     pub fn is_empty(&self) -> bool {
         self.levels.is_empty()
     }
@@ -129,7 +143,7 @@ mod tests {
     }
 
     fn in_tube(status: Status, index: usize) -> Option<Place> {
-        let tube = Tube { hash: index as u64 + 10, counted: Some(index) };
+        let tube = Tube { hash: index as u64 + 10, counted: Some(index), is_lane: false };
         Some(Place { status, tube: Some(tube) })
     }
 

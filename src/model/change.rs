@@ -68,6 +68,8 @@ pub struct Tube {
     pub hash: u64,
     /// Its place among the tubes that have statistics of their own.
     pub counted: Option<usize>,
+    /// It is a sub-queue, and the hash that of its lane.
+    pub is_lane: bool,
 }
 
 /// Where a task is: its state and, if the queue has tubes, its tube.
@@ -75,6 +77,13 @@ pub struct Tube {
 pub struct Place {
     pub status: Status,
     pub tube: Option<Tube>,
+}
+
+impl Place {
+    /// Whether it is in a sub-queue.
+    pub fn is_in_lane(&self) -> bool {
+        self.tube.is_some_and(|tube| tube.is_lane)
+    }
 }
 
 /// What has become of a task that somebody waits for.

@@ -38,6 +38,9 @@ pub struct Features {
     /// Tasks have a label that a take may ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tube: Option<bool>,
+    /// The tubes are sub-queues: in order, and only one task of each is in flight at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utube: Option<bool>,
     /// Attempts are counted and limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
@@ -69,6 +72,7 @@ impl Features {
             ttr: newer.ttr.clone().or(self.ttr.clone()),
             priority: newer.priority.or(self.priority),
             tube: newer.tube.or(self.tube),
+            utube: newer.utube.or(self.utube),
             retry: newer.retry.clone().or(self.retry.clone()),
             pick: newer.pick.clone().or(self.pick.clone()),
             capacity: newer.capacity.or(self.capacity),
@@ -89,6 +93,7 @@ impl Features {
             "ttr": on(&self.ttr),
             "priority": self.has_priority(),
             "tube": self.has_tubes(),
+            "utube": self.has_subqueues(),
             "retry": self.retry.clone().unwrap_or(Retry::Off),
             "pick": self.pick.clone().unwrap_or(Hook(None)),
             "capacity": self.capacity.unwrap_or(Capacity::Off),
@@ -100,6 +105,11 @@ impl Features {
     pub fn verify(&self) -> Result<(), String> {
         if self.keeps() && self.zombies() {
             return Err("features keep and zombie exclude each other".into());
+        }
+        if self.has_subqueues() && self.picker().is_some() {
+            return Err(
+                "features utube and pick exclude each other: both say which task is next".into()
+            );
         }
         let Some(tries) = self.tries() else { return Ok(()) };
         if tries.limit.is_some() && self.buried == Some(false) {
@@ -159,8 +169,13 @@ impl Features {
         self.priority == Some(true)
     }
 
+    /// Sub-queues are tubes, too.
     pub fn has_tubes(&self) -> bool {
-        self.tube == Some(true)
+        self.tube == Some(true) || self.has_subqueues()
+    }
+
+    pub fn has_subqueues(&self) -> bool {
+        self.utube == Some(true)
     }
 
     pub fn default_ttl(&self) -> Option<i64> {
@@ -246,6 +261,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for text in [
             r#"{"keep": true, "zombie": 5}"#,
+            r#"{"utube": true, "pick": "app.pick"}"#,
             r#"{"retry": {"limit": 0}}"#,
             r#"{"retry": {"limit": 5}, "buried": false}"#,
             r#"{"retry": {"factor": 0.5}}"#,

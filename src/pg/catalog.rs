@@ -358,6 +358,15 @@ pub fn hash(value: Datum, oid: Oid, collation: Oid) -> Option<u64> {
     }
 }
 
+/// Whether values of a type can be hashed.
+pub fn is_hashable(oid: Oid) -> bool {
+    let kind = pg_sys::TYPECACHE_HASH_EXTENDED_PROC;
+    // SAFETY: the cache entry lives as long as the process.
+    unsafe {
+        (*pg_sys::lookup_type_cache(base_type(oid), kind as i32)).hash_extended_proc != Oid::INVALID
+    }
+}
+
 /// Whether row security hides rows of a table even from the current role, its owner.
 pub fn hides_rows(table: Oid) -> bool {
     // SAFETY: a look-up; an invalid role stands for the current one.

@@ -29,6 +29,9 @@ pub enum Statement {
     Holder,
     NextDue,
     Holders,
+    FreeLane,
+    IsTakeable,
+    Lanes,
 }
 
 impl Statement {
@@ -161,6 +164,9 @@ impl Queue {
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),
             Statement::Holders => self.sql.holders(),
+            Statement::FreeLane => self.sql.free_lane(),
+            Statement::IsTakeable => self.sql.is_takeable(),
+            Statement::Lanes => self.sql.lanes(),
         }
     }
 
@@ -181,6 +187,7 @@ impl Queue {
             Parameter::Delay | Parameter::Ttl | Parameter::Ttr => types::INTERVAL,
             Parameter::Increment => types::INTERVAL,
             Parameter::Tube => self.tube().map_or(types::TEXT, |tube| tube.oid),
+            Parameter::Lane => types::INT8,
             Parameter::Column(number) => column(number).unwrap_or(types::TEXT),
             Parameter::Task | Parameter::Tasks => types::JSONB,
             Parameter::Row => self.row_type,

@@ -120,15 +120,16 @@ impl Queue {
         })?;
         databases::want_worker(database.into(), is_new);
         let counts_tubes = !definition.options.tubes_counted().is_empty();
-        if (counts_tubes || paused_until.is_some())
-            && let Some(mut slot) = queues::lock(slot)
-        {
+        if let Some(mut slot) = queues::lock(slot) {
             slot.note_kind(counts_tubes, paused_until.is_some());
+            slot.set_has_lanes(definition.options.features.has_subqueues());
         }
         let is_told = relation.has_triggers(&READY_TRIGGERS);
-        // A priority of NULL stands behind all others.
+        // A priority of NULL stands behind all others; the marks of sub-queues know no priorities.
+        let has_subqueues = definition.options.features.has_subqueues();
         let by_priority = fields.get(&Field::Priority).map(|column| column.is_not_null);
-        let is_marked = is_told && !relation.has_row_security() && by_priority != Some(false);
+        let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
+        let is_marked = is_told && !relation.has_row_security() && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
         let is_simple =
             |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
@@ -256,7 +257,7 @@ impl Queue {
         let column = self.tube()?;
         Some(match self.value_of(row, Field::Tube) {
             Some(value) => self.tube_named(value, column),
-            None => Tube { hash: NO_LABEL, counted: None },
+            None => self.without_label(column),
         })
     }
 
@@ -269,7 +270,23 @@ impl Queue {
         let counted = counted.and_then(|label| {
             tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
         });
-        Tube { hash: combined([part(value, column.oid, column.collation)].into_iter()), counted }
+        let is_lane = self.features().has_subqueues();
+        let hash = match is_lane {
+            true => lane(value, column),
+            false => combined([part(value, column.oid, column.collation)].into_iter()),
+        };
+        Tube { hash, counted, is_lane }
+    }
+
+    fn without_label(&self, column: &ColumnType) -> Tube {
+        let is_lane = self.features().has_subqueues();
+        let is_array = catalog::element_type(column.oid).is_some();
+        let hash = match (is_lane, is_array) {
+            (false, _) => NO_LABEL,
+            (true, true) => EMPTY_ARRAY,
+            (true, false) => in_array(0),
+        };
+        Tube { hash, counted: None, is_lane }
     }
 
     /// The column of the tubes, if the queue has any.
@@ -360,6 +377,20 @@ impl Queue {
 
 /// The tube of tasks that have no label.
 const NO_LABEL: u64 = 1;
+/// The server's hash of an array without elements.
+const EMPTY_ARRAY: u64 = 1;
+
+/// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
+/// one of more dimensions, whose hash is that of the elements.
+fn lane(label: Datum, column: &ColumnType) -> u64 {
+    let hash = catalog::hash(label, column.oid, column.collation).unwrap_or_default();
+    if catalog::element_type(column.oid).is_some() { hash } else { in_array(hash) }
+}
+
+/// The hash of an array with one element.
+fn in_array(hash: u64) -> u64 {
+    31u64.wrapping_add(hash)
+}
 
 /// A number for a value: the same for values that are equal in SQL, whatever their text.
 fn part(value: Datum, oid: Oid, collation: Oid) -> u64 {

@@ -2,10 +2,12 @@
 //! built again from the tables.
 //!
 //! Locking: the directory lock guards which slot belongs to which queue, database and session; a
-//! queue's own lock guards its counters and its waiters. Nobody holds two queue locks; the
-//! directory lock is taken before a queue's. Nothing that can fail runs under any of them.
+//! queue's own lock guards its counters and its waiters; one lock guards the lanes of all queues.
+//! Nobody holds two queue locks; the directory lock is taken before a queue's, the lanes' lock last.
+//! Nothing that can fail runs under any of them.
 
 pub mod databases;
+pub mod lanes;
 pub mod marks;
 mod prepared;
 pub mod queues;
@@ -46,6 +48,7 @@ struct Segment {
     process_count: usize,
     in_progress: *mut u32,
     in_progress_count: usize,
+    lanes: lanes::Arrays,
     locks: *mut pg_sys::LWLockPadded,
 }
 
@@ -85,13 +88,17 @@ fn in_progress_limit() -> usize {
     process::limit() + process::prepared_limit()
 }
 
-fn parts() -> [usize; 5] {
+fn parts() -> [usize; 9] {
     [
         size_of::<Header>(),
         queue_limit() * size_of::<UnsafeCell<queues::Queue>>(),
         process::limit() * size_of::<sessions::Session>(),
         process::limit() * size_of::<waiters::Waiter>(),
         recount::LIMIT * in_progress_limit() * size_of::<u32>(),
+        lanes::sizes()[0],
+        lanes::sizes()[1],
+        lanes::sizes()[2],
+        lanes::sizes()[3],
     ]
     .map(|size| size.next_multiple_of(64))
 }
@@ -104,7 +111,7 @@ unsafe extern "C-unwind" fn request() {
             pg_guard_ffi_boundary(|| previous());
         }
         pg_sys::RequestAddinShmemSpace(parts().iter().sum());
-        pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 1 + queue_limit() as i32);
+        pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 2 + queue_limit() as i32);
     }
 }
 
@@ -132,6 +139,7 @@ unsafe extern "C-unwind" fn startup() {
             process_count: process::limit(),
             in_progress: at(4).cast(),
             in_progress_count: in_progress_limit(),
+            lanes: lanes::Arrays::new(at(5), at(6), at(7), at(8)),
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
         };
         if !(*segment.header).ready {
@@ -163,7 +171,7 @@ impl Guard {
         } else {
             pg_sys::LWLockMode::LW_SHARED
         };
-        // SAFETY: there are as many locks as were requested: one, and one for each queue.
+        // SAFETY: there are as many locks as were requested: two, and one for each queue.
         unsafe {
             let lock = std::ptr::addr_of_mut!((*segment().locks.add(index)).lock);
             pg_sys::LWLockAcquire(lock, mode);

@@ -1,5 +1,6 @@
 //! Queues that prepared transactions have changed: nobody is told when those end, so the worker looks.
 
+use super::lanes;
 use super::queues::QueueGuard;
 
 impl QueueGuard {
@@ -19,6 +20,7 @@ impl QueueGuard {
     pub fn clear_prepared(&mut self) -> i64 {
         self.prepared = false;
         self.recount = true;
+        lanes::reset(self.id());
         self.room.prepared()
     }
 

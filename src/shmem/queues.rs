@@ -3,7 +3,7 @@
 use super::marks::Marks;
 use super::room::Room;
 use super::waiters::{Line, Offer};
-use super::{Directory, Guard};
+use super::{Directory, Guard, lanes};
 use crate::delta::{Delta, SlotId, add, add_all};
 use crate::model::change::{Calls, Counts, Outcome, Transitions};
 use crate::model::options::TUBES_COUNTED;
@@ -32,6 +32,8 @@ pub struct Queue {
     pauses: bool,
     /// How often it was defined anew, paused or resumed.
     redefinitions: u64,
+    /// The tubes are sub-queues.
+    has_lanes: bool,
     /// Those, in the order of the options.
     tubes: [Tube; TUBES_COUNTED],
     /// A committed transaction has to do with it: it is not just about to be made.
@@ -142,6 +144,7 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
         counts_tubes: false,
         pauses: false,
         redefinitions: 0,
+        has_lanes: false,
         tubes: [Tube::default(); TUBES_COUNTED],
         settled: false,
         exact: false,
@@ -157,6 +160,7 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
         error: [0; ERROR_LENGTH],
         error_at: 0,
     };
+    lanes::open(queue.id());
     Some((queue.id(), true))
 }
 
@@ -207,6 +211,7 @@ pub fn remove(id: SlotId) {
     let _directory = super::directory();
     if let Some(mut queue) = lock(id) {
         queue.dismiss_everyone();
+        lanes::close(id);
         queue.generation = 0;
     }
 }
@@ -255,6 +260,7 @@ impl QueueGuard {
         if delta.paused == Some(false) {
             self.wake_for_ready();
         }
+        self.commit_lanes(delta);
         if delta.redefined || delta.paused == Some(true) {
             self.wake_everyone();
         } else {
@@ -274,6 +280,27 @@ impl QueueGuard {
             self.set_capacity(capacity);
         }
         self.grant();
+    }
+
+    /// What has happened in the sub-queues; one consumer is woken for each that has come to have
+    /// something to take.
+    fn commit_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        if !delta.lanes.is_empty() {
+            let wake = |lane| self.wake(1, Offer { tube: Some(lane) });
+            if !lanes::commit(id, &delta.lanes, wake) {
+                self.wake(u32::MAX, Offer { tube: None });
+            }
+        }
+        if delta.redefined || delta.recount || delta.replaces {
+            lanes::reset(id);
+        }
+    }
+
+    /// Takes back what a transaction, or a part of it, has done in the sub-queues.
+    pub fn undo_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        lanes::undo(id, &delta.lanes, |lane| self.wake(1, Offer { tube: Some(lane) }));
     }
 
     fn tell_ends(&mut self, delta: &Delta) {
@@ -313,6 +340,11 @@ impl QueueGuard {
 
     pub fn redefinitions(&self) -> u64 {
         self.redefinitions
+    }
+
+    /// Whether the tubes are sub-queues.
+    pub fn set_has_lanes(&mut self, has_lanes: bool) {
+        self.has_lanes = has_lanes;
     }
 
     pub fn counts_tubes(&self) -> bool {
@@ -357,9 +389,14 @@ impl QueueGuard {
         self.tasks.iter().sum()
     }
 
-    /// How many tasks are ready, as far as is known.
+    /// How many consumers have something to take, as far as is known.
     pub(super) fn ready(&self) -> u32 {
-        self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX)) as u32
+        match self.has_lanes {
+            // What is behind the first task of a sub-queue is nobody's yet.
+            true if self.has_ready() => lanes::waiting(self.id()).max(1),
+            true => 0,
+            false => self.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX)) as u32,
+        }
     }
 
     pub(super) fn is_exact(&self) -> bool {
@@ -370,8 +407,10 @@ impl QueueGuard {
         !self.exact || self.tasks[Status::Taken as usize] != 0
     }
 
+    /// Whether there may be something to take.
     pub fn has_ready(&self) -> bool {
-        self.tasks[Status::Ready as usize] != 0
+        let has_ready = self.tasks[Status::Ready as usize] != 0;
+        has_ready && (!self.has_lanes || lanes::may_have_some(self.id()))
     }
 
     pub fn has_producers(&self) -> bool {

@@ -30,6 +30,8 @@ pub enum Change {
         /// Also one that waits or is buried.
         any: bool,
     },
+    /// The first task of a lane becomes taken, if it is there to be.
+    TakeInLane { form: Form, ttr: bool, marked: bool },
     /// Waiting tasks that are due become ready.
     Promote,
     /// Taken tasks whose time to run is over come back.
@@ -95,6 +97,7 @@ impl Table {
             ),
             Change::Take { form, .. }
             | Change::TakeNamed { form, .. }
+            | Change::TakeInLane { form, .. }
             | Change::Plow { form, .. } => {
                 format!("{update} RETURNING {}", self.result(form))
             }
@@ -118,6 +121,7 @@ impl Table {
                 set.extend(of_before.map(|column| format!("{column} = NULL")));
                 set
             }
+            Change::TakeInLane { ttr, .. } => self.taken(ttr, parameters),
             Change::Promote => vec![
                 format!("{} = {}", self.status(), self.label(Status::Ready)),
                 format!("{} = NULL", self.field(Field::Runat)),
@@ -270,6 +274,7 @@ impl Table {
             Change::Plow { .. } => {
                 (self.is(Status::Buried), format!(" ORDER BY {}", self.key_list("task.")))
             }
+            Change::TakeInLane { marked, .. } => return self.picking_in_lane(marked, parameters),
         };
         let strength = match change {
             Change::Expire | Change::Rot => "UPDATE",

@@ -1,6 +1,7 @@
 //! The statements that make a table a queue, and an ordinary table again.
 
 use super::change::MORTAL;
+use super::lane::IN_LINE;
 use super::{CLOCK, EQUALS, KeyColumn, Table, join};
 use crate::model::definition::Field;
 use crate::model::status::Status;
@@ -122,10 +123,13 @@ impl Table {
     }
 
     pub fn create_index(&self, index: Index, name: &str) -> String {
+        let lane = index.is_by_lane().then(|| self.lane(""));
+        let columns = lane.into_iter().chain(self.index_columns(index).map(String::from));
         format!(
-            "CREATE INDEX {name} ON {} ({}) WHERE {}",
+            "CREATE {}INDEX {name} ON {} ({}) WHERE {}",
+            if index.is_unique() { "UNIQUE " } else { "" },
             self.qualified(),
-            self.index_columns(index).join(", "),
+            join(columns, ", "),
             self.index_predicate(index)
         )
     }
@@ -133,40 +137,40 @@ impl Table {
     /// Whether the features need an index.
     pub fn needs_index(&self, index: Index) -> bool {
         match index {
-            Index::Ready | Index::Taken => true,
+            Index::Taken => true,
+            // Tasks in sub-queues are taken by another index.
+            Index::Ready => !self.features.has_subqueues(),
             Index::Due => self.has(Field::Runat),
-            Index::Tube => self.has(Field::Tube),
+            Index::Tube => self.has(Field::Tube) && !self.features.has_subqueues(),
+            Index::Lane | Index::InFlight => self.features.has_subqueues(),
             Index::Buried => self.features.buries(),
             Index::Expiry => self.has(Field::Expires),
         }
     }
 
-    fn index_columns(&self, index: Index) -> Vec<&str> {
-        self.index_fields(index)
-            .into_iter()
-            .map(|field| self.field(field))
-            .chain(self.index_key(index).iter().map(|column| column.name.as_str()))
-            .collect()
+    fn index_columns(&self, index: Index) -> impl Iterator<Item = &str> {
+        let fields = self.index_fields(index).into_iter().map(|field| self.field(field));
+        fields.chain(self.index_key(index).iter().map(|column| column.name.as_str()))
     }
 
-    /// The fields that an index begins with.
+    /// The fields that an index begins with, after the lane if it has that.
     pub fn index_fields(&self, index: Index) -> Vec<Field> {
         let priority = self.has(Field::Priority).then_some(Field::Priority);
         match index {
-            Index::Ready => priority.into_iter().collect(),
+            Index::Ready | Index::Lane => priority.into_iter().collect(),
             Index::Tube => [Field::Tube].into_iter().chain(priority).collect(),
             Index::Taken => vec![Field::Owner],
             Index::Due => vec![Field::Runat],
             Index::Expiry => vec![Field::Expires],
-            Index::Buried => vec![],
+            Index::Buried | Index::InFlight => vec![],
         }
     }
 
     /// The key, if an index ends with it.
     pub fn index_key(&self, index: Index) -> &[KeyColumn] {
         match index {
-            Index::Ready | Index::Tube | Index::Buried => &self.key,
-            Index::Taken | Index::Due | Index::Expiry => &[],
+            Index::Ready | Index::Tube | Index::Buried | Index::Lane => &self.key,
+            Index::Taken | Index::Due | Index::Expiry | Index::InFlight => &[],
         }
     }
 
@@ -174,8 +178,9 @@ impl Table {
         let is = |status| format!("{} {EQUALS} {}", self.status(), self.label(status));
         match index {
             Index::Ready | Index::Tube => is(Status::Ready),
-            Index::Taken => is(Status::Taken),
+            Index::Taken | Index::InFlight => is(Status::Taken),
             Index::Buried => is(Status::Buried),
+            Index::Lane => self.in_states(&IN_LINE),
             Index::Due | Index::Expiry => {
                 let (states, column) = self.timed(index);
                 format!("{} AND {column} IS NOT NULL", self.in_states(&states))
@@ -188,8 +193,9 @@ impl Table {
         let status = self.status();
         let label = match index {
             Index::Ready | Index::Tube => self.label(Status::Ready),
-            Index::Taken => self.label(Status::Taken),
+            Index::Taken | Index::InFlight => self.label(Status::Taken),
             Index::Buried => self.label(Status::Buried),
+            Index::Lane => return self.deparsed_states(&IN_LINE, short_type),
             Index::Due | Index::Expiry => return self.deparsed_timed(index, short_type),
         };
         match short_type {
@@ -211,12 +217,18 @@ impl Table {
     }
 
     fn deparsed_timed(&self, index: Index, short_type: &str) -> Vec<String> {
-        let (status, (states, column)) = (self.status(), self.timed(index));
+        let (states, column) = self.timed(index);
+        let any = self.deparsed_states(&states, short_type).into_iter();
+        any.map(|any| format!("({any} AND ({column} IS NOT NULL))")).collect()
+    }
+
+    fn deparsed_states(&self, states: &[Status], short_type: &str) -> Vec<String> {
+        let status = self.status();
         let array = |name: &str, cast: &str| {
             let labels = states.iter().map(|status| format!("{}::{name}", self.label(*status)));
             format!("ARRAY[{}]{cast}", join(labels, ", "))
         };
-        let any = match short_type {
+        match short_type {
             "character varying" => {
                 vec![format!("(({status})::text = ANY (({})::text[]))", array(short_type, ""))]
             }
@@ -225,8 +237,7 @@ impl Table {
                 format!("({status} = ANY ({}))", array(short, "")),
                 format!("({status} = ANY ({}))", array(&self.status_type, "")),
             ],
-        };
-        any.into_iter().map(|any| format!("({any} AND ({column} IS NOT NULL))")).collect()
+        }
     }
 
     /// The triggers that a queue needs, with the statements that make each of them.
@@ -244,6 +255,10 @@ impl Table {
         let mut watched = vec![Field::Status, Field::Runat, Field::Expires];
         if self.features.has_tubes() {
             watched.push(Field::Tube);
+        }
+        // In a sub-queue a task may come to be the first by another priority.
+        if self.features.has_subqueues() {
+            watched.push(Field::Priority);
         }
         let changed = watched.into_iter().filter_map(|field| self.fields.get(&field));
         let changed = changed.map(|column| format!("OLD.{column} IS DISTINCT FROM NEW.{column}"));
@@ -308,15 +323,45 @@ pub enum Index {
     Buried,
     /// Tasks by the end of their life.
     Expiry,
+    /// Tasks that are ready or wait, by sub-queue, in the order in which they are taken.
+    Lane,
+    /// Taken tasks by sub-queue: one of each at the most.
+    InFlight,
 }
 
 impl Index {
-    pub const ALL: [Index; 6] =
-        [Index::Ready, Index::Tube, Index::Taken, Index::Due, Index::Buried, Index::Expiry];
+    pub const ALL: [Index; 8] = [
+        Index::Ready,
+        Index::Tube,
+        Index::Taken,
+        Index::Due,
+        Index::Buried,
+        Index::Expiry,
+        Index::Lane,
+        Index::InFlight,
+    ];
+
+    /// Whether it begins with the lane.
+    pub fn is_by_lane(self) -> bool {
+        matches!(self, Index::Lane | Index::InFlight)
+    }
+
+    pub fn is_unique(self) -> bool {
+        self == Index::InFlight
+    }
 
     /// The ending of the index's name.
     pub fn suffix(self) -> &'static str {
-        ["ready_idx", "tube_idx", "taken_idx", "due_idx", "buried_idx", "expiry_idx"][self as usize]
+        [
+            "ready_idx",
+            "tube_idx",
+            "taken_idx",
+            "due_idx",
+            "buried_idx",
+            "expiry_idx",
+            "lane_idx",
+            "in_flight_idx",
+        ][self as usize]
     }
 }
 
@@ -346,7 +391,7 @@ mod tests {
 
     #[test]
     fn indexes_follow_the_order_of_take() {
-        let columns = |index| table(ALL).index_columns(index).join(",");
+        let columns = |index| table(ALL).index_columns(index).collect::<Vec<_>>().join(",");
         assert_eq!(columns(Index::Ready), "priority,a,b");
         assert_eq!(columns(Index::Tube), "tube,priority,a,b");
         assert!(!table("{}").needs_index(Index::Tube));

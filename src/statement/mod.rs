@@ -10,6 +10,7 @@
 
 mod change;
 mod ddl;
+mod lane;
 mod look;
 mod put;
 mod step;
@@ -91,6 +92,8 @@ pub enum Parameter {
     Attempt,
     Priority,
     Tube,
+    /// A sub-queue, by its lane.
+    Lane,
     /// A value for the column of this number.
     Column(i16),
     /// A jsonb object: a task, or columns to set.

@@ -87,7 +87,11 @@ impl Columns<'_> {
             Field::Ttr => (base != types::INTERVAL).then_some("interval"),
             Field::Reason => (!types::TEXTS.contains(&base)).then_some("text"),
             // Any type with an order, which is looked at with the key's.
-            Field::Tube => None,
+            Field::Tube => {
+                let is_fit =
+                    !self.options.features.has_subqueues() || catalog::is_hashable(column.oid);
+                (!is_fit).then_some("text, integer, uuid or another that can be hashed")
+            }
         };
         if let Some(wanted) = wanted {
             return Err(Error::new(

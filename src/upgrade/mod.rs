@@ -76,6 +76,11 @@ impl Blueprint {
             refuse_foreign_values(&sql)?;
         }
 
+        let was = previous.as_ref().map(|known| known.options.features.clone()).unwrap_or_default();
+        if options.features.has_subqueues() && !was.has_subqueues() && !adds_status {
+            refuse_crowded(&sql, added.contains(&Field::Tube))?;
+        }
+
         let mut ddl = Vec::new();
         if let (Some(previous), Some(before)) = (&previous, &before) {
             let switch = Switch {
@@ -97,7 +102,6 @@ impl Blueprint {
         }
         let had = |field| before.as_ref().is_some_and(|before| before.fields.contains_key(&field));
         let adopts = |field| !added.contains(&field) && !adds_status;
-        let was = previous.as_ref().map(|known| known.options.features.clone()).unwrap_or_default();
         if options.features.delays() && !was.delays() && adopts(Field::Runat) {
             ddl.push(sql.wait_until_due());
         }
@@ -235,6 +239,31 @@ fn refuse_foreign_values(sql: &Table) -> Result<()> {
     .hint(
         "Say with {\"states\": {\"R\": …}} which values stand for which state, or UPDATE the rows.",
     ))
+}
+
+/// Of a sub-queue one task is in flight at the most. `unlabelled`: there are no labels yet.
+fn refuse_crowded(sql: &Table, unlabelled: bool) -> Result<()> {
+    let crowd = spi::connect(|spi| match unlabelled {
+        true => (None, spi.run(&sql.count_in(Status::Taken)).number()),
+        false => {
+            let rows = spi.run(&sql.crowded());
+            (rows.text(0, 1), rows.text(0, 2).and_then(|count| count.parse().ok()).unwrap_or(0))
+        }
+    });
+    let (label, count) = crowd;
+    if count <= 1 {
+        return Ok(());
+    }
+    let tube = match label {
+        Some(label) => format!("of sub-queue \"{label}\""),
+        None => "without a label".into(),
+    };
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
+        format!("{count} tasks {tube} of {} are taken", sql.qualified()),
+    )
+    .detail("With feature utube only one task of a sub-queue is in flight at a time.")
+    .hint("Wait until they are acked or released, or snatch all but one of them."))
 }
 
 fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {

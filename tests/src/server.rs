@@ -45,6 +45,13 @@ impl Server {
         self.wait_ready();
     }
 
+    /// Restarts it with settings of the command line, `-c name=value`, for as long as this value lives.
+    pub fn with_options(&self, options: &str) -> WithOptions<'_> {
+        self.pg_ctl(&["-m", "fast", "-o", options, "restart"]);
+        self.wait_ready();
+        WithOptions(self)
+    }
+
     /// SIGKILL of one backend: the postmaster ends all others and restarts by itself. Returns when it runs again.
     pub fn kill_backend(&self, pid: i32) {
         let started = checkpointer(&mut connect());
@@ -67,6 +74,16 @@ impl Server {
             let state = c.query_one("SELECT xqueue.state()", &[]);
             matches!(state, Ok(row) if row.get::<_, &str>(0) == "RUNNING")
         });
+    }
+}
+
+/// A server that runs with other settings.
+pub struct WithOptions<'a>(&'a Server);
+
+impl Drop for WithOptions<'_> {
+    fn drop(&mut self) {
+        self.0.pg_ctl(&["-m", "fast", "-o", "", "restart"]);
+        self.0.wait_ready();
     }
 }
 

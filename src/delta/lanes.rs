@@ -1,0 +1,238 @@
+//! What a transaction has done in the sub-queues of a queue, see [`crate::lanes`].
+
+use crate::model::change::Place;
+use crate::model::position::{FIRST, LAST, Position};
+use crate::model::status::Status;
+use std::collections::HashMap;
+
+/// What has happened in one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneChange {
+    /// How many more of its tasks are taken.
+    pub taken: i32,
+    /// There may be something to take that was not before.
+    pub offers: bool,
+    /// A task that was ready, or waited, is so no more.
+    pub lost: bool,
+    /// This transaction has the lane for itself.
+    pub claimed: bool,
+    /// It has looked in vain for another task since the last one was taken.
+    pub exhausted: bool,
+    /// The first place in which a task came to be ready or to wait, the last there is if none did.
+    pub least: Position,
+    /// The place of the task that was taken last.
+    pub first: Position,
+}
+
+impl Default for LaneChange {
+    fn default() -> LaneChange {
+        LaneChange {
+            taken: 0,
+            offers: false,
+            lost: false,
+            claimed: false,
+            exhausted: false,
+            least: LAST,
+            first: FIRST,
+        }
+    }
+}
+
+impl LaneChange {
+    pub(super) fn absorb(&mut self, later: &LaneChange) {
+        self.taken += later.taken;
+        self.offers |= later.offers;
+        self.lost |= later.lost;
+        self.claimed |= later.claimed;
+        self.exhausted = later.exhausted;
+        self.least = self.least.min(later.least);
+        self.first = if later.taken > 0 { later.first } else { self.first };
+    }
+
+    /// Whether this transaction sees the lane otherwise than all others do.
+    pub fn is_seen_otherwise(&self) -> bool {
+        self.taken != 0 || self.offers || self.lost || self.least != LAST
+    }
+
+    /// Whether no task is taken that was not, by this transaction alone.
+    pub fn is_left(&self) -> bool {
+        let is_left = if self.claimed { self.taken <= 0 } else { self.taken < 0 };
+        is_left && !self.exhausted
+    }
+}
+
+/// What has happened in the lanes of a queue, in the order in which they were touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneChanges {
+    changes: Vec<(u64, LaneChange)>,
+    places: HashMap<u64, usize>,
+    /// There are more than are noted.
+    pub more: bool,
+}
+
+/// Of so many lanes a transaction notes what it has done in each, beside those that it has claimed.
+const LANES_NOTED: usize = 100_000;
+
+impl LaneChanges {
+    /// A task has come from one place to another, or from or to nowhere. `position`: that of
+    /// its key.
+    pub fn change(&mut self, old: Option<Place>, new: Option<Place>, position: Position) {
+        let in_lane = |place: Option<Place>| {
+            let place = place?;
+            place.tube.filter(|tube| tube.is_lane).map(|tube| (tube.hash, place.status))
+        };
+        let (old, new) = (in_lane(old), in_lane(new));
+        let is_open = |status| matches!(status, Status::Ready | Status::Waiting);
+        if let Some((lane, status)) = old
+            && old != new
+        {
+            self.note(lane, |change| match status {
+                Status::Taken => change.taken -= 1,
+                // Behind one that waited there may be one that is ready.
+                Status::Waiting => (change.offers, change.lost) = (true, true),
+                Status::Ready => change.lost = true,
+                _ => {}
+            });
+        }
+        let Some((lane, status)) = new else { return };
+        if is_open(status) {
+            self.note(lane, |change| {
+                // One that waits and stays has got another place, perhaps behind one that is ready.
+                change.offers |= status == Status::Ready || old == new;
+                change.least = change.least.min(position);
+            });
+        } else if status == Status::Taken && old != new {
+            self.note(lane, |change| (change.taken, change.first) = (change.taken + 1, position));
+        }
+    }
+
+    fn note(&mut self, lane: u64, note: impl FnOnce(&mut LaneChange)) {
+        if self.changes.len() < LANES_NOTED || self.places.contains_key(&lane) {
+            let change = self.at(lane);
+            note(change);
+            change.exhausted = false;
+        } else {
+            self.more = true;
+        }
+    }
+
+    fn at(&mut self, lane: u64) -> &mut LaneChange {
+        let place = *self.places.entry(lane).or_insert(self.changes.len());
+        if place == self.changes.len() {
+            self.changes.push((lane, LaneChange::default()));
+        }
+        &mut self.changes[place].1
+    }
+
+    /// Notes that `claim` has claimed a lane, which then cannot fail to be noted.
+    pub fn claim<E>(&mut self, claim: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
+        self.changes.reserve(1);
+        self.places.reserve(1);
+        let lane = claim()?;
+        self.at(lane).claimed = true;
+        Ok(lane)
+    }
+
+    /// A lane that was claimed has been given back.
+    pub fn unclaim(&mut self, lane: u64) {
+        self.at(lane).claimed = false;
+    }
+
+    /// In a lane that this transaction has for itself there is nothing more to take.
+    pub fn exhaust(&mut self, lane: u64) {
+        self.at(lane).exhausted = true;
+    }
+
+    pub fn contains(&self, lane: u64) -> bool {
+        self.more || self.places.contains_key(&lane)
+    }
+
+    pub fn get(&self, lane: u64) -> LaneChange {
+        self.places.get(&lane).map(|place| self.changes[*place].1).unwrap_or_default()
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &LaneChange)> {
+        self.changes.iter().map(|(lane, change)| (*lane, change))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && !self.more
+    }
+
+    pub fn absorb(&mut self, later: &LaneChanges) {
+        for (lane, change) in later.iter() {
+            if change.claimed {
+                self.at(lane).absorb(change);
+            } else {
+                let exhausted = change.exhausted;
+                self.note(lane, |known| known.absorb(change));
+                if self.places.contains_key(&lane) {
+                    self.at(lane).exhausted = exhausted;
+                }
+            }
+        }
+        self.more |= later.more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::change::Tube;
+
+    fn at(status: Status, lane: u64) -> Option<Place> {
+        Some(Place { status, tube: Some(Tube { hash: lane, counted: None, is_lane: true }) })
+    }
+
+    #[test]
+    fn a_task_taken_and_settled_leaves_the_lane_as_it_was() {
+        let mut lanes = LaneChanges::default();
+        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), 1);
+        assert_eq!((lanes.get(7).taken, lanes.get(7).offers), (1, false));
+        assert!(!lanes.get(7).is_left());
+        lanes.change(at(Status::Taken, 7), None, 1);
+        assert_eq!(lanes.get(7).taken, 0);
+        assert!(!lanes.get(7).is_left());
+        lanes.claim(|| Ok::<_, ()>(7)).expect("claimed");
+        assert!(lanes.get(7).is_left());
+    }
+
+    #[test]
+    fn what_comes_to_be_first_is_offered() {
+        for (old, new) in [
+            (None, at(Status::Ready, 1)),
+            (at(Status::Waiting, 1), None),
+            (at(Status::Waiting, 1), at(Status::Buried, 1)),
+            (at(Status::Waiting, 1), at(Status::Waiting, 1)),
+            (at(Status::Ready, 1), at(Status::Ready, 1)),
+            (at(Status::Waiting, 1), at(Status::Waiting, 2)),
+        ] {
+            let mut lanes = LaneChanges::default();
+            lanes.change(old, new, 5);
+            assert!(lanes.get(1).offers, "{old:?} -> {new:?}");
+        }
+        let mut lanes = LaneChanges::default();
+        lanes.change(None, at(Status::Waiting, 1), 5);
+        lanes.change(at(Status::Ready, 2), at(Status::Buried, 2), 5);
+        assert!(!lanes.get(1).offers && !lanes.get(2).offers);
+        assert_eq!((lanes.get(1).least, lanes.get(2).least), (5, LAST));
+        assert!(lanes.get(2).lost && !lanes.get(1).lost);
+    }
+
+    #[test]
+    fn a_claim_is_noted_however_many_lanes_there_are() {
+        let mut lanes = LaneChanges::default();
+        for lane in 0..LANES_NOTED as u64 + 10 {
+            lanes.change(None, at(Status::Ready, lane), 5);
+        }
+        assert!(lanes.more);
+        let last = LANES_NOTED as u64 + 9;
+        lanes.claim(|| Ok::<_, ()>(last)).expect("claimed");
+        assert!(lanes.get(last).claimed);
+        let mut outer = lanes.clone();
+        let mut inner = LaneChanges::default();
+        inner.claim(|| Ok::<_, ()>(last + 1)).expect("claimed");
+        outer.absorb(&inner);
+        assert!(outer.get(last + 1).claimed);
+    }
+}

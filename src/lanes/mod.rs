@@ -1,0 +1,290 @@
+//! Sub-queues, of which only one task is in flight at a time: which of them to look at next. Pure:
+//! it works on arrays that live in shared memory.
+//!
+//! A *lane* is a sub-queue as the hash of its label; labels that share a hash share a lane. Each
+//! queue has a ring of lanes to be looked at, in the order in which they were last served, so the
+//! cost of a take does not grow with the number of lanes or of tasks. A lane has an entry in one of
+//! these states, or none, when nothing to take is known of:
+//!
+//! * waiting: it is in the ring;
+//! * claimed: a transaction looks for its first task, or has taken it and not ended yet;
+//! * busy: a task of it is taken, so it is looked at again when that comes back or ends.
+//!
+//! Invariant: a lane whose first task can be taken is in the ring or claimed, or the ring is
+//! *incomplete*; then a take that finds the ring empty looks for lanes in the table's index. What
+//! is in the ring without need is harmless: whoever finds nothing there to take drops it.
+
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use crate::delta::{LaneChange, SlotId};
+use crate::model::position::{FIRST, LAST, Position};
+pub use pool::{Entry, Header, Pool, Ring};
+use pool::{List, State};
+
+/// Where a lane goes that a transaction has claimed and not taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// It is the next again: the take is undone.
+    Front,
+    /// It is the last: its first task cannot be had just now.
+    Tail,
+    /// Out of the ring: it has nothing to take.
+    Away,
+}
+
+/// Why a lane cannot be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another transaction has claimed it, or one of its tasks is taken.
+    InUse,
+    /// There are more lanes than shared memory has room for.
+    NoRoom,
+}
+
+/// What has become of a lane that was offered to a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    Queued,
+    /// It is in the ring, claimed or busy.
+    Known,
+    /// It is not in the ring, which is incomplete.
+    NoRoom,
+}
+
+/// A part of a pass through the index of a queue's lanes, which makes its ring complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// The first lane to look at.
+    pub from: i64,
+    pub doubts: u64,
+}
+
+impl Pool<'_> {
+    /// Prepares the ring of a queue that has come to a slot: nothing is known of its lanes.
+    pub fn open(&mut self, id: SlotId) {
+        self.empty(id.index);
+        self.rings[id.index as usize] = Ring::new(id.generation);
+    }
+
+    /// Frees all entries of a queue that is gone.
+    pub fn close(&mut self, id: SlotId) {
+        if self.ring(id).is_some() {
+            self.empty(id.index);
+            self.rings[id.index as usize] = Ring::default();
+        }
+    }
+
+    /// Forgets what is known of a queue's lanes, as after changes that nobody has told of.
+    pub fn reset(&mut self, id: SlotId) {
+        if self.ring(id).is_none() {
+            return;
+        }
+        while let Some(link) = self.first(id.index, List::Waiting) {
+            self.remove(link);
+        }
+        let mut next = self.first(id.index, List::Away);
+        while let Some(link) = next {
+            next = self.after(link);
+            let entry = self.entry(link);
+            match entry.state {
+                State::Claimed => (entry.dirty, entry.mark, entry.floor) = (true, FIRST, FIRST),
+                _ => self.remove(link),
+            }
+        }
+        self.doubt(id);
+    }
+
+    /// The lane that is next.
+    pub fn next(&mut self, id: SlotId) -> Option<u64> {
+        self.ring(id)?;
+        let link = self.first(id.index, List::Waiting)?;
+        Some(self.entry(link).lane)
+    }
+
+    /// Claims the lane that is next.
+    pub fn claim_next(&mut self, id: SlotId) -> Option<u64> {
+        self.ring(id)?;
+        let link = self.first(id.index, List::Waiting)?;
+        self.mark_claimed(link);
+        Some(self.entry(link).lane)
+    }
+
+    /// Claims a lane out of its turn.
+    pub fn claim(&mut self, id: SlotId, lane: u64) -> Result<u64, Refusal> {
+        if self.ring(id).is_none() {
+            return Err(Refusal::InUse);
+        }
+        let link = match self.find(id.index, lane) {
+            Some(link) if self.entry(link).state == State::Waiting => link,
+            Some(_) => return Err(Refusal::InUse),
+            None => self.add(id.index, lane, State::Claimed).ok_or(Refusal::NoRoom)?,
+        };
+        self.mark_claimed(link);
+        Ok(lane)
+    }
+
+    fn mark_claimed(&mut self, link: u32) {
+        self.place(link, State::Claimed, Back::Tail);
+        let entry = self.entry(link);
+        (entry.dirty, entry.settled) = (false, false);
+    }
+
+    /// Gives back a lane that was claimed; whether somebody is to be woken for it.
+    pub fn give_back(&mut self, id: SlotId, lane: u64, to: Back) -> bool {
+        let Some(link) = self.claimed(id, lane) else { return false };
+        let dirty = self.entry(link).dirty;
+        match to {
+            Back::Away if dirty => self.queue(id, link, Back::Tail),
+            Back::Away => self.remove(link),
+            to => self.queue(id, link, to),
+        }
+        to == Back::Front || dirty
+    }
+
+    /// Takes over what a transaction has done in a lane; whether somebody is to be woken for it.
+    pub fn commit(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
+        if self.ring(id).is_none() {
+            return false;
+        }
+        self.lower(id, lane, change.least);
+        if change.claimed {
+            return self.commit_claim(id, lane, change.taken > 0);
+        }
+        let found = self.find(id.index, lane);
+        let state = found.map(|link| self.entry(link).state);
+        match (found, state) {
+            (Some(link), Some(State::Busy)) if change.taken < 0 => {
+                self.queue(id, link, Back::Tail);
+                true
+            }
+            (Some(link), Some(State::Claimed)) => {
+                let entry = self.entry(link);
+                entry.dirty = true;
+                entry.settled |= change.taken < 0;
+                false
+            }
+            (None, _) if change.taken < 0 || change.offers => {
+                self.offer(id, lane) != Offered::Known
+            }
+            // Whoever waits has found its first task locked, or come a moment too early.
+            (Some(_), Some(State::Waiting)) => change.offers,
+            _ => false,
+        }
+    }
+
+    /// A transaction that had claimed a lane has ended; `is_busy`: with a task taken.
+    fn commit_claim(&mut self, id: SlotId, lane: u64, is_busy: bool) -> bool {
+        let Some(link) = self.claimed(id, lane) else { return false };
+        // Who has given the task back, as its time to run was over, may have come here first.
+        let is_busy = is_busy && !self.entry(link).settled;
+        if !is_busy {
+            self.queue(id, link, Back::Tail);
+        } else if self.has_room() {
+            self.place(link, State::Busy, Back::Tail);
+        } else {
+            // Nobody needs to know: who looks finds the task that is taken.
+            self.remove(link);
+        }
+        !is_busy
+    }
+
+    /// Queues a lane that may have something to take, unless it is known.
+    pub fn offer(&mut self, id: SlotId, lane: u64) -> Offered {
+        if self.ring(id).is_none() || self.find(id.index, lane).is_some() {
+            return Offered::Known;
+        }
+        if self.has_room() && self.add(id.index, lane, State::Waiting).is_some() {
+            return Offered::Queued;
+        }
+        self.doubt(id);
+        Offered::NoRoom
+    }
+
+    /// Puts an entry into the ring, unless the room is needed for claims.
+    fn queue(&mut self, id: SlotId, link: u32, to: Back) {
+        if self.has_room() {
+            self.place(link, State::Waiting, to);
+        } else {
+            self.remove(link);
+            self.doubt(id);
+        }
+    }
+
+    /// Nobody knows any more which lanes have something to take.
+    pub fn doubt(&mut self, id: SlotId) {
+        if let Some(ring) = self.ring(id) {
+            ring.incomplete = true;
+            ring.doubts += 1;
+        }
+    }
+
+    /// The number of lanes in the ring.
+    pub fn waiting(&mut self, id: SlotId) -> u32 {
+        self.ring(id).map_or(0, |ring| ring.waiting)
+    }
+
+    /// Whether there may be something to take that nobody is about to take.
+    pub fn may_have_some(&mut self, id: SlotId) -> bool {
+        self.ring(id).is_some_and(|ring| ring.waiting > 0 || ring.incomplete)
+    }
+
+    /// Whether a lane is known to have something to take, or may be among those that are not known.
+    pub fn knows(&mut self, id: SlotId, lane: u64) -> bool {
+        let Some(ring) = self.ring(id) else { return false };
+        let state = |pool: &mut Self, link| pool.entry(link).state;
+        ring.incomplete
+            || self.find(id.index, lane).is_some_and(|link| state(self, link) != State::Busy)
+    }
+
+    /// Begins a part of a pass; None if the ring is complete.
+    pub fn begin_scan(&mut self, id: SlotId) -> Option<Scan> {
+        let ring = self.ring(id).filter(|ring| ring.incomplete)?;
+        Some(Scan { from: ring.cursor, doubts: ring.doubts })
+    }
+
+    /// Ends a part of a pass, after which the lanes from `next` are to be looked at; None at the
+    /// end of the pass. If nothing came into doubt since it began, the ring is complete.
+    pub fn end_scan(&mut self, id: SlotId, scan: Scan, next: Option<i64>) {
+        let Some(ring) = self.ring(id).filter(|ring| ring.cursor == scan.from) else { return };
+        if scan.from == i64::MIN {
+            ring.pass = scan.doubts;
+        }
+        ring.cursor = next.unwrap_or(i64::MIN);
+        if next.is_none() && ring.pass == ring.doubts {
+            ring.incomplete = false;
+        }
+    }
+}
+
+/// Marks: no task of a lane that is ready or waits stands before its mark. They keep a take from
+/// walking over what earlier takes have left behind in the index.
+impl Pool<'_> {
+    /// Begins a look for the first task of a lane that the caller has for itself; the lane's mark.
+    pub fn begin_look(&mut self, id: SlotId, lane: u64) -> Position {
+        let found = self.ring(id).is_some().then(|| self.find(id.index, lane)).flatten();
+        let Some(link) = found else { return FIRST };
+        let entry = self.entry(link);
+        entry.floor = LAST;
+        entry.mark
+    }
+
+    /// The look, in a snapshot of its own, has found that the first task stands at `first`.
+    pub fn end_look(&mut self, id: SlotId, lane: u64, first: Position) {
+        if self.ring(id).is_some()
+            && let Some(link) = self.find(id.index, lane)
+        {
+            let entry = self.entry(link);
+            entry.mark = first.min(entry.floor);
+        }
+    }
+
+    /// Tasks from `least` on have come to be ready or to wait in a lane.
+    fn lower(&mut self, id: SlotId, lane: u64, least: Position) {
+        if let Some(link) = self.find(id.index, lane) {
+            let entry = self.entry(link);
+            (entry.mark, entry.floor) = (entry.mark.min(least), entry.floor.min(least));
+        }
+    }
+}

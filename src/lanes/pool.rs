@@ -1,0 +1,245 @@
+//! The entries of all queues' lanes: found through a hash table with chains, kept in two lists for
+//! each queue.
+
+use super::Back;
+use crate::delta::SlotId;
+use crate::model::position::{FIRST, Position};
+
+/// A lane of a queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    pub lane: u64,
+    /// No task that is ready or waits stands before this place.
+    pub mark: Position,
+    /// The first place in which one came to do so since the last look began.
+    pub floor: Position,
+    /// The queue's slot.
+    queue: u32,
+    /// The neighbours in the list. Links are indexes plus one, 0 being none.
+    previous: u32,
+    next: u32,
+    /// The next in the hash table's chain, or the next free one.
+    chain: u32,
+    pub state: State,
+    /// While it was claimed, something has come to be there to take.
+    pub dirty: bool,
+    /// While it was claimed, a task that was taken has come back or ended.
+    pub settled: bool,
+}
+
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    #[default]
+    Free,
+    Waiting,
+    Claimed,
+    Busy,
+}
+
+/// The lists of a queue's entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// The ring.
+    Waiting,
+    /// Those that are claimed or busy.
+    Away,
+}
+
+/// The lanes of a queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ring {
+    /// 0 while there is no queue.
+    generation: u64,
+    /// First and last of each list.
+    ends: [[u32; 2]; 2],
+    /// The number of lanes in the ring.
+    pub waiting: u32,
+    /// Lanes that have something to take may be missing.
+    pub incomplete: bool,
+    /// How often that has come about.
+    pub doubts: u64,
+    /// The same when the pass that is under way began.
+    pub pass: u64,
+    /// How far that has come: the lane to go on with.
+    pub cursor: i64,
+}
+
+impl Ring {
+    pub fn new(generation: u64) -> Ring {
+        Ring { generation, incomplete: true, doubts: 1, cursor: i64::MIN, ..Ring::default() }
+    }
+}
+
+/// Which entries are free.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Header {
+    /// The first of those that are free again.
+    free: u32,
+    /// Those from here on have never been used.
+    fresh: u32,
+    /// How many are in use.
+    used: u32,
+}
+
+/// All entries, and what leads to them.
+pub struct Pool<'a> {
+    pub header: &'a mut Header,
+    pub entries: &'a mut [Entry],
+    /// The heads of the hash table's chains; their number is a power of two.
+    pub buckets: &'a mut [u32],
+    /// One for each slot.
+    pub rings: &'a mut [Ring],
+    /// So many entries are kept for claims.
+    pub reserve: usize,
+}
+
+impl Pool<'_> {
+    pub fn ring(&mut self, id: SlotId) -> Option<&mut Ring> {
+        let ring = self.rings.get_mut(id.index as usize)?;
+        (ring.generation == id.generation).then_some(ring)
+    }
+
+    pub fn entry(&mut self, link: u32) -> &mut Entry {
+        &mut self.entries[link as usize - 1]
+    }
+
+    /// Whether there is room for more than claims.
+    pub fn has_room(&self) -> bool {
+        (self.header.used as usize) + self.reserve < self.entries.len()
+    }
+
+    pub fn first(&self, queue: u32, list: List) -> Option<u32> {
+        some(self.rings[queue as usize].ends[list as usize][0])
+    }
+
+    /// The next in the same list.
+    pub fn after(&self, link: u32) -> Option<u32> {
+        some(self.entries[link as usize - 1].next)
+    }
+
+    pub fn find(&self, queue: u32, lane: u64) -> Option<u32> {
+        let mut link = self.buckets[self.bucket(queue, lane)];
+        while link != 0 {
+            let entry = &self.entries[link as usize - 1];
+            if entry.lane == lane && entry.queue == queue {
+                return Some(link);
+            }
+            link = entry.chain;
+        }
+        None
+    }
+
+    /// The entry of a lane that is claimed.
+    pub fn claimed(&mut self, id: SlotId, lane: u64) -> Option<u32> {
+        self.ring(id)?;
+        let link = self.find(id.index, lane)?;
+        (self.entry(link).state == State::Claimed).then_some(link)
+    }
+
+    /// Makes an entry, the last of its list; None if all are in use.
+    pub fn add(&mut self, queue: u32, lane: u64, state: State) -> Option<u32> {
+        let link = match some(self.header.free) {
+            Some(link) => {
+                self.header.free = self.entry(link).chain;
+                link
+            }
+            None if (self.header.fresh as usize) < self.entries.len() => {
+                self.header.fresh += 1;
+                self.header.fresh
+            }
+            None => return None,
+        };
+        self.header.used += 1;
+        let bucket = self.bucket(queue, lane);
+        let chain = std::mem::replace(&mut self.buckets[bucket], link);
+        *self.entry(link) =
+            Entry { lane, mark: FIRST, floor: FIRST, queue, chain, ..Entry::default() };
+        self.link(link, state, Back::Tail);
+        Some(link)
+    }
+
+    /// Brings an entry to a state, to the front or the tail of its list.
+    pub fn place(&mut self, link: u32, state: State, to: Back) {
+        self.unlink(link);
+        self.link(link, state, to);
+    }
+
+    pub fn remove(&mut self, link: u32) {
+        self.unlink(link);
+        let Entry { queue, lane, chain, .. } = *self.entry(link);
+        let bucket = self.bucket(queue, lane);
+        if self.buckets[bucket] == link {
+            self.buckets[bucket] = chain;
+        } else {
+            let mut before = self.buckets[bucket];
+            while self.entry(before).chain != link {
+                before = self.entry(before).chain;
+            }
+            self.entry(before).chain = chain;
+        }
+        *self.entry(link) = Entry { chain: self.header.free, ..Entry::default() };
+        self.header.free = link;
+        self.header.used -= 1;
+    }
+
+    /// Frees all entries of a slot.
+    pub fn empty(&mut self, queue: u32) {
+        for list in [List::Waiting, List::Away] {
+            while let Some(link) = self.first(queue, list) {
+                self.remove(link);
+            }
+        }
+    }
+
+    fn bucket(&self, queue: u32, lane: u64) -> usize {
+        let mixed = (lane ^ u64::from(queue).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize & (self.buckets.len() - 1)
+    }
+
+    fn link(&mut self, link: u32, state: State, to: Back) {
+        let queue = self.entry(link).queue as usize;
+        let ends = &mut self.rings[queue].ends[list_of(state) as usize];
+        let (previous, next) = match to {
+            Back::Front => (0, std::mem::replace(&mut ends[0], link)),
+            _ => (std::mem::replace(&mut ends[1], link), 0),
+        };
+        if next == 0 && previous == 0 {
+            *ends = [link, link];
+        }
+        if let Some(previous) = some(previous) {
+            self.entry(previous).next = link;
+        }
+        if let Some(next) = some(next) {
+            self.entry(next).previous = link;
+        }
+        let entry = self.entry(link);
+        (entry.previous, entry.next, entry.state) = (previous, next, state);
+        self.rings[queue].waiting += u32::from(state == State::Waiting);
+    }
+
+    fn unlink(&mut self, link: u32) {
+        let Entry { queue, previous, next, state, .. } = *self.entry(link);
+        let list = list_of(state) as usize;
+        match some(previous) {
+            Some(previous) => self.entry(previous).next = next,
+            None => self.rings[queue as usize].ends[list][0] = next,
+        }
+        match some(next) {
+            Some(next) => self.entry(next).previous = previous,
+            None => self.rings[queue as usize].ends[list][1] = previous,
+        }
+        self.rings[queue as usize].waiting -= u32::from(state == State::Waiting);
+    }
+}
+
+fn list_of(state: State) -> List {
+    if state == State::Waiting { List::Waiting } else { List::Away }
+}
+
+fn some(link: u32) -> Option<u32> {
+    (link != 0).then_some(link)
+}

@@ -1,0 +1,270 @@
+use super::*;
+use crate::model::position::FIRST;
+use std::collections::{BTreeMap, BTreeSet};
+
+const JOBS: SlotId = SlotId { index: 1, generation: 7 };
+const MAIL: SlotId = SlotId { index: 0, generation: 8 };
+const RESERVE: usize = 2;
+
+/// Arrays as they are in shared memory.
+struct Memory {
+    header: Header,
+    entries: Vec<Entry>,
+    buckets: Vec<u32>,
+    rings: Vec<Ring>,
+}
+
+impl Memory {
+    fn new(room: usize) -> Memory {
+        let entries = room + RESERVE;
+        let mut memory = Memory {
+            header: Header::default(),
+            entries: vec![Entry::default(); entries],
+            buckets: vec![0; entries.next_power_of_two()],
+            rings: vec![Ring::default(); 2],
+        };
+        memory.pool().open(JOBS);
+        memory.pool().open(MAIL);
+        memory
+    }
+
+    /// The same with complete rings.
+    fn complete(room: usize) -> Memory {
+        let mut memory = Memory::new(room);
+        for id in [JOBS, MAIL] {
+            let scan = memory.pool().begin_scan(id).expect("a new ring is incomplete");
+            memory.pool().end_scan(id, scan, None);
+        }
+        memory
+    }
+
+    fn pool(&mut self) -> Pool<'_> {
+        Pool {
+            header: &mut self.header,
+            entries: &mut self.entries,
+            buckets: &mut self.buckets,
+            rings: &mut self.rings,
+            reserve: RESERVE,
+        }
+    }
+}
+
+fn offers() -> LaneChange {
+    LaneChange { offers: true, ..LaneChange::default() }
+}
+
+fn took() -> LaneChange {
+    LaneChange { claimed: true, taken: 1, ..LaneChange::default() }
+}
+
+fn settled() -> LaneChange {
+    LaneChange { taken: -1, ..LaneChange::default() }
+}
+
+#[test]
+fn lanes_are_served_in_the_order_of_their_last_service() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    for lane in [5, 6, 7] {
+        assert!(pool.commit(JOBS, lane, &offers()));
+    }
+    for lane in [5, 6, 7, 5, 6, 7] {
+        assert_eq!(pool.claim_next(JOBS), Some(lane));
+        assert!(!pool.commit(JOBS, lane, &took()));
+        assert!(!pool.commit(JOBS, lane, &offers()), "what comes to a busy lane waits");
+        assert!(pool.commit(JOBS, lane, &settled()));
+    }
+    assert_eq!(pool.claim_next(MAIL), None);
+}
+
+#[test]
+fn a_lane_is_claimed_once() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5);
+    assert_eq!(pool.claim(JOBS, 5), Ok(5));
+    assert_eq!(pool.claim(JOBS, 5), Err(Refusal::InUse));
+    assert_eq!(pool.claim_next(JOBS), None);
+    assert_eq!(pool.claim(MAIL, 5), Ok(5));
+    pool.commit(JOBS, 5, &took());
+    assert_eq!(pool.claim(JOBS, 5), Err(Refusal::InUse));
+}
+
+#[test]
+fn what_comes_while_a_lane_is_looked_at_is_not_missed() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5);
+    assert_eq!(pool.claim_next(JOBS), Some(5));
+    assert!(!pool.commit(JOBS, 5, &offers()));
+    assert!(pool.give_back(JOBS, 5, Back::Away));
+    assert_eq!(pool.claim_next(JOBS), Some(5));
+    assert!(!pool.give_back(JOBS, 5, Back::Away));
+    assert_eq!(pool.claim_next(JOBS), None);
+    assert!(pool.commit(JOBS, 5, &offers()));
+    assert_eq!(pool.claim_next(JOBS), Some(5));
+}
+
+#[test]
+fn a_task_may_be_given_back_before_its_take_is_noted() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5);
+    pool.claim_next(JOBS);
+    // Both have committed, and the later one comes here first.
+    assert!(!pool.commit(JOBS, 5, &settled()));
+    assert!(pool.commit(JOBS, 5, &took()));
+    assert_eq!(pool.claim_next(JOBS), Some(5));
+    pool.commit(JOBS, 5, &offers());
+    assert!(!pool.commit(JOBS, 5, &took()));
+    assert_eq!(pool.claim_next(JOBS), None);
+}
+
+#[test]
+fn a_take_that_is_undone_is_the_next_again() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    for lane in [5, 6, 7] {
+        pool.offer(JOBS, lane);
+    }
+    assert_eq!((pool.claim_next(JOBS), pool.claim_next(JOBS)), (Some(5), Some(6)));
+    assert!(pool.give_back(JOBS, 6, Back::Front));
+    assert!(pool.give_back(JOBS, 5, Back::Front));
+    assert!(!pool.give_back(JOBS, 5, Back::Front));
+    let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
+    assert_eq!(order, [5, 6, 7]);
+}
+
+#[test]
+fn what_finds_no_room_is_found_in_the_table() {
+    let mut memory = Memory::complete(3);
+    let mut pool = memory.pool();
+    for lane in 1..=3 {
+        assert_eq!(pool.offer(JOBS, lane), Offered::Queued);
+    }
+    assert!(pool.knows(JOBS, 3) && !pool.knows(JOBS, 4));
+    assert_eq!(pool.offer(JOBS, 3), Offered::Known);
+    assert_eq!(pool.offer(JOBS, 4), Offered::NoRoom);
+    assert!(pool.knows(JOBS, 4), "the ring is incomplete");
+    assert_eq!(pool.claim(JOBS, 4), Ok(4), "there is always room for a few claims");
+    assert_eq!(pool.claim(MAIL, 4), Ok(4));
+    assert_eq!(pool.claim(MAIL, 5), Err(Refusal::NoRoom));
+    pool.commit(JOBS, 4, &took());
+    pool.give_back(MAIL, 4, Back::Away);
+    assert_eq!(pool.waiting(JOBS), 3);
+}
+
+#[test]
+fn a_ring_is_complete_after_a_pass_in_which_nothing_came_into_doubt() {
+    let mut memory = Memory::new(3);
+    let mut pool = memory.pool();
+    let first = pool.begin_scan(JOBS).expect("incomplete");
+    assert_eq!(first.from, i64::MIN);
+    let late = pool.begin_scan(JOBS).expect("incomplete");
+    pool.end_scan(JOBS, first, Some(100));
+    pool.doubt(JOBS);
+    let second = pool.begin_scan(JOBS).expect("incomplete");
+    assert_eq!(second.from, 100);
+    pool.end_scan(JOBS, late, None);
+    assert_eq!(pool.begin_scan(JOBS), Some(second), "who comes late changes nothing");
+    pool.end_scan(JOBS, second, None);
+    let third = pool.begin_scan(JOBS).expect("what came into doubt is looked at again");
+    assert_eq!(third.from, i64::MIN);
+    pool.end_scan(JOBS, third, None);
+    assert_eq!(pool.begin_scan(JOBS), None);
+}
+
+#[test]
+fn a_reset_forgets_all_but_the_claims() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    for lane in [5, 6, 7] {
+        pool.offer(JOBS, lane);
+    }
+    pool.offer(MAIL, 5);
+    pool.claim_next(JOBS);
+    pool.claim_next(JOBS);
+    pool.commit(JOBS, 6, &took());
+    pool.reset(JOBS);
+    assert_eq!((pool.waiting(JOBS), pool.waiting(MAIL)), (0, 1));
+    assert!(pool.give_back(JOBS, 5, Back::Away), "it has to be looked at again");
+    assert!(pool.begin_scan(JOBS).is_some() && pool.begin_scan(MAIL).is_none());
+    pool.close(MAIL);
+    pool.open(SlotId { generation: 9, ..MAIL });
+    assert_eq!((pool.waiting(MAIL), pool.claim(MAIL, 5)), (0, Err(Refusal::InUse)));
+}
+
+#[test]
+fn a_mark_passes_no_key_that_came_during_the_look() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    let put = |least| LaneChange { least, ..offers() };
+    pool.commit(JOBS, 5, &put(100));
+    pool.claim_next(JOBS);
+    assert_eq!(pool.begin_look(JOBS, 5), FIRST);
+    pool.commit(JOBS, 5, &put(50));
+    pool.end_look(JOBS, 5, 100);
+    assert_eq!(pool.begin_look(JOBS, 5), 50);
+    pool.end_look(JOBS, 5, 80);
+    assert_eq!(pool.begin_look(JOBS, 5), 80);
+    pool.end_look(JOBS, 5, 80);
+    pool.commit(JOBS, 5, &put(60));
+    assert_eq!(pool.begin_look(JOBS, 5), 60);
+}
+
+/// Many transactions at random: in the end every lane with something to take is served.
+#[test]
+fn no_lane_is_lost_and_none_is_claimed_twice() {
+    let mut seed = 42u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut memory = Memory::complete(6);
+    // What the table says: how many tasks are ready, and in which lanes one is taken.
+    let mut ready: BTreeMap<u64, u32> = BTreeMap::new();
+    let (mut open, mut busy) = (BTreeMap::new(), BTreeSet::new());
+    for _ in 0..20_000 {
+        let mut pool = memory.pool();
+        let lane = random(12);
+        match random(6) {
+            0 | 1 => {
+                *ready.entry(lane).or_default() += 1;
+                pool.commit(JOBS, lane, &offers());
+            }
+            2 | 3 => {
+                let Some(lane) = pool.claim_next(JOBS) else { continue };
+                assert!(!open.contains_key(&lane), "lane {lane} is claimed twice");
+                let has = ready.get(&lane).is_some_and(|tasks| *tasks > 0) && !busy.contains(&lane);
+                if has {
+                    open.insert(lane, ());
+                } else {
+                    pool.give_back(JOBS, lane, Back::Away);
+                }
+            }
+            4 => {
+                let Some((lane, ())) = open.pop_first() else { continue };
+                if random(3) == 0 {
+                    pool.give_back(JOBS, lane, Back::Front);
+                } else {
+                    *ready.get_mut(&lane).expect("there was one") -= 1;
+                    busy.insert(lane);
+                    pool.commit(JOBS, lane, &took());
+                }
+            }
+            _ => {
+                let Some(lane) = busy.pop_first() else { continue };
+                pool.commit(JOBS, lane, &settled());
+            }
+        }
+        let mut pool = memory.pool();
+        for (lane, tasks) in &ready {
+            let is_takeable = *tasks > 0 && !busy.contains(lane) && !open.contains_key(lane);
+            assert!(!is_takeable || pool.knows(JOBS, *lane), "lane {lane} is lost");
+        }
+    }
+    let mut pool = memory.pool();
+    pool.close(JOBS);
+    pool.close(MAIL);
+    assert!((0..12).all(|lane| pool.find(JOBS.index, lane).is_none()));
+}

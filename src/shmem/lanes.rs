@@ -1,0 +1,172 @@
+//! The lanes of all queues in shared memory, see [`crate::lanes`].
+
+use super::Guard;
+use crate::delta::{LaneChanges, SlotId};
+use crate::lanes::{Back, Entry, Header, Offered, Pool, Refusal, Ring, Scan};
+use crate::model::position::Position;
+use crate::pg::process;
+
+/// Where the arrays are.
+pub(super) struct Arrays {
+    header: *mut Header,
+    rings: *mut Ring,
+    entries: *mut Entry,
+    buckets: *mut u32,
+}
+
+impl Arrays {
+    pub(super) fn new(
+        header: *mut u8,
+        rings: *mut u8,
+        entries: *mut u8,
+        buckets: *mut u8,
+    ) -> Arrays {
+        Arrays {
+            header: header.cast(),
+            rings: rings.cast(),
+            entries: entries.cast(),
+            buckets: buckets.cast(),
+        }
+    }
+}
+
+/// Each process may claim a lane, whatever room the others leave.
+fn reserve() -> usize {
+    process::limit()
+}
+
+fn entry_count() -> usize {
+    crate::guc::max_subqueues() + reserve()
+}
+
+fn bucket_count() -> usize {
+    entry_count().next_power_of_two()
+}
+
+/// The sizes of the arrays, in bytes.
+pub(super) fn sizes() -> [usize; 4] {
+    [
+        size_of::<Header>(),
+        super::queue_limit() * size_of::<Ring>(),
+        entry_count() * size_of::<Entry>(),
+        bucket_count() * size_of::<u32>(),
+    ]
+}
+
+/// Lets `work` work with the lanes, under their lock.
+fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
+    let segment = super::segment();
+    let _guard = Guard::acquire(1 + segment.queue_count, true);
+    let arrays = &segment.lanes;
+    // SAFETY: the arrays have these lengths, and the exclusive lock makes these the only references.
+    let mut pool = unsafe {
+        Pool {
+            header: &mut *arrays.header,
+            rings: std::slice::from_raw_parts_mut(arrays.rings, segment.queue_count),
+            entries: std::slice::from_raw_parts_mut(arrays.entries, entry_count()),
+            buckets: std::slice::from_raw_parts_mut(arrays.buckets, bucket_count()),
+            reserve: reserve(),
+        }
+    };
+    work(&mut pool)
+}
+
+pub(super) fn open(id: SlotId) {
+    with(|pool| pool.open(id));
+}
+
+pub(super) fn close(id: SlotId) {
+    with(|pool| pool.close(id));
+}
+
+pub(super) fn reset(id: SlotId) {
+    with(|pool| pool.reset(id));
+}
+
+/// Takes over what a transaction has done; `wake` sees the lanes for which somebody is to be woken.
+/// False if nobody knows which those are.
+pub(super) fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool {
+    with(|pool| {
+        for (lane, change) in changes.iter() {
+            if pool.commit(id, lane, change) {
+                wake(lane);
+            }
+        }
+        if changes.more {
+            pool.doubt(id);
+        }
+    });
+    !changes.more
+}
+
+/// Puts the lanes that a transaction had claimed back to where they were.
+pub(super) fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
+    with(|pool| {
+        // The first that was claimed is to be the first again.
+        for (lane, change) in changes.iter().rev() {
+            if change.claimed && pool.give_back(id, lane, Back::Front) {
+                wake(lane);
+            }
+        }
+    });
+}
+
+/// The number of lanes that are to be looked at.
+pub fn waiting(id: SlotId) -> u32 {
+    with(|pool| pool.waiting(id))
+}
+
+/// Whether there may be something to take that nobody is about to take.
+pub fn may_have_some(id: SlotId) -> bool {
+    with(|pool| pool.may_have_some(id))
+}
+
+/// Whether it is known of a lane that it may have something to take.
+pub fn knows(id: SlotId, lane: u64) -> bool {
+    with(|pool| pool.knows(id, lane))
+}
+
+/// The lane that is next, if there is one.
+pub fn next(id: SlotId) -> Option<u64> {
+    with(|pool| pool.next(id))
+}
+
+/// Claims the lane that is next, if there is one.
+pub fn claim_next(id: SlotId) -> Option<u64> {
+    with(|pool| pool.claim_next(id))
+}
+
+/// Claims a lane out of its turn.
+pub fn claim(id: SlotId, lane: u64) -> Result<u64, Refusal> {
+    with(|pool| pool.claim(id, lane))
+}
+
+/// Gives back a lane that was claimed; whether somebody is to be woken for it.
+pub fn give_back(id: SlotId, lane: u64, to: Back) -> bool {
+    with(|pool| pool.give_back(id, lane, to))
+}
+
+/// Queues a lane that has something to take, unless it is known.
+pub fn offer(id: SlotId, lane: u64) -> Offered {
+    with(|pool| pool.offer(id, lane))
+}
+
+pub fn begin_scan(id: SlotId) -> Option<Scan> {
+    with(|pool| pool.begin_scan(id))
+}
+
+pub fn end_scan(id: SlotId, scan: Scan, next: Option<i64>) {
+    with(|pool| pool.end_scan(id, scan, next));
+}
+
+/// Begins a look for the first task of a lane; no task that may be it stands before what this
+/// gives.
+pub fn begin_look(id: SlotId, lane: u64) -> Position {
+    with(|pool| pool.begin_look(id, lane))
+}
+
+/// The look has found the first task at `first`; that is the first place of all if it must not be
+/// relied on.
+pub fn end_look(id: SlotId, lane: u64, first: Position) {
+    with(|pool| pool.end_look(id, lane, first));
+}

@@ -1,0 +1,172 @@
+//! Sub-queues in SQL: the lane of a task is a hash of its label, and each statement is about one lane.
+//!
+//! * The hash is that of an array of one, as every type with a hash has it under the same name, and
+//!   a NULL is hashed, too.
+//! * The array of one lane, and the order by lane, leave the planner only the index that begins with
+//!   the lane.
+//! * The first task is looked up by itself and locked afterwards, by where it is: FOR UPDATE with
+//!   SKIP LOCKED in the look-up would pass over a locked one and break the order.
+
+use super::step::hidden;
+use super::{CLOCK, EQUALS, Parameter, Parameters, Table, Text};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+
+/// The states in which a task keeps those behind it in its lane from being taken, beside T.
+pub(super) const IN_LINE: [Status; 2] = [Status::Ready, Status::Waiting];
+
+impl Table {
+    /// The lane of the task that `prefix` names.
+    pub(super) fn lane(&self, prefix: &str) -> String {
+        let tube = self.field(Field::Tube);
+        format!("pg_catalog.hash_array_extended(ARRAY[{prefix}{tube}], '0'::pg_catalog.int8)")
+    }
+
+    /// The same as the server shows it.
+    pub fn deparsed_lane(&self) -> String {
+        format!("hash_array_extended(ARRAY[{}], '0'::bigint)", self.field(Field::Tube))
+    }
+
+    /// The task that is the first of a lane, unless the one before is taken: locked, if it is ready
+    /// and nobody else has it locked.
+    pub(super) fn picking_in_lane(&self, marked: bool, parameters: &mut Parameters) -> String {
+        let lane = parameters.add(Parameter::Lane);
+        let mark = marked.then(|| parameters.add(Parameter::Mark));
+        format!(
+            "SELECT {} FROM ONLY {} AS task WHERE task.ctid {EQUALS} ({}) AND {} AND ({}) IS NULL \
+             FOR NO KEY UPDATE SKIP LOCKED",
+            self.key_list("task."),
+            self.qualified(),
+            self.first_of("head.ctid", &lane, mark.as_deref()),
+            hidden(&self.is(Status::Ready)),
+            self.taken_of(&lane),
+        )
+    }
+
+    /// The lane of one task, if no task of it is taken.
+    pub fn free_lane(&self) -> Text {
+        let mut parameters = Parameters::default();
+        let (lane, key) = (self.lane("task."), self.has_key(&mut parameters));
+        parameters.text(format!(
+            "SELECT {lane} FROM ONLY {} AS task WHERE {key} AND ({}) IS NULL",
+            self.qualified(),
+            self.taken_of(&lane),
+        ))
+    }
+
+    /// Whether the first task of a lane is there to be taken; NULL if there is none.
+    pub fn is_takeable(&self) -> Text {
+        let mut parameters = Parameters::default();
+        let lane = parameters.add(Parameter::Lane);
+        parameters.text(format!("SELECT {}", self.takeable(&lane)))
+    }
+
+    /// So many lanes that have tasks, from one on, and whether the first task of each is there to
+    /// be taken.
+    pub fn lanes(&self) -> Text {
+        let mut parameters = Parameters::default();
+        let (from, limit) = (parameters.add(Parameter::Lane), parameters.add(Parameter::Limit));
+        let next = |operator: &str, bound: &str| {
+            let lane = self.lane("task.");
+            format!(
+                "(SELECT {lane} FROM ONLY {} AS task WHERE {lane} OPERATOR(pg_catalog.{operator}) {bound} \
+                 AND {} ORDER BY {lane} LIMIT 1)",
+                self.qualified(),
+                self.is_one_of(&IN_LINE),
+            )
+        };
+        parameters.text(format!(
+            "WITH RECURSIVE lanes(lane, place) AS (SELECT {}, 1 UNION ALL SELECT {}, \
+             lanes.place OPERATOR(pg_catalog.+) 1 FROM lanes WHERE lanes.lane IS NOT NULL \
+             AND lanes.place OPERATOR(pg_catalog.<) {limit}) \
+             SELECT lanes.lane, {} FROM lanes WHERE lanes.lane IS NOT NULL",
+            next(">=", &from),
+            next(">", "lanes.lane"),
+            self.takeable("lanes.lane"),
+        ))
+    }
+
+    /// A label of which more than one task is taken, as text, and how many are.
+    pub fn crowded(&self) -> String {
+        let tube = self.field(Field::Tube);
+        format!(
+            "SELECT pg_catalog.min(task.{tube}::pg_catalog.text), pg_catalog.count(*) \
+             FROM ONLY {} AS task WHERE {} GROUP BY {} \
+             HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1 LIMIT 1",
+            self.qualified(),
+            self.is(Status::Taken),
+            self.lane("task."),
+        )
+    }
+
+    fn takeable(&self, lane: &str) -> String {
+        let is_ready = format!("head.{} {EQUALS} {}", self.status(), self.label(Status::Ready));
+        format!("({}) AND ({}) IS NULL", self.first_of(&is_ready, lane, None), self.taken_of(lane))
+    }
+
+    /// The first of a lane's tasks that are ready or wait, from a key on.
+    fn first_of(&self, what: &str, lane: &str, mark: Option<&str>) -> String {
+        let mut condition =
+            format!("{} AND head.{}", self.is_in("head.", lane), self.in_states(&IN_LINE));
+        if let Some(expires) = self.fields.get(&Field::Expires) {
+            condition += &format!(
+                " AND (head.{expires} IS NULL OR head.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
+            );
+        }
+        if let Some(mark) = mark {
+            condition += &format!(" AND {} OPERATOR(pg_catalog.>=) {mark}", self.key_list("head."));
+        }
+        format!(
+            "SELECT {what} FROM ONLY {} AS head WHERE {condition} ORDER BY {}, {} LIMIT 1",
+            self.qualified(),
+            self.lane("head."),
+            self.take_order("head."),
+        )
+    }
+
+    /// NULL unless a task of the lane is taken.
+    fn taken_of(&self, lane: &str) -> String {
+        format!(
+            "SELECT true FROM ONLY {} AS other WHERE {} AND other.{} {EQUALS} {} ORDER BY {} LIMIT 1",
+            self.qualified(),
+            self.is_in("other.", lane),
+            self.status(),
+            self.label(Status::Taken),
+            self.lane("other."),
+        )
+    }
+
+    fn is_in(&self, prefix: &str, lane: &str) -> String {
+        format!("{} {EQUALS} ANY (ARRAY[{lane}])", self.lane(prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::table;
+    use super::*;
+
+    #[test]
+    fn the_first_task_is_found_in_the_order_of_the_lane() {
+        let table = table(r#"{"utube": true, "priority": true, "ttl": 60}"#);
+        let mut parameters = Parameters::default();
+        let pick = table.picking_in_lane(false, &mut parameters);
+        let lane = "pg_catalog.hash_array_extended(ARRAY[head.tube], '0'::pg_catalog.int8)";
+        assert!(
+            pick.contains(&format!("ORDER BY {lane}, head.priority, head.a, head.b LIMIT 1")),
+            "{pick}"
+        );
+        assert!(pick.contains("head.expires IS NULL"), "{pick}");
+        assert!(pick.ends_with("IS NULL FOR NO KEY UPDATE SKIP LOCKED"), "{pick}");
+        assert_eq!(parameters.text(pick).parameters, [Parameter::Lane]);
+    }
+
+    #[test]
+    fn a_mark_is_where_the_look_begins() {
+        let mut parameters = Parameters::default();
+        let mut table = table(r#"{"utube": true}"#);
+        table.key.truncate(1);
+        let pick = table.picking_in_lane(true, &mut parameters);
+        assert!(pick.contains("head.a OPERATOR(pg_catalog.>=) $2"), "{pick}");
+    }
+}

@@ -1,0 +1,300 @@
+//! Taking from sub-queues, one task from each: which lanes to look into is known in shared memory,
+//! see [`crate::lanes`]; what is there to take, and in which order, only the table says.
+
+use crate::error::{Error, Result};
+use crate::lanes::{Back, Offered, Refusal, Scan};
+use crate::model::position::FIRST;
+use crate::pg::spi::{self, Rows, Spi};
+use crate::pg::transaction;
+use crate::registry::{Arguments, Queue, Statement};
+use crate::shmem::waiters::Offer;
+use crate::shmem::{lanes, queues};
+use crate::statement::{Change, Form, Parameter};
+use crate::xact;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Datum;
+
+/// So many lanes are looked at in one statement while a ring is incomplete.
+const LANES_PER_SCAN: i32 = 100;
+
+/// A take from sub-queues.
+pub struct Take<'a> {
+    pub queue: &'a Queue,
+    pub form: Form,
+    /// Whether `arguments` hold a time to run.
+    pub ttr: bool,
+    pub arguments: Arguments,
+}
+
+/// Lanes that have something to take and that shared memory has no room for.
+type Spare = Vec<u64>;
+
+impl Take<'_> {
+    /// Takes up to `count` tasks, or one from the only sub-queue that is wanted.
+    pub fn run(
+        mut self,
+        spi: &Spi,
+        count: usize,
+        only: Option<u64>,
+        mut see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        match only {
+            Some(lane) => self.take_from_one(spi, lane, &mut see),
+            None => self.take_from_any(spi, count, &mut see),
+        }
+    }
+
+    fn take_from_one(
+        &mut self,
+        spi: &Spi,
+        lane: u64,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        if xact::pending_lane(self.queue.slot, lane).is_left() {
+            return self.look(spi, lane, see);
+        }
+        let slot = self.queue.slot;
+        match xact::note(slot, |delta| delta.lanes.claim(|| lanes::claim(slot, lane))) {
+            Ok(lane) => {
+                let taken = self.take_from_claimed(spi, lane, see)?;
+                if taken == 0 {
+                    self.pass_on();
+                }
+                Ok(taken)
+            }
+            Err(Refusal::InUse) => {
+                self.pass_on();
+                Ok(0)
+            }
+            Err(Refusal::NoRoom) => Err(self.too_many()),
+        }
+    }
+
+    fn take_from_any(
+        &mut self,
+        spi: &Spi,
+        count: usize,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        let slot = self.queue.slot;
+        let mut taken = 0;
+        // Those in which the first task cannot be had just now come round again.
+        let mut vain = Vec::new();
+        let (mut looks, mut spare) = (lanes::waiting(slot), Spare::new());
+        while taken < count {
+            if looks == 0 {
+                (looks, spare) = self.find_lanes(spi, vain.len() as u32);
+                if looks == 0 {
+                    break;
+                }
+            }
+            let claim_spare = || {
+                let lanes = std::iter::from_fn(|| spare.pop());
+                lanes.filter_map(|lane| lanes::claim(slot, lane).ok()).next()
+            };
+            let claim = || lanes::claim_next(slot).or_else(claim_spare).ok_or(());
+            match xact::note(slot, |delta| delta.lanes.claim(claim)) {
+                Ok(lane) if self.take_from_claimed(spi, lane, see)? > 0 => taken += 1,
+                Ok(lane) if vain.contains(&lane) => {}
+                Ok(lane) => vain.push(lane),
+                Err(()) => looks = 1,
+            }
+            looks -= 1;
+        }
+        if taken < count {
+            taken += self.take_from_left(spi, count - taken, see)?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes from the lanes that this transaction has for itself, as it has acked what it, or one
+    /// before it, had taken from them.
+    fn take_from_left(
+        &mut self,
+        spi: &Spi,
+        count: usize,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        let mut taken = 0;
+        let pending = xact::pending_lanes(self.queue.slot);
+        let left = pending.iter().filter(|(_, change)| change.is_left());
+        for (lane, _) in left {
+            if taken == count {
+                break;
+            }
+            taken += self.look(spi, lane, see)?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes from a lane that this transaction has just claimed.
+    fn take_from_claimed(
+        &mut self,
+        spi: &Spi,
+        lane: u64,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        if self.look(spi, lane, see)? > 0 {
+            return Ok(1);
+        }
+        // Somebody may have the task's row locked; an old snapshot does not see what is new, and what
+        // this transaction sees alone may be undone.
+        let stays = transaction::has_fixed_snapshot()
+            || xact::pending_lane(self.queue.slot, lane).is_seen_otherwise()
+            || self.is_takeable(spi, lane);
+        if stays {
+            lanes::end_look(self.queue.slot, lane, FIRST);
+        }
+        give_back(self.queue, lane, if stays { Back::Tail } else { Back::Away });
+        Ok(0)
+    }
+
+    /// Takes the first task of a lane that this transaction has for itself, if it is there to be
+    /// taken.
+    fn look(
+        &mut self,
+        spi: &Spi,
+        lane: u64,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        let queue = self.queue;
+        let before = xact::pending_lane(queue.slot, lane);
+        let mark = lanes::begin_look(queue.slot, lane).min(before.least);
+        let mark = queue.key_at(mark).filter(|_| mark != FIRST);
+        self.arguments.set(Parameter::Lane, Datum::from(lane as i64));
+        self.arguments.set_or_null(Parameter::Mark, mark);
+        let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked: mark.is_some() };
+        let taken = queue.change(spi, change, &self.arguments, &mut *see)?;
+        if taken == 0 {
+            xact::note(queue.slot, |delta| delta.lanes.exhaust(lane));
+        } else if !before.lost {
+            // What this transaction alone sees gone would be there again after a rollback.
+            let first = xact::pending_lane(queue.slot, lane).first;
+            lanes::end_look(queue.slot, lane, first);
+        }
+        Ok(taken)
+    }
+
+    fn is_takeable(&self, spi: &Spi, lane: u64) -> bool {
+        let lane = Arguments::of(Parameter::Lane, Datum::from(lane as i64));
+        let rows = self.queue.run(spi, &Statement::IsTakeable, &lane);
+        rows.datum(0, 1).is_some_and(|flag| flag.value() != 0)
+    }
+
+    /// Whoever waits for one sub-queue in vain may have been woken instead of somebody who would
+    /// take from any.
+    fn pass_on(&self) {
+        if let Some(mut queue) = queues::lock(self.queue.slot)
+            && let Some(lane) = lanes::next(self.queue.slot)
+        {
+            queue.wake(1, Offer { tube: Some(lane) });
+        }
+    }
+
+    /// Fills an incomplete ring, as far as is needed to find something to take beside so many lanes
+    /// that were looked at in vain. How many lanes are to be looked at then, and those of them that
+    /// there was no room for.
+    fn find_lanes(&self, spi: &Spi, vain: u32) -> (u32, Spare) {
+        let slot = self.queue.slot;
+        let mut part = lanes::begin_scan(slot);
+        if part.is_none() {
+            return (0, Spare::new());
+        }
+        // What this transaction sees alone may be undone, and an old snapshot makes no ring complete.
+        let pending = xact::pending_lanes(slot);
+        for (lane, _) in pending.iter().filter(|(_, change)| change.is_seen_otherwise()) {
+            lanes::offer(slot, lane);
+        }
+        let is_old = transaction::has_fixed_snapshot() || pending.more;
+        // To the end and, as others may have begun in the middle, to the end once more.
+        let mut ends = 0;
+        while let Some(scan) = part.filter(|_| ends < 2) {
+            let (found, next) = lanes_from(spi, self.queue, scan.from);
+            let is_spare = |lane: &u64| lanes::offer(slot, *lane) == Offered::NoRoom;
+            let spare: Spare = found.into_iter().filter(is_spare).collect();
+            if !is_old {
+                lanes::end_scan(slot, scan, next);
+            }
+            let waiting = lanes::waiting(slot);
+            if waiting > vain || !spare.is_empty() {
+                return (waiting + spare.len() as u32, spare);
+            }
+            ends += u32::from(next.is_none());
+            part = match is_old {
+                true => Some(Scan { from: next.unwrap_or(i64::MIN), ..scan }),
+                false => lanes::begin_scan(slot),
+            };
+        }
+        (0, Spare::new())
+    }
+
+    fn too_many(&self) -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            format!(
+                "queue \"{}\" has more sub-queues in use than there is room for",
+                self.queue.name
+            ),
+        )
+        .hint("Raise xqueue.max_subqueues in postgresql.conf and restart the server.")
+    }
+}
+
+/// Takes the task whose key `arguments` hold, by `take`, if no other of its sub-queue is in flight.
+pub fn take_named(
+    queue: &Queue,
+    arguments: &Arguments,
+    take: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
+    let slot = queue.slot;
+    let lane = spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::FreeLane, arguments);
+        rows.datum(0, 1).map(|lane| lane.value() as u64)
+    });
+    let Some(lane) = lane else { return Ok(0) };
+    if xact::pending_lane(slot, lane).is_left() {
+        return take();
+    }
+    if xact::note(slot, |delta| delta.lanes.claim(|| lanes::claim(slot, lane))).is_err() {
+        return Ok(0);
+    }
+    let taken = take()?;
+    if taken == 0 {
+        give_back(queue, lane, Back::Tail);
+    }
+    Ok(taken)
+}
+
+/// Gives a lane back that this transaction has claimed in vain.
+fn give_back(queue: &Queue, lane: u64, to: Back) {
+    xact::note(queue.slot, |delta| delta.lanes.unclaim(lane));
+    if lanes::give_back(queue.slot, lane, to)
+        && let Some(mut slot) = queues::lock(queue.slot)
+    {
+        slot.wake(1, Offer { tube: Some(lane) });
+    }
+}
+
+/// All lanes of a queue that have something to take, by the table.
+pub fn takeable<'a>(spi: &'a Spi, queue: &'a Queue) -> impl Iterator<Item = u64> + 'a {
+    let mut from = Some(i64::MIN);
+    let parts = std::iter::from_fn(move || {
+        let (found, next) = lanes_from(spi, queue, from?);
+        from = next;
+        Some(found)
+    });
+    parts.flatten()
+}
+
+/// Looks at some lanes in the table: those that have something to take, and where to go on.
+fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<u64>, Option<i64>) {
+    let mut arguments = Arguments::of(Parameter::Lane, Datum::from(from));
+    arguments.set(Parameter::Limit, Datum::from(LANES_PER_SCAN));
+    let rows = queue.run(spi, &Statement::Lanes, &arguments);
+    let lane = |row| rows.datum(row, 1).map(|lane| lane.value() as i64);
+    let is_takeable = |row: &usize| rows.datum(*row, 2).is_some_and(|flag| flag.value() != 0);
+    let found = (0..rows.len()).filter(is_takeable).filter_map(lane);
+    let found = found.map(|lane| lane as u64).collect();
+    let last = rows.len().checked_sub(1).filter(|last| last + 1 == LANES_PER_SCAN as usize);
+    (found, last.and_then(lane).and_then(|lane| lane.checked_add(1)))
+}
