@@ -302,7 +302,7 @@ COMMENT ON FUNCTION xqueue.stats_reset() IS 'The same for each queue of this dat
 CREATE FUNCTION xqueue.check(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
 COMMENT ON FUNCTION xqueue.check(text) IS
-'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready ones before the low-water mark, triggers and indexes. Returns {"ok", "problems"}, and the mark if there is one. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend.';
+'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready ones before the low-water mark, sub-queues of which several tasks are in flight or that nobody would look into, triggers and indexes. Returns {"ok", "problems"}, and the mark if there is one. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend.';
 
 CREATE FUNCTION xqueue.check(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';

@@ -15,8 +15,8 @@ pub enum Protocol {
 
 /// Shared memory cannot grow: about 1 kB is set aside for each queue.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// The same for the sub-queues that have something to take or are busy, 64 bytes for each. What does not
-/// fit is found by looking into the table.
+/// The same for the sub-queues that have something to take or are busy, about 100 bytes for each.
+/// What does not fit is found by looking into the table.
 static MAX_SUBQUEUES: GucSetting<i32> = GucSetting::<i32>::new(65_536);
 /// A batch is a transaction of the worker: larger ones are faster, smaller ones keep locks shorter.
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::lanes::{Back, Offered, Refusal, Scan};
-use crate::model::position::FIRST;
+use crate::model::position::{FIRST, Position};
 use crate::pg::spi::{self, Rows, Spi};
 use crate::pg::transaction;
 use crate::registry::{Arguments, Queue, Statement};
@@ -211,7 +211,8 @@ impl Take<'_> {
         while let Some(scan) = part.filter(|_| ends < 2) {
             let (found, next) = lanes_from(spi, self.queue, scan.from);
             let is_spare = |lane: &u64| lanes::offer(slot, *lane) == Offered::NoRoom;
-            let spare: Spare = found.into_iter().filter(is_spare).collect();
+            let found = found.into_iter().map(|(lane, _)| lane);
+            let spare: Spare = found.filter(is_spare).collect();
             if !is_old {
                 lanes::end_scan(slot, scan, next);
             }
@@ -275,8 +276,11 @@ fn give_back(queue: &Queue, lane: u64, to: Back) {
     }
 }
 
+/// A lane that has something to take, and where the first task stands.
+pub type Takeable = (u64, Option<Position>);
+
 /// All lanes of a queue that have something to take, by the table.
-pub fn takeable<'a>(spi: &'a Spi, queue: &'a Queue) -> impl Iterator<Item = u64> + 'a {
+pub fn takeable<'a>(spi: &'a Spi, queue: &'a Queue) -> impl Iterator<Item = Takeable> + 'a {
     let mut from = Some(i64::MIN);
     let parts = std::iter::from_fn(move || {
         let (found, next) = lanes_from(spi, queue, from?);
@@ -287,14 +291,15 @@ pub fn takeable<'a>(spi: &'a Spi, queue: &'a Queue) -> impl Iterator<Item = u64>
 }
 
 /// Looks at some lanes in the table: those that have something to take, and where to go on.
-fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<u64>, Option<i64>) {
+fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
     let mut arguments = Arguments::of(Parameter::Lane, Datum::from(from));
     arguments.set(Parameter::Limit, Datum::from(LANES_PER_SCAN));
     let rows = queue.run(spi, &Statement::Lanes, &arguments);
     let lane = |row| rows.datum(row, 1).map(|lane| lane.value() as i64);
+    let first = |row| rows.datum(row, 3).and_then(|key| queue.position(key));
     let is_takeable = |row: &usize| rows.datum(*row, 2).is_some_and(|flag| flag.value() != 0);
-    let found = (0..rows.len()).filter(is_takeable).filter_map(lane);
-    let found = found.map(|lane| lane as u64).collect();
+    let found = (0..rows.len()).filter(is_takeable);
+    let found = found.filter_map(|row| Some((lane(row)? as u64, first(row)))).collect();
     let last = rows.len().checked_sub(1).filter(|last| last + 1 == LANES_PER_SCAN as usize);
     (found, last.and_then(lane).and_then(|lane| lane.checked_add(1)))
 }

@@ -152,27 +152,30 @@ fn shown(queue: &Queue, position: Position) -> Option<String> {
     queue.key.first().map(|column| catalog::value_text(key, column.oid))
 }
 
-/// Sub-queues of which more than one task is in flight, or that have something to take which
-/// nobody would look for.
+/// Sub-queues of which more than one task is in flight, or whose first task nobody would find.
 fn subqueues(queue: &Queue) -> Vec<String> {
     if !queue.features().has_subqueues() {
         return vec![];
     }
     // What the open transaction has done nobody else knows yet.
     let pending = xact::pending_lanes(queue.slot);
-    let is_forgotten = |lane: &u64| !pending.contains(*lane) && !lanes::knows(queue.slot, *lane);
-    let (crowded, forgotten) = spi::connect(|spi| {
+    let slot = queue.slot;
+    spi::connect(|spi| {
         let crowded = spi.run(&queue.sql.crowded()).text(0, 2);
-        (crowded, subqueue::takeable(spi, queue).find(is_forgotten))
-    });
-    let crowded = crowded.map(|count| format!("{count} tasks of one sub-queue are taken"));
-    let forgotten = forgotten.map(|lane| {
-        format!(
-            "the sub-queue with the hash {} has a task to take that nobody looks for",
-            lane as i64
-        )
-    });
-    crowded.into_iter().chain(forgotten).collect()
+        let crowded = crowded.map(|count| format!("{count} tasks of one sub-queue are taken"));
+        let wrong = subqueue::takeable(spi, queue).find_map(|(lane, first)| {
+            let of_lane = |what| format!("in the sub-queue with the hash {} {what}", lane as i64);
+            match first {
+                _ if pending.contains(lane) => None,
+                _ if !lanes::knows(slot, lane) => Some(of_lane("nobody looks for the first task")),
+                Some(first) if first < lanes::mark(slot, lane) => {
+                    Some(of_lane("the first task stands before the low-water mark"))
+                }
+                _ => None,
+            }
+        });
+        crowded.into_iter().chain(wrong).collect()
+    })
 }
 
 /// Counters against the table.

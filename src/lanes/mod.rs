@@ -261,13 +261,20 @@ impl Pool<'_> {
 /// Marks: no task of a lane that is ready or waits stands before its mark. They keep a take from
 /// walking over what earlier takes have left behind in the index.
 impl Pool<'_> {
-    /// Begins a look for the first task of a lane that the caller has for itself; the lane's mark.
-    pub fn begin_look(&mut self, id: SlotId, lane: u64) -> Position {
+    /// The mark of a lane.
+    pub fn mark(&mut self, id: SlotId, lane: u64) -> Position {
         let found = self.ring(id).is_some().then(|| self.find(id.index, lane)).flatten();
-        let Some(link) = found else { return FIRST };
-        let entry = self.entry(link);
-        entry.floor = LAST;
-        entry.mark
+        found.map_or(FIRST, |link| self.entry(link).mark)
+    }
+
+    /// Begins a look for the first task of a lane that the caller has for itself.
+    pub fn begin_look(&mut self, id: SlotId, lane: u64) -> Position {
+        if self.ring(id).is_some()
+            && let Some(link) = self.find(id.index, lane)
+        {
+            self.entry(link).floor = LAST;
+        }
+        self.mark(id, lane)
     }
 
     /// The look, in a snapshot of its own, has found that the first task stands at `first`.

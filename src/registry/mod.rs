@@ -5,6 +5,7 @@ mod plans;
 mod queue;
 mod status;
 mod store;
+mod tube;
 
 use crate::error::{Error, Result};
 use crate::model::definition::Column;

@@ -6,7 +6,7 @@ use super::store::Entry;
 use super::{column_of, written};
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
-use crate::model::change::{Place, Tube};
+use crate::model::change::Place;
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::features::Features;
 use crate::model::options::Options;
@@ -242,7 +242,7 @@ impl Queue {
         self.value_of(row, field).map(types::timestamp)
     }
 
-    fn value_of(&self, row: &Tuple, field: Field) -> Option<Datum> {
+    pub(super) fn value_of(&self, row: &Tuple, field: Field) -> Option<Datum> {
         let number = self.numbers[field as usize];
         if number == 0 { None } else { row.datum(number) }
     }
@@ -250,49 +250,6 @@ impl Queue {
     /// The number of a field's column; 0 if it has none.
     pub fn number_of(&self, field: Field) -> i16 {
         self.numbers[field as usize]
-    }
-
-    /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
-    pub fn tube_of(&self, row: &Tuple) -> Option<Tube> {
-        let column = self.tube()?;
-        Some(match self.value_of(row, Field::Tube) {
-            Some(value) => self.tube_named(value, column),
-            None => self.without_label(column),
-        })
-    }
-
-    /// The tube that a value of the tube column names.
-    pub fn tube_named(&self, value: Datum, column: &ColumnType) -> Tube {
-        let tubes = self.definition.options.tubes_counted();
-        let is_padded = catalog::base_type(column.oid) == types::BPCHAR;
-        let trimmed = |text: &'_ str| if is_padded { text.trim_end().len() } else { text.len() };
-        let counted = (!tubes.is_empty()).then(|| catalog::value_text(value, column.oid));
-        let counted = counted.and_then(|label| {
-            tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
-        });
-        let is_lane = self.features().has_subqueues();
-        let hash = match is_lane {
-            true => lane(value, column),
-            false => combined([part(value, column.oid, column.collation)].into_iter()),
-        };
-        Tube { hash, counted, is_lane }
-    }
-
-    fn without_label(&self, column: &ColumnType) -> Tube {
-        let is_lane = self.features().has_subqueues();
-        let is_array = catalog::element_type(column.oid).is_some();
-        let hash = match (is_lane, is_array) {
-            (false, _) => NO_LABEL,
-            (true, true) => EMPTY_ARRAY,
-            (true, false) => in_array(0),
-        };
-        Tube { hash, counted: None, is_lane }
-    }
-
-    /// The column of the tubes, if the queue has any.
-    pub fn tube(&self) -> Option<&ColumnType> {
-        let number = self.numbers[Field::Tube as usize];
-        self.columns.iter().find(|column| number != 0 && column.number == number)
     }
 
     /// A number that stands for a task's key, as those who wait for its end know it.
@@ -375,25 +332,8 @@ impl Queue {
     }
 }
 
-/// The tube of tasks that have no label.
-const NO_LABEL: u64 = 1;
-/// The server's hash of an array without elements.
-const EMPTY_ARRAY: u64 = 1;
-
-/// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
-/// one of more dimensions, whose hash is that of the elements.
-fn lane(label: Datum, column: &ColumnType) -> u64 {
-    let hash = catalog::hash(label, column.oid, column.collation).unwrap_or_default();
-    if catalog::element_type(column.oid).is_some() { hash } else { in_array(hash) }
-}
-
-/// The hash of an array with one element.
-fn in_array(hash: u64) -> u64 {
-    31u64.wrapping_add(hash)
-}
-
 /// A number for a value: the same for values that are equal in SQL, whatever their text.
-fn part(value: Datum, oid: Oid, collation: Oid) -> u64 {
+pub(super) fn part(value: Datum, oid: Oid, collation: Oid) -> u64 {
     if let Some(number) = types::integer(value, oid) {
         return number as u64;
     }
@@ -405,7 +345,7 @@ fn part(value: Datum, oid: Oid, collation: Oid) -> u64 {
 }
 
 /// One number for several; never 0 or 1, which stand for no tube and no label.
-fn combined(parts: impl Iterator<Item = u64>) -> u64 {
+pub(super) fn combined(parts: impl Iterator<Item = u64>) -> u64 {
     parts.fold(FNV_BASIS, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(FNV_PRIME)).max(2)
 }
 

@@ -1,7 +1,9 @@
 //! The lanes of all queues in shared memory, see [`crate::lanes`].
 
 use super::Guard;
-use crate::delta::{LaneChanges, SlotId};
+use super::queues::QueueGuard;
+use super::waiters::Offer;
+use crate::delta::{Delta, LaneChanges, SlotId};
 use crate::lanes::{Back, Entry, Header, Offered, Pool, Refusal, Ring, Scan};
 use crate::model::position::Position;
 use crate::pg::process;
@@ -71,6 +73,29 @@ fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
     work(&mut pool)
 }
 
+impl QueueGuard {
+    /// What has happened in the sub-queues; one consumer is woken for each that has come to have
+    /// something to take.
+    pub(super) fn commit_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        if !delta.lanes.is_empty() {
+            let wake = |lane| self.wake(1, Offer { tube: Some(lane) });
+            if !commit(id, &delta.lanes, wake) {
+                self.wake(u32::MAX, Offer { tube: None });
+            }
+        }
+        if delta.redefined || delta.recount || delta.replaces {
+            reset(id);
+        }
+    }
+
+    /// Takes back what a transaction, or a part of it, has done in the sub-queues.
+    pub fn undo_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        undo(id, &delta.lanes, |lane| self.wake(1, Offer { tube: Some(lane) }));
+    }
+}
+
 pub(super) fn open(id: SlotId) {
     with(|pool| pool.open(id));
 }
@@ -85,7 +110,7 @@ pub(super) fn reset(id: SlotId) {
 
 /// Takes over what a transaction has done; `wake` sees the lanes for which somebody is to be woken.
 /// False if nobody knows which those are.
-pub(super) fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool {
+fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool {
     with(|pool| {
         for (lane, change) in changes.iter() {
             if pool.commit(id, lane, change) {
@@ -100,7 +125,7 @@ pub(super) fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64
 }
 
 /// Puts the lanes that a transaction had claimed back to where they were.
-pub(super) fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
+fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
     with(|pool| {
         // The first that was claimed is to be the first again.
         for (lane, change) in changes.iter().rev() {
@@ -129,6 +154,11 @@ pub fn knows(id: SlotId, lane: u64) -> bool {
 /// The lane that is next, if there is one.
 pub fn next(id: SlotId) -> Option<u64> {
     with(|pool| pool.next(id))
+}
+
+/// No task of the lane that may be its first stands before this place.
+pub fn mark(id: SlotId, lane: u64) -> Position {
+    with(|pool| pool.mark(id, lane))
 }
 
 /// Claims the lane that is next, if there is one.

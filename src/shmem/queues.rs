@@ -282,27 +282,6 @@ impl QueueGuard {
         self.grant();
     }
 
-    /// What has happened in the sub-queues; one consumer is woken for each that has come to have
-    /// something to take.
-    fn commit_lanes(&mut self, delta: &Delta) {
-        let id = self.id();
-        if !delta.lanes.is_empty() {
-            let wake = |lane| self.wake(1, Offer { tube: Some(lane) });
-            if !lanes::commit(id, &delta.lanes, wake) {
-                self.wake(u32::MAX, Offer { tube: None });
-            }
-        }
-        if delta.redefined || delta.recount || delta.replaces {
-            lanes::reset(id);
-        }
-    }
-
-    /// Takes back what a transaction, or a part of it, has done in the sub-queues.
-    pub fn undo_lanes(&mut self, delta: &Delta) {
-        let id = self.id();
-        lanes::undo(id, &delta.lanes, |lane| self.wake(1, Offer { tube: Some(lane) }));
-    }
-
     fn tell_ends(&mut self, delta: &Delta) {
         for (hash, outcome) in &delta.ended {
             self.tell_end(Some(*hash), Some(*outcome));

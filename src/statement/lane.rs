@@ -61,11 +61,15 @@ impl Table {
         parameters.text(format!("SELECT {}", self.takeable(&lane)))
     }
 
-    /// So many lanes that have tasks, from one on, and whether the first task of each is there to
-    /// be taken.
+    /// So many lanes that have tasks, from one on; whether the first task of each is there to be
+    /// taken; and its key, if that is one column.
     pub fn lanes(&self) -> Text {
         let mut parameters = Parameters::default();
         let (from, limit) = (parameters.add(Parameter::Lane), parameters.add(Parameter::Limit));
+        let first = match &self.key[..] {
+            [key] => format!("head.{}", key.name),
+            _ => "NULL".into(),
+        };
         let next = |operator: &str, bound: &str| {
             let lane = self.lane("task.");
             format!(
@@ -79,10 +83,11 @@ impl Table {
             "WITH RECURSIVE lanes(lane, place) AS (SELECT {}, 1 UNION ALL SELECT {}, \
              lanes.place OPERATOR(pg_catalog.+) 1 FROM lanes WHERE lanes.lane IS NOT NULL \
              AND lanes.place OPERATOR(pg_catalog.<) {limit}) \
-             SELECT lanes.lane, {} FROM lanes WHERE lanes.lane IS NOT NULL",
+             SELECT lanes.lane, {}, ({}) FROM lanes WHERE lanes.lane IS NOT NULL",
             next(">=", &from),
             next(">", "lanes.lane"),
             self.takeable("lanes.lane"),
+            self.first_of(&first, "lanes.lane", None),
         ))
     }
 

@@ -1,0 +1,71 @@
+//! The tubes of a queue: labels, as wake-ups, statistics and sub-queues know them.
+
+use super::queue::{Queue, combined, part};
+use crate::model::change::Tube;
+use crate::model::definition::Field;
+use crate::pg::relation::ColumnType;
+use crate::pg::trigger::Tuple;
+use crate::pg::{catalog, types};
+use pgrx::pg_sys::Datum;
+
+impl Queue {
+    /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
+    pub fn tube_of(&self, row: &Tuple) -> Option<Tube> {
+        let column = self.tube()?;
+        Some(match self.value_of(row, Field::Tube) {
+            Some(value) => self.tube_named(value, column),
+            None => self.without_label(column),
+        })
+    }
+
+    /// The tube that a value of the tube column names.
+    pub fn tube_named(&self, value: Datum, column: &ColumnType) -> Tube {
+        let tubes = self.definition.options.tubes_counted();
+        let is_padded = catalog::base_type(column.oid) == types::BPCHAR;
+        let trimmed = |text: &'_ str| if is_padded { text.trim_end().len() } else { text.len() };
+        let counted = (!tubes.is_empty()).then(|| catalog::value_text(value, column.oid));
+        let counted = counted.and_then(|label| {
+            tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
+        });
+        let is_lane = self.features().has_subqueues();
+        let hash = match is_lane {
+            true => lane(value, column),
+            false => combined([part(value, column.oid, column.collation)].into_iter()),
+        };
+        Tube { hash, counted, is_lane }
+    }
+
+    fn without_label(&self, column: &ColumnType) -> Tube {
+        let is_lane = self.features().has_subqueues();
+        let is_array = catalog::element_type(column.oid).is_some();
+        let hash = match (is_lane, is_array) {
+            (false, _) => NO_LABEL,
+            (true, true) => EMPTY_ARRAY,
+            (true, false) => in_array(0),
+        };
+        Tube { hash, counted: None, is_lane }
+    }
+
+    /// The column of the tubes, if the queue has any.
+    pub fn tube(&self) -> Option<&ColumnType> {
+        let number = self.number_of(Field::Tube);
+        self.columns().iter().find(|column| number != 0 && column.number == number)
+    }
+}
+
+/// The tube of tasks that have no label.
+const NO_LABEL: u64 = 1;
+/// The server's hash of an array without elements.
+const EMPTY_ARRAY: u64 = 1;
+
+/// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
+/// one of more dimensions, whose hash is that of the elements.
+fn lane(label: Datum, column: &ColumnType) -> u64 {
+    let hash = catalog::hash(label, column.oid, column.collation).unwrap_or_default();
+    if catalog::element_type(column.oid).is_some() { hash } else { in_array(hash) }
+}
+
+/// The hash of an array with one element.
+fn in_array(hash: u64) -> u64 {
+    31u64.wrapping_add(hash)
+}
