@@ -2,8 +2,9 @@
 //!
 //! From the outside in: `api` and `trigger` are what SQL calls, `worker` are the background
 //! processes; they meet in `registry` (what is a queue), `xact` (what a transaction has changed),
-//! `counting` (functions that count for themselves), `room` (capacity), `wait` and `shmem` (what processes tell each
-//! other). `keys` makes keys of the clock. `pg` is the fence around the server's C interface.
+//! `counting` (functions that count for themselves), `room` (capacity), `wait` and `shmem` (what
+//! processes tell each other). `keys` makes keys of the clock, `front` priorities ahead of all. `pg`
+//! is the fence around the server's C interface.
 //! `subqueue` takes from queues whose tubes are sub-queues.
 //! `model`, `statement`, `delta`, `lanes` and `metrics` are pure.
 
@@ -12,6 +13,7 @@ mod counting;
 mod ddl;
 mod delta;
 mod error;
+mod front;
 mod guc;
 mod keys;
 mod lanes;

@@ -20,7 +20,7 @@ use crate::registry::{Arguments, Queue, Statement};
 use crate::room::{self, Lack};
 use crate::statement::{self, Form, Parameter, Source};
 use crate::wait::Deadline;
-use crate::{counting, sql_functions, xact};
+use crate::{counting, front, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -163,10 +163,7 @@ impl<'call> Put<'call> {
     ) -> Result<Option<Lack>> {
         let (name, front) = (&self.queue.name, self.statement.front);
         let hint = || match front {
-            true => format!(
-                "In front of the least priority of {name} there may be no number left: raise the \
-                 priorities of its tasks."
-            ),
+            true => front::hint(self.queue),
             false => format!("Each member of a task is a column of {name} and has its type."),
         };
         context::hinted(hint, || match (task, row) {
@@ -235,6 +232,11 @@ impl<'call> Put<'call> {
     ) -> Result<Option<Lack>> {
         let lack = room::reserve(self.queue, tasks as i64)?;
         if lack.is_none() {
+            if self.statement.front {
+                // One for all tasks of the call, which are taken in the order of their keys.
+                let priority = front::priority(self.queue)?;
+                self.arguments.set(Parameter::Level, Datum::from(priority));
+            }
             work(self)?;
             // A trigger may have dropped some.
             room::give_back(self.queue.slot);

@@ -25,6 +25,10 @@ pub enum Statement {
     First(Within),
     /// The first ready task behind those of a priority.
     NextLevel,
+    /// The least priority of the ready tasks, from a mark on.
+    Least {
+        marked: bool,
+    },
     Account,
     Holder,
     NextDue,
@@ -160,6 +164,7 @@ impl Queue {
             Statement::Peek(form) => self.sql.peek(*form),
             Statement::First(within) => self.sql.first(*within),
             Statement::NextLevel => self.sql.next_level(),
+            Statement::Least { marked } => self.sql.least(*marked),
             Statement::Account => self.sql.account(),
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),

@@ -115,6 +115,25 @@ impl Table {
         (format!("SELECT {keys} FROM {name}({arguments}) AS pick"), takes_tube)
     }
 
+    /// The least priority of the ready tasks, from a place on; NULL, which comes last, is none.
+    pub fn least(&self, marked: bool) -> Text {
+        let mut parameters = Parameters::default();
+        let priority = self.field(Field::Priority);
+        let mut condition = self.is(Status::Ready);
+        if marked {
+            let (level, mark) = (parameters.add(Parameter::Level), parameters.add(Parameter::Mark));
+            let key = self.key_list("task.");
+            condition +=
+                &format!(" AND ROW(task.{priority}, {key}) {AT_LEAST} ROW({level}, {mark})");
+        }
+        parameters.text(format!(
+            "SELECT task.{priority}::pg_catalog.int8 FROM ONLY {} AS task WHERE {condition} \
+             ORDER BY {} LIMIT 1",
+            self.qualified(),
+            self.take_order("task.")
+        ))
+    }
+
     /// Priority and key, of one column, of the first ready task behind those of a priority.
     pub fn next_level(&self) -> Text {
         let mut parameters = Parameters::default();

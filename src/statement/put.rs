@@ -99,29 +99,14 @@ impl Table {
         for (is_given, field, parameter) in [
             (put.ttr, Field::Ttr, Parameter::Ttr),
             (put.priority, Field::Priority, Parameter::Priority),
+            (put.front, Field::Priority, Parameter::Level),
             (put.tube, Field::Tube, Parameter::Tube),
         ] {
             if is_given {
                 set.push((column(field), parameters.add(parameter)));
             }
         }
-        if put.front {
-            set.push((column(Field::Priority), self.front()));
-        }
         set
-    }
-
-    /// A priority less than that of any ready task. The first entry of the index of the ready tasks
-    /// tells the least; NULL, which comes last, is none.
-    fn front(&self) -> String {
-        let priority = self.field(Field::Priority);
-        format!(
-            "LEAST((SELECT task.{priority} FROM ONLY {} AS task WHERE {} ORDER BY {} LIMIT 1) \
-             OPERATOR(pg_catalog.-) 1, -1)",
-            self.qualified(),
-            self.is(Status::Ready),
-            self.take_order("task."),
-        )
     }
 }
 
@@ -153,20 +138,6 @@ mod tests {
              RETURNING pg_catalog.to_jsonb(task.*)"
         );
         assert_eq!(text.parameters, [Parameter::Column(7)]);
-    }
-
-    #[test]
-    fn the_front_is_before_the_least_priority() {
-        let text = table(r#"{"priority": true}"#).put(&Put { front: true, ..put(Source::Values) });
-        assert!(
-            text.sql.contains(
-                "LEAST((SELECT task.priority FROM ONLY app.\"Jobs\" AS task WHERE task.status \
-                 OPERATOR(pg_catalog.=) 'R' ORDER BY task.priority, task.a, task.b LIMIT 1) \
-                 OPERATOR(pg_catalog.-) 1, -1)"
-            ),
-            "{}",
-            text.sql
-        );
     }
 
     #[test]

@@ -140,3 +140,19 @@ fn what_arrives_is_told_and_counted() {
     let (_consumer, _task) = waiter.task();
     pair.subscriber.client().batch_execute("DROP SUBSCRIPTION s").expect("it is dropped");
 }
+
+/// The publisher has decided: a smaller capacity of the copy refuses nothing but what comes by hand.
+#[test]
+fn a_copy_with_a_capacity() {
+    let pair = Pair::new();
+    let mut original = Pair::queue(&pair.publisher, "jobs");
+    let mut copy = Pair::queue(&pair.subscriber, "jobs");
+    copy.upgrade(&json!({"features": {"capacity": 2}}));
+    original.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
+    pair.subscribe();
+    wait_for_copy(&mut original, &mut copy);
+    original.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
+    wait_for_copy(&mut original, &mut copy);
+    copy.fails("INSERT INTO {q} (id) VALUES (100)", "53400", "is full");
+    pair.subscriber.client().batch_execute("DROP SUBSCRIPTION s").expect("it is dropped");
+}
