@@ -152,6 +152,68 @@ fn a_prepared_put_is_resolved_on_the_new_primary() {
     standby.assert_quiet();
 }
 
+/// What is known of sub-queues in shared memory is found again.
+#[test]
+fn sub_queues_go_on_in_order_on_the_new_primary() {
+    let (primary, standby) = Cluster::with_standby();
+    let options = json!({"features": {"utube": true}});
+    let mut q = Queue::make_at(primary.config(), "jobs", COLUMNS, &options);
+    for tube in ["a", "b", "c"] {
+        q.sql(&format!("SELECT xqueue.put('{{q}}', '[{{}}, {{}}, {{}}]', tube => '{tube}')"));
+    }
+    let mut lost = q.client();
+    assert_eq!(take_all(&mut lost, "jobs"), [1, 4, 7]);
+    ack(&mut lost, "jobs", 1);
+    standby.catch_up(&primary);
+    let mut reader = standby.client();
+    (0..300).for_each(|_| drop(try_sql(&mut reader, "SELECT xqueue.take('jobs')")));
+
+    fail_over(&primary, &standby);
+    q.move_to(standby.config());
+    q.wait_for("ready", 8);
+    q.assert_exact();
+    let mut rounds: Vec<Vec<i64>> = vec![];
+    loop {
+        let mut taken = take_all(&mut reader, "jobs");
+        taken.sort_unstable();
+        assert!(take_all(&mut q.admin, "jobs").is_empty(), "one in flight");
+        taken.iter().for_each(|id| drop(ack(&mut reader, "jobs", *id)));
+        match taken.is_empty() {
+            true => break,
+            false => rounds.push(taken),
+        }
+    }
+    assert_eq!(rounds, [vec![2, 4, 7], vec![3, 5, 8], vec![6, 9]]);
+    standby.assert_quiet();
+}
+
+/// Producers find out how much room there is, and wait for more.
+#[test]
+fn a_capacity_holds_on_the_new_primary() {
+    let (primary, standby) = Cluster::with_standby();
+    let options = json!({"features": {"capacity": 10}});
+    let mut q = Queue::make_at(primary.config(), "jobs", COLUMNS, &options);
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 8)");
+    let mut lost = q.client();
+    assert_eq!(take(&mut lost, "jobs", "0", 3).len(), 3);
+    // Room that is reserved when the primary dies.
+    lost.batch_execute("BEGIN; SELECT xqueue.put('jobs', '[{}, {}]')").unwrap();
+    standby.catch_up(&primary);
+    let mut reader = standby.client();
+    let stats: Value = scalar(&mut reader, "SELECT xqueue.stats('jobs')", &[]);
+    assert_eq!(stats["exact"], json!(false));
+
+    fail_over(&primary, &standby);
+    q.move_to(standby.config());
+    assert_eq!(values(&mut reader, "SELECT xqueue.put('jobs', '[{}, {}]')", &[]).len(), 2);
+    assert!(values(&mut reader, "SELECT xqueue.put('jobs', '{}')", &[]).is_empty(), "it is full");
+    let waiter = Waiter::start(reader, "SELECT xqueue.put('jobs', '{}', timeout => '30s')");
+    q.sql("SELECT xqueue.ack('{q}', t.id) FROM xqueue.take(NULL::{q}) t");
+    waiter.task();
+    q.assert_tasks(&[("ready", 10), ("total", 10)]);
+    standby.assert_quiet();
+}
+
 /// What a client was told of its tasks before the primary died.
 #[derive(Default)]
 struct Told {

@@ -156,3 +156,33 @@ fn a_copy_with_a_capacity() {
     copy.fails("INSERT INTO {q} (id) VALUES (100)", "53400", "is full");
     pair.subscriber.client().batch_execute("DROP SUBSCRIPTION s").expect("it is dropped");
 }
+
+/// The copies of taken tasks block their sub-queues, until they are given back.
+#[test]
+fn sub_queues_of_a_copy() {
+    let pair = Pair::new();
+    let options = json!({"features": {"utube": true}});
+    let mut original = Queue::make_at(pair.publisher.config(), "jobs", COLUMNS, &options);
+    let mut copy = Queue::make_at(pair.subscriber.config(), "jobs", COLUMNS, &options);
+    for tube in ["a", "b", "c"] {
+        original.sql(&format!("SELECT xqueue.put('{{q}}', '[{{}}, {{}}]', tube => '{tube}')"));
+    }
+    let mut holder = original.client();
+    assert_eq!(take_all(&mut holder, "jobs"), [1, 3, 5]);
+    pair.subscribe();
+    wait_for_copy(&mut original, &mut copy);
+    ack(&mut holder, "jobs", 1);
+    wait_for_copy(&mut original, &mut copy);
+    let mut consumer = copy.client();
+    assert_eq!(take_all(&mut consumer, "jobs"), [2]);
+    pair.subscriber.client().batch_execute("DROP SUBSCRIPTION s").expect("it is dropped");
+    copy.wait_for("taken", 1);
+    let mut taken = take_all(&mut consumer, "jobs");
+    taken.sort_unstable();
+    assert_eq!(taken, [3, 5]);
+    taken.extend([2]);
+    taken.iter().for_each(|id| drop(ack(&mut consumer, "jobs", *id)));
+    let mut taken = take_all(&mut consumer, "jobs");
+    taken.sort_unstable();
+    assert_eq!(taken, [4, 6]);
+}
