@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::change::{Call, Counts, Outcome, Place, event};
 use crate::model::definition::Field;
-use crate::model::position::{FIRST, Group, Position};
+use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
 use crate::pg::function::Call as FunctionCall;
 use crate::pg::trigger::{Event, Firing, Timing, Tuple};
@@ -62,21 +62,18 @@ fn row_moved_impl(call: &FunctionCall) -> Result<Datum> {
     {
         let row = firing.new_row();
         let place = queue.place_of(&row)?;
-        let (ready, position) = (ready(&queue, &place, &row), queue.position_of(&row));
-        let stays = queue.place_of(&firing.row()).is_ok_and(|before| before == place);
-        xact::note(queue.slot, |delta| {
-            if let Some((group, position)) = ready {
-                delta.lowest.add(group, position);
-            }
-            if stays {
-                delta.lanes.change(Some(place), Some(place), position.unwrap_or(FIRST));
-            }
-        });
+        if let Some(ready) = ready(&queue, &place, &row) {
+            xact::note(queue.slot, |delta| delta.lowest.add(ready.0, ready.1));
+        }
+        if place.is_in_lane() {
+            let position = queue.position_in_lane(&row);
+            xact::note(queue.slot, |delta| delta.lanes.moved(place, position));
+        }
     }
     Ok(firing.unchanged())
 }
 
-/// Where a ready task stands, if the queue has marks.
+/// Where a ready task stands, if the queue has marks; a sub-queue has its own.
 fn ready(queue: &Queue, place: &Place, row: &Tuple) -> Option<(Group, Position)> {
     let is_ready = place.status == Status::Ready && !place.is_in_lane();
     is_ready.then(|| Some((queue.group_of(row, place), queue.position_of(row)?))).flatten()
@@ -92,11 +89,12 @@ fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
     let call = xact::being_done(queue.slot);
     let status = |place: Option<Place>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
-    let position = new.as_ref().and_then(|(_, row)| queue.position_of(row));
     let ready = new.as_ref().and_then(|(place, row)| ready(queue, place, row));
+    let in_lane = new.as_ref().filter(|(place, _)| place.is_in_lane());
+    let in_lane = in_lane.map(|(_, row)| queue.position_in_lane(row));
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
-        delta.lanes.change(from, to, position.unwrap_or(FIRST));
+        delta.lanes.change(from, to, in_lane.unwrap_or(LAST));
         if let Some((group, position)) = ready {
             delta.lowest.add(group, position);
         }

@@ -106,6 +106,18 @@ impl LaneChanges {
         }
     }
 
+    /// A task that stays where it is has got another position in its lane.
+    pub fn moved(&mut self, place: Place, position: Position) {
+        if let Some(tube) = place.tube
+            && matches!(place.status, Status::Ready | Status::Waiting)
+        {
+            self.note(tube.hash, |change| {
+                (change.offers, change.lost) = (true, true);
+                change.least = change.least.min(position);
+            });
+        }
+    }
+
     fn note(&mut self, lane: u64, note: impl FnOnce(&mut LaneChange)) {
         if self.changes.len() < LANES_NOTED || self.places.contains_key(&lane) {
             let change = self.at(lane);

@@ -3,6 +3,7 @@
 use super::queue::{Queue, combined, part};
 use crate::model::change::Tube;
 use crate::model::definition::Field;
+use crate::model::position::{FIRST, Position};
 use crate::pg::relation::ColumnType;
 use crate::pg::trigger::Tuple;
 use crate::pg::{catalog, types};
@@ -44,6 +45,12 @@ impl Queue {
             (true, false) => in_array(0),
         };
         Tube { hash, counted: None, is_lane }
+    }
+
+    /// Where a row stands in its sub-queue: before all others if that is not by the key alone.
+    pub fn position_in_lane(&self, row: &Tuple) -> Position {
+        let is_by_key = !self.features().has_priority();
+        is_by_key.then(|| self.position_of(row)).flatten().unwrap_or(FIRST)
     }
 
     /// The column of the tubes, if the queue has any.

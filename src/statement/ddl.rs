@@ -256,10 +256,6 @@ impl Table {
         if self.features.has_tubes() {
             watched.push(Field::Tube);
         }
-        // In a sub-queue a task may come to be the first by another priority.
-        if self.features.has_subqueues() {
-            watched.push(Field::Priority);
-        }
         let changed = watched.into_iter().filter_map(|field| self.fields.get(&field));
         let changed = changed.map(|column| format!("OLD.{column} IS DISTINCT FROM NEW.{column}"));
         let changed = format!("WHEN ({}) ", join(changed, " OR "));

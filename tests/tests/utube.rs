@@ -52,9 +52,10 @@ fn a_waiting_task_keeps_those_behind_it() {
     q.sql("SELECT xqueue.restart('{q}', 1)");
     assert_eq!(taken(&mut q, 9), [1]);
     q.sql("SELECT xqueue.release('{q}', 1, delay => '50 milliseconds')");
-    let (mut consumer, task) = Waiter::take(&mut q).task();
-    assert_eq!(id(&task), 1, "its delay is over");
     let name = q.name.clone();
+    let sql = format!("SELECT xqueue.take('{name}', '30 s')");
+    let (mut consumer, task) = Waiter::start(q.client(), &sql).task();
+    assert_eq!(id(&task), 1, "its delay is over");
     ack(&mut consumer, &name, 1);
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 0, \"tube\": \"a\"}', delay => '1 hour')");
     assert!(taken(&mut q, 9).is_empty(), "one that comes before it waits");
@@ -163,6 +164,11 @@ fn what_a_transaction_undoes_is_not_passed_over_later() {
     assert_eq!(taken(&mut q, 1), [3]);
     q.sql("ROLLBACK");
     assert_eq!(taken(&mut q, 1), [12]);
+    q.sql("SELECT xqueue.ack('{q}', 12)");
+    q.sql("BEGIN; UPDATE {q} SET id = 99 WHERE id = 13");
+    assert_eq!(taken(&mut q, 1), [14]);
+    q.sql("ROLLBACK");
+    assert_eq!(taken(&mut q, 1), [13]);
 }
 
 #[test]
@@ -209,6 +215,11 @@ fn priority_comes_before_the_key() {
     assert!(taken(&mut q, 9).is_empty());
     q.sql("UPDATE {q} SET priority = 9 WHERE id = 3");
     assert_eq!(taken(&mut q, 9), [1], "the one that waits stands behind it now");
+    q.sql("SELECT xqueue.ack('{q}', 1); INSERT INTO {q} (id, tube, priority) VALUES (5, 'b', 1), (4, 'b', 2)");
+    assert_eq!(taken(&mut q, 9), [5]);
+    q.sql("SELECT xqueue.ack('{q}', 5)");
+    q.verify();
+    assert_eq!(taken(&mut q, 9), [4], "a smaller key, but a later turn");
 }
 
 #[test]
