@@ -114,6 +114,31 @@ fn identified_sessions_keep_their_tasks_for_their_time_of_grace() {
     standby.assert_quiet();
 }
 
+#[test]
+fn a_queue_paused_on_the_old_primary_is_paused_on_the_new_one() {
+    let (primary, standby) = Cluster::with_standby();
+    let mut q = Queue::make_at(primary.config(), "jobs", COLUMNS, &features());
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
+    // The standby knows the queue as it was before, and then as it is.
+    standby.catch_up(&primary);
+    let mut reader = standby.client();
+    let paused = "SELECT xqueue.stats('jobs')->>'paused_until'";
+    assert_eq!(scalar::<Option<String>>(&mut reader, paused, &[]), None);
+    q.sql("SELECT xqueue.pause('{q}')");
+    standby.catch_up(&primary);
+    assert_eq!(scalar::<Option<String>>(&mut reader, paused, &[]).as_deref(), Some("infinity"));
+
+    fail_over(&primary, &standby);
+    q.move_to(standby.config());
+    q.assert_tasks(&[("ready", 3)]);
+    assert!(take_all(&mut reader, "jobs").is_empty());
+    let waiter = Waiter::take(&mut q);
+    q.sql("SELECT xqueue.resume('{q}')");
+    let (_woken, task) = waiter.task();
+    assert_eq!(id(&task), 1);
+    drop(q); // It checks itself while its server is there.
+}
+
 /// Unlogged tables are empty on the new primary.
 #[test]
 fn a_temporary_queue_is_empty_on_the_new_primary() {
