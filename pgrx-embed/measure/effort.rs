@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+#[derive(Clone)]
 pub struct Effort {
     pub name: &'static str,
     /// Consumers killed, and as many sessions terminated.
@@ -18,13 +19,22 @@ pub struct Effort {
     pub rounds: usize,
     /// The length of a round, and of a measurement of `stats` from outside.
     pub seconds: u32,
-    /// Beside an old snapshot: how many periods of how many seconds.
+    /// Tasks that wait when consumers begin to work on a backlog.
+    pub backlog: u32,
+    /// Many tasks: of a deep queue, loaded at once, due at once.
+    pub deep: u32,
+    /// Ten times as many, too.
+    pub ten_times: bool,
+    pub idle_queues: i32,
+    /// Without a pause: how many periods of how many seconds.
+    pub flat: (u32, u32),
+    /// The same beside an old snapshot.
     pub pinned: (u32, u32),
     /// After which everything is given up.
     pub limit: Duration,
 }
 
-pub const DUE_PER_SECOND: usize = 200;
+pub const DUE_PER_SECOND: usize = 1000;
 
 pub const FULL: Effort = Effort {
     name: "full",
@@ -36,8 +46,13 @@ pub const FULL: Effort = Effort {
     deepest: 150_000,
     rounds: 5,
     seconds: 5,
+    backlog: 300_000,
+    deep: 1_000_000,
+    ten_times: false,
+    idle_queues: 1000,
+    flat: (10, 60),
     pinned: (6, 10),
-    limit: Duration::from_secs(60 * 60),
+    limit: Duration::from_secs(4 * 60 * 60),
 };
 
 pub const QUICK: Effort = Effort {
@@ -50,6 +65,11 @@ pub const QUICK: Effort = Effort {
     deepest: 1000,
     rounds: 1,
     seconds: 1,
+    backlog: 60_000,
+    deep: 50_000,
+    ten_times: false,
+    idle_queues: 100,
+    flat: (3, 2),
     pinned: (3, 5),
-    limit: Duration::from_secs(10 * 60),
+    limit: Duration::from_secs(30 * 60),
 };

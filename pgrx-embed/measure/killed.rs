@@ -48,6 +48,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
             milliseconds(poll.last.median()),
             milliseconds(poll.last.percentile(0.99)),
         )],
+        plot: None,
     })
 }
 

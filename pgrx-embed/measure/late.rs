@@ -58,6 +58,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
             "{DUE_PER_SECOND} tasks became due per second; one consumer took what was ready, \
              synchronous_commit on: two commits are in the second line."
         )],
+        plot: None,
     })
 }
 

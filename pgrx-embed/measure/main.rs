@@ -1,8 +1,11 @@
 //! Measures what a user of a queue waits for, and how it compares with SQL written by hand: one
 //! Markdown section for each case, printed and kept in a file.
 
+mod calls;
+mod course;
 #[path = "../tour/database.rs"]
 mod database;
+mod depth;
 mod effort;
 mod holder;
 mod killed;
@@ -10,17 +13,22 @@ mod late;
 mod machine;
 mod numbers;
 mod options;
+mod peer;
 mod pgbench;
-mod pinned;
+mod plot;
+mod race;
+mod rates;
 mod report;
-mod scripts;
 mod stats;
-mod throughput;
+mod triggers;
 mod utube;
+mod waiters;
 mod wake;
 mod watchdog;
+mod worker;
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -29,21 +37,33 @@ use postgres::Client;
 
 use effort::Effort;
 use options::{Command, Options};
+use peer::Peers;
 use report::Section;
 
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A measurement: its name on the command line, and what carries it out.
-type Case = (&'static str, fn(&Effort) -> Result<Section>);
+type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 7] = [
-    ("killed", killed::measure),
+pub const CASES: [Case; 18] = [
+    ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
-    ("late", late::measure),
-    ("stats", stats::measure),
-    ("throughput", throughput::measure),
-    ("pinned", pinned::measure),
-    ("utube", utube::measure),
+    ("waiters", |effort, _| waiters::measure(effort)),
+    ("late", |effort, _| late::measure(effort)),
+    ("stats", |effort, _| stats::measure(effort)),
+    ("calls", calls::measure),
+    ("put", rates::put),
+    ("lifecycle", rates::lifecycle),
+    ("flat", course::flat),
+    ("pinned", course::pinned),
+    ("backlog", rates::backlog),
+    ("batch-put", rates::batch_put),
+    ("batch-take", rates::batch_take),
+    ("depth", depth::measure),
+    ("triggers", |effort, _| triggers::measure(effort)),
+    ("flood", |effort, _| worker::flood(effort)),
+    ("idle", |effort, _| worker::idle(effort)),
+    ("utube", |effort, _| utube::measure(effort)),
 ];
 
 fn main() -> ExitCode {
@@ -79,21 +99,46 @@ fn measure(options: &Options) -> Result<()> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute("DROP SCHEMA IF EXISTS measure CASCADE; CREATE SCHEMA measure;")?;
     until_running(&mut db)?;
+    let mut peers = peer::built_in()?;
     let mut text = machine::describe(&mut db, &options.effort)?;
+    text += &invite(&options.peers, &mut peers);
     println!("{text}");
     for (name, case) in CASES {
         if options.cases.is_empty() || options.cases.iter().any(|wanted| wanted == name) {
             watchdog::enter(name);
-            let section = case(&options.effort)?.to_string();
+            let section = case(&options.effort, &mut peers)?;
             println!("{section}");
             text = format!("{text}\n{section}");
             // After each case: who interrupts the rest keeps what there is.
             if let Some(output) = &options.output {
                 std::fs::write(output, &text)?;
+                if let Some(plot) = &section.plot {
+                    std::fs::write(
+                        output.with_file_name(format!("{name}.svg")),
+                        plot.svg(section.title),
+                    )?;
+                }
             }
         }
     }
     Ok(())
+}
+
+/// Adds those that were fetched, and says which they are and who is missing.
+fn invite(folders: &[PathBuf], peers: &mut Peers) -> String {
+    let mut text = String::new();
+    for folder in folders {
+        let name = peer::name_of(folder);
+        watchdog::enter(format!("installing {name}"));
+        match peer::open(folder) {
+            Ok(peer) => {
+                text += &format!("\n- beside it: {name} {}", peer.version());
+                peers.push(peer);
+            }
+            Err(error) => text += &format!("\n- left out: {name} ({})", explain(&*error)),
+        }
+    }
+    text + "\n"
 }
 
 /// The extension's worker starts a moment after the extension is created.

@@ -28,12 +28,20 @@ impl Drop for Script {
     }
 }
 
+/// How long a script is run.
+#[derive(Clone, Copy)]
+pub enum Length {
+    Seconds(u32),
+    /// Of each client.
+    Calls(u32),
+}
+
 /// How a script is run.
 pub struct Bench {
     pub clients: u32,
     /// synchronous_commit
     pub commit: &'static str,
-    pub seconds: u32,
+    pub length: Length,
 }
 
 pub struct Outcome {
@@ -41,17 +49,21 @@ pub struct Outcome {
     pub per_second: f64,
     /// Mean latency of the whole script in microseconds.
     pub latency: f64,
-    /// The lines with the mean latency of each statement.
-    statements: Vec<String>,
+    /// All that pgbench says.
+    lines: Vec<String>,
 }
 
 impl Bench {
-    pub fn run(&self, script: &Script, variables: &[(&str, u32)]) -> Result<Outcome> {
+    pub fn run(&self, script: &Script, variables: &[(&str, &str)]) -> Result<Outcome> {
         let cores = std::thread::available_parallelism()?.get() as u32;
+        let length = match self.length {
+            Length::Seconds(seconds) => ["-T".to_owned(), seconds.to_string()],
+            Length::Calls(calls) => ["-t".to_owned(), calls.to_string()],
+        };
         let mut command = Command::new("pgbench");
         command
             .args(["-n", "-r", "-M", "prepared"])
-            .args(["-T", &self.seconds.to_string()])
+            .args(length)
             .args(["-c", &self.clients.to_string()])
             .args(["-j", &self.clients.min(cores).to_string()])
             .arg("-f")
@@ -75,16 +87,21 @@ impl Bench {
         Ok(Outcome {
             per_second: value("tps =")?,
             latency: value("latency average =")? * 1000.0,
-            statements: text.lines().map(str::to_owned).collect(),
+            lines: text.lines().map(str::to_owned).collect(),
         })
     }
 }
 
 impl Outcome {
-    /// The mean latency, in microseconds, of the statement that holds `part`.
-    pub fn latency_of(&self, part: &str) -> Result<f64> {
-        let line = self.statements.iter().find(|line| line.contains(part));
-        let value = line.and_then(|line| line.split_whitespace().next());
-        Ok(value.ok_or(format!("pgbench says nothing of {part}"))?.parse::<f64>()? * 1000.0)
+    /// The mean latencies, in microseconds, of the first statements of the script.
+    pub fn first_statements<const N: usize>(&self) -> Result<[f64; N]> {
+        let lines = self.lines.iter().skip_while(|line| !line.starts_with("statement latencies"));
+        let mut latencies = [0.0; N];
+        let mut found = lines.skip(1);
+        for latency in &mut latencies {
+            let value = found.next().and_then(|line| line.split_whitespace().next());
+            *latency = value.ok_or("pgbench says nothing of a statement")?.parse::<f64>()? * 1000.0;
+        }
+        Ok(latencies)
     }
 }

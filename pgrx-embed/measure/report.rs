@@ -2,12 +2,15 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::plot::Plot;
+
 /// A heading, a table, and what has to be known to read it.
 pub struct Section {
     pub title: &'static str,
     pub notes: Vec<String>,
     pub header: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
+    pub plot: Option<Plot>,
 }
 
 impl Display for Section {

@@ -7,7 +7,7 @@ use postgres::Client;
 
 use crate::effort::Effort;
 use crate::numbers::{Sample, microseconds};
-use crate::pgbench::{Bench, Script};
+use crate::pgbench::{Bench, Length, Script};
 use crate::report::{Section, row};
 use crate::{Result, database};
 
@@ -72,6 +72,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
             microseconds(nothing.median()),
             microseconds(outside[0]),
         )],
+        plot: None,
     })
 }
 
@@ -93,7 +94,7 @@ fn sample(rows: &[postgres::Row]) -> Sample {
 /// The mean latency of a statement in microseconds.
 fn bench(effort: &Effort, sql: &str) -> Result<f64> {
     let script = Script::new(sql)?;
-    Ok(Bench { clients: 1, commit: "on", seconds: effort.seconds.min(3) }
+    Ok(Bench { clients: 1, commit: "on", length: Length::Seconds(effort.seconds.min(3)) }
         .run(&script, &[])?
         .latency)
 }

@@ -117,6 +117,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
              holds the times published by the authors of tarantool/queue, measured on another machine \
              and inside the server, without a client in between; its tasks are in memory."
         )],
+        plot: None,
     })
 }
 

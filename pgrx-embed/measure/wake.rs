@@ -1,6 +1,8 @@
-//! How long a waiting consumer takes to have a task in hand, after the commit of its put; beside
-//! it, in turn, what LISTEN, NOTIFY and SQL written by hand take.
+//! How long one of several waiting consumers takes to have a task in hand, after the commit of its put; beside
+//! it, in turn, LISTEN, NOTIFY and SQL written by hand, and pgmq, which polls.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -9,19 +11,22 @@ use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
 use crate::effort::Effort;
-use crate::numbers::Sample;
-use crate::report::{Section, row};
-use crate::{Result, database};
+use crate::numbers::{Sample, milliseconds};
+use crate::peer::Peers;
+use crate::report::Section;
+use crate::{Result, database, watchdog};
 
 const TABLES: &str = "
     SELECT xqueue.create('measure.woken');
     CREATE TABLE measure.notified (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
                                    payload jsonb, status \"char\" NOT NULL DEFAULT 'R', owner int);
     CREATE INDEX ON measure.notified (id) WHERE status = 'R';";
-/// synchronous_commit of the producer and of the consumer. Where only the producer's is on, its
-/// task is safe and the consumer's own flush is not measured.
-const COMMITS: [(&str, &str); 3] = [("on", "on"), ("on", "off"), ("off", "off")];
+const CONSUMERS: [usize; 3] = [1, 16, 100];
+/// synchronous_commit of everybody.
+const COMMITS: [&str; 2] = ["on", "off"];
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a consumer waits before it looks whether all is over.
+const WAIT: Duration = Duration::from_secs(2);
 /// So that, each time, everybody sleeps before the put.
 const LULL: Duration = Duration::from_millis(2);
 
@@ -29,15 +34,15 @@ const LULL: Duration = Duration::from_millis(2);
 enum Method {
     Xqueue,
     Notify,
+    Pgmq,
 }
 
 impl Method {
-    const ALL: [Method; 2] = [Method::Xqueue, Method::Notify];
-
     fn name(self) -> &'static str {
         match self {
-            Method::Xqueue => "xqueue.take('q', '30s')",
+            Method::Xqueue => "xqueue.take('q', '2s')",
             Method::Notify => "LISTEN + UPDATE … SKIP LOCKED",
+            Method::Pgmq => "pgmq.read_with_poll",
         }
     }
 
@@ -48,13 +53,14 @@ impl Method {
                 "WITH new AS (INSERT INTO measure.notified (payload) VALUES ('{\"n\": 1}'))
                  SELECT pg_notify('measure', '')"
             }
+            Method::Pgmq => "SELECT pgmq.send('measure', '{\"n\": 1}'::jsonb)",
         }
     }
 
     fn take(self) -> &'static str {
         match self {
             Method::Xqueue => {
-                "SELECT (task->>'id')::bigint FROM xqueue.take('measure.woken', '30s') task"
+                "SELECT (task->>'id')::bigint FROM xqueue.take('measure.woken', '2s') task"
             }
             Method::Notify => {
                 "UPDATE measure.notified SET status = 'T', owner = pg_backend_pid()
@@ -62,6 +68,7 @@ impl Method {
                              FOR UPDATE SKIP LOCKED LIMIT 1)
                  RETURNING id, payload"
             }
+            Method::Pgmq => "SELECT msg_id, message FROM pgmq.read_with_poll('measure', 30, 1, 2)",
         }
     }
 
@@ -69,29 +76,33 @@ impl Method {
         match self {
             Method::Xqueue => "SELECT xqueue.ack('measure.woken', $1::bigint)",
             Method::Notify => "DELETE FROM measure.notified WHERE id = $1 RETURNING id",
+            Method::Pgmq => "SELECT pgmq.delete('measure', $1::bigint)",
         }
     }
 }
 
-pub fn measure(effort: &Effort) -> Result<Section> {
+pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute(TABLES)?;
+    let mut methods = vec![Method::Xqueue, Method::Notify];
+    if let Some(pgmq) = peers.iter_mut().find(|peer| peer.name() == "pgmq") {
+        pgmq.fill(0, "off")?;
+        methods.push(Method::Pgmq);
+    }
     let mut rows = Vec::new();
-    for commits in COMMITS {
-        let mut racers = Vec::new();
-        for method in Method::ALL {
-            racers.push(Racer::new(method, commits)?);
-        }
-        for _ in 0..effort.wakes {
-            for racer in &mut racers {
-                racer.round(&mut db)?;
-            }
-        }
-        for racer in racers {
-            let (method, sent, returned) = racer.finish()?;
-            for (since, sample) in [("sent", sent), ("returned", returned)] {
-                let settings = [commits.0, commits.1, since].map(String::from);
-                rows.push(row(method.name(), settings.into_iter().chain(sample.cells())));
+    for consumers in CONSUMERS {
+        for commit in COMMITS {
+            watchdog::enter(format!("{consumers} who wait, synchronous_commit {commit}"));
+            for method in &methods {
+                let mut crowd = Crowd::new(*method, consumers, commit)?;
+                for _ in 0..effort.wakes {
+                    crowd.round(&mut db)?;
+                }
+                let (sent, returned) = crowd.finish()?;
+                let times = [sent.median(), sent.percentile(0.99)];
+                let times = times.into_iter().chain([returned.median(), returned.percentile(0.99)]);
+                let names = [method.name().into(), consumers.to_string(), commit.into()];
+                rows.push(names.into_iter().chain(times.map(milliseconds)).collect());
             }
         }
     }
@@ -99,56 +110,67 @@ pub fn measure(effort: &Effort) -> Result<Section> {
         title: "A waiting consumer has the task that was put",
         header: vec![
             "consumer",
-            "put's commit",
-            "take's commit",
-            "since COMMIT was",
-            "n",
-            "median",
+            "waiting",
+            "synchronous_commit",
+            "since COMMIT was sent: median",
             "p99",
-            "max",
+            "since it returned: median",
+            "p99",
         ],
         rows,
-        notes: vec![
-            "Until the consumer's statement has returned with the task: the commit of the take (and \
-             its flush, with synchronous_commit on) is in it. The commits: synchronous_commit of the \
-             producer and of the consumer. Negative: the consumer had the task before the producer \
-             knew that its commit was done. The methods alternate."
-                .into(),
-        ],
+        notes: vec![format!(
+            "{} tasks each, one at a time. Until the consumer's statement has returned with the task: the \
+             commit of the take (and its flush, with synchronous_commit on) is in it. Negative: the consumer \
+             had the task before the producer knew that its commit was done.",
+            effort.wakes
+        )],
+        plot: None,
     })
 }
 
-/// A producer and a waiting consumer, and what was measured of them.
-struct Racer {
+/// What a consumer did after it was woken.
+enum Event {
+    Taken(Instant),
+    InVain,
+}
+
+/// A producer and consumers that wait, and what was measured of them.
+struct Crowd {
     method: Method,
     producer: Client,
-    start: Sender<()>,
-    taken: Receiver<Instant>,
-    consumer: JoinHandle<std::result::Result<(), String>>,
+    events: Receiver<Event>,
+    over: Arc<AtomicBool>,
+    consumers: Vec<JoinHandle<std::result::Result<(), String>>>,
     sent: Sample,
     returned: Sample,
 }
 
-impl Racer {
-    fn new(method: Method, commits: (&str, &str)) -> Result<Racer> {
-        let setting = |commit| format!("SET synchronous_commit = {commit}");
+impl Crowd {
+    fn new(method: Method, size: usize, commit: &str) -> Result<Crowd> {
+        let setting = format!("SET synchronous_commit = {commit}");
         let mut producer = database::connect("xqueue measure producer")?;
-        let mut consumer = database::connect("xqueue measure consumer")?;
-        producer.batch_execute(&setting(commits.0))?;
-        consumer.batch_execute(&setting(commits.1))?;
-        let (start, started) = mpsc::channel();
-        let (take, taken) = mpsc::channel();
-        let consumer = thread::spawn(move || {
-            consume(method, &mut consumer, &started, &take).map_err(|error| error.to_string())
-        });
+        producer.batch_execute(&setting)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (sender, events) = mpsc::channel();
+        let mut consumers = Vec::new();
+        for _ in 0..size {
+            let mut db = database::connect("xqueue measure consumer")?;
+            db.batch_execute(&setting)?;
+            if method == Method::Notify {
+                db.batch_execute("LISTEN measure")?;
+            }
+            let (over, sender) = (over.clone(), sender.clone());
+            consumers.push(thread::spawn(move || {
+                consume(method, &mut db, &over, &sender).map_err(|error| error.to_string())
+            }));
+        }
         let (sent, returned) = (Sample::default(), Sample::default());
-        Ok(Racer { method, producer, start, taken, consumer, sent, returned })
+        Ok(Crowd { method, producer, events, over, consumers, sent, returned })
     }
 
     fn round(&mut self, db: &mut Client) -> Result<()> {
-        self.start.send(())?;
         if self.method == Method::Xqueue {
-            until_waiting(db)?;
+            until_waiting(db, self.consumers.len())?;
         }
         sleep(LULL);
         let mut transaction = self.producer.transaction()?;
@@ -156,51 +178,59 @@ impl Racer {
         let sent = Instant::now();
         transaction.commit()?;
         let returned = Instant::now();
-        let taken = self.taken.recv_timeout(PATIENCE)?;
-        self.sent.add(signed(taken, sent));
-        self.returned.add(signed(taken, returned));
+        // A notification wakes all who listen: they are waited for, so that they sleep before the next.
+        let awake = if self.method == Method::Notify { self.consumers.len() } else { 1 };
+        for _ in 0..awake {
+            if let Event::Taken(taken) = self.events.recv_timeout(PATIENCE)? {
+                self.sent.add(signed(taken, sent));
+                self.returned.add(signed(taken, returned));
+            }
+        }
         Ok(())
     }
 
-    fn finish(self) -> Result<(Method, Sample, Sample)> {
-        drop(self.start);
-        self.consumer.join().map_err(|_| "the consumer panicked")??;
-        Ok((self.method, self.sent, self.returned))
+    fn finish(self) -> Result<(Sample, Sample)> {
+        self.over.store(true, Ordering::Relaxed);
+        for consumer in self.consumers {
+            consumer.join().map_err(|_| "a consumer panicked")??;
+        }
+        Ok((self.sent, self.returned))
     }
 }
 
 fn consume(
     method: Method,
     db: &mut Client,
-    started: &Receiver<()>,
-    taken: &Sender<Instant>,
+    over: &AtomicBool,
+    events: &Sender<Event>,
 ) -> Result<()> {
     let (take, ack) = (db.prepare(method.take())?, db.prepare(method.ack())?);
-    if method == Method::Notify {
-        db.batch_execute("LISTEN measure")?;
-    }
-    while started.recv().is_ok() {
-        if method == Method::Notify {
-            let notice = db.notifications().timeout_iter(PATIENCE).next()?;
-            notice.ok_or("no notification came")?;
+    while !over.load(Ordering::Relaxed) {
+        if method == Method::Notify && db.notifications().timeout_iter(WAIT).next()?.is_none() {
+            continue;
         }
-        let task = db.query_one(&take, &[])?;
-        let now = Instant::now();
-        db.execute(&ack, &[&task.get::<_, i64>(0)])?;
-        taken.send(now)?;
+        match db.query_opt(&take, &[])? {
+            Some(task) => {
+                let now = Instant::now();
+                db.execute(&ack, &[&task.get::<_, i64>(0)])?;
+                events.send(Event::Taken(now))?;
+            }
+            None if method == Method::Notify => events.send(Event::InVain)?,
+            None => {}
+        }
     }
     Ok(())
 }
 
-fn until_waiting(db: &mut Client) -> Result<()> {
+fn until_waiting(db: &mut Client, consumers: usize) -> Result<()> {
     let begin = Instant::now();
     loop {
         let stats = "SELECT (xqueue.stats('measure.woken')->>'consumers')::int";
-        if db.query_one(stats, &[])?.get::<_, i32>(0) > 0 {
+        if db.query_one(stats, &[])?.get::<_, i32>(0) as usize == consumers {
             return Ok(());
         }
         if begin.elapsed() > PATIENCE {
-            return Err("the consumer does not wait".into());
+            return Err("the consumers do not wait".into());
         }
     }
 }

@@ -1,0 +1,37 @@
+//! What each call of a lifecycle costs a client that is alone.
+
+use crate::effort::Effort;
+use crate::numbers::microseconds;
+use crate::peer::{Load, Peers};
+use crate::pgbench::Length;
+use crate::race::COMMITS;
+use crate::report::Section;
+use crate::{Result, watchdog};
+
+const BACKLOG: u32 = 1000;
+
+pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
+    let mut rows = Vec::new();
+    for commit in COMMITS {
+        for peer in peers.iter_mut() {
+            let name = peer.name().to_owned();
+            watchdog::enter(format!("the calls of {name}"));
+            peer.fill(BACKLOG, commit)?;
+            let load = Load { clients: 1, commit, length: Length::Seconds(effort.seconds) };
+            if let Some(latencies) = peer.calls(&load)? {
+                let cells = latencies.map(microseconds);
+                rows.push([name, commit.into()].into_iter().chain(cells).collect());
+            }
+        }
+    }
+    Ok(Section {
+        title: "Call by call",
+        header: vec!["by", "synchronous_commit", "put", "take", "ack"],
+        rows,
+        notes: vec![format!(
+            "Mean latencies of one client's statements, round trip and commit included, in {} s of lifecycles.",
+            effort.seconds
+        )],
+        plot: None,
+    })
+}

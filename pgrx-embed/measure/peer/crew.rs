@@ -1,0 +1,137 @@
+//! Clients of a queue outside PostgreSQL: a thread each, which work until the time is over.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use super::{Load, MANY, Work};
+use crate::Result;
+use crate::pgbench::Length;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A client's connection.
+pub trait Client {
+    fn put(&mut self) -> Result<()>;
+    fn take(&mut self) -> Result<u64>;
+    fn ack(&mut self, task: u64) -> Result<()>;
+
+    fn put_many(&mut self, _count: u32) -> Result<()> {
+        Err("it has no batches".into())
+    }
+
+    fn take_many(&mut self, _count: u32) -> Result<Vec<u64>> {
+        Err("it has no batches".into())
+    }
+
+    fn ack_many(&mut self, _tasks: &[u64]) -> Result<()> {
+        Err("it has no batches".into())
+    }
+}
+
+/// Tasks per second of all clients together.
+pub fn work<C: Client>(
+    connect: impl Fn() -> Result<C> + Sync,
+    work: Work,
+    load: &Load,
+) -> Result<f64> {
+    let mut done = 0;
+    let mut longest = Duration::ZERO;
+    thread::scope(|scope| -> Result<()> {
+        let clients: Vec<_> = (0..load.clients)
+            .map(|_| scope.spawn(|| one(&connect, work, load).map_err(|error| error.to_string())))
+            .collect();
+        for client in clients {
+            let (tasks, time) = client.join().map_err(|_| "a client panicked")??;
+            done += tasks;
+            longest = longest.max(time);
+        }
+        Ok(())
+    })?;
+    Ok(f64::from(done) / longest.as_secs_f64())
+}
+
+fn one<C: Client>(
+    connect: impl Fn() -> Result<C>,
+    work: Work,
+    load: &Load,
+) -> Result<(u32, Duration)> {
+    let mut client = connect()?;
+    let begin = Instant::now();
+    let (mut calls, mut tasks) = (0, 0);
+    while match load.length {
+        Length::Seconds(seconds) => begin.elapsed() < Duration::from_secs(seconds.into()),
+        Length::Calls(count) => calls < count,
+    } {
+        tasks += step(&mut client, work)?;
+        calls += 1;
+    }
+    Ok((tasks, begin.elapsed()))
+}
+
+/// Does it once and returns how many tasks that was.
+fn step(client: &mut impl Client, work: Work) -> Result<u32> {
+    match work {
+        Work::Put => client.put()?,
+        Work::Lifecycle => {
+            client.put()?;
+            let task = client.take()?;
+            client.ack(task)?;
+        }
+        Work::TakeAndAck => {
+            let task = client.take()?;
+            client.ack(task)?;
+        }
+        Work::PutMany => client.put_many(MANY)?,
+        Work::TakeAndAckMany => {
+            let tasks = client.take_many(MANY)?;
+            client.ack_many(&tasks)?;
+            return Ok(tasks.len() as u32);
+        }
+    }
+    Ok(if work == Work::PutMany { MANY } else { 1 })
+}
+
+/// A server with data of its own, new each time.
+pub struct Server {
+    child: Child,
+    pub socket: PathBuf,
+}
+
+impl Server {
+    /// Starts what `command` makes of the folder and the socket, and waits until it can be reached.
+    pub fn start(folder: &Path, command: impl Fn(&Path, &Path) -> Command) -> Result<Server> {
+        let data = folder.join("data");
+        if data.exists() {
+            fs::remove_dir_all(&data)?;
+        }
+        fs::create_dir(&data)?;
+        let socket = data.join("socket");
+        let log = File::create(data.join("log"))?;
+        let child = command(&data, &socket)
+            .current_dir(&data)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let mut server = Server { child, socket };
+        let begin = Instant::now();
+        while std::os::unix::net::UnixStream::connect(&server.socket).is_err() {
+            if server.child.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
+                return Err(format!("the server in {} does not start", data.display()).into());
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,109 @@
+//! Those who compete: ours, SQL written by hand, and the queues that were asked for.
+
+mod beanstalkd;
+mod crew;
+mod pgq;
+mod sections;
+mod sql;
+mod tarantool;
+
+use std::fs;
+use std::path::Path;
+
+use crate::Result;
+use crate::pgbench::Length;
+use sql::SqlPeer;
+
+pub const HAND: &str = "hand-written";
+/// How many tasks a batch has.
+pub const MANY: u32 = 100;
+
+/// What is done, again and again, by each client.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Work {
+    Put,
+    /// put, take, ack
+    Lifecycle,
+    /// Of tasks that are there.
+    TakeAndAck,
+    /// `MANY` tasks at once.
+    PutMany,
+    TakeAndAckMany,
+}
+
+/// How a work is done.
+pub struct Load {
+    pub clients: u32,
+    /// synchronous_commit, or what the peer has in its place.
+    pub commit: &'static str,
+    pub length: Length,
+}
+
+pub trait Peer {
+    fn name(&self) -> &str;
+
+    fn version(&self) -> &str;
+
+    /// Whether it has this work at all.
+    fn does(&self, work: Work) -> bool;
+
+    /// Makes its queue one of so many ready tasks.
+    fn fill(&mut self, tasks: u32, commit: &'static str) -> Result<()>;
+
+    /// Does the work and returns how many tasks it came to per second.
+    fn run(&mut self, work: Work, load: &Load) -> Result<f64>;
+
+    /// The mean latencies of put, take and ack in microseconds, where each is a statement of its own.
+    fn calls(&mut self, _load: &Load) -> Result<Option<[f64; 3]>> {
+        Ok(None)
+    }
+}
+
+pub type Peers = Vec<Box<dyn Peer>>;
+
+macro_rules! statements {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../peers/", $name, ".sql")))
+    };
+}
+
+/// The ways to call xqueue, and what they have in common.
+const OURS: [(&str, &str); 5] = [
+    statements!("xqueue-rows"),
+    statements!("xqueue-jsonb"),
+    statements!("xqueue-insert"),
+    statements!("xqueue-next"),
+    statements!("xqueue-done"),
+];
+const XQUEUE: &str = include_str!("../../peers/xqueue.sql");
+
+/// SQL written by hand, and ours: their statements are part of the program.
+pub fn built_in() -> Result<Peers> {
+    let (hand, sections) = statements!("hand-written");
+    let mut peers: Peers = vec![Box::new(SqlPeer::new(hand, "", &[sections])?)];
+    for (name, sections) in OURS {
+        peers.push(Box::new(SqlPeer::new(name, "", &[XQUEUE, sections])?));
+    }
+    Ok(peers)
+}
+
+/// Installs the peer that was fetched into a folder, which has its name.
+pub fn open(folder: &Path) -> Result<Box<dyn Peer>> {
+    if let Ok(reason) = fs::read_to_string(folder.join("missing")) {
+        return Err(reason.trim().into());
+    }
+    match name_of(folder) {
+        "tarantool" => Ok(Box::new(tarantool::Tarantool::new(folder)?)),
+        "beanstalkd" => Ok(Box::new(beanstalkd::Beanstalkd::new(folder)?)),
+        "pgq" => Ok(Box::new(pgq::Pgq::new(sql::from_folder(folder)?))),
+        _ => Ok(Box::new(sql::from_folder(folder)?)),
+    }
+}
+
+pub fn name_of(folder: &Path) -> &str {
+    folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn version_in(folder: &Path) -> Result<String> {
+    Ok(fs::read_to_string(folder.join("version"))?.trim().to_owned())
+}
