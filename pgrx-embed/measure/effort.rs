@@ -50,7 +50,7 @@ pub const FULL: Effort = Effort {
     deep: 1_000_000,
     ten_times: false,
     idle_queues: 1000,
-    flat: (10, 60),
+    flat: (3, 60),
     pinned: (6, 10),
     limit: Duration::from_secs(4 * 60 * 60),
 };

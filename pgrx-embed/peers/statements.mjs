@@ -9,10 +9,10 @@ const load = (file) => import(pathToFileURL(`${folder}/${file}`));
 // withValues puts text in the place of the parameters $1, $2, ….
 const withValues = (text, ...values) => text.replace(/\$(\d+)/g, (_, n) => values[n - 1]);
 
-// keysOf makes an UPDATE … RETURNING a statement that gives the keys of its rows in one array.
+// keysOf makes an UPDATE … RETURNING, whose first column is the key, a statement that gives the keys in one array.
 function keysOf(text) {
-    const start = text.lastIndexOf("update ") > 0 ? text.lastIndexOf("update ") : text.lastIndexOf("UPDATE ");
-    return `${text.slice(0, start).trimEnd()}, taken AS (${text.slice(start)}) SELECT array_agg(id) AS ids FROM taken`;
+    const start = text.toLowerCase().lastIndexOf("update ");
+    return `${text.slice(0, start).trimEnd()}, taken (taken_key) AS (${text.slice(start)}) SELECT array_agg(taken_key) AS ids FROM taken`;
 }
 
 async function graphileWorker() {
