@@ -34,7 +34,7 @@ fn a_new_primary_gives_back_promotes_wakes_and_counts() {
     (1..=4).for_each(|id| drop(ack(&mut lost, "jobs", id)));
     q.sql("SELECT xqueue.bury('{q}', t.id) FROM xqueue.take(NULL::{q}, count => 5) t");
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]', '1 hour')");
-    q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]', '2 seconds')");
+    q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]', '4 seconds')");
     q.assert_tasks(&[("ready", 31), ("taken", 10), ("waiting", 5), ("buried", 5), ("done", 4)]);
     // Sessions that are there before the promotion go on after it.
     standby.catch_up(&primary);
