@@ -6,9 +6,6 @@
 CREATE FUNCTION xqueue.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
 COMMENT ON FUNCTION xqueue.row_changed() IS 'Trigger of a queue: keeps counters, wake-ups and due times right, whoever changes a row. Set by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.row_moved() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_moved';
-COMMENT ON FUNCTION xqueue.row_moved() IS 'Trigger of a queue: keeps low-water marks right when somebody changes the key or the priority of a task. Set by xqueue.upgrade().';
-
 CREATE FUNCTION xqueue.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
 COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature delayed, or ttl with a default: a ready row whose runat lies in the future is inserted as waiting, one without an end of life gets the default. Set by xqueue.upgrade().';
 

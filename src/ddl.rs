@@ -75,6 +75,7 @@ pub fn after_command(command: &Command, succeeded: bool) {
             databases::request(process::database().into(), |requests| {
                 requests.prepared = true;
                 requests.registry = true;
+                requests.sessions = true;
             });
         }
         Command::DiscardAll if succeeded => session::end(),

@@ -15,7 +15,6 @@ use pgrx::pg_sys::Datum;
 
 sql_functions! {
     row_changed, pg_finfo_row_changed => row_changed_impl,
-    row_moved, pg_finfo_row_moved => row_moved_impl,
     row_arrives, pg_finfo_row_arrives => row_arrives_impl,
     truncated, pg_finfo_truncated => truncated_impl,
     registry_changed, pg_finfo_registry_changed => registry_changed_impl,
@@ -52,27 +51,6 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
     Ok(firing.unchanged())
 }
 
-/// AFTER UPDATE of what a task's place in the queue depends on, for each row: besides `row_changed`,
-/// which counts.
-fn row_moved_impl(call: &FunctionCall) -> Result<Datum> {
-    let firing = Firing::of(call, Timing::AfterRow)?;
-    if shmem::is_available()
-        && firing.event() == Event::Update
-        && let Some(queue) = registry::find(firing.table())?
-    {
-        let row = firing.new_row();
-        let place = queue.place_of(&row)?;
-        if let Some(ready) = ready(&queue, &place, &row) {
-            xact::note(queue.slot, |delta| delta.lowest.add(ready.0, ready.1));
-        }
-        if place.is_in_lane() {
-            let position = queue.position_in_lane(&row);
-            xact::note(queue.slot, |delta| delta.lanes.moved(place, position));
-        }
-    }
-    Ok(firing.unchanged())
-}
-
 /// Where a ready task stands, if the queue has marks; a sub-queue has its own.
 fn ready(queue: &Queue, place: &Place, row: &Tuple) -> Option<(Group, Position)> {
     let is_ready = place.status == Status::Ready && !place.is_in_lane();
@@ -95,6 +73,12 @@ fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
         delta.lanes.change(from, to, in_lane.unwrap_or(LAST));
+        if let Some(place) = to.filter(|_| from == to) {
+            delta.moved |= place.status == Status::Ready;
+            if let Some(position) = in_lane {
+                delta.lanes.moved(place, position);
+            }
+        }
         if let Some((group, position)) = ready {
             delta.lowest.add(group, position);
         }

@@ -47,10 +47,10 @@ pub fn growth(slot: SlotId) -> Growth {
     CHANGES.with_borrow(|stack| stack.growth(slot))
 }
 
-/// Whether the open transaction has made tasks that were ready something else, which a rollback
-/// would undo.
-pub fn has_unmade_ready(slot: SlotId) -> bool {
-    CHANGES.with_borrow(|stack| stack.has_unmade_ready(slot))
+/// Whether the open transaction does not see ready tasks where others do, and where they are again
+/// after a rollback.
+pub fn hides_ready(slot: SlotId) -> bool {
+    CHANGES.with_borrow(|stack| stack.hides_ready(slot))
 }
 
 /// The first place of a queue in which the open transaction has made a task ready, which nobody else

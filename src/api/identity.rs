@@ -4,7 +4,8 @@ use super::argument;
 use crate::error::{Error, Result};
 use crate::pg::function::{Call, Output};
 use crate::pg::{jsonb, time, transaction, types, user};
-use crate::session::{self, store};
+use crate::session;
+use crate::session::store::{self, Known};
 use crate::shmem::sessions::{self, Part, Uuid};
 use crate::{guc, sql_functions};
 use pgrx::PgSqlErrorCode;
@@ -19,9 +20,11 @@ sql_functions! {
 /// identify(session uuid, grace interval, local boolean)
 fn identify_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
-    let grace = argument::interval(call, 1, "grace", true)?;
+    let grace = argument::duration(call, 1, "grace")?;
+    let grace = grace.map(|(interval, length)| Grace { interval, length });
     let local: bool = call.require(2, "local")?;
     let uuid = match (call.datum(0).map(types::uuid), local) {
+        (Some(uuid), false) if session::joined(Part::Own) == Some(uuid) => own(uuid, grace)?,
         (Some(uuid), _) => join(uuid, grace, local)?,
         (None, true) => open_until_end(grace)?,
         (None, false) => itself(grace)?,
@@ -29,92 +32,129 @@ fn identify_impl(call: &Call) -> Result<Datum> {
     Ok(types::from_uuid(uuid))
 }
 
+/// A time of grace, and its length in microseconds.
+#[derive(Clone, Copy)]
+struct Grace {
+    interval: Interval,
+    length: i64,
+}
+
+impl Grace {
+    fn of(length: i64) -> Grace {
+        Grace { interval: Interval { time: length, day: 0, month: 0 }, length }
+    }
+
+    /// The setting `xqueue.session_grace`, unless it is zero.
+    fn by_default() -> Option<Grace> {
+        let length = i64::try_from(guc::session_grace().as_micros()).unwrap_or(i64::MAX);
+        (length > 0).then(|| Grace::of(length))
+    }
+}
+
 /// The session that this connection acts for. With a time of grace it outlives the connection.
-fn itself(grace: Option<Datum>) -> Result<Uuid> {
+fn itself(grace: Option<Grace>) -> Result<Uuid> {
     let uuid = session::current();
     let is_own = session::joined(Part::Own) == Some(uuid);
-    let grace = grace.or_else(|| default_grace().filter(|_| is_own));
-    if let Some(grace) = grace {
+    if let Some(grace) = grace.or_else(|| Grace::by_default().filter(|_| is_own)) {
         sessions::identify(uuid);
-        keep(uuid, user::current(), grace)?;
+        keep(uuid, user::outer(), grace)?;
+    }
+    Ok(uuid)
+}
+
+/// Back into the connection's own session.
+fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
+    session::leave(Part::Joined);
+    if let Some(grace) = grace.or_else(Grace::by_default) {
+        sessions::identify(uuid);
+        keep(uuid, user::outer(), grace)?;
     }
     Ok(uuid)
 }
 
 /// A new session, which this connection acts for until the end of the transaction; that of this
-/// transaction if it has one already.
-fn open_until_end(grace: Option<Datum>) -> Result<Uuid> {
+/// transaction if it has one already, whose opening was not rolled back to a savepoint.
+fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
     if let Some(uuid) = session::joined(Part::Local) {
-        return Ok(uuid);
+        if store::find(uuid, time::now())?.is_some() {
+            return Ok(uuid);
+        }
+        session::leave(Part::Local);
     }
-    let grace = grace.or_else(default_grace).ok_or_else(|| {
+    let grace = grace.or_else(Grace::by_default).ok_or_else(|| {
         Error::invalid("a session for one transaction needs a time of grace").hint(
             "Give it, xqueue.identify(grace => '1 min', local => true), or set xqueue.session_grace.",
         )
     })?;
     let uuid = session::new_uuid();
-    keep(uuid, user::current(), grace)?;
+    keep(uuid, user::outer(), grace)?;
     session::join(Part::Local, uuid);
     Ok(uuid)
 }
 
 /// Joins a session that somebody has identified, or that a connection has.
-fn join(uuid: Uuid, grace: Option<Datum>, local: bool) -> Result<Uuid> {
-    if !local && session::joined(Part::Own) == Some(uuid) {
-        session::leave(Part::Joined);
-        return itself(grace);
+fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
+    if transaction::has_fixed_snapshot() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "cannot join a session in a transaction of isolation level repeatable read or higher",
+        )
+        .detail("It would not see whether that is over by now.")
+        .hint("Use read committed."));
     }
     // First the connection, then the look: the worker, which does it the other way round, ends no
     // session that has one.
-    let part = if local { Part::Local } else { Part::Joined };
-    let mut attempt = Attempt { part, before: session::joined(part), admitted: false };
-    session::join(part, uuid);
-    admit(uuid, grace)?;
-    attempt.admitted = true;
+    let _proposal = Proposal::of(uuid);
+    let lease = admit(uuid, grace)?;
+    if local {
+        session::join(Part::Local, uuid);
+        // Until then there is at least the time of grace left, whatever was just renewed.
+        session::set_renewal(lease);
+    } else {
+        session::join(Part::Joined, uuid);
+    }
     Ok(uuid)
 }
 
-/// Undone on drop, in case of an error of the server as well, unless it was admitted.
-struct Attempt {
-    part: Part,
-    before: Option<Uuid>,
-    admitted: bool,
+/// Withdrawn on drop, in case of an error of the server as well.
+struct Proposal;
+
+impl Proposal {
+    fn of(uuid: Uuid) -> Proposal {
+        session::propose(uuid);
+        Proposal
+    }
 }
 
-impl Drop for Attempt {
+impl Drop for Proposal {
     fn drop(&mut self) {
-        match self.before {
-            _ if self.admitted => {}
-            Some(before) => session::join(self.part, before),
-            None => session::leave(self.part),
-        }
+        session::withdraw();
     }
 }
 
 /// Refuses a session that is not there, or belongs to a role that the current one is no member of;
-/// sees to it that one that is there lasts.
-fn admit(uuid: Uuid, grace: Option<Datum>) -> Result<()> {
+/// sees to it that one that is there lasts. Gives the instant until which its lease need not be
+/// renewed.
+fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<i64> {
     let now = time::now();
     let Some(known) = store::find(uuid, now)? else {
         let role = sessions::identify(uuid).ok_or_else(|| unknown(uuid))?;
         require_member(Oid::from(role), uuid)?;
-        let grace = grace.or_else(default_grace).unwrap_or_else(no_grace);
-        return keep(uuid, Oid::from(role), grace);
+        let grace = grace.or_else(Grace::by_default).unwrap_or(Grace::of(0));
+        keep(uuid, Oid::from(role), grace)?;
+        return Ok(i64::MIN);
     };
     require_member(known.role, uuid)?;
-    if let Some(grace) = grace {
-        keep(uuid, known.role, grace)?;
-    } else if known.lease < now.saturating_add(known.grace) {
-        store::renew(uuid)?;
+    match grace {
+        Some(grace) => keep(uuid, known.role, grace)?,
+        None => renew(uuid, &known, now)?,
     }
-    // Until then there is at least the time of grace left, whatever was just renewed.
     let is_endless = known.lease == i64::MAX;
-    session::set_renewal(if is_endless { i64::MIN } else { known.lease - known.grace });
-    session::note_change();
-    Ok(())
+    Ok(if is_endless { i64::MIN } else { known.lease - known.grace })
 }
 
-fn keep(uuid: Uuid, role: Oid, grace: Datum) -> Result<()> {
+/// Writes a session down, or sees to it that it lasts for this time of grace.
+fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     if transaction::in_recovery() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
@@ -122,8 +162,20 @@ fn keep(uuid: Uuid, role: Oid, grace: Datum) -> Result<()> {
         )
         .hint("Connect to the primary."));
     }
-    store::keep(uuid, role, grace)?;
+    let now = time::now();
+    match store::find(uuid, now)? {
+        Some(known) if known.grace == grace.length => renew(uuid, &known, now)?,
+        Some(_) => store::set_grace(uuid, types::from_interval(grace.interval))?,
+        None => store::keep(uuid, role, types::from_interval(grace.interval))?,
+    }
     session::note_change();
+    Ok(())
+}
+
+fn renew(uuid: Uuid, known: &Known, now: i64) -> Result<()> {
+    if known.lease < now.saturating_add(known.grace) {
+        store::renew(uuid)?;
+    }
     Ok(())
 }
 
@@ -144,19 +196,6 @@ fn unknown(uuid: Uuid) -> Error {
         format!("session {} does not exist, or not any more", types::uuid_text(uuid)),
     )
     .hint("A session ends with its last connection, or its time of grace later; its tasks are ready again. xqueue.identify(grace => '1 min') opens one that lasts.")
-}
-
-/// The setting `xqueue.session_grace`, unless it is zero.
-fn default_grace() -> Option<Datum> {
-    let grace = guc::session_grace();
-    (!grace.is_zero()).then(|| {
-        let time = i64::try_from(grace.as_micros()).unwrap_or(i64::MAX);
-        types::from_interval(Interval { time, day: 0, month: 0 })
-    })
-}
-
-fn no_grace() -> Datum {
-    types::from_interval(Interval { time: 0, day: 0, month: 0 })
 }
 
 /// session_connections(): for the view `xqueue.sessions`.

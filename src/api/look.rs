@@ -11,7 +11,8 @@ use crate::pg::relation::Lock;
 use crate::pg::spi::{self, Rows};
 use crate::pg::{jsonb, time, types};
 use crate::registry::{Arguments, Queue, Statement};
-use crate::{session, sql_functions};
+use crate::session::store;
+use crate::sql_functions;
 use pgrx::pg_sys::Datum;
 use serde_json::{Map, Value};
 
@@ -28,6 +29,7 @@ fn peek_impl(call: &Call) -> Result<Datum> {
     let output = target.output(call, &queue)?;
     each_named(call, &target, &queue, &Statement::Peek(target.form), |rows| {
         output.push_all(rows, target.form);
+        Ok(())
     })?;
     Ok(call.null())
 }
@@ -39,8 +41,9 @@ fn stats_task_impl(call: &Call) -> Result<Datum> {
     let output = Output::open(call);
     each_named(call, &target, &queue, &Statement::Account, |rows| {
         if !rows.is_empty() {
-            output.push(jsonb::from_value(&account(rows, &queue)));
+            output.push(jsonb::from_value(&account(rows, &queue)?));
         }
+        Ok(())
     })?;
     Ok(call.null())
 }
@@ -51,18 +54,18 @@ fn each_named(
     target: &Target,
     queue: &Queue,
     statement: &Statement,
-    mut see: impl FnMut(&Rows),
+    mut see: impl FnMut(&Rows) -> Result<()>,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     for key in named_keys(call, target, queue)? {
         arguments.set_key(&key);
-        spi::connect(|spi| see(&queue.run(spi, statement, &arguments)));
+        spi::connect(|spi| see(&queue.run(spi, statement, &arguments)))?;
     }
     Ok(())
 }
 
 /// What is known of a task: the row that [`crate::statement::Table::account`] gives.
-fn account(rows: &Rows, queue: &Queue) -> Value {
+fn account(rows: &Rows, queue: &Queue) -> Result<Value> {
     let number = |column| rows.datum(0, column).map(|value| value.value() as i64);
     let now = time::now();
     let seconds = |microseconds: i64| Value::from(microseconds.max(0) as f64 / 1e6);
@@ -73,6 +76,7 @@ fn account(rows: &Rows, queue: &Queue) -> Value {
     };
     let status = queue.status_named(&rows.text(0, 1).unwrap_or_default());
     let owner = rows.datum(0, 2).map(types::uuid);
+    let holder = owner.map(store::holder).transpose()?.flatten();
     let key: Value = rows
         .datum(0, 3)
         .map_or(Value::Null, |key| serde_json::from_str(&jsonb::text(key)).unwrap_or(Value::Null));
@@ -85,7 +89,7 @@ fn account(rows: &Rows, queue: &Queue) -> Value {
         ("key", Some(key)),
         ("state", status.map(|status| status.name().into())),
         ("session", owner.map(|owner| types::uuid_text(owner).into())),
-        ("pid", owner.map(|owner| session::pid(owner).into())),
+        ("pid", holder.map(Value::from)),
         ("attempts", number(4).map(Value::from)),
         ("time_left", left(5).filter(|_| is_timed)),
         ("life_left", left(6)),
@@ -94,7 +98,7 @@ fn account(rows: &Rows, queue: &Queue) -> Value {
         ("age", age),
     ];
     let known = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
-    known.collect::<Map<_, _>>().into()
+    Ok(known.collect::<Map<_, _>>().into())
 }
 
 /// tasks_by_state(queue, status text, count integer)

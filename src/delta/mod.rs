@@ -31,6 +31,8 @@ pub struct Delta {
     pub made_ready: Ready,
     /// Where in the queue tasks came to be ready, as far as marks go by it.
     pub lowest: Lowest,
+    /// Ready tasks have perhaps got other keys or priorities.
+    pub moved: bool,
     /// Tasks that ceased to be ready: so many waiting consumers are woken at rollback.
     pub unmade_ready: Ready,
     /// The same of sub-queues, where it is not the number of tasks that counts.
@@ -220,6 +222,7 @@ impl Delta {
         }
         self.made_ready.absorb(&later.made_ready);
         self.unmade_ready.absorb(&later.unmade_ready);
+        self.moved |= later.moved;
         later.lowest.by_group().for_each(|(group, position)| self.lowest.add(group, position));
         self.lanes.absorb(&later.lanes);
         let room = ENDED_NOTED.saturating_sub(self.ended.len()).min(later.ended.len());

@@ -84,9 +84,12 @@ impl Stack {
         growth
     }
 
-    /// Whether the transaction has made tasks that were ready something else.
-    pub fn has_unmade_ready(&self, slot: SlotId) -> bool {
-        self.of(slot).any(|delta| !delta.unmade_ready.is_empty())
+    /// Whether ready tasks that others see may not be where they were for this transaction.
+    pub fn hides_ready(&self, slot: SlotId) -> bool {
+        let hides = |delta: &Delta| {
+            !delta.unmade_ready.is_empty() || delta.moved || delta.replaces || delta.redefined
+        };
+        self.of(slot).any(hides)
     }
 
     /// The first place in which the transaction has made a task ready.

@@ -59,10 +59,10 @@ pub fn start(queue: &Queue, group: Group, arguments: &Arguments) -> Option<Datum
     if from == FIRST { None } else { queue.key_at(from) }
 }
 
-/// What this transaction itself has taken, and may give back by a rollback, would not be seen; nor
-/// would a fixed snapshot show what others have put since.
+/// What this transaction itself has taken or moved, and may give back by a rollback, would not be
+/// seen; nor would a fixed snapshot show what others have put since.
 fn may_raise(queue: &Queue) -> bool {
-    !transaction::has_fixed_snapshot() && !xact::has_unmade_ready(queue.slot)
+    !transaction::has_fixed_snapshot() && !xact::hides_ready(queue.slot)
 }
 
 /// The statement's part for a group; gives the arguments that it takes.

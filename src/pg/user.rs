@@ -2,16 +2,16 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-/// The current role.
-pub fn current() -> Oid {
+/// The role that the session acts as, also inside a function that acts as its owner.
+pub fn outer() -> Oid {
     // SAFETY: reads a backend variable.
-    unsafe { pg_sys::GetUserId() }
+    unsafe { pg_sys::GetOuterUserId() }
 }
 
-/// Whether the current role is a member of another, or that role itself.
+/// Whether that role is a member of another, or that role itself.
 pub fn is_member_of(role: Oid) -> bool {
     // SAFETY: a look-up.
-    unsafe { pg_sys::is_member_of_role(pg_sys::GetUserId(), role) }
+    unsafe { pg_sys::is_member_of_role(pg_sys::GetOuterUserId(), role) }
 }
 
 /// The role in force before, restored on drop.

@@ -21,7 +21,9 @@ use std::rc::Rc;
 pub use plans::{Arguments, Statement};
 pub use queue::{KeyType, Queue, table_names};
 pub use status::StatusColumn;
-pub use store::{Entry, as_owner, delete, is_own_table, pause, read, resume, try_lock, write};
+pub use store::{
+    Entry, REGISTRY, as_owner, delete, is_own_table, pause, read, resume, try_lock, write,
+};
 
 thread_local! {
     static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());

@@ -16,7 +16,7 @@ use crate::pg::relation::{ColumnType, Relation, RowType};
 use crate::pg::trigger::Tuple;
 use crate::pg::{catalog, process, time, types};
 use crate::shmem::{databases, queues};
-use crate::statement::{self, KeyColumn, READY_TRIGGERS, TRIGGERS};
+use crate::statement::{self, KeyColumn, TELLING_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::Cell;
@@ -40,8 +40,10 @@ pub struct Queue {
     pub order: Option<Order>,
     /// There is a mark for each priority.
     pub by_priority: bool,
-    /// The triggers tell of every task.
+    /// The triggers tell of every task, and everybody sees all of them.
     pub is_told: bool,
+    /// Row security is on: not everybody sees everything.
+    pub has_row_security: bool,
     /// Nobody takes a task before this instant.
     paused_until: Option<i64>,
     /// How often it had been redefined when it was read.
@@ -124,12 +126,13 @@ impl Queue {
             slot.note_kind(counts_tubes, paused_until.is_some());
             slot.set_has_lanes(definition.options.features.has_subqueues());
         }
-        let is_told = relation.has_triggers(&READY_TRIGGERS);
+        let has_row_security = relation.has_row_security();
+        let is_told = relation.has_triggers(&TELLING_TRIGGERS) && !has_row_security;
         // A priority of NULL stands behind all others; the marks of sub-queues know no priorities.
         let has_subqueues = definition.options.features.has_subqueues();
         let by_priority = fields.get(&Field::Priority).map(|column| column.is_not_null);
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
-        let is_marked = is_told && !relation.has_row_security() && !has_unknown;
+        let is_marked = is_told && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
         let is_simple =
             |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
@@ -156,6 +159,7 @@ impl Queue {
             order,
             by_priority: by_priority == Some(true),
             is_told,
+            has_row_security,
             counts_itself: relation.has_only_triggers(&TRIGGERS)
                 && definition.options.features.hook().is_none()
                 && !definition.options.features.has_tubes(),

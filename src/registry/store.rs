@@ -10,7 +10,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::ffi::CStr;
 
-const REGISTRY: &CStr = c"queue";
+pub const REGISTRY: &CStr = c"queue";
 
 /// What the registry says of a table.
 pub struct Entry {

@@ -61,6 +61,7 @@ pub fn joined(part: Part) -> Option<Uuid> {
         Part::Own => OWN.get(),
         Part::Joined => JOINED.get(),
         Part::Local => LOCAL.get().map(|local| local.uuid),
+        Part::Candidate => None,
     }
 }
 
@@ -93,12 +94,26 @@ pub fn set_renewal(instant: i64) {
     LOCAL.set(LOCAL.get().map(|local| Local { renew_at: instant, ..local }));
 }
 
+/// Attaches this connection to a session that it may join or not, so that this does not end
+/// meanwhile.
+pub fn propose(uuid: Uuid) {
+    watch_exit();
+    sessions::attach(Part::Candidate, uuid, true);
+}
+
+/// Ends what `propose` began. The worker is to look whether the session's time is over.
+pub fn withdraw() {
+    sessions::detach(Part::Candidate, false);
+    note_change();
+}
+
 /// Leaves the session that was joined in this way.
 pub fn leave(part: Part) {
     let left = match part {
         Part::Own => OWN.take().is_some(),
         Part::Joined => JOINED.take().is_some(),
         Part::Local => LOCAL.take().is_some(),
+        Part::Candidate => false,
     };
     if left {
         sessions::detach(part, true);
@@ -124,6 +139,7 @@ pub fn transaction_ended() {
 /// identified one. The next one is another.
 pub fn end() {
     [Part::Local, Part::Joined, Part::Own].into_iter().for_each(leave);
+    sessions::detach(Part::Candidate, false);
 }
 
 /// The process that a session's identifier was made for.

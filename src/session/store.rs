@@ -43,7 +43,21 @@ pub fn find(uuid: Uuid, now: i64) -> Result<Option<Known>> {
     })
 }
 
-/// Writes a session down, or gives it another time of grace.
+/// Gives a session that is known another time of grace, and as much as that at least.
+pub fn set_grace(uuid: Uuid, grace: Datum) -> Result<()> {
+    registry::as_owner(|spi| {
+        spi.run_with(
+            "UPDATE xqueue.session SET grace = $2, lease = GREATEST(picked.lease, \
+             pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
+             ($2 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)) FROM (SELECT s.uuid, s.lease \
+             FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) $1 FOR UPDATE SKIP LOCKED) \
+             AS picked WHERE session.uuid OPERATOR(pg_catalog.=) picked.uuid",
+            &[(types::UUID, Some(types::from_uuid(uuid))), (types::INTERVAL, Some(grace))],
+        );
+    })
+}
+
+/// Writes a session down.
 pub fn keep(uuid: Uuid, role: Oid, grace: Datum) -> Result<()> {
     registry::as_owner(|spi| {
         spi.run_with(
@@ -103,10 +117,15 @@ pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
     })
 }
 
-/// Locks the table, for the worker, which must not wait for DROP EXTENSION. False if that cannot be
+/// Locks what is needed, for the worker, which must not wait for DROP EXTENSION. False if that cannot be
 /// done at once.
 pub fn try_lock() -> bool {
-    catalog::own_relation(TABLE).is_some_and(|table| relation::try_lock(table, Lock::RowExclusive))
+    let try_lock = |table: &CStr| {
+        let table = catalog::own_relation(table);
+        table.is_some_and(|table| relation::try_lock(table, Lock::RowExclusive))
+    };
+    // What is done there is done as the registry's owner, with a lock on that.
+    try_lock(registry::REGISTRY) && try_lock(TABLE)
 }
 
 /// Sets the leases right of sessions that have got connections, or lost them unnoticed, as by a
@@ -159,12 +178,14 @@ pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
     })
 }
 
-/// When the next lease ends, of those that do.
-pub fn next_end() -> Result<Option<i64>> {
+/// When the next lease after `now` ends. One that is over already is somebody's who is attached or
+/// has it locked, and who tells when that is over.
+pub fn next_end(now: i64) -> Result<Option<i64>> {
     registry::as_owner(|spi| {
-        let rows = spi.run(
-            "SELECT s.lease FROM xqueue.session s \
-             WHERE s.lease OPERATOR(pg_catalog.<) 'infinity' ORDER BY s.lease LIMIT 1",
+        let rows = spi.run_with(
+            "SELECT s.lease FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.>) $1 \
+             AND s.lease OPERATOR(pg_catalog.<) 'infinity' ORDER BY s.lease LIMIT 1",
+            &[(types::TIMESTAMPTZ, Some(now.into()))],
         );
         rows.datum(0, 1).map(types::timestamp)
     })

@@ -34,6 +34,8 @@ impl QueueGuard {
     /// they have put. One that has begun before this does not.
     pub fn resolve_prepared(&mut self, room: i64) {
         self.recount = true;
+        // What it has put was not to be seen by whoever raised a mark meanwhile.
+        self.forget_marks();
         self.room.resolve(room);
     }
 }

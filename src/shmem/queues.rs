@@ -268,6 +268,10 @@ impl QueueGuard {
                 self.wake(count, Offer { tube });
             }
         }
+        if delta.redefined {
+            // What was none of the worker's may be now.
+            self.lower_due(i64::MIN);
+        }
         if let Some(instant) = delta.due {
             self.lower_due(instant);
         }

@@ -19,9 +19,11 @@ pub enum Part {
     Joined,
     /// It was joined until the end of the transaction.
     Local,
+    /// It is about to be joined, if it may be.
+    Candidate,
 }
 
-const PARTS: usize = 3;
+const PARTS: usize = 4;
 
 /// A process's entry, at the index of the process.
 #[repr(C)]
@@ -67,7 +69,7 @@ pub fn attach(part: Part, uuid: Uuid, identified: bool) {
     if let Some(session) = directory.sessions.get_mut(process::index() as usize) {
         session.database = u32::from(process::database());
         session.pid = process::pid();
-        let role = u32::from(user::current());
+        let role = u32::from(user::outer());
         session.attached[part as usize] = Attached { live: true, identified, uuid, role };
     }
 }
@@ -151,7 +153,7 @@ fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
     let database = u32::from(process::database());
     let directory = super::directory();
     for session in directory.sessions.iter().filter(|session| session.database == database) {
-        for part in [Part::Own, Part::Joined, Part::Local] {
+        for part in [Part::Own, Part::Joined, Part::Local, Part::Candidate] {
             let attached = &session.attached[part as usize];
             if attached.live {
                 see(part, attached, session.pid);
@@ -171,10 +173,10 @@ pub fn not_attached(mut uuids: Vec<Uuid>) -> Vec<Uuid> {
 /// like, or at the most until the end of a transaction.
 pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
     let room = super::segment().process_count;
-    let (mut lasting, mut passing) = (Vec::with_capacity(2 * room), Vec::with_capacity(room));
+    let (mut lasting, mut passing) = (Vec::with_capacity(2 * room), Vec::with_capacity(2 * room));
     for_each_here(|part, attached, _| match part {
         _ if !attached.identified => {}
-        Part::Local => passing.push(attached.uuid),
+        Part::Local | Part::Candidate => passing.push(attached.uuid),
         Part::Own | Part::Joined => lasting.push(attached.uuid),
     });
     (lasting, passing)

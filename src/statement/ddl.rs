@@ -252,20 +252,17 @@ impl Table {
             let when = format!("WHEN ({arrival}) ");
             wanted.push(("xqueue_arrive", "BEFORE INSERT", "FOR EACH ROW", when, "row_arrives"));
         }
-        let mut watched = vec![Field::Status, Field::Runat, Field::Expires];
+        let mut watched = vec![Field::Status, Field::Runat, Field::Expires, Field::Priority];
         if self.features.has_tubes() {
             watched.push(Field::Tube);
         }
         let changed = watched.into_iter().filter_map(|field| self.fields.get(&field));
         let changed = changed.map(|column| format!("OLD.{column} IS DISTINCT FROM NEW.{column}"));
-        let changed = format!("WHEN ({}) ", join(changed, " OR "));
+        // The place in the queue depends on it as well.
+        let rekeyed =
+            self.key.iter().map(|key| format!("NOT OLD.{0} {1} NEW.{0}", key.name, key.equals));
+        let changed = format!("WHEN ({}) ", join(changed.chain(rekeyed), " OR "));
         wanted.push(("xqueue_update", "AFTER UPDATE", "FOR EACH ROW", changed, "row_changed"));
-        // Whatever the place in the queue depends on.
-        let is_key = |column: &&String| self.key.iter().any(|key| key.name == **column);
-        let priority = self.fields.get(&Field::Priority).filter(|column| !is_key(column));
-        let priority = priority.map(|column| format!(", {column}")).unwrap_or_default();
-        let rekeyed = format!("AFTER UPDATE OF {}{priority}", self.key_list(""));
-        wanted.push(("xqueue_key", &rekeyed, "FOR EACH ROW", String::new(), "row_moved"));
         let make = |(name, event, each, when, function)| {
             let create = format!(
                 "CREATE TRIGGER {name} {event} ON {table} {each} {when}EXECUTE FUNCTION xqueue.{function}()"
@@ -292,17 +289,12 @@ impl Table {
 }
 
 /// Names of all triggers that a queue may have.
-pub const TRIGGERS: [&str; 6] = [
-    "xqueue_arrive",
-    "xqueue_delete",
-    "xqueue_insert",
-    "xqueue_key",
-    "xqueue_truncate",
-    "xqueue_update",
-];
+pub const TRIGGERS: [&str; 5] =
+    ["xqueue_arrive", "xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
 
-/// Of these, the ones that see every task that comes to be ready.
-pub const READY_TRIGGERS: [&str; 3] = ["xqueue_insert", "xqueue_key", "xqueue_update"];
+/// Of these, the ones that tell of whatever happens to a task.
+pub const TELLING_TRIGGERS: [&str; 4] =
+    ["xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
 
 /// The indexes that a queue may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

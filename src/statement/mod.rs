@@ -16,7 +16,7 @@ mod put;
 mod step;
 
 pub use change::Change;
-pub use ddl::{Index, READY_TRIGGERS, TRIGGERS};
+pub use ddl::{Index, TELLING_TRIGGERS, TRIGGERS};
 pub use put::{Put, Source};
 pub use step::{Step, Verb};
 

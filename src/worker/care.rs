@@ -31,6 +31,7 @@ pub struct Care {
     pub slot: SlotId,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
+    has_row_security: bool,
     /// Sessions that have ended and may have left tasks.
     ended: Vec<[u8; 16]>,
     /// All taken tasks have to be compared with the live sessions.
@@ -72,12 +73,19 @@ impl Care {
         Care {
             slot,
             passive: false,
+            has_row_security: false,
             ended: vec![],
             sweep: true,
             give_back: Retry::default(),
             promote: Retry::default(),
             recount: Retry::default(),
         }
+    }
+
+    /// With row security the owner may not have seen all that there is to do.
+    pub fn set_row_security(&mut self, is_on: bool) {
+        self.sweep |=
+            std::mem::replace(&mut self.has_row_security, is_on) != is_on && !self.passive;
     }
 
     /// Leaves the tasks to another server, or looks after all that this one has left behind.

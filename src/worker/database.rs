@@ -3,7 +3,7 @@
 
 use super::care::Care;
 use super::job::Outcome;
-use super::leases::Leases;
+use super::leases::{Attached, Leases};
 use crate::delta::SlotId;
 use crate::pg::relation::{self, Lock};
 use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, types, worker};
@@ -134,12 +134,12 @@ impl Worker {
                         if let Some(mut slot) = queues::lock(queue.slot) {
                             slot.set_names([name, &schema, &table]);
                         }
-                        Outcome::Done(queue.slot)
+                        Outcome::Done((queue.slot, queue.has_row_security))
                     }
                     None => Outcome::Gone,
                 }
             });
-            if let Ok(Outcome::Done(slot)) = read {
+            if let Ok(Outcome::Done((slot, has_row_security))) = read {
                 let known = queues.get(table).is_some_and(|care| care.slot == slot);
                 if !known {
                     queues.insert(*table, Care::of(slot));
@@ -147,6 +147,7 @@ impl Worker {
                 }
                 if let Some(care) = queues.get_mut(table) {
                     care.set_passive(*passive);
+                    care.set_row_security(has_row_security);
                 }
             }
             matches!(read, Ok(Outcome::Busy))
@@ -159,8 +160,10 @@ impl Worker {
         }
         self.looks_for_prepared |= requests.prepared;
         let unsettled = self.look_for_prepared();
+        // The connections before those that were left: who leaves in between is among either.
+        let attached = Attached::now();
         let left = sessions::drain_left(self.database);
-        let ended = self.leases.settle(left, requests.sessions);
+        let ended = self.leases.settle(left, attached, requests.sessions);
         for (table, care) in &mut self.queues {
             care.note_ended(&ended, requests.sweep);
             care.work(*table, self.database, !unsettled.contains(table));

@@ -13,6 +13,22 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// With leases that end the clock is looked at so often at least, as somebody may set it.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The sessions that had connections at a moment.
+pub struct Attached {
+    /// Just before.
+    since: i64,
+    sessions: Vec<Uuid>,
+}
+
+impl Attached {
+    /// The clock before the connections: who joins a session later finds it ended by that time.
+    pub fn now() -> Attached {
+        let since = time::now();
+        let (lasting, passing) = sessions::identified();
+        Attached { since, sessions: [lasting, passing].concat() }
+    }
+}
+
 #[derive(Default)]
 pub struct Leases {
     /// Sessions that were left, and may go on without a connection.
@@ -27,7 +43,7 @@ pub struct Leases {
 impl Leases {
     /// Looks after the leases; the sessions that are over. `compares`: some may have got, or lost,
     /// connections that nobody has told of.
-    pub fn settle(&mut self, left: Vec<Left>, compares: bool) -> Vec<Uuid> {
+    pub fn settle(&mut self, left: Vec<Left>, attached: Attached, compares: bool) -> Vec<Uuid> {
         let (identified, anonymous): (Vec<Left>, Vec<Left>) =
             left.into_iter().partition(|left| left.identified);
         let mut ended: Vec<Uuid> = anonymous.iter().map(|left| left.uuid).collect();
@@ -35,27 +51,28 @@ impl Leases {
         self.compares |= compares;
         let is_time = self.end.is_some_and(|end| end <= time::now());
         if !self.left.is_empty() || self.compares || is_time {
-            ended.extend(self.look());
+            ended.extend(self.look(&attached));
         }
         ended
     }
 
     /// How long there is nothing to do; None: until somebody says so.
     pub fn pause(&self) -> Option<Duration> {
-        let retry = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
-        let end = self.end.map(|end| {
+        if let Some(at) = self.retry_at {
+            return Some(at.saturating_duration_since(Instant::now()));
+        }
+        self.end.map(|end| {
             let left = Duration::from_micros(end.saturating_sub(time::now()).max(0) as u64);
             left.min(CLOCK_INTERVAL)
-        });
-        retry.into_iter().chain(end).min()
+        })
     }
 
-    fn look(&mut self) -> Vec<Uuid> {
+    fn look(&mut self, attached: &Attached) -> Vec<Uuid> {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
             return vec![];
         }
         let looked = transaction::try_in_transaction(|| match store::try_lock() {
-            true => Outcome::Done(look(&self.left, self.compares).or_raise()),
+            true => Outcome::Done(look(&self.left, attached, self.compares).or_raise()),
             false => Outcome::Busy,
         });
         match looked {
@@ -85,9 +102,8 @@ struct Look {
     end: Option<i64>,
 }
 
-fn look(left: &[Uuid], compares: bool) -> Result<Look> {
-    // The clock before the connections: who joins a session later finds it ended by that time.
-    let now = time::now();
+/// `attached`: the connections before the list of the sessions that were left was read.
+fn look(left: &[Uuid], attached: &Attached, compares: bool) -> Result<Look> {
     let (lasting, passing) = sessions::identified();
     if compares {
         store::compare(&lasting)?;
@@ -97,8 +113,9 @@ fn look(left: &[Uuid], compares: bool) -> Result<Look> {
         true => (vec![], vec![]),
         false => store::begin_grace(&left)?,
     };
-    let attached = [lasting, passing].concat();
-    ended.extend(store::expire(now, &attached)?);
+    let spared = [attached.sessions.clone(), lasting, passing].concat();
+    ended.extend(store::expire(attached.since, &spared)?);
     // One that is being identified just now is not to be seen yet, but has a connection.
-    Ok(Look { ended: sessions::not_attached(ended), locked, end: store::next_end()? })
+    let ended = sessions::not_attached(ended);
+    Ok(Look { ended, locked, end: store::next_end(attached.since)? })
 }

@@ -397,3 +397,60 @@ fn nothing_is_hidden_from_a_crowd_by_priorities() {
     q.assert_tasks(&[("ready", 0)]);
     q.sql("DISCARD ALL");
 }
+
+/// What a transaction sees, and a rollback undoes, raises no mark.
+#[test]
+fn what_is_rolled_back() {
+    for (features, hiding) in [
+        (json!({}), "TRUNCATE {q}"),
+        (json!({}), "UPDATE {q} SET id = id + 100000"),
+        (json!({}), "ALTER TABLE {q} DISABLE TRIGGER xqueue_delete; DELETE FROM {q}"),
+        (json!({}), "SELECT xqueue.take('{q}', count => 1000)"),
+        (json!({"features": {"priority": true}}), "TRUNCATE {q}"),
+        (json!({"features": {"priority": true}}), "UPDATE {q} SET priority = 77"),
+    ] {
+        for undo in ["ROLLBACK", "ROLLBACK TO s; COMMIT"] {
+            let mut q = raised_or_known(&features);
+            q.sql("INSERT INTO {q} (id) VALUES (5)");
+            q.sql(&format!("BEGIN; SAVEPOINT s; {hiding}"));
+            let name = q.name.clone();
+            for _ in 0..300 {
+                take(&mut q.admin, &name, "0", 1);
+            }
+            q.sql(undo);
+            finds(&mut q, 5);
+        }
+    }
+}
+
+/// A queue from which enough has been taken for its marks, whichever, to be about to be raised.
+fn raised_or_known(features: &Value) -> Queue {
+    let mut q = Queue::with("marks", COLUMNS, features);
+    q.sql("INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 500) n");
+    drain(&mut q);
+    q
+}
+
+/// A trigger of the user's may change what an UPDATE does not name.
+#[test]
+fn keys_and_priorities_changed_by_a_trigger() {
+    let mut q = Queue::with(
+        "marks",
+        "id bigint PRIMARY KEY, note text",
+        &json!({"features": {"priority": true}}),
+    );
+    q.sql(
+        "CREATE FUNCTION {q}_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF new.note LIKE 'to %' THEN new.id := substr(new.note, 4)::bigint; END IF; \
+         IF new.note LIKE 'as %' THEN new.priority := substr(new.note, 4)::int; END IF; \
+         RETURN new; END $$; \
+         CREATE TRIGGER m BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_move(); \
+         INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 500) n",
+    );
+    drain(&mut q);
+    q.sql("UPDATE {q} SET note = 'to 5' WHERE id = 1450");
+    finds(&mut q, 5);
+    q.sql("UPDATE {q} SET note = 'as -3' WHERE id = 1460");
+    finds(&mut q, 1460);
+    q.sql("DROP TRIGGER m ON {q}; DROP FUNCTION {q}_move()");
+}

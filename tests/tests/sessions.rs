@@ -335,3 +335,112 @@ fn waiting_consumers_of_a_shared_session() {
     assert_eq!(ack(&mut c, &name, id).len(), 1);
     q.assert_tasks(&[("total", 0)]);
 }
+
+/// An opening that is rolled back to a savepoint leaves no session behind that seems to be one.
+#[test]
+fn opened_for_one_transaction_again_after_a_savepoint() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let id = put(&mut c, &name, 1);
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    c.batch_execute("BEGIN; SAVEPOINT s").unwrap();
+    let ghost: String = scalar(&mut c, open, &[]);
+    c.batch_execute("ROLLBACK TO s").unwrap();
+    let session: String = scalar(&mut c, open, &[]);
+    assert_ne!(session, ghost);
+    take_all(&mut c, &name);
+    c.batch_execute("COMMIT").unwrap();
+    assert!(is_taken(&mut q.admin, &name, id));
+    assert!(shown(&mut q.admin, &session).is_some());
+    join(&mut c, &session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+/// Whoever fails to join another session is still in the one that he had joined, which goes on.
+#[test]
+fn a_failure_to_join_another() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut opener, mut c) = (q.client(), q.client());
+    let session = identity(&mut opener);
+    let id = put(&mut opener, &name, 1);
+    take_all(&mut opener, &name);
+    join(&mut c, &session);
+    drop(opener);
+    let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
+    wait_until("the opener has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
+    let unknown = "SELECT xqueue.identify('00000000-0000-0000-0000-000000000000')";
+    for _ in 0..20 {
+        expect_error(&mut c, unknown, "42704", UNKNOWN);
+    }
+    assert_eq!(identity(&mut c), session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+/// A transaction that is longer than the session's time keeps it, and its end begins the grace.
+#[test]
+fn a_transaction_longer_than_the_grace() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let mut c = q.client();
+    for _ in 0..20 {
+        let open = "SELECT xqueue.identify(grace => '60 ms', local => true)::text";
+        let session: String = scalar(&mut c, open, &[]);
+        let join = format!("SELECT xqueue.identify('{session}', local => true)");
+        c.batch_execute(&format!("BEGIN; {join}")).unwrap();
+        let over = format!(
+            "SELECT lease < clock_timestamp() FROM xqueue.sessions WHERE session = '{session}'"
+        );
+        wait_until("its lease is over", || scalar(&mut c, &over, &[]));
+        c.batch_execute("COMMIT").unwrap();
+        wait_until("it is over", || shown(&mut q.admin, &session).is_none());
+    }
+    put(&mut c, &name, 1);
+}
+
+#[test]
+fn ones_own_while_another_is_joined_for_the_transaction() {
+    let mut q = Queue::new("session");
+    let (mut c, mut other) = (q.client(), q.client());
+    let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));
+    c.batch_execute(&format!("BEGIN; SELECT xqueue.identify('{session}', local => true)")).unwrap();
+    let sql = "SELECT xqueue.identify($1::text::uuid, '2 hours')::text";
+    assert_eq!(scalar::<String>(&mut c, sql, &[&mine]), mine);
+    c.batch_execute("COMMIT").unwrap();
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
+    assert_eq!(shown(&mut q.admin, &mine).unwrap()["grace"], "02:00:00");
+    let sql = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.identify('{session}')");
+    expect_error(&mut c, &sql, "0A000", "repeatable read");
+}
+
+/// Two who give a session a time of grace do not wait for each other, nor does the worker.
+#[test]
+fn giving_grace_side_by_side() {
+    let (q, c, session, _) = taken_with("1 hour");
+    let mut clients = [q.client(), q.client()];
+    for client in &mut clients {
+        client
+            .batch_execute(&format!(
+                "SET statement_timeout = '10s'; BEGIN; \
+                 SELECT xqueue.identify('{session}', grace => '2 hours', local => true)"
+            ))
+            .unwrap();
+    }
+    clients.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
+    drop(c);
+    q.client()
+        .batch_execute(&format!("SELECT xqueue.identify('{session}', grace => '0')"))
+        .unwrap();
+}
+
+#[test]
+fn statistics_of_a_task_name_who_holds_it() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    let sql = format!("SELECT xqueue.stats('{{q}}', {id})");
+    assert!(q.ask_one(&sql)["pid"].is_number());
+    leave(&mut q, c, &session);
+    let stats = q.ask_one(&sql);
+    assert_eq!((&stats["session"], stats.get("pid")), (&json!(session), None));
+    q.sql(&format!("SELECT xqueue.identify('{session}', grace => '0')"));
+}
