@@ -24,6 +24,8 @@ pub struct Lack {
     pub name: String,
     /// For so many tasks.
     tasks: i64,
+    /// The caller has put already: those who came later may be waiting for its end.
+    precedes: bool,
     /// Nobody but the caller's own transaction could make it.
     is_for_good: bool,
 }
@@ -48,6 +50,7 @@ pub fn reserve(queue: &Queue, tasks: i64) -> Result<Option<Lack>> {
         slot: queue.slot,
         name: queue.name.clone(),
         tasks: lacking,
+        precedes: growth.reserved > 0,
         is_for_good: growth.replaces || growth.redefines || growth.tasks + tasks > capacity,
     }))
 }
@@ -87,7 +90,7 @@ impl Lack {
         if self.is_for_good || deadline.is_over() {
             return Ok(false);
         }
-        let place = Place::join(self.slot, &self.name, Want::Room(self.tasks))?;
+        let place = Place::join_at(self.slot, &self.name, Want::Room(self.tasks), self.precedes)?;
         place.over_transaction_end(over_transaction_end);
         Ok(match place.room(deadline, &self.name)? {
             Waited::Granted(tasks) => {

@@ -45,7 +45,8 @@ impl Deadline {
 pub struct Place {
     slot: SlotId,
     since: i64,
-    want: Want,
+    want: Cell<Want>,
+    precedes: bool,
     /// After how many microseconds to look again after a wake-up that came to nothing.
     patience: Cell<i64>,
     /// How often somebody had been woken before the last look.
@@ -78,6 +79,11 @@ pub enum Waited {
 impl Place {
     /// Joins the line at its end.
     pub fn join(slot: SlotId, queue: &str, want: Want) -> Result<Place> {
+        Place::join_at(slot, queue, want, false)
+    }
+
+    /// The same; with `precedes` in front of all newcomers.
+    pub fn join_at(slot: SlotId, queue: &str, want: Want, precedes: bool) -> Result<Place> {
         if LINE.get().is_some() {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
@@ -92,8 +98,14 @@ impl Place {
             );
         }
         LINE.set(Some(slot));
-        let place =
-            Place { slot, since: time::now(), want, patience: Cell::new(0), wakes: Cell::new(0) };
+        let place = Place {
+            slot,
+            since: time::now(),
+            want: Cell::new(want),
+            precedes,
+            patience: Cell::new(0),
+            wakes: Cell::new(0),
+        };
         place.stand(queue, time::now() + PATIENCE.0)?;
         Ok(place)
     }
@@ -102,12 +114,27 @@ impl Place {
         let session = session::current();
         match queues::lock(self.slot) {
             Some(mut line) => {
-                line.join_line(self.since, session, self.want, nudge_at);
+                line.join_line(self.since, session, (self.want.get(), self.precedes), nudge_at);
                 self.wakes.set(line.wakes());
                 Ok(())
             }
             None => Err(gone(queue)),
         }
+    }
+
+    /// Stands in line for something else from now on, in the old place. True if it is something else:
+    /// what was offered before that nobody was told of.
+    pub fn wants(&self, want: Want, queue: &str) -> Result<bool> {
+        if self.want.replace(want) == want {
+            return Ok(false);
+        }
+        let mut line = queues::lock(self.slot).ok_or_else(|| gone(queue))?;
+        if let Some(offer) = line.leave_line() {
+            line.wake(1, offer);
+        }
+        drop(line);
+        self.stand(queue, time::now() + PATIENCE.0)?;
+        Ok(true)
     }
 
     /// Sleeps until this consumer is woken; false when the deadline has passed before that.

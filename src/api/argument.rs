@@ -56,6 +56,7 @@ impl Target {
     fn lock(&self, lock: Lock) -> Result<()> {
         let is_allowed = match lock {
             Lock::RowExclusive => catalog::may_change(self.table),
+            Lock::AccessShare => catalog::may_touch(self.table),
             _ => true,
         };
         if !is_allowed {

@@ -88,6 +88,9 @@ fn take_impl(call: &Call) -> Result<Datum> {
             Ok(outcome) => outcome.paused_until(),
             Err(error) => return Err(gone_or(error, &target, &line.name)),
         };
+        if line.has_changed(&place, &target, &order)? {
+            continue;
+        }
         if !place.sleep(deadline, pause, &line.name)? {
             break;
         }
@@ -179,7 +182,11 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> R
                     return Ok(());
                 }
                 Ok(outcome) => {
+                    let has_changed = line.has_changed(&place, &target, &order);
                     place.over_transaction_end(|| spi.rollback());
+                    if has_changed? {
+                        continue;
+                    }
                     outcome.paused_until()
                 }
                 Err(error) => return Err(gone_or(error, &target, &line.name)),
@@ -350,6 +357,16 @@ impl Line {
 
     fn join(&self) -> Result<Place> {
         Place::join(self.slot, &self.name, self.want)
+    }
+
+    /// Whether another feature has made what is waited for something else since it was joined: then
+    /// it is to be looked for once more.
+    fn has_changed(&self, place: &Place, target: &Target, order: &Order) -> Result<bool> {
+        if order.tube.is_none() {
+            return Ok(false);
+        }
+        let now = Line::of(target, order).map_err(|error| gone_or(error, target, &self.name))?;
+        place.wants(now.want, &self.name)
     }
 }
 

@@ -169,6 +169,12 @@ pub fn may_change(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
 }
 
+/// Whether the current role may do anything with some of a table, or some columns of it.
+pub fn may_touch(table: Oid) -> bool {
+    let reads = pg_sys::ACL_SELECT | pg_sys::ACL_TRUNCATE;
+    may_some(table, reads | pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
+}
+
 /// Whether the current role may insert into a table, or into some columns of it.
 pub fn may_insert(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_INSERT)

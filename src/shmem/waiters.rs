@@ -45,6 +45,8 @@ pub struct Waiter {
     outcome: Option<Outcome>,
     /// Room that has been reserved for this process, which it has not taken over yet.
     granted: i64,
+    /// It stands in front of all newcomers.
+    precedes: bool,
     pid: i32,
     since: i64,
     /// When to look again without a wake-up, after one that came to nothing.
@@ -123,7 +125,14 @@ impl Line {
 impl QueueGuard {
     /// Puts this process into the line, behind all who have waited since an earlier instant.
     /// `nudge_at`: when to be woken again though nothing has happened, `NEVER` if not at all.
-    pub fn join_line(&mut self, since: i64, session: [u8; 16], want: Want, nudge_at: i64) {
+    /// `precedes`: in front of all who are newcomers, as they may be waiting for its end.
+    pub fn join_line(
+        &mut self,
+        since: i64,
+        session: [u8; 16],
+        (want, precedes): (Want, bool),
+        nudge_at: i64,
+    ) {
         let process = process::index();
         let (index, link) = (self.index(), process + 1);
         if waiter(process).queue != NO_QUEUE {
@@ -133,8 +142,9 @@ impl QueueGuard {
         let belongs_at_end = self.line.tail == 0
             || matches!(want, Want::Room(_))
             || waiter(self.line.tail - 1).since <= since;
-        let mut next = if belongs_at_end { 0 } else { self.line.head };
-        while next != 0 && waiter(next - 1).since <= since {
+        let mut next = if belongs_at_end && !precedes { 0 } else { self.line.head };
+        let is_before = |other: &Waiter| other.precedes || !precedes && other.since <= since;
+        while next != 0 && is_before(waiter(next - 1)) {
             next = waiter(next - 1).next;
         }
         let previous = match next {
@@ -150,6 +160,7 @@ impl QueueGuard {
             offer: None,
             outcome: None,
             granted: 0,
+            precedes,
             pid: process::pid(),
             since,
             nudge_at,

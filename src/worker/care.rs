@@ -23,6 +23,8 @@ const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::f
 const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// The same for what has taken too long, which delays others.
 const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How often a queue with row security is looked at as a whole.
+const ALL_INTERVAL: Duration = Duration::from_secs(5);
 /// With tasks waiting the clock is looked at so often at least, as somebody may set it.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -31,7 +33,8 @@ pub struct Care {
     pub slot: SlotId,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
-    has_row_security: bool,
+    /// When to look for everything that there may be to do.
+    all_at: Option<Instant>,
     /// Sessions that have ended and may have left tasks.
     ended: Vec<[u8; 16]>,
     /// All taken tasks have to be compared with the live sessions.
@@ -73,7 +76,7 @@ impl Care {
         Care {
             slot,
             passive: false,
-            has_row_security: false,
+            all_at: None,
             ended: vec![],
             sweep: true,
             give_back: Retry::default(),
@@ -82,10 +85,10 @@ impl Care {
         }
     }
 
-    /// With row security the owner may not have seen all that there is to do.
+    /// With row security the owner may not see all that there is to do, and nobody tells when he
+    /// does: it is looked for now and then.
     pub fn set_row_security(&mut self, is_on: bool) {
-        self.sweep |=
-            std::mem::replace(&mut self.has_row_security, is_on) != is_on && !self.passive;
+        self.all_at = is_on.then(|| Instant::now() + ALL_INTERVAL);
     }
 
     /// Leaves the tasks to another server, or looks after all that this one has left behind.
@@ -111,6 +114,13 @@ impl Care {
 
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
     pub fn work(&mut self, table: Oid, database: u32, may_recount: bool) {
+        if self.all_at.is_some_and(|at| Instant::now() >= at) {
+            self.set_row_security(true);
+            self.sweep = true;
+            if let Some(mut slot) = queues::lock(self.slot) {
+                slot.lower_due(i64::MIN);
+            }
+        }
         if self.passive {
             (self.sweep, self.ended) = (false, vec![]);
         } else {
@@ -134,7 +144,8 @@ impl Care {
             let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
             left.min(CLOCK_INTERVAL).max(self.promote.left().unwrap_or_default())
         });
-        [give_back, promote, recount].into_iter().flatten().min()
+        let all = self.all_at.map(|at| at.saturating_duration_since(Instant::now()));
+        [give_back, promote, recount, all].into_iter().flatten().min()
     }
 
     /// Gives back what ended sessions had taken.

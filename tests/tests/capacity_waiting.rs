@@ -260,3 +260,21 @@ fn put_wait_waits_for_room_first() {
     ack(&mut q.admin, &name, id(&task[0]));
     assert_eq!(thread.join().unwrap(), "acked");
 }
+
+/// Who has put already gets room before those who came later, as they may be waiting for its end.
+#[test]
+fn who_has_put_already_precedes_newcomers() {
+    let mut q = Queue::limited("room", 3, 1);
+    let name = q.name.clone();
+    let mut first = q.client();
+    first.batch_execute(&format!("BEGIN; SELECT xqueue.put('{name}', '[{{}}, {{}}]')")).unwrap();
+    let newcomer = Waiter::put(&mut q, &empty_tasks(2));
+    let insider =
+        Waiter::start(first, &format!("SELECT xqueue.put('{name}', '{{}}', timeout => '30s')"));
+    q.wait_for_producers(2);
+    q.drain(1);
+    let (mut first, _) = insider.task();
+    assert!(!newcomer.finished());
+    first.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(newcomer.tasks().len(), 2);
+}

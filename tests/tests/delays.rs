@@ -278,3 +278,49 @@ fn a_runat_by_default_makes_a_put_wait_too() {
     q.sql("SELECT xqueue.put('{q}', '{}'); INSERT INTO {q} (payload) VALUES ('1')");
     q.assert_tasks(&[("waiting", 2), ("ready", 0)]);
 }
+
+/// What was none of the worker's before a feature was switched on is looked at then.
+#[test]
+fn times_that_a_feature_makes_count() {
+    let columns = "id bigint PRIMARY KEY, dies timestamptz";
+    let mut q = Queue::with("delay", columns, &json!({"features": {"delayed": true}}));
+    q.sql(
+        "INSERT INTO {q} (id, dies) VALUES (1, now() + '50 ms'), (2, NULL); \
+           SELECT xqueue.put('{q}', '{\"id\": 3}', delay => '10 ms')",
+    );
+    q.wait_for("ready", 3);
+    q.sql("UPDATE {q} SET status = 'Z', runat = now() + '50 ms' WHERE id = 2");
+    q.upgrade(&json!({"fields": {"expires": "dies"}, "features": {"ttl": true, "zombie": true}}));
+    q.wait_for("total", 1);
+}
+
+/// The worker, which acts as the owner, does what row security kept from it once that is gone.
+#[test]
+fn times_and_tasks_behind_row_security() {
+    let role = Role::create();
+    let mut owner = role.client();
+    let name = unique("delay");
+    owner
+        .batch_execute(&format!(
+            "CREATE TABLE {name} (id bigint PRIMARY KEY); \
+             SELECT xqueue.upgrade('{name}', '{{\"features\": {{\"delayed\": true}}}}'); \
+             INSERT INTO {name} VALUES (1)"
+        ))
+        .unwrap();
+    let mut q = Queue::adopt(&database(), &name);
+    let mut consumer = q.client();
+    assert_eq!(take_all(&mut consumer, &name), [1]);
+    owner
+        .batch_execute(&format!(
+            "ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
+        ))
+        .unwrap();
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 2}', delay => '10 ms')");
+    drop(consumer);
+    let sql = "SELECT count(*) FROM {q} WHERE runat < now() - '100 ms'::interval";
+    let sql = sql.replace("{q}", &name);
+    wait_until("it is due", || scalar::<i64>(&mut q.admin, &sql, &[]) == 1);
+    assert_eq!(q.calls("delay"), 0);
+    owner.batch_execute(&format!("ALTER TABLE {name} DISABLE ROW LEVEL SECURITY")).unwrap();
+    q.wait_for("ready", 2);
+}

@@ -168,3 +168,19 @@ fn column_privileges() {
     assert!(!format!("{e:?}").contains("secret"));
     q.assert_tasks(&[("ready", 1)]);
 }
+
+/// Who has no right on a table cannot hold a lock on it either.
+#[test]
+fn no_lock_without_a_right() {
+    let q = Queue::new("priv");
+    let name = q.name.clone();
+    let role = Role::create();
+    let mut c = role.client();
+    for sql in [
+        format!("SELECT xqueue.peek('{name}', '{{}}'::bigint[])"),
+        format!("SELECT xqueue.stats('{name}', '{{}}'::bigint[])"),
+        format!("SELECT * FROM xqueue.peek(NULL::{name}, '{{}}'::bigint[])"),
+    ] {
+        expect_error(&mut c, &sql, "42501", "permission denied");
+    }
+}
