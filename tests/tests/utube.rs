@@ -188,9 +188,9 @@ fn a_locked_first_task_is_waited_for_and_the_others_are_served() {
 fn changes_by_hand_are_noticed() {
     let mut q = subqueues();
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a'), (3, 'b')");
-    q.sql("UPDATE {q} SET status = 'T' WHERE id = 3");
+    q.sql("UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3");
     assert_eq!(taken(&mut q, 9), [1]);
-    q.sql("UPDATE {q} SET status = 'R' WHERE id = 3");
+    q.sql("UPDATE {q} SET status = 'R', owner = NULL WHERE id = 3");
     assert_eq!(taken(&mut q, 9), [3]);
     q.sql("UPDATE {q} SET tube = 'c' WHERE id = 2");
     assert_eq!(taken(&mut q, 9), [2], "moved to another sub-queue");
