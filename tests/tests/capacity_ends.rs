@@ -56,6 +56,25 @@ fn statement_timeout() {
     c.batch_execute(&sql).unwrap();
 }
 
+#[test]
+fn put_wait() {
+    let mut q = Queue::limited("roomend", 1, 1);
+    let sql = format!("CALL xqueue.put_wait('{}', '{{}}', '30s')", q.name);
+    for how in ENDS {
+        let waiting = Waiter::producing(&mut q, &sql);
+        let next = Waiter::put(&mut q, &empty_tasks(1));
+        end(&mut q, how, &waiting);
+        assert!(waiting.join().result.is_err());
+        assert!(!next.finished());
+        q.drain(1);
+        assert_eq!(next.tasks().len(), 1, "{how}");
+    }
+    let waiting = Waiter::producing(&mut q, &sql);
+    q.sql("DROP TABLE {q}");
+    assert_eq!(waiting.error().1.code().code(), "42P01");
+    q.abandon();
+}
+
 /// A lock on the table that is asked for while a put is undone is had before the producers that get its room.
 struct Blocked {
     lock: Waiter,
