@@ -1,9 +1,10 @@
 //! Plots in SVG.
 
 const WIDTH: f64 = 900.0;
-const COLOURS: [&str; 10] = [
-    "#888888", "#1f6fb4", "#5aa0d8", "#0b3d66", "#93c4ea", "#d97a1f", "#5b9a3c", "#b23b3b",
-    "#7d5aa6", "#8a6d3b",
+/// The first is that of SQL written by hand, the next five are ours.
+const COLOURS: [&str; 13] = [
+    "#888888", "#1f6fb4", "#5aa0d8", "#0b3d66", "#93c4ea", "#2f8f9d", "#d97a1f", "#5b9a3c",
+    "#b23b3b", "#7d5aa6", "#8a6d3b", "#d94f9c", "#333333",
 ];
 
 pub enum Plot {
