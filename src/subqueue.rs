@@ -102,27 +102,34 @@ impl Take<'_> {
             looks -= 1;
         }
         if taken < count {
-            taken += self.take_from_left(spi, count - taken, see)?;
+            taken += self.take_from_own(spi, count - taken, see)?;
         }
         Ok(taken)
     }
 
-    /// Takes from the lanes that this transaction has for itself, as it has acked what it, or one
-    /// before it, had taken from them.
-    fn take_from_left(
+    /// Takes from the lanes of which only this transaction knows: those that it has for itself, as
+    /// it has acked what it, or one before it, had taken from them, and those that it has put into.
+    fn take_from_own(
         &mut self,
         spi: &Spi,
         count: usize,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
+        let slot = self.queue.slot;
         let mut taken = 0;
-        let pending = xact::pending_lanes(self.queue.slot);
-        let left = pending.iter().filter(|(_, change)| change.is_left());
-        for (lane, _) in left {
+        for (lane, change) in xact::pending_lanes(slot).iter() {
             if taken == count {
                 break;
             }
-            taken += self.look(spi, lane, see)?;
+            let claim = || lanes::claim(slot, lane);
+            if change.is_left() {
+                taken += self.look(spi, lane, see)?;
+            } else if change.offers
+                && !change.exhausted
+                && xact::note(slot, |delta| delta.lanes.claim(claim)).is_ok()
+            {
+                taken += self.take_from_claimed(spi, lane, see)?;
+            }
         }
         Ok(taken)
     }

@@ -229,7 +229,9 @@ fn undo(slot: SlotId, delta: &Delta) {
     }
     let is_touched =
         !delta.unmade_ready.is_empty() || delta.reserved > 0 || !delta.lanes.is_empty();
-    if is_touched && let Some(mut queue) = queues::lock(slot) {
+    if (is_touched || delta.replaces || delta.redefined)
+        && let Some(mut queue) = queues::lock(slot)
+    {
         queue.give_back(delta.reserved);
         queue.undo_lanes(delta);
         for (tube, count) in delta.unmade_ready.by_tube() {

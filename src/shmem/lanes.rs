@@ -93,6 +93,11 @@ impl QueueGuard {
     pub fn undo_lanes(&mut self, delta: &Delta) {
         let id = self.id();
         undo(id, &delta.lanes, |lane| self.wake(1, Offer { tube: Some(lane) }));
+        // What is there again after a TRUNCATE that is undone, nobody has told of.
+        if delta.replaces || delta.redefined {
+            reset(id);
+            self.wake(u32::MAX, Offer { tube: None });
+        }
     }
 }
 

@@ -126,6 +126,9 @@ fn one_transaction_may_go_through_a_sub_queue() {
     assert_eq!(taken(&mut q, 9), [2]);
     q.sql("COMMIT; BEGIN; SELECT xqueue.ack('{q}', 2)");
     assert_eq!(taken(&mut q, 9), [3]);
+    q.sql("SAVEPOINT n; INSERT INTO {q} (id, tube) VALUES (9, 'new')");
+    assert_eq!(taken(&mut q, 9), [9], "what it has put itself");
+    q.sql("ROLLBACK TO n");
     q.sql("SAVEPOINT s; SELECT xqueue.ack('{q}', 3)");
     assert_eq!(take_from(&mut q, "a"), [4]);
     assert!(taken(&mut q, 9).is_empty());
@@ -168,6 +171,12 @@ fn what_a_transaction_undoes_is_not_passed_over_later() {
     q.sql("BEGIN; UPDATE {q} SET id = 99 WHERE id = 13");
     assert_eq!(taken(&mut q, 1), [14]);
     q.sql("ROLLBACK");
+    q.sql("BEGIN; TRUNCATE {q}");
+    assert!(taken(&mut q, 1).is_empty());
+    q.sql("INSERT INTO {q} (id, tube) VALUES (50, 'a')");
+    assert_eq!(taken(&mut q, 1), [50]);
+    q.sql("ROLLBACK");
+    q.verify();
     assert_eq!(taken(&mut q, 1), [13]);
 }
 
