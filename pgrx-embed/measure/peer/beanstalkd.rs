@@ -11,7 +11,7 @@ use crate::Result;
 
 /// Priority 0, no delay, a minute to run.
 const PUT: &str = "put 0 0 60 8\r\n{\"n\": 1}\r\n";
-const RESERVE: &str = "reserve-with-timeout 10\r\n";
+const RESERVE: &str = "reserve-with-timeout 0\r\n";
 
 pub struct Beanstalkd {
     folder: PathBuf,
@@ -75,13 +75,14 @@ impl Connection {
         Ok(Connection { stream, answers })
     }
 
-    /// Sends a command and returns what comes after the word of its success.
-    fn ask(&mut self, command: &str, success: &str) -> Result<String> {
+    /// Sends a command, whose answer must begin with the word of its success.
+    fn ask(&mut self, command: &str, success: &str) -> Result<()> {
         self.stream.write_all(command.as_bytes())?;
         let answer = self.line()?;
-        match answer.strip_prefix(success) {
-            Some(rest) => Ok(rest.trim().to_owned()),
-            None => Err(format!("beanstalkd: {answer}").into()),
+        if answer.starts_with(success) {
+            Ok(())
+        } else {
+            Err(format!("beanstalkd: {answer}").into())
         }
     }
 
@@ -94,17 +95,22 @@ impl Connection {
 
 impl Client for Connection {
     fn put(&mut self) -> Result<()> {
-        self.ask(PUT, "INSERTED").map(drop)
+        self.ask(PUT, "INSERTED")
     }
 
-    fn take(&mut self) -> Result<u64> {
-        let answer = self.ask(RESERVE, "RESERVED")?;
+    fn take(&mut self) -> Result<Option<u64>> {
+        self.stream.write_all(RESERVE.as_bytes())?;
+        let answer = self.line()?;
+        let id = match answer.split(' ').collect::<Vec<_>>()[..] {
+            ["TIMED_OUT"] => return Ok(None),
+            ["RESERVED", id, _] => id.parse()?,
+            _ => return Err(format!("beanstalkd: {answer}").into()),
+        };
         self.line()?; // the task itself
-        let (id, _) = answer.split_once(' ').ok_or("beanstalkd: a task without an id")?;
-        Ok(id.parse()?)
+        Ok(Some(id))
     }
 
     fn ack(&mut self, task: u64) -> Result<()> {
-        self.ask(&format!("delete {task}\r\n"), "DELETED").map(drop)
+        self.ask(&format!("delete {task}\r\n"), "DELETED")
     }
 }

@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A client's connection.
 pub trait Client {
     fn put(&mut self) -> Result<()>;
-    fn take(&mut self) -> Result<u64>;
+    /// None where nothing is left.
+    fn take(&mut self) -> Result<Option<u64>>;
     fn ack(&mut self, task: u64) -> Result<()>;
 
     fn put_many(&mut self, _count: u32) -> Result<()> {
@@ -65,33 +66,40 @@ fn one<C: Client>(
         Length::Seconds(seconds) => begin.elapsed() < Duration::from_secs(seconds.into()),
         Length::Calls(count) => calls < count,
     } {
-        tasks += step(&mut client, work)?;
+        match step(&mut client, work)? {
+            Some(done) => tasks += done,
+            None => break,
+        }
         calls += 1;
     }
     Ok((tasks, begin.elapsed()))
 }
 
-/// Does it once and returns how many tasks that was.
-fn step(client: &mut impl Client, work: Work) -> Result<u32> {
+/// Does it once and returns how many tasks that was, or None where nothing is left to take.
+fn step(client: &mut impl Client, work: Work) -> Result<Option<u32>> {
     match work {
         Work::Put => client.put()?,
-        Work::Lifecycle => {
-            client.put()?;
-            let task = client.take()?;
+        Work::PutMany => {
+            client.put_many(MANY)?;
+            return Ok(Some(MANY));
+        }
+        Work::Lifecycle | Work::TakeAndAck => {
+            if work == Work::Lifecycle {
+                client.put()?;
+            }
+            let Some(task) = client.take()? else { return Ok(None) };
             client.ack(task)?;
         }
-        Work::TakeAndAck => {
-            let task = client.take()?;
-            client.ack(task)?;
-        }
-        Work::PutMany => client.put_many(MANY)?,
         Work::TakeAndAckMany => {
             let tasks = client.take_many(MANY)?;
+            if tasks.is_empty() {
+                return Ok(None);
+            }
             client.ack_many(&tasks)?;
-            return Ok(tasks.len() as u32);
+            return Ok(Some(tasks.len() as u32));
         }
     }
-    Ok(if work == Work::PutMany { MANY } else { 1 })
+    Ok(Some(1))
 }
 
 /// A server with data of its own, new each time.

@@ -20,8 +20,6 @@ const TUPLE: u64 = 0x21;
 const FUNCTION_NAME: u64 = 0x22;
 const DATA: u64 = 0x30;
 const ERROR: u64 = 0x31;
-/// Seconds.
-const TIMEOUT: f64 = 10.0;
 
 pub struct Tarantool {
     folder: PathBuf,
@@ -127,9 +125,9 @@ impl Client for Connection {
         self.call("put", vec![payload()]).map(drop)
     }
 
-    fn take(&mut self) -> Result<u64> {
-        let task = self.call("take", vec![TIMEOUT.into()])?;
-        Ok(task.as_u64().filter(|task| *task > 0).ok_or("tarantool: there is no task")?)
+    fn take(&mut self) -> Result<Option<u64>> {
+        let task = self.call("take", vec![0.into()])?;
+        Ok(task.as_u64().filter(|task| *task > 0))
     }
 
     fn ack(&mut self, task: u64) -> Result<()> {
