@@ -13,6 +13,7 @@ use crate::session::store;
 use crate::shmem::queues::{self, NEVER};
 use crate::statement::{Change, Parameter};
 use pgrx::pg_sys::{Datum, Oid};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -33,8 +34,10 @@ pub struct Care {
     pub slot: SlotId,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
-    /// When to look for everything that there may be to do.
-    all_at: Option<Instant>,
+    /// As it was when a job was last done.
+    has_row_security: Cell<bool>,
+    /// When everything was last looked for that there may be to do because of that.
+    looked: Instant,
     /// Sessions that have ended and may have left tasks.
     ended: Vec<[u8; 16]>,
     /// All taken tasks have to be compared with the live sessions.
@@ -76,7 +79,8 @@ impl Care {
         Care {
             slot,
             passive: false,
-            all_at: None,
+            has_row_security: Cell::new(false),
+            looked: Instant::now(),
             ended: vec![],
             sweep: true,
             give_back: Retry::default(),
@@ -88,7 +92,7 @@ impl Care {
     /// With row security the owner may not see all that there is to do, and nobody tells when he
     /// does: it is looked for now and then.
     pub fn set_row_security(&mut self, is_on: bool) {
-        self.all_at = is_on.then(|| Instant::now() + ALL_INTERVAL);
+        self.has_row_security.set(is_on);
     }
 
     /// Leaves the tasks to another server, or looks after all that this one has left behind.
@@ -114,9 +118,8 @@ impl Care {
 
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
     pub fn work(&mut self, table: Oid, database: u32, may_recount: bool) {
-        if self.all_at.is_some_and(|at| Instant::now() >= at) {
-            self.set_row_security(true);
-            self.sweep = true;
+        if self.has_row_security.get() && self.looked.elapsed() >= ALL_INTERVAL {
+            (self.looked, self.sweep) = (Instant::now(), true);
             if let Some(mut slot) = queues::lock(self.slot) {
                 slot.lower_due(i64::MIN);
             }
@@ -144,7 +147,8 @@ impl Care {
             let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
             left.min(CLOCK_INTERVAL).max(self.promote.left().unwrap_or_default())
         });
-        let all = self.all_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let all = self.has_row_security.get();
+        let all = all.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
         [give_back, promote, recount, all].into_iter().flatten().min()
     }
 
@@ -154,7 +158,9 @@ impl Care {
             return;
         }
         if self.sweep {
+            let secured = &self.has_row_security;
             let found = job::run(table, |queue| {
+                secured.set(queue.has_row_security);
                 let holders = holders(queue);
                 let ownerless = match holders.contains(&None) {
                     true => batch(queue, Change::ReapOwnerless, Arguments::default()).run(),
@@ -172,8 +178,9 @@ impl Care {
         if self.ended.is_empty() {
             return;
         }
-        let ended = &self.ended;
+        let (ended, secured) = (&self.ended, &self.has_row_security);
         let reap = |queue: &Queue| {
+            secured.set(queue.has_row_security);
             let sessions = Arguments::of(Parameter::Sessions, types::from_uuids(ended));
             let (changed, failure) = batch(queue, Change::Reap, sessions).run_or_each();
             // Rows that somebody has locked were passed over: then there is more to do.
@@ -203,7 +210,9 @@ impl Care {
             since = slot.due();
             slot.forget_due();
         }
+        let secured = &self.has_row_security;
         let promote = |queue: &Queue| {
+            secured.set(queue.has_row_security);
             let since = if queue.is_told { since } else { i64::MIN };
             let mut times = Arguments::of(Parameter::Now, Datum::from(now));
             times.set(Parameter::Since, Datum::from(since));
