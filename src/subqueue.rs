@@ -26,8 +26,39 @@ pub struct Take<'a> {
     pub arguments: Arguments,
 }
 
-/// Lanes that have something to take and that shared memory has no room for.
-type Spare = Vec<u64>;
+/// What has come of a look into a lane that was claimed for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Taken,
+    /// Its first task cannot be had just now: it is the last of the ring.
+    Kept,
+    /// It had nothing to take. If that has changed since, it is in the ring again.
+    Dropped,
+}
+
+/// A take's search for lanes that have something to take.
+#[derive(Default)]
+struct Search {
+    /// So many lanes of the ring are to be looked at.
+    looks: u32,
+    /// Lanes that were found in the table and that the ring has no room for.
+    spare: Vec<u64>,
+    /// There was no room even for a claim.
+    no_room: bool,
+    /// How often the end of the table's index has been reached.
+    ends: u32,
+    /// Where to go on in a snapshot that makes no ring complete.
+    part: Option<Scan>,
+}
+
+impl Search {
+    fn is_over(&self) -> bool {
+        self.looks == 0 && self.spare.is_empty()
+    }
+}
+
+/// To the end of the index and, as others may have begun in the middle, to the end once more.
+const ENDS: u32 = 2;
 
 impl Take<'_> {
     /// Takes up to `count` tasks, or one from the only sub-queue that is wanted.
@@ -56,11 +87,11 @@ impl Take<'_> {
         let slot = self.queue.slot;
         match xact::note(slot, |delta| delta.lanes.claim(|| lanes::claim(slot, lane))) {
             Ok(lane) => {
-                let taken = self.take_from_claimed(spi, lane, see)?;
-                if taken == 0 {
-                    self.pass_on();
+                if self.take_from_claimed(spi, lane, see)? == Found::Taken {
+                    return Ok(1);
                 }
-                Ok(taken)
+                self.pass_on();
+                Ok(0)
             }
             Err(Refusal::InUse) => {
                 self.pass_on();
@@ -80,29 +111,41 @@ impl Take<'_> {
         let mut taken = 0;
         // Those in which the first task cannot be had just now come round again.
         let mut vain = Vec::new();
-        let (mut looks, mut spare) = (lanes::waiting(slot), Spare::new());
+        let mut search = Search { looks: lanes::waiting(slot), ..Search::default() };
         while taken < count {
-            if looks == 0 {
-                (looks, spare) = self.find_lanes(spi, vain.len() as u32);
-                if looks == 0 {
+            let spare = if search.looks == 0 { search.spare.pop() } else { None };
+            if search.looks == 0 && spare.is_none() {
+                self.find_lanes(spi, &mut search, vain.len() as u32);
+                if search.is_over() {
+                    break;
+                }
+                continue;
+            }
+            let claim = || match spare {
+                Some(lane) => lanes::claim(slot, lane),
+                None => lanes::claim_next(slot).ok_or(Refusal::InUse),
+            };
+            search.looks = search.looks.saturating_sub(1);
+            match xact::note(slot, |delta| delta.lanes.claim(claim)) {
+                Ok(lane) => match self.take_from_claimed(spi, lane, see)? {
+                    Found::Taken => taken += 1,
+                    Found::Kept if spare.is_some() || vain.contains(&lane) => {}
+                    Found::Kept => vain.push(lane),
+                    Found::Dropped => vain.retain(|known| *known != lane),
+                },
+                Err(Refusal::InUse) if spare.is_some() => {}
+                Err(Refusal::InUse) => search.looks = 0,
+                Err(Refusal::NoRoom) => {
+                    search.no_room = true;
                     break;
                 }
             }
-            let claim_spare = || {
-                let lanes = std::iter::from_fn(|| spare.pop());
-                lanes.filter_map(|lane| lanes::claim(slot, lane).ok()).next()
-            };
-            let claim = || lanes::claim_next(slot).or_else(claim_spare).ok_or(());
-            match xact::note(slot, |delta| delta.lanes.claim(claim)) {
-                Ok(lane) if self.take_from_claimed(spi, lane, see)? > 0 => taken += 1,
-                Ok(lane) if vain.contains(&lane) => {}
-                Ok(lane) => vain.push(lane),
-                Err(()) => looks = 1,
-            }
-            looks -= 1;
         }
         if taken < count {
             taken += self.take_from_own(spi, count - taken, see)?;
+        }
+        if taken == 0 && search.no_room {
+            return Err(self.too_many());
         }
         Ok(taken)
     }
@@ -140,9 +183,9 @@ impl Take<'_> {
         spi: &Spi,
         lane: u64,
         see: &mut impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<usize> {
+    ) -> Result<Found> {
         if self.look(spi, lane, see)? > 0 {
-            return Ok(1);
+            return Ok(Found::Taken);
         }
         // Somebody may have the task's row locked; an old snapshot does not see what is new, and what
         // this transaction sees alone may be undone.
@@ -153,7 +196,7 @@ impl Take<'_> {
             lanes::end_look(self.queue.slot, lane, FIRST);
         }
         give_back(self.queue, lane, if stays { Back::Tail } else { Back::Away });
-        Ok(0)
+        Ok(if stays { Found::Kept } else { Found::Dropped })
     }
 
     /// Takes the first task of a lane that this transaction has for itself, if it is there to be
@@ -199,41 +242,44 @@ impl Take<'_> {
     }
 
     /// Fills an incomplete ring, as far as is needed to find something to take beside so many lanes
-    /// that were looked at in vain. How many lanes are to be looked at then, and those of them that
-    /// there was no room for.
-    fn find_lanes(&self, spi: &Spi, vain: u32) -> (u32, Spare) {
+    /// that were looked at in vain.
+    fn find_lanes(&self, spi: &Spi, search: &mut Search, vain: u32) {
         let slot = self.queue.slot;
-        let mut part = lanes::begin_scan(slot);
+        let mut part = search.part.take().or_else(|| lanes::begin_scan(slot));
         if part.is_none() {
-            return (0, Spare::new());
+            return;
         }
         // What this transaction sees alone may be undone, and an old snapshot makes no ring complete.
         let pending = xact::pending_lanes(slot);
-        for (lane, _) in pending.iter().filter(|(_, change)| change.is_seen_otherwise()) {
-            lanes::offer(slot, lane);
-        }
         let is_old = transaction::has_fixed_snapshot() || pending.more;
-        // To the end and, as others may have begun in the middle, to the end once more.
-        let mut ends = 0;
-        while let Some(scan) = part.filter(|_| ends < 2) {
+        let mut queued = 0;
+        if search.ends == 0 {
+            let seen_otherwise = pending.iter().filter(|(_, change)| change.is_seen_otherwise());
+            let offered = seen_otherwise.map(|(lane, _)| lanes::offer(slot, lane));
+            queued = offered.filter(|offered| *offered == Offered::Queued).count();
+        }
+        while let Some(scan) = part.filter(|_| search.ends < ENDS) {
             let (found, next) = lanes_from(spi, self.queue, scan.from);
-            let is_spare = |lane: &u64| lanes::offer(slot, *lane) == Offered::NoRoom;
-            let found = found.into_iter().map(|(lane, _)| lane);
-            let spare: Spare = found.filter(is_spare).collect();
-            if !is_old {
+            for (lane, _) in found {
+                match lanes::offer(slot, lane) {
+                    Offered::Queued => queued += 1,
+                    Offered::NoRoom => search.spare.push(lane),
+                    Offered::Known => {}
+                }
+            }
+            search.ends += u32::from(next.is_none());
+            if is_old {
+                search.part = Some(Scan { from: next.unwrap_or(i64::MIN), ..scan });
+            } else {
                 lanes::end_scan(slot, scan, next);
             }
-            let waiting = lanes::waiting(slot);
-            if waiting > vain || !spare.is_empty() {
-                return (waiting + spare.len() as u32, spare);
+            search.looks = lanes::waiting(slot);
+            if search.looks > vain || queued > 0 || !search.spare.is_empty() {
+                return;
             }
-            ends += u32::from(next.is_none());
-            part = match is_old {
-                true => Some(Scan { from: next.unwrap_or(i64::MIN), ..scan }),
-                false => lanes::begin_scan(slot),
-            };
+            part = search.part.or_else(|| lanes::begin_scan(slot));
         }
-        (0, Spare::new())
+        search.looks = 0;
     }
 
     fn too_many(&self) -> Error {
