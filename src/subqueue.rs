@@ -306,7 +306,8 @@ pub fn take_named(
         rows.datum(0, 1).map(|lane| lane.value() as u64)
     });
     let Some(lane) = lane else { return Ok(0) };
-    if xact::pending_lane(slot, lane).is_left() {
+    // That there is nothing more to take in its turn says nothing of a given task.
+    if xact::pending_lane(slot, lane).is_own() {
         return take();
     }
     if xact::note(slot, |delta| delta.lanes.claim(|| lanes::claim(slot, lane))).is_err() {

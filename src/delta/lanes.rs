@@ -54,10 +54,14 @@ impl LaneChange {
         self.taken != 0 || self.offers || self.lost || self.least != LAST
     }
 
-    /// Whether no task is taken that was not, by this transaction alone.
+    /// Whether this transaction has the lane for itself, with nothing in flight.
+    pub fn is_own(&self) -> bool {
+        if self.claimed { self.taken <= 0 } else { self.taken < 0 }
+    }
+
+    /// The same, if there may be another task to take in its turn.
     pub fn is_left(&self) -> bool {
-        let is_left = if self.claimed { self.taken <= 0 } else { self.taken < 0 };
-        is_left && !self.exhausted
+        self.is_own() && !self.exhausted
     }
 }
 

@@ -57,3 +57,16 @@ fn a_take_ends_when_there_is_room_for_no_more_sub_queues() {
     q.wait_for("taken", 400 - first as i64);
     q.sql("DELETE FROM {q}");
 }
+
+#[test]
+fn a_given_task_is_taken_after_a_look_in_vain() {
+    let mut q = found("(1, 'a')");
+    q.upgrade(&json!({"features": {"delayed": true, "buried": true}}));
+    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2, "tube": "a"}', delay => '1 hour')"#);
+    q.sql("BEGIN");
+    assert_eq!(taken(&mut q, 1), [1]);
+    q.sql("SELECT xqueue.ack('{q}', 1)");
+    assert!(taken(&mut q, 1).is_empty());
+    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', id => 2)")), [2]);
+    q.sql("COMMIT");
+}
