@@ -151,6 +151,11 @@ pub fn may_have_some(id: SlotId) -> bool {
     with(|pool| pool.may_have_some(id))
 }
 
+/// Whether the ring has all lanes that may have something to take.
+pub(super) fn is_complete(id: SlotId) -> bool {
+    with(|pool| pool.begin_scan(id).is_none())
+}
+
 /// Whether it is known of a lane that it may have something to take.
 pub fn knows(id: SlotId, lane: u64) -> bool {
     with(|pool| pool.knows(id, lane))

@@ -382,6 +382,11 @@ impl QueueGuard {
         }
     }
 
+    /// Whether none of the lanes that may have something to take is missing in the ring.
+    pub(super) fn knows_all_lanes(&self) -> bool {
+        !self.has_lanes || lanes::is_complete(self.id())
+    }
+
     pub(super) fn is_exact(&self) -> bool {
         self.exact
     }

@@ -245,7 +245,7 @@ impl QueueGuard {
     /// The pause is over: wakes those whose turn it is.
     pub(super) fn wake_for_ready(&mut self) {
         self.line.paused_until = i64::MIN;
-        match self.is_exact() {
+        match self.is_exact() && self.knows_all_lanes() {
             true => self.wake(self.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
         }

@@ -70,3 +70,17 @@ fn a_given_task_is_taken_after_a_look_in_vain() {
     assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', id => 2)")), [2]);
     q.sql("COMMIT");
 }
+
+#[test]
+fn all_who_wait_are_woken_when_a_pause_ends_and_nobody_knows_what_there_is() {
+    let mut q = found("(1, 'a'), (2, 'b'), (3, 'c')");
+    q.sql("SELECT xqueue.pause('{q}')");
+    let waiters = [(); 3].map(|()| Waiter::take(&mut q));
+    // It would wake those who are left, one after another.
+    let _worker = Stopped::worker(&mut q.admin);
+    q.sql("SELECT xqueue.resume('{q}')");
+    let consumers = waiters.map(Waiter::task);
+    let mut tasks = consumers.iter().map(|(_, task)| id(task)).collect::<Vec<_>>();
+    tasks.sort_unstable();
+    assert_eq!(tasks, [1, 2, 3]);
+}
