@@ -1,8 +1,10 @@
 //! Taking from sub-queues, one task from each: which lanes to look into is known in shared memory,
 //! see [`crate::lanes`]; what is there to take, and in which order, only the table says.
 
+use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::lanes::{Back, Offered, Refusal, Scan};
+use crate::model::change::Place;
 use crate::model::position::{FIRST, Position};
 use crate::pg::spi::{self, Rows, Spi};
 use crate::pg::transaction;
@@ -318,6 +320,17 @@ pub fn take_named(
         give_back(queue, lane, Back::Tail);
     }
     Ok(taken)
+}
+
+/// A task has been taken by hand in this place: nobody is to wait for the end of the transaction
+/// in the unique index, as whoever looks into its sub-queue would.
+pub fn claim_by_hand(slot: SlotId, place: Option<Place>) {
+    let tube = place.and_then(|place| place.tube).filter(|tube| tube.is_lane);
+    if let Some(lane) = tube.map(|tube| tube.hash) {
+        // Otherwise it is in use already, or there is no room: the index sees to it.
+        let claim = || lanes::claim_by_hand(slot, lane);
+        let _in_use = xact::note(slot, |delta| delta.lanes.claim(claim));
+    }
 }
 
 /// Gives a lane back that this transaction has claimed in vain.

@@ -9,7 +9,7 @@ use crate::pg::function::Call as FunctionCall;
 use crate::pg::trigger::{Event, Firing, Timing, Tuple};
 use crate::pg::{catalog, context, spi, time, types};
 use crate::registry::Queue;
-use crate::{registry, room, shmem, sql_functions, xact};
+use crate::{registry, room, shmem, sql_functions, subqueue, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -68,6 +68,10 @@ fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
     let status = |place: Option<Place>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
     let ready = new.as_ref().and_then(|(place, row)| ready(queue, place, row));
+    let comes_to_be_taken = from != to && status(to) == Some(Status::Taken);
+    if comes_to_be_taken && call != Some(Call::Take) {
+        subqueue::claim_by_hand(queue.slot, to);
+    }
     let in_lane = new.as_ref().filter(|(place, _)| place.is_in_lane());
     let in_lane = in_lane.map(|(_, row)| queue.position_in_lane(row));
     xact::note(queue.slot, |delta| {

@@ -141,6 +141,7 @@ pub fn transaction_ended(event: TransactionEvent) {
         TransactionEvent::Prepare => {
             mark_prepared();
             hand_over_room();
+            give_up_claims();
             session::transaction_ended();
             forget();
         }
@@ -295,6 +296,20 @@ fn mark_prepared() {
         stack.for_each(|slot, _| {
             if let Some(mut queue) = queues::lock(slot) {
                 queue.mark_prepared();
+            }
+        })
+    });
+}
+
+/// Sub-queues of which a task was taken by hand: nobody could give them back at the end of the
+/// prepared transaction.
+fn give_up_claims() {
+    CHANGES.with_borrow(|stack| {
+        stack.for_each(|slot, delta| {
+            if !delta.lanes.is_empty()
+                && let Some(mut queue) = queues::lock(slot)
+            {
+                queue.undo_lanes(delta);
             }
         })
     });

@@ -125,6 +125,12 @@ impl Pool<'_> {
         Ok(lane)
     }
 
+    /// Claims a lane of which a task was taken by hand, unless the room is needed for takes.
+    pub fn claim_by_hand(&mut self, id: SlotId, lane: u64) -> Result<u64, Refusal> {
+        let is_known = self.ring(id).is_some() && self.find(id.index, lane).is_some();
+        if is_known || self.has_room() { self.claim(id, lane) } else { Err(Refusal::NoRoom) }
+    }
+
     fn mark_claimed(&mut self, link: u32) {
         self.place(link, State::Claimed, Back::Tail);
         let entry = self.entry(link);

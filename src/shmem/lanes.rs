@@ -181,6 +181,11 @@ pub fn claim(id: SlotId, lane: u64) -> Result<u64, Refusal> {
     with(|pool| pool.claim(id, lane))
 }
 
+/// Claims a lane of which a task was taken by hand, if there is room.
+pub fn claim_by_hand(id: SlotId, lane: u64) -> Result<u64, Refusal> {
+    with(|pool| pool.claim_by_hand(id, lane))
+}
+
 /// Gives back a lane that was claimed; whether somebody is to be woken for it.
 pub fn give_back(id: SlotId, lane: u64, to: Back) -> bool {
     with(|pool| pool.give_back(id, lane, to))
