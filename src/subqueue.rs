@@ -216,7 +216,7 @@ impl Take<'_> {
         self.arguments.set(Parameter::Lane, Datum::from(lane as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
         let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked: mark.is_some() };
-        let taken = queue.change(spi, change, &self.arguments, &mut *see)?;
+        let taken = unless_hidden(queue, || queue.change(spi, change, &self.arguments, &mut *see))?;
         if taken == 0 {
             xact::note(queue.slot, |delta| delta.lanes.exhaust(lane));
         } else if !before.lost {
@@ -308,6 +308,7 @@ pub fn take_named(
         rows.datum(0, 1).map(|lane| lane.value() as u64)
     });
     let Some(lane) = lane else { return Ok(0) };
+    let take = || unless_hidden(queue, take);
     // That there is nothing more to take in its turn says nothing of a given task.
     if xact::pending_lane(slot, lane).is_own() {
         return take();
@@ -320,6 +321,16 @@ pub fn take_named(
         give_back(queue, lane, Back::Tail);
     }
     Ok(taken)
+}
+
+/// Runs `take`, which takes one task. Row security may hide the one of the same sub-queue that is in
+/// flight: then only the unique index knows of it, and nothing is taken.
+fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    if !queue.has_row_security {
+        return take();
+    }
+    let code = PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION;
+    transaction::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
 }
 
 /// A task has been taken by hand in this place: nobody is to wait for the end of the transaction

@@ -74,6 +74,17 @@ pub fn in_subtransaction<T>(work: impl FnOnce() -> Verdict<T>) -> Option<T> {
     }
 }
 
+/// Runs `work` in a subtransaction, which an error undoes. One with this SQLSTATE ends here, and any
+/// other goes on.
+pub fn in_subtransaction_unless<T>(code: PgSqlErrorCode, work: impl FnOnce() -> T) -> Option<T> {
+    let work = AssertUnwindSafe(work);
+    in_subtransaction(|| {
+        pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Verdict::Keep({ work }.0())))
+            .catch_when(code, |_| Verdict::Undo)
+            .execute()
+    })
+}
+
 /// Runs `work` in a subtransaction; an error undoes it and is given back.
 pub fn try_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let subtransaction = Subtransaction::begin();

@@ -105,3 +105,21 @@ fn a_task_that_is_taken_by_hand_holds_up_no_other_sub_queue() {
     q.sql(&format!("ROLLBACK PREPARED '{name}'"));
     assert_eq!(taken(&mut q, 9), [1], "a prepared transaction keeps no claim");
 }
+
+#[test]
+fn a_task_that_a_role_does_not_see_holds_up_no_other_sub_queue_of_that_role() {
+    let mut q = found("(1, 'a'), (2, 'a'), (3, 'b')");
+    let role = Role::create();
+    q.sql(&format!("GRANT SELECT, UPDATE, DELETE ON {{q}} TO {}", role.name));
+    q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; CREATE POLICY rest ON {q} USING (id <> 1)");
+    let name = q.name.clone();
+    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', id => 1)")), [1]);
+    // From here on nobody knows that the sub-queue has a task in flight.
+    q.upgrade(&json!({"features": {"delayed": true}}));
+    let mut consumer = role.client();
+    assert_eq!(ids(&take(&mut consumer, &name, "0", 9)), [3]);
+    let take_one = |id| format!("SELECT xqueue.take('{name}', id => {id})");
+    assert!(values(&mut consumer, &take_one(2), &[]).is_empty());
+    ack(&mut q.admin, &name, 1);
+    assert_eq!(ids(&take(&mut consumer, &name, "0", 9)), [2]);
+}
