@@ -173,7 +173,8 @@ impl Take<'_> {
                 && !change.exhausted
                 && xact::note(slot, |delta| delta.lanes.claim(claim)).is_ok()
             {
-                taken += self.take_from_claimed(spi, lane, see)?;
+                let found = self.take_from_claimed(spi, lane, see)?;
+                taken += usize::from(matches!(found, Found::Taken));
             }
         }
         Ok(taken)
