@@ -24,7 +24,8 @@ fn the_definition() {
         "states": {"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"},
         "features": {
             "id": false, "delayed": true, "buried": false, "keep": false, "zombie": false, "ttl": false,
-            "ttr": false, "priority": false, "tube": false, "retry": false, "pick": false,
+            "ttr": false, "priority": false, "tube": false, "utube": false, "retry": false, "pick": false,
+            "capacity": false,
             "on_task_change": false
         },
         "existing": "R"
