@@ -89,7 +89,8 @@ fn all_who_wait_are_woken_when_a_pause_ends_and_nobody_knows_what_there_is() {
 fn a_task_that_is_taken_by_hand_holds_up_no_other_sub_queue() {
     let mut q = found("(1, 'a'), (2, 'b'), (3, 'a')");
     let (name, mut other) = (q.name.clone(), q.client());
-    let by_hand = format!("BEGIN; UPDATE {name} SET status = 'T' WHERE id = 3");
+    let by_hand =
+        format!("BEGIN; UPDATE {name} SET status = 'T', owner = xqueue.identify() WHERE id = 3");
     other.batch_execute(&by_hand).unwrap();
     q.sql("SET statement_timeout = '15s'");
     assert_eq!(taken(&mut q, 9), [2]);
@@ -98,7 +99,7 @@ fn a_task_that_is_taken_by_hand_holds_up_no_other_sub_queue() {
     q.sql("SELECT xqueue.release('{q}', 1)");
     other.batch_execute(&format!("{by_hand}; COMMIT")).unwrap();
     assert!(taken(&mut q, 9).is_empty(), "it is in flight");
-    q.sql("UPDATE {q} SET status = 'R' WHERE id = 3");
+    q.sql("UPDATE {q} SET status = 'R', owner = NULL WHERE id = 3");
     assert_eq!(taken(&mut q, 9), [1]);
     q.sql("SELECT xqueue.release('{q}', 1)");
     other.batch_execute(&format!("{by_hand}; PREPARE TRANSACTION '{name}'")).unwrap();
