@@ -14,6 +14,7 @@ pub mod queues;
 pub mod recount;
 pub mod room;
 pub mod sessions;
+mod statistics;
 pub mod waiters;
 
 use crate::pg::process;

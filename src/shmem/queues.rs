@@ -8,7 +8,6 @@ use crate::delta::{Delta, SlotId, add, add_all};
 use crate::model::change::{Calls, Counts, Outcome, Transitions};
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
-use crate::pg::time;
 use std::ops::{Deref, DerefMut};
 
 const NAME_LENGTH: usize = 64;
@@ -23,9 +22,9 @@ pub struct Queue {
     generation: u64,
     pub database: u32,
     pub table: u32,
-    tasks: Tasks,
-    calls: Calls,
-    transitions: Transitions,
+    pub(super) tasks: Tasks,
+    pub(super) calls: Calls,
+    pub(super) transitions: Transitions,
     /// Some tubes have statistics of their own, or had.
     counts_tubes: bool,
     /// It is paused, or was.
@@ -35,9 +34,9 @@ pub struct Queue {
     /// The tubes are sub-queues.
     has_lanes: bool,
     /// Those, in the order of the options.
-    tubes: [Tube; TUBES_COUNTED],
+    pub(super) tubes: [Tube; TUBES_COUNTED],
     /// A committed transaction has to do with it: it is not just about to be made.
-    settled: bool,
+    pub(super) settled: bool,
     /// The counters are those of the table.
     pub(super) exact: bool,
     /// A prepared transaction may have changed the table: what it did is not counted yet.
@@ -53,9 +52,9 @@ pub struct Queue {
     pub(super) marks: Marks,
     /// Bit i: the recount in area i is about this queue.
     pub(super) recounts: u32,
-    names: [[u8; NAME_LENGTH]; 3],
-    error: [u8; ERROR_LENGTH],
-    error_at: i64,
+    pub(super) names: [[u8; NAME_LENGTH]; 3],
+    pub(super) error: [u8; ERROR_LENGTH],
+    pub(super) error_at: i64,
 }
 
 /// The counters of a tube.
@@ -64,24 +63,6 @@ pub struct Queue {
 pub struct Tube {
     pub tasks: Tasks,
     pub transitions: Transitions,
-}
-
-/// What statistics and metrics read of a queue.
-#[derive(Clone, Debug)]
-pub struct Statistics {
-    pub tasks: Tasks,
-    pub calls: Calls,
-    pub transitions: Transitions,
-    pub tubes: [Tube; TUBES_COUNTED],
-    pub consumers: u32,
-    /// Those that wait for room.
-    pub producers: u32,
-    pub capacity: Option<i64>,
-    /// Room that open and prepared transactions have.
-    pub reserved: i64,
-    pub exact: bool,
-    /// The last failure of the worker, and when it was.
-    pub error: Option<(String, i64)>,
 }
 
 /// A queue, locked.
@@ -405,63 +386,7 @@ impl QueueGuard {
         self.line.producers > 0
     }
 
-    pub fn statistics(&self) -> Statistics {
-        let error = text(&self.error);
-        Statistics {
-            tasks: self.tasks,
-            calls: self.calls,
-            transitions: self.transitions,
-            tubes: self.tubes,
-            consumers: self.line.consumers(),
-            producers: self.line.producers,
-            capacity: self.room.capacity,
-            reserved: self.room.reserved + self.room.prepared(),
-            exact: self.exact,
-            error: (!error.is_empty()).then_some((error, self.error_at)),
-        }
-    }
-
-    /// Sets to zero what counts what has happened; how many tasks there are stays.
-    pub fn reset_statistics(&mut self) {
-        self.calls = Calls::default();
-        self.transitions = Transitions::default();
-        self.tubes.iter_mut().for_each(|tube| tube.transitions = Transitions::default());
-    }
-
     pub fn is_settled(&self) -> bool {
         self.settled
     }
-
-    /// Names for the metrics: database, schema, table.
-    pub fn names(&self) -> [String; 3] {
-        [text(&self.names[0]), text(&self.names[1]), text(&self.names[2])]
-    }
-
-    pub fn set_names(&mut self, names: [&str; 3]) {
-        self.settled = true;
-        for (place, name) in self.names.iter_mut().zip(names) {
-            set_text(place, name);
-        }
-    }
-
-    /// Keeps the last failure of the worker, for the view `xqueue.queues`.
-    pub fn set_error(&mut self, error: &str) {
-        set_text(&mut self.error, error);
-        self.error_at = time::now();
-    }
-
-    pub fn clear_error(&mut self) {
-        self.error[0] = 0;
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
-}
-
-fn set_text(place: &mut [u8], text: &str) {
-    let length = text.floor_char_boundary(place.len() - 1);
-    place[..length].copy_from_slice(&text.as_bytes()[..length]);
-    place[length] = 0;
 }
