@@ -34,7 +34,7 @@ pub struct Care {
     pub slot: SlotId,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
-    /// As it was when a job was last done.
+    /// It had some since the list of queues was last read.
     has_row_security: Cell<bool>,
     /// When everything was last looked for that there may be to do because of that.
     looked: Instant,
@@ -92,7 +92,16 @@ impl Care {
     /// With row security the owner may not see all that there is to do, and nobody tells when he
     /// does: it is looked for now and then.
     pub fn set_row_security(&mut self, is_on: bool) {
-        self.has_row_security.set(is_on);
+        if self.has_row_security.replace(is_on) && !is_on {
+            self.look_for_all();
+        }
+    }
+
+    fn look_for_all(&mut self) {
+        (self.looked, self.sweep) = (Instant::now(), true);
+        if let Some(mut slot) = queues::lock(self.slot) {
+            slot.lower_due(i64::MIN);
+        }
     }
 
     /// Leaves the tasks to another server, or looks after all that this one has left behind.
@@ -119,10 +128,7 @@ impl Care {
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
     pub fn work(&mut self, table: Oid, database: u32, may_recount: bool) {
         if self.has_row_security.get() && self.looked.elapsed() >= ALL_INTERVAL {
-            (self.looked, self.sweep) = (Instant::now(), true);
-            if let Some(mut slot) = queues::lock(self.slot) {
-                slot.lower_due(i64::MIN);
-            }
+            self.look_for_all();
         }
         if self.passive {
             (self.sweep, self.ended) = (false, vec![]);
@@ -160,7 +166,7 @@ impl Care {
         if self.sweep {
             let secured = &self.has_row_security;
             let found = job::run(table, |queue| {
-                secured.set(queue.has_row_security);
+                secured.set(secured.get() || queue.has_row_security);
                 let holders = holders(queue);
                 let ownerless = match holders.contains(&None) {
                     true => batch(queue, Change::ReapOwnerless, Arguments::default()).run(),
@@ -180,7 +186,7 @@ impl Care {
         }
         let (ended, secured) = (&self.ended, &self.has_row_security);
         let reap = |queue: &Queue| {
-            secured.set(queue.has_row_security);
+            secured.set(secured.get() || queue.has_row_security);
             let sessions = Arguments::of(Parameter::Sessions, types::from_uuids(ended));
             let (changed, failure) = batch(queue, Change::Reap, sessions).run_or_each();
             // Rows that somebody has locked were passed over: then there is more to do.
@@ -212,7 +218,7 @@ impl Care {
         }
         let secured = &self.has_row_security;
         let promote = |queue: &Queue| {
-            secured.set(queue.has_row_security);
+            secured.set(secured.get() || queue.has_row_security);
             let since = if queue.is_told { since } else { i64::MIN };
             let mut times = Arguments::of(Parameter::Now, Datum::from(now));
             times.set(Parameter::Since, Datum::from(since));

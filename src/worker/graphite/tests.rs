@@ -185,7 +185,7 @@ fn a_peer_that_vanishes_is_given_up_and_found_again() {
     let sender = Sender::start_with(Timing { acknowledge, ..timing() }).unwrap();
     let target = tcp(&listener);
     let event = send_until_event(&sender, &target);
-    assert_eq!(event, Event::Connected { target: target.clone(), dropped: 0 });
+    assert!(matches!(event, Event::Connected { .. }), "{event}");
     let stream = accept(&listener);
     vanish(stream.get_ref());
     let event = send_until_event(&sender, &target);
