@@ -104,31 +104,37 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
     }
     // First the connection, then the look: the worker, which does it the other way round, ends no
     // session that has one.
-    let _proposal = Proposal::of(uuid);
+    let mut proposal = Proposal::of(uuid);
     let lease = admit(uuid, grace)?;
+    proposal.admitted = true;
     if local {
         session::join(Part::Local, uuid);
         // Until then there is at least the time of grace left, whatever was just renewed.
         session::set_renewal(lease);
     } else {
         session::join(Part::Joined, uuid);
+        // Its lease has no end from now on. One that is joined for a transaction keeps its own: of that
+        // the worker need not hear, each time.
+        session::note_change();
     }
     Ok(uuid)
 }
 
 /// Withdrawn on drop, in case of an error of the server as well.
-struct Proposal;
+struct Proposal {
+    admitted: bool,
+}
 
 impl Proposal {
     fn of(uuid: Uuid) -> Proposal {
         session::propose(uuid);
-        Proposal
+        Proposal { admitted: false }
     }
 }
 
 impl Drop for Proposal {
     fn drop(&mut self) {
-        session::withdraw();
+        session::withdraw(self.admitted);
     }
 }
 
@@ -164,7 +170,7 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     }
     let now = time::now();
     match store::find(uuid, now)? {
-        Some(known) if known.grace == grace.length => renew(uuid, &known, now)?,
+        Some(known) if known.grace == grace.length => return renew(uuid, &known, now),
         Some(_) => store::set_grace(uuid, types::from_interval(grace.interval))?,
         None => store::keep(uuid, role, types::from_interval(grace.interval))?,
     }

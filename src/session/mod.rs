@@ -101,10 +101,13 @@ pub fn propose(uuid: Uuid) {
     sessions::attach(Part::Candidate, uuid, true);
 }
 
-/// Ends what `propose` began. The worker is to look whether the session's time is over.
-pub fn withdraw() {
+/// Ends what `propose` began. The worker is to look whether the time of a session that may not be
+/// joined is over by now.
+pub fn withdraw(may_join: bool) {
     sessions::detach(Part::Candidate, false);
-    note_change();
+    if !may_join {
+        note_change();
+    }
 }
 
 /// Leaves the session that was joined in this way.
