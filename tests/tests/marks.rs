@@ -166,10 +166,10 @@ fn keys_changed_by_hand() {
 fn keys_changed_with_the_status() {
     let mut q = Queue::new("marks");
     q.sql("INSERT INTO {q} (id) SELECT generate_series(1, 3)");
-    q.sql("UPDATE {q} SET id = id + 10, status = 'T' WHERE id < 3");
-    q.assert_tasks(&[("ready", 1), ("taken", 2)]);
+    q.sql("UPDATE {q} SET id = id + 10, status = 'B' WHERE id < 3");
+    q.assert_tasks(&[("ready", 1), ("buried", 2)]);
     q.sql("UPDATE {q} SET id = id + 10, status = 'R'");
-    q.assert_tasks(&[("ready", 3), ("taken", 0)]);
+    q.assert_tasks(&[("ready", 3), ("buried", 0)]);
 }
 
 #[test]
