@@ -31,8 +31,14 @@ pub fn run(
         Some(_) => executor::without_triggers(queue.table, work)?,
         None => xact::doing(queue.slot, call, work)?,
     };
+    note(queue, call, transition, tasks);
+    Ok(tasks)
+}
+
+/// Counts `call` for so many tasks, and what it has done to them if no trigger has.
+pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: usize) {
     if tasks == 0 {
-        return Ok(0);
+        return;
     }
     xact::note(queue.slot, |delta| {
         if call == Call::Take {
@@ -47,5 +53,4 @@ pub fn run(
             delta.change_many(place(from), place(to), tasks);
         }
     });
-    Ok(tasks)
 }

@@ -2,7 +2,7 @@
 //! dropped, databases in somebody's way, prepared transactions resolved.
 
 use crate::pg::callbacks::{self, Command, ObjectEvent};
-use crate::pg::{catalog, latch, process, transaction};
+use crate::pg::{catalog, latch, privileges, process, transaction};
 use crate::shmem::{self, databases, queues};
 use crate::{session, xact};
 use pgrx::pg_sys::{Datum, Oid};
@@ -52,7 +52,8 @@ pub fn before_command(command: &Command) {
         && shmem::is_available()
         && transaction::is_open()
         && let Some(database) = catalog::find_database(name)
-        && (catalog::owns_database(database) || *as_template && catalog::may_create_database())
+        && (privileges::owns_database(database)
+            || *as_template && privileges::may_create_database())
     {
         if !EXIT_WATCHED.replace(true) {
             callbacks::at_exit(vacate_on_exit, 0);

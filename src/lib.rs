@@ -12,6 +12,7 @@ mod api;
 mod counting;
 mod ddl;
 mod delta;
+mod direct;
 mod error;
 mod front;
 mod guc;

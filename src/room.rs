@@ -2,7 +2,7 @@
 
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
-use crate::pg::{catalog, latch, process};
+use crate::pg::{catalog, latch, privileges, process};
 use crate::registry::Queue;
 use crate::shmem::queues;
 use crate::shmem::room::Answer;
@@ -37,7 +37,7 @@ pub fn reserve(queue: &Queue, tasks: i64) -> Result<Option<Lack>> {
     if tasks > capacity {
         return Err(too_many(queue, tasks, capacity));
     }
-    if !catalog::may_insert(queue.table) {
+    if !privileges::may_insert(queue.table) {
         // The statement will say so, with nothing reserved meanwhile.
         return Ok(None);
     }

@@ -8,8 +8,8 @@ use super::settle;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
-use crate::pg::catalog;
 use crate::pg::function::Call;
+use crate::pg::privileges;
 use crate::pg::relation::{self, Lock};
 use crate::pg::spi;
 use crate::pg::spi::Rows;
@@ -207,7 +207,7 @@ fn truncate_impl(call: &Call) -> Result<Datum> {
     let target = Target::of(call)?;
     // The lock that TRUNCATE takes, from the start: two who raise a weaker one block each other. Who
     // may not truncate is told so by the server.
-    let lock = match catalog::may_truncate(target.table) {
+    let lock = match privileges::may_truncate(target.table) {
         true => Lock::AccessExclusive,
         false => Lock::AccessShare,
     };

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::{self, Lock};
-use crate::pg::{catalog, context, time, transaction, types};
+use crate::pg::{catalog, context, privileges, time, transaction, types};
 use crate::registry::{self, KeyType, Queue};
 use crate::session;
 use crate::statement::Form;
@@ -55,8 +55,8 @@ impl Target {
 
     fn lock(&self, lock: Lock) -> Result<()> {
         let is_allowed = match lock {
-            Lock::RowExclusive => catalog::may_change(self.table),
-            Lock::AccessShare => catalog::may_touch(self.table),
+            Lock::RowExclusive => privileges::may_change(self.table),
+            Lock::AccessShare => privileges::may_touch(self.table),
             _ => true,
         };
         if !is_allowed {
@@ -88,7 +88,7 @@ impl Target {
 
 /// Refuses what only the owner of a queue's table may do.
 pub fn require_owner(table: Oid) -> Result<()> {
-    if catalog::owns(table) {
+    if privileges::owns(table) {
         return Ok(());
     }
     let name = registry::display_name(table);

@@ -1,11 +1,11 @@
 //! `take`, `next`: how a consumer comes by tasks.
 
 use super::argument::{self, Target};
+use super::line::{Line, gone_or, refuse_fixed_snapshot};
 use super::named;
 use super::producer::{not_enabled, tube_value};
 use super::settle::Plan;
 use crate::counting::Transition;
-use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
@@ -15,13 +15,12 @@ use crate::pg::memory::Memory;
 use crate::pg::relation::Lock;
 use crate::pg::spi::{self, Rows};
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{catalog, types};
-use crate::registry::{self, Arguments, Queue};
-use crate::shmem::waiters::Want;
+use crate::pg::types;
+use crate::registry::{Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
 use crate::subqueue::Take;
-use crate::wait::{self, Deadline, Place};
-use crate::{counting, marks, session, sql_functions};
+use crate::wait::Deadline;
+use crate::{counting, direct, marks, session, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -79,7 +78,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
         return Ok(call.null());
     }
     let deadline = Deadline::after(Some(timeout));
-    let line = Line::of(&target, &order)?;
+    let line = Line::of(&target, order.tube.as_deref())?;
     let place = line.join()?;
     order.waits = true;
     loop {
@@ -88,7 +87,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
             Ok(outcome) => outcome.paused_until(),
             Err(error) => return Err(gone_or(error, &target, &line.name)),
         };
-        if line.has_changed(&place, &target, &order)? {
+        if line.has_changed(&place, &target, order.tube.as_deref())? {
             continue;
         }
         if !place.sleep(deadline, pause, &line.name)? {
@@ -170,7 +169,7 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> R
             spi.commit();
             return Ok(());
         }
-        let line = Line::of(&target, &order)?;
+        let line = Line::of(&target, order.tube.as_deref())?;
         spi.commit();
         let place = line.join()?;
         order.waits = true;
@@ -182,7 +181,7 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> R
                     return Ok(());
                 }
                 Ok(outcome) => {
-                    let has_changed = line.has_changed(&place, &target, &order);
+                    let has_changed = line.has_changed(&place, &target, order.tube.as_deref());
                     place.over_transaction_end(|| spi.rollback());
                     if has_changed? {
                         continue;
@@ -312,12 +311,23 @@ fn take_now(
     let (mut left, many) = (order.count, order.count > 1);
     for group in marks::groups(&queue, &arguments) {
         let mark = marks::start(&queue, group, &arguments);
-        if let Some(mark) = mark {
-            arguments.set(Parameter::Mark, mark);
-        }
+        arguments.set_or_null(Parameter::Mark, mark);
         arguments.set(Parameter::Limit, Datum::from(left));
         let within = marks::within(group, &mut arguments);
         let change = Change::Take { form, within, ttr, marked: mark.is_some(), many };
+        if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, form)? {
+            if !taken.rows.is_empty() {
+                deliver(&taken.rows, &queue)?;
+            }
+            left -= taken.rows.len() as i32;
+            if left <= 0 {
+                break;
+            }
+            if !taken.has_missed {
+                continue;
+            }
+            arguments.set(Parameter::Limit, Datum::from(left));
+        }
         let taken = counting::run(&queue, Kind::Take, transition, || {
             spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
         })?;
@@ -327,70 +337,4 @@ fn take_now(
         }
     }
     Ok(Look::of((order.count - left) as usize))
-}
-
-/// Where a consumer stands in line.
-struct Line {
-    slot: SlotId,
-    name: String,
-    want: Want,
-}
-
-impl Line {
-    fn of(target: &Target, order: &Order) -> Result<Line> {
-        let mut line = Err(wait::gone(&registry::display_name(target.table)));
-        transaction::in_subtransaction(|| {
-            line = target.open(Lock::AccessShare).and_then(|queue| {
-                let want = match (&order.tube, queue.tube()) {
-                    (Some(tube), Some(column)) => {
-                        let value = tube_value(tube, &queue)?;
-                        Want::Tube(queue.tube_named(value, column).hash)
-                    }
-                    _ => Want::Any,
-                };
-                Ok(Line { slot: queue.slot, name: queue.name.clone(), want })
-            });
-            Verdict::<()>::Undo
-        });
-        line
-    }
-
-    fn join(&self) -> Result<Place> {
-        Place::join(self.slot, &self.name, self.want)
-    }
-
-    /// Whether another feature has made what is waited for something else since it was joined: then
-    /// it is to be looked for once more.
-    fn has_changed(&self, place: &Place, target: &Target, order: &Order) -> Result<bool> {
-        if order.tube.is_none() {
-            return Ok(false);
-        }
-        let now = Line::of(target, order).map_err(|error| gone_or(error, target, &self.name))?;
-        place.wants(now.want, &self.name)
-    }
-}
-
-/// An error of a later look, told as what it is when the queue is gone.
-pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
-    let is_dropped = catalog::table_name(target.table).is_none();
-    match registry::read(target.table) {
-        Ok(None) => wait::gone(name),
-        _ if is_dropped => wait::gone(name),
-        _ => error,
-    }
-}
-
-/// Refuses to wait for `what` where the transaction keeps its snapshot.
-pub fn refuse_fixed_snapshot(what: &str) -> Result<()> {
-    if !transaction::has_fixed_snapshot() {
-        return Ok(());
-    }
-    Err(Error::new(
-        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-        format!(
-            "cannot wait for {what} in a transaction of isolation level repeatable read or higher"
-        ),
-    )
-    .detail("Its snapshot stays as it is for as long as it waits.")
-    .hint("Use read committed, or a timeout of zero."))
 }

@@ -6,6 +6,7 @@ pub mod check;
 pub mod consumer;
 pub mod creator;
 pub mod identity;
+pub mod line;
 pub mod look;
 pub mod monitor;
 pub mod named;

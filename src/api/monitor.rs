@@ -9,7 +9,7 @@ use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::{catalog, jsonb, process, spi, time, transaction, types};
+use crate::pg::{catalog, jsonb, privileges, process, spi, time, transaction, types};
 use crate::registry::{self, Arguments, Statement};
 use crate::session::store;
 use crate::shmem::databases::State;
@@ -39,7 +39,7 @@ const SHOWN: usize = 10_000;
 /// stats(queue)
 fn stats_impl(call: &Call) -> Result<Datum> {
     let table = Target::of(call)?.table;
-    if !catalog::may_select(table) {
+    if !privileges::may_select(table) {
         let name = registry::display_name(table);
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -67,7 +67,7 @@ fn stats_all_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
     for (table, listed) in all_listed() {
-        if !catalog::may_select(table) {
+        if !privileges::may_select(table) {
             continue;
         }
         if let Some(described) = slot_of(table).and_then(|slot| described(table, slot, listed)) {
@@ -89,7 +89,7 @@ fn stats_reset_impl(call: &Call) -> Result<Datum> {
 /// stats_reset(): of all queues that the caller owns.
 fn stats_reset_all_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
-    for table in tables_where(catalog::owns) {
+    for table in tables_where(privileges::owns) {
         if let Some(slot) = queues::find(process::database().into(), table.into()) {
             reset(slot);
         }
@@ -216,7 +216,7 @@ fn metrics_impl(_: &Call) -> Result<Datum> {
 
 /// The tables of this database's queues that the caller may read.
 fn readable_tables() -> Vec<Oid> {
-    tables_where(catalog::may_select)
+    tables_where(privileges::may_select)
 }
 
 /// The tables of this database's queues for which something holds.

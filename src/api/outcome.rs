@@ -1,7 +1,7 @@
 //! `wait` and `put_wait`: what becomes of a task.
 
 use super::argument::{self, Key, Target};
-use super::consumer::{gone_or, refuse_fixed_snapshot};
+use super::line::{gone_or, refuse_fixed_snapshot};
 use super::producer::Put;
 use super::settle::named_keys;
 use crate::delta::SlotId;

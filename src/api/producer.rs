@@ -1,7 +1,7 @@
 //! `put`: tasks into a queue.
 
 use super::argument::{self, Target};
-use super::consumer::{gone_or, refuse_fixed_snapshot};
+use super::line::{gone_or, refuse_fixed_snapshot};
 use super::values::Values;
 use crate::counting::Transition;
 use crate::delta::Lowest;
@@ -20,7 +20,7 @@ use crate::registry::{Arguments, Queue, Statement};
 use crate::room::{self, Lack};
 use crate::statement::{self, Form, Parameter, Source};
 use crate::wait::Deadline;
-use crate::{counting, front, sql_functions, xact};
+use crate::{counting, direct, front, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -183,7 +183,12 @@ impl<'call> Put<'call> {
             Shape::Object => {
                 let values = Values::of(task, queue)?.ok_or_else(no_object)?;
                 self.refuse(&values)?;
-                self.in_room(1, |put| put.values(&values, deliver))
+                self.in_room(1, |put| {
+                    match put.directly(std::slice::from_ref(&values), deliver)? {
+                        true => Ok(()),
+                        false => put.values(&values, deliver),
+                    }
+                })
             }
             Shape::Array => {
                 let tasks = jsonb::elements(task).into_iter();
@@ -194,6 +199,9 @@ impl<'call> Put<'call> {
                 let Some(first) = tasks.first() else { return Ok(None) };
                 let columns = first.numbers();
                 self.in_room(tasks.len(), |put| {
+                    if put.directly(&tasks, deliver)? {
+                        return Ok(());
+                    }
                     if tasks.iter().all(|values| values.numbers() == columns) {
                         put.arguments.set(Parameter::Tasks, task);
                         return put.insert(Source::Tasks, columns, deliver);
@@ -242,6 +250,27 @@ impl<'call> Put<'call> {
             room::give_back(self.queue.slot);
         }
         Ok(lack)
+    }
+
+    /// Puts tasks without a statement, if that can be done.
+    fn directly(
+        &mut self,
+        tasks: &[Values],
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<bool> {
+        let (queue, put) = (self.queue, &self.statement);
+        let gives = put.delay || put.ttl || put.ttr || put.priority || put.front || put.tube;
+        // Whether an identity may be given is for a statement to judge.
+        let gives_identity = |values: &Values| values.columns().any(|column| column.is_identity);
+        let is_plain = tasks.iter().all(|values| values.is_plain() && !gives_identity(values));
+        if gives || !is_plain || queue.features().expires() || self.may_have_to_wait() {
+            return Ok(false);
+        }
+        let Some(writer) = direct::writer(queue) else { return Ok(false) };
+        let tasks: Vec<_> = tasks.iter().map(Values::read).collect::<Result<_>>()?;
+        let Some(rows) = direct::put(queue, &writer, &tasks, put.form)? else { return Ok(false) };
+        deliver(&rows)?;
+        Ok(true)
     }
 
     fn values(

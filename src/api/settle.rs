@@ -15,7 +15,7 @@ use crate::pg::spi::Rows;
 use crate::pg::{catalog, context, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::{Form, Parameter, Step, Verb};
-use crate::{counting, session, sql_functions, xact};
+use crate::{counting, direct, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 use std::collections::HashSet;
@@ -168,6 +168,7 @@ impl Plan {
         keys: &[Key],
         mut deliver: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
+        let keys = &keys[self.ack_directly(queue, keys, &mut deliver)?..];
         // What is named twice is done twice.
         if keys.len() < 2 || !queue.has_simple_key || has_duplicates(keys, queue) {
             return keys.iter().try_for_each(|key| {
@@ -182,6 +183,29 @@ impl Plan {
         self.settle_some(queue, keys, &mut deliver)
     }
 
+    /// Acks the first of the tasks without a statement; says how many.
+    fn ack_directly(
+        &self,
+        queue: &Queue,
+        keys: &[Key],
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        let session = self.arguments.get(Parameter::Session).map(types::uuid);
+        let Some(session) = session.filter(|_| self.deletes(queue) && !self.step.attempt) else {
+            return Ok(0);
+        };
+        let rows = direct::ack(queue, keys, session, self.step.form);
+        if !rows.is_empty() {
+            deliver(&rows)?;
+        }
+        Ok(rows.len())
+    }
+
+    /// Whether the step is an ack that deletes the task.
+    fn deletes(&self, queue: &Queue) -> bool {
+        self.step.verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay)
+    }
+
     /// The same in one statement.
     fn settle_some(
         &mut self,
@@ -190,7 +214,7 @@ impl Plan {
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         let verb = self.step.verb;
-        let deletes = verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay);
+        let deletes = self.deletes(queue);
         let acked = Transition { from: Some(Status::Taken), to: None };
         let statement = Statement::Step(self.step.clone());
         let plain = self.step.plain;

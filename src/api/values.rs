@@ -69,7 +69,15 @@ impl<'a> Values<'a> {
             arguments.set(Parameter::Task, self.object);
             return Ok(());
         }
-        for (member, column) in &self.members {
+        for (number, value) in self.read()? {
+            arguments.set_or_null(Parameter::Column(number), value);
+        }
+        Ok(())
+    }
+
+    /// The values by the numbers of their columns, if they are plain.
+    pub fn read(&self) -> Result<Vec<(i16, Option<Datum>)>> {
+        let value = |(member, column): &(Member, &ColumnType)| {
             let value = match member {
                 member if member.is_null() => None,
                 member if column.oid == types::JSONB => Some(member.to_jsonb()),
@@ -78,9 +86,9 @@ impl<'a> Values<'a> {
                     Some(catalog::parse_value_for(&text, column.oid, column.modifier)?)
                 }
             };
-            arguments.set_or_null(Parameter::Column(column.number), value);
-        }
-        Ok(())
+            Ok((column.number, value))
+        };
+        self.members.iter().map(value).collect()
     }
 }
 

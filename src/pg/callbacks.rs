@@ -3,6 +3,7 @@
 use super::foreign::list_nth;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -92,7 +93,19 @@ pub fn watch_definitions() {
         pg_sys::CacheRegisterRelcacheCallback(Some(stale), Datum::from(0));
         let schemas = pg_sys::SysCacheIdentifier::NAMESPACEOID as i32;
         pg_sys::CacheRegisterSyscacheCallback(schemas, Some(all_stale), Datum::from(0));
+        let functions = pg_sys::SysCacheIdentifier::PROCOID as i32;
+        pg_sys::CacheRegisterSyscacheCallback(functions, Some(function_changed), Datum::from(0));
     }
+}
+
+thread_local! {
+    static CHANGED_FUNCTIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often some function was replaced, or the right to call it given or taken away, since definitions
+/// are watched.
+pub fn changed_functions() -> u64 {
+    CHANGED_FUNCTIONS.get()
 }
 
 /// Runs `function` with `argument` when this process ends, after its transaction has been rolled
@@ -149,6 +162,11 @@ unsafe extern "C-unwind" fn all_stale(_argument: Datum, _cache: i32, _hash: u32)
     if let Some(handlers) = HANDLERS.get() {
         (handlers.stale)(None);
     }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn function_changed(_argument: Datum, _cache: i32, _hash: u32) {
+    CHANGED_FUNCTIONS.set(CHANGED_FUNCTIONS.get() + 1);
 }
 
 #[pgrx::pg_guard]

@@ -1,4 +1,4 @@
-//! What the server's catalogues say: names and their quoting, types, operators, rights.
+//! What the server's catalogues say: names and their quoting, types, operators.
 
 use super::foreign::{attribute, list_nth};
 use super::relation::{Lock, Relation};
@@ -131,68 +131,6 @@ pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
     (value != Oid::INVALID).then_some(value)
 }
 
-/// Whether the current role owns a table.
-pub fn owns(table: Oid) -> bool {
-    // SAFETY: a look-up.
-    #[cfg(feature = "pg15")]
-    let owns = unsafe { pg_sys::pg_class_ownercheck(table, pg_sys::GetUserId()) };
-    // SAFETY: as above.
-    #[cfg(not(feature = "pg15"))]
-    let owns = unsafe {
-        pg_sys::object_ownercheck(pg_sys::RelationRelationId, table, pg_sys::GetUserId())
-    };
-    owns
-}
-
-/// Whether the current role may read some of a table.
-pub fn may_select(table: Oid) -> bool {
-    has_privilege(table, pg_sys::ACL_SELECT)
-}
-
-/// Whether the current role may truncate a table.
-pub fn may_truncate(table: Oid) -> bool {
-    has_privilege(table, pg_sys::ACL_TRUNCATE)
-}
-
-fn has_privilege(table: Oid, privilege: u32) -> bool {
-    // SAFETY: look-ups.
-    unsafe {
-        let (role, mode) = (pg_sys::GetUserId(), privilege as pg_sys::AclMode);
-        let mut is_missing = false;
-        pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing)
-            == pg_sys::AclResult::ACLCHECK_OK
-    }
-}
-
-/// Whether the current role may change some of a table, or some columns of it.
-pub fn may_change(table: Oid) -> bool {
-    may_some(table, pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
-}
-
-/// Whether the current role may do anything with some of a table, or some columns of it.
-pub fn may_touch(table: Oid) -> bool {
-    let reads = pg_sys::ACL_SELECT | pg_sys::ACL_TRUNCATE;
-    may_some(table, reads | pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
-}
-
-/// Whether the current role may insert into a table, or into some columns of it.
-pub fn may_insert(table: Oid) -> bool {
-    may_some(table, pg_sys::ACL_INSERT)
-}
-
-fn may_some(table: Oid, any: u32) -> bool {
-    // SAFETY: look-ups.
-    unsafe {
-        let (role, mode) = (pg_sys::GetUserId(), any as pg_sys::AclMode);
-        let mut is_missing = false;
-        let ok = pg_sys::AclResult::ACLCHECK_OK;
-        pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing) == ok
-            || is_missing
-            || pg_sys::pg_attribute_aclcheck_all(table, role, mode, pg_sys::AclMaskHow::ACLMASK_ANY)
-                == ok
-    }
-}
-
 /// Whether a schema has a relation of this name.
 pub fn has_relation(name: &str, schema: Oid) -> bool {
     let Ok(name) = CString::new(name) else { return false };
@@ -235,24 +173,6 @@ pub fn own_relation(name: &CStr) -> Option<Oid> {
 pub fn is_installed() -> bool {
     // SAFETY: a look-up.
     unsafe { pg_sys::get_extension_oid(c"xqueue".as_ptr(), true) != Oid::INVALID }
-}
-
-/// Whether the current role owns a database.
-pub fn owns_database(database: Oid) -> bool {
-    // SAFETY: a look-up.
-    #[cfg(feature = "pg15")]
-    let owns = unsafe { pg_sys::pg_database_ownercheck(database, pg_sys::GetUserId()) };
-    // SAFETY: as above.
-    #[cfg(not(feature = "pg15"))]
-    let owns = unsafe {
-        pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, database, pg_sys::GetUserId())
-    };
-    owns
-}
-
-pub fn may_create_database() -> bool {
-    // SAFETY: a look-up.
-    unsafe { pg_sys::have_createdb_privilege() }
 }
 
 pub fn find_database(name: &str) -> Option<Oid> {

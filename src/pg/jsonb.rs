@@ -1,6 +1,6 @@
 //! jsonb values: their text, their shape, without building them up in Rust.
 
-use pgrx::pg_sys::{self, Datum};
+use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString};
 
 /// The value uncompressed and in one piece, so that later looks at it need not make it so.
@@ -99,6 +99,24 @@ pub fn elements(json: Datum) -> Vec<Datum> {
             elements.push(Datum::from(pg_sys::JsonbValueToJsonb(&mut value)));
         }
         elements
+    }
+}
+
+/// A row of a table as an object, as `to_jsonb` makes it.
+pub fn of_row(row: Datum, row_type: Oid) -> Datum {
+    let function = pg_sys::F_TO_JSONB.into();
+    // SAFETY: the function learns the type of its argument, which is a row of that type, from the
+    // expression that it is given.
+    unsafe {
+        let argument = pg_sys::makeNullConst(row_type, -1, Oid::INVALID);
+        let arguments = pg_sys::lappend(std::ptr::null_mut(), argument.cast());
+        let form = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
+        let (result, none) = (super::types::JSONB, Oid::INVALID);
+        let call = pg_sys::makeFuncExpr(function, result, arguments, none, none, form);
+        let mut info = pg_sys::FmgrInfo::default();
+        pg_sys::fmgr_info(function, &mut info);
+        info.fn_expr = call.cast();
+        pg_sys::FunctionCall1Coll(&mut info, none, row)
     }
 }
 

@@ -19,7 +19,7 @@ pub enum Lock {
 }
 
 impl Lock {
-    fn mode(self) -> pg_sys::LOCKMODE {
+    pub(super) fn mode(self) -> pg_sys::LOCKMODE {
         let mode = match self {
             Lock::None => pg_sys::NoLock,
             Lock::AccessShare => pg_sys::AccessShareLock,
@@ -151,6 +151,10 @@ impl Relation {
         unsafe { &*(*self.pointer).rd_rel }
     }
 
+    pub(super) fn pointer(&self) -> pg_sys::Relation {
+        self.pointer
+    }
+
     pub fn oid(&self) -> Oid {
         // SAFETY: an open relation.
         unsafe { (*self.pointer).rd_id }
@@ -162,6 +166,21 @@ impl Relation {
 
     pub fn persistence(&self) -> u8 {
         self.form().relpersistence as u8
+    }
+
+    pub fn is_partition(&self) -> bool {
+        self.form().relispartition
+    }
+
+    /// The indexes of the table.
+    pub fn indexes(&self) -> Vec<Oid> {
+        // SAFETY: an open table; null, or a list of oids.
+        unsafe {
+            let list = pg_sys::RelationGetIndexList(self.pointer);
+            let Some(indexes) = list.as_ref() else { return vec![] };
+            let oid = |index| (*indexes.elements.add(index)).oid_value;
+            (0..indexes.length as usize).map(oid).collect()
+        }
     }
 
     /// Whether its rows are there to be read: on a standby those of an unlogged table are not.

@@ -180,6 +180,8 @@ pub struct Rows<'spi> {
     table: *mut pg_sys::SPITupleTable,
     /// Rows given back, or affected where the statement gives none back.
     count: usize,
+    /// The only column of rows that no statement has given back.
+    values: Vec<Datum>,
     _spi: PhantomData<&'spi Spi>,
 }
 
@@ -192,8 +194,15 @@ impl Rows<'_> {
         unsafe {
             let table = pg_sys::SPI_tuptable;
             pg_sys::SPI_tuptable = std::ptr::null_mut();
-            Rows { table, count: pg_sys::SPI_processed as usize, _spi: PhantomData }
+            let count = pg_sys::SPI_processed as usize;
+            Rows { table, count, values: vec![], _spi: PhantomData }
         }
+    }
+
+    /// Rows of one column that were come by without a statement.
+    pub fn of(values: Vec<Datum>) -> Self {
+        let table = std::ptr::null_mut();
+        Rows { table, count: values.len(), values, _spi: PhantomData }
     }
 
     pub fn len(&self) -> usize {
@@ -206,6 +215,9 @@ impl Rows<'_> {
 
     /// The value in a row (from 0) and column (from 1); it lives as long as the rows do.
     pub fn datum(&self, row: usize, column: i32) -> Option<Datum> {
+        if let Some(value) = self.values.get(row) {
+            return (column == 1).then_some(*value);
+        }
         let tuple = self.tuple(row)?;
         let mut is_null = false;
         // SAFETY: the tuple belongs to the table whose descriptor is given.

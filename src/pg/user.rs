@@ -2,6 +2,12 @@
 
 use pgrx::pg_sys::{self, Oid};
 
+/// The role whose rights count just now.
+pub fn current() -> Oid {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::GetUserId() }
+}
+
 /// The role that the session acts as, also inside a function that acts as its owner.
 pub fn outer() -> Oid {
     // SAFETY: reads a backend variable.

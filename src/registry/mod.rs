@@ -1,7 +1,10 @@
 //! Which tables are queues, and everything a process has to know to work with one: read once,
 //! kept until the server says that the table has changed.
 
+mod direct;
+mod index;
 mod plans;
+mod position;
 mod queue;
 mod status;
 mod store;
@@ -18,6 +21,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+pub use direct::Direct;
+pub use index::WantedIndex;
 pub use plans::{Arguments, Statement};
 pub use queue::{KeyType, Queue, table_names};
 pub use status::StatusColumn;

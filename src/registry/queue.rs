@@ -1,6 +1,8 @@
 //! A queue, ready to work with: its table, its columns, its plans.
 
+use super::direct::Directs;
 use super::plans::Plans;
+use super::position::Order;
 use super::status::StatusColumn;
 use super::store::Entry;
 use super::{column_of, written};
@@ -10,7 +12,6 @@ use crate::model::change::Place;
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::features::Features;
 use crate::model::options::Options;
-use crate::model::position::{self, Group, Position};
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation, RowType};
 use crate::pg::trigger::Tuple;
@@ -55,30 +56,10 @@ pub struct Queue {
     /// Numbers of the columns of the fields in use, indexed by `Field as usize`, 0 for none.
     numbers: [i16; Field::ALL.len()],
     pub(super) plans: Plans,
+    pub(super) directs: Directs,
     /// The key is one column, and no array: keys can be put into an array.
     pub has_simple_key: bool,
     pub(super) stale: Cell<bool>,
-}
-
-/// The types of keys that low-water marks know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Integers and instants, up to this one.
-    Integer(i64),
-    Uuid,
-}
-
-impl Order {
-    fn of(key: &[ColumnType]) -> Option<Order> {
-        let [key] = key else { return None };
-        match catalog::base_type(key.oid) {
-            types::INT2 => Some(Order::Integer(i16::MAX.into())),
-            types::INT4 => Some(Order::Integer(i32::MAX.into())),
-            types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MAX)),
-            types::UUID => Some(Order::Uuid),
-            _ => None,
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -167,6 +148,7 @@ impl Queue {
             columns: relation.columns(),
             numbers,
             plans: Plans::default(),
+            directs: Directs::default(),
             has_simple_key,
             stale: Cell::new(false),
         })
@@ -203,6 +185,11 @@ impl Queue {
                 known.join(", ")
             ))
         })
+    }
+
+    /// The state that a value of the status column stands for.
+    pub fn status_read(&self, value: Option<Datum>) -> Option<Status> {
+        self.status.read(value)
     }
 
     /// The state that a value of the status column, as text, stands for.
@@ -267,54 +254,6 @@ impl Queue {
     /// The same for a row.
     pub fn key_hash_of(&self, row: &Tuple) -> u64 {
         self.key_hash(self.key.iter().map(|key| row.datum(key.number)))
-    }
-
-    /// Where a key stands in the queue; None if it has no marks.
-    pub fn position(&self, key: Datum) -> Option<Position> {
-        Some(match self.order? {
-            Order::Uuid => position::of_bytes(types::uuid(key)),
-            Order::Integer(_) => {
-                position::of_integer(types::integer_or_instant(key, self.key_base()))
-            }
-        })
-    }
-
-    /// The same of a row.
-    pub fn position_of(&self, row: &Tuple) -> Option<Position> {
-        self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
-    }
-
-    /// The group of a row by which marks know it.
-    pub fn group_of(&self, row: &Tuple, place: &Place) -> Group {
-        let number = self.numbers[Field::Priority as usize];
-        let column = self.columns.iter().find(|column| self.by_priority && column.number == number);
-        let priority = column
-            .and_then(|column| types::integer(row.datum(number)?, catalog::base_type(column.oid)));
-        self.group(place.tube.map(|tube| tube.hash), priority)
-    }
-
-    /// The group of tasks of a tube, or a priority.
-    pub fn group(&self, tube: Option<u64>, priority: Option<i64>) -> Group {
-        match (self.by_priority, priority, tube) {
-            (true, Some(priority), _) => Group::Priority(priority),
-            (false, _, Some(tube)) => Group::Tube(tube),
-            _ => Group::All,
-        }
-    }
-
-    /// The key that stands in a place.
-    pub fn key_at(&self, position: Position) -> Option<Datum> {
-        match self.order? {
-            Order::Uuid => Some(types::from_uuid(position::to_bytes(position))),
-            Order::Integer(greatest) => {
-                let key = position::to_integer(position, greatest);
-                types::from_integer_or_instant(key, self.key_base())
-            }
-        }
-    }
-
-    fn key_base(&self) -> Oid {
-        self.key.first().map_or(Oid::INVALID, |key| catalog::base_type(key.oid))
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnType> {

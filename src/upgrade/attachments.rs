@@ -2,7 +2,8 @@
 
 use crate::model::definition::{Field, Made};
 use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::{catalog, spi, types};
+use crate::pg::{catalog, index, spi, types};
+use crate::registry::WantedIndex;
 use crate::statement::{Index, TRIGGERS, Table};
 use std::collections::BTreeMap;
 
@@ -14,32 +15,14 @@ pub fn add_indexes(
     ddl: &mut Vec<String>,
     made: &mut Made,
 ) {
-    let present = present_indexes(relation);
-    let status = fields.get(&Field::Status).map_or(types::CHAR, |status| status.oid);
+    let present = index::of(relation);
     for index in Index::ALL {
         if !sql.needs_index(index) {
             drop_index(relation, index, ddl, made);
             continue;
         }
-        // An expression stands as 0 among the numbers of the columns.
-        let (lane, expressions) = match index.is_by_lane() {
-            true => (Some(0), sql.deparsed_lane()),
-            false => (None, String::new()),
-        };
-        let begins = sql.index_fields(index).into_iter();
-        let begins = begins.filter_map(|field| fields.get(&field)).map(|column| column.number);
-        let ends = key.iter().take(sql.index_key(index).len()).map(|column| column.number);
-        let numbers: Vec<i16> = lane.into_iter().chain(begins).chain(ends).collect();
-        let predicates = sql.deparsed_predicates(index, &catalog::short_type_name(status));
-        // What we have made ourselves need not be recognised by its text.
-        let ours = made.indexes.get(index.suffix()).cloned();
-        let fits = |known: &PresentIndex| {
-            let is_told = predicates.contains(&known.predicate) && known.expressions == expressions;
-            known.columns == numbers
-                && (known.is_unique || !index.is_unique())
-                && (is_told || ours.as_ref() == Some(&known.name))
-        };
-        if !present.iter().any(fits) {
+        let wanted = WantedIndex::new(sql, index, fields, key, made);
+        if !present.iter().any(|known| wanted.is_served_by(known)) {
             drop_index(relation, index, ddl, made);
             let name = catalog::free_name(&relation.name(), index.suffix(), relation.schema());
             ddl.push(sql.create_index(index, &catalog::quote(&name)));
@@ -59,40 +42,6 @@ pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     let schema = catalog::quote(&catalog::schema_name(relation.schema()));
     catalog::has_relation(name, relation.schema())
         .then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
-}
-
-struct PresentIndex {
-    name: String,
-    columns: Vec<i16>,
-    expressions: String,
-    predicate: String,
-    is_unique: bool,
-}
-
-/// The partial indexes of a table that have the default order.
-fn present_indexes(relation: &Relation) -> Vec<PresentIndex> {
-    spi::connect(|spi| {
-        let rows = spi.run_with(
-            "SELECT pg_catalog.array_to_string(i.indkey::pg_catalog.int2[], ' '), \
-             pg_catalog.pg_get_expr(i.indpred, i.indrelid), c.relname, \
-             coalesce(pg_catalog.pg_get_expr(i.indexprs, i.indrelid), ''), i.indisunique FROM pg_catalog.pg_index i \
-             JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
-             JOIN pg_catalog.pg_am am ON am.oid = c.relam AND am.amname = 'btree' \
-             WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NOT NULL \
-             AND 0 = ALL (i.indoption::pg_catalog.int2[])",
-            &[(types::OID, Some(relation.oid().into()))],
-        );
-        let numbers = |text: String| text.split(' ').filter_map(|part| part.parse().ok()).collect();
-        (0..rows.len())
-            .map(|row| PresentIndex {
-                columns: numbers(rows.text(row, 1).unwrap_or_default()),
-                predicate: rows.text(row, 2).unwrap_or_default(),
-                name: rows.text(row, 3).unwrap_or_default(),
-                expressions: rows.text(row, 4).unwrap_or_default(),
-                is_unique: rows.text(row, 5).is_some_and(|flag| flag == "t"),
-            })
-            .collect()
-    })
 }
 
 /// The triggers that are missing, or not as they have to be. `before`: the queue as it was. True if

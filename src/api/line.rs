@@ -1,0 +1,80 @@
+//! Standing in line for tasks.
+
+use super::argument::Target;
+use super::producer::tube_value;
+use crate::delta::SlotId;
+use crate::error::{Error, Result};
+use crate::pg::catalog;
+use crate::pg::relation::Lock;
+use crate::pg::transaction::{self, Verdict};
+use crate::registry;
+use crate::shmem::waiters::Want;
+use crate::wait::{self, Place};
+use pgrx::PgSqlErrorCode;
+
+/// Where a consumer stands in line.
+pub struct Line {
+    slot: SlotId,
+    pub name: String,
+    want: Want,
+}
+
+impl Line {
+    /// The line for the tasks of a tube, or for any.
+    pub fn of(target: &Target, tube: Option<&str>) -> Result<Line> {
+        let mut line = Err(wait::gone(&registry::display_name(target.table)));
+        transaction::in_subtransaction(|| {
+            line = target.open(Lock::AccessShare).and_then(|queue| {
+                let want = match (tube, queue.tube()) {
+                    (Some(tube), Some(column)) => {
+                        let value = tube_value(tube, &queue)?;
+                        Want::Tube(queue.tube_named(value, column).hash)
+                    }
+                    _ => Want::Any,
+                };
+                Ok(Line { slot: queue.slot, name: queue.name.clone(), want })
+            });
+            Verdict::<()>::Undo
+        });
+        line
+    }
+
+    pub fn join(&self) -> Result<Place> {
+        Place::join(self.slot, &self.name, self.want)
+    }
+
+    /// Whether another feature has made what is waited for something else since it was joined: then
+    /// it is to be looked for once more.
+    pub fn has_changed(&self, place: &Place, target: &Target, tube: Option<&str>) -> Result<bool> {
+        if tube.is_none() {
+            return Ok(false);
+        }
+        let now = Line::of(target, tube).map_err(|error| gone_or(error, target, &self.name))?;
+        place.wants(now.want, &self.name)
+    }
+}
+
+/// An error of a later look, told as what it is when the queue is gone.
+pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
+    let is_dropped = catalog::table_name(target.table).is_none();
+    match registry::read(target.table) {
+        Ok(None) => wait::gone(name),
+        _ if is_dropped => wait::gone(name),
+        _ => error,
+    }
+}
+
+/// Refuses to wait for `what` where the transaction keeps its snapshot.
+pub fn refuse_fixed_snapshot(what: &str) -> Result<()> {
+    if !transaction::has_fixed_snapshot() {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+        format!(
+            "cannot wait for {what} in a transaction of isolation level repeatable read or higher"
+        ),
+    )
+    .detail("Its snapshot stays as it is for as long as it waits.")
+    .hint("Use read committed, or a timeout of zero."))
+}

@@ -1,0 +1,150 @@
+//! The server's functions for access methods, slots and indexes, in the same form for all versions.
+
+use pgrx::pg_sys;
+use std::ffi::c_int;
+
+/// Insertion by a table's access method.
+pub type Insert = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    *mut pg_sys::TupleTableSlot,
+    pg_sys::CommandId,
+    c_int,
+    *mut pg_sys::BulkInsertStateData,
+);
+
+#[cfg(feature = "pg15")]
+pub type UpdateIndexes = bool;
+#[cfg(not(feature = "pg15"))]
+pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
+
+/// An update by a table's access method.
+pub type Update = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    *mut pg_sys::TupleTableSlot,
+    pg_sys::CommandId,
+    pg_sys::Snapshot,
+    pg_sys::Snapshot,
+    bool,
+    *mut pg_sys::TM_FailureData,
+    *mut pg_sys::LockTupleMode::Type,
+    *mut UpdateIndexes,
+) -> pg_sys::TM_Result::Type;
+
+/// Locks a row by a table's access method.
+pub type Lock = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    pg_sys::Snapshot,
+    *mut pg_sys::TupleTableSlot,
+    pg_sys::CommandId,
+    pg_sys::LockTupleMode::Type,
+    pg_sys::LockWaitPolicy::Type,
+    u8,
+    *mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type;
+
+/// A deletion by a table's access method.
+pub type Delete = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    pg_sys::CommandId,
+    pg_sys::Snapshot,
+    pg_sys::Snapshot,
+    bool,
+    *mut pg_sys::TM_FailureData,
+    bool,
+) -> pg_sys::TM_Result::Type;
+
+/// The context in which a state evaluates expressions.
+///
+/// # Safety
+/// `state` is a valid executor state.
+pub unsafe fn per_tuple_context(state: *mut pg_sys::EState) -> *mut pg_sys::ExprContext {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let context = (*state).es_per_tuple_exprcontext;
+        if context.is_null() { pg_sys::MakePerTupleExprContext(state) } else { context }
+    }
+}
+
+/// Empties a slot.
+///
+/// # Safety
+/// `slot` is a valid slot.
+pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: by the contract of this function; every kind of slot can be emptied.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+    }
+}
+
+/// Makes the first columns of a slot's row readable.
+///
+/// # Safety
+/// `slot` holds a row of at least so many columns.
+pub unsafe fn deform(slot: *mut pg_sys::TupleTableSlot, columns: i32) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        if i32::from((*slot).tts_nvalid) < columns {
+            pg_sys::slot_getsomeattrs_int(slot, columns);
+        }
+    }
+}
+
+/// Begins a scan of an index.
+///
+/// # Safety
+/// Both are open, the snapshot is valid until the scan is ended.
+pub unsafe fn begin_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: i32,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: by the contract of this function; nobody measures the scan.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        let scan = pg_sys::index_beginscan(table, index, snapshot, keys, 0);
+        #[cfg(feature = "pg18")]
+        let scan = pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0);
+        scan
+    }
+}
+
+/// Adds a row that has just been stored to the indexes of its table. `update`: says which of them an
+/// update has to be added to; None for a new row.
+///
+/// # Safety
+/// The target's indexes are open and `state` is its state.
+pub unsafe fn insert_index_tuples(
+    target: *mut pg_sys::ResultRelInfo,
+    row: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+    update: Option<UpdateIndexes>,
+) {
+    let (is_update, none, no_list) = (update.is_some(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: by the contract of this function; no index of the target puts its check off.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        if update != Some(false) {
+            pg_sys::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
+        }
+        #[cfg(not(feature = "pg15"))]
+        if update != Some(pg_sys::TU_UpdateIndexes::TU_None) {
+            let only_summarizing = update == Some(pg_sys::TU_UpdateIndexes::TU_Summarizing);
+            pg_sys::ExecInsertIndexTuples(
+                target,
+                row,
+                state,
+                is_update,
+                false,
+                none,
+                no_list,
+                only_summarizing,
+            );
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Rows of a table changed through its access method and its indexes, as by a statement that fires no
+//! triggers, without what a statement costs before its first row.
+
+mod access;
+mod open;
+
+pub use open::{Bound, Found, Is, Open, Scan};
+
+use super::callbacks;
+use super::relation::{Lock, Relation};
+use pgrx::pg_sys::{self, Oid};
+use std::cell::Cell;
+
+/// What is kept of a table from one change to the next, until its definition changes. It is good for the
+/// role that was current when it was described, whose rights to call functions have been looked at.
+pub struct Heap {
+    table: Oid,
+    state: *mut pg_sys::EState,
+    target: *mut pg_sys::ResultRelInfo,
+    indexes: Vec<Oid>,
+    /// What makes the value of a column that is not given, null without a default.
+    defaults: Vec<*mut pg_sys::ExprState>,
+    /// How often functions had changed, which expressions call.
+    changed_functions: u64,
+    methods: Methods,
+    /// The row that is being written.
+    row: *mut pg_sys::TupleTableSlot,
+    is_open: Cell<bool>,
+}
+
+/// The functions of the table's access method.
+#[derive(Clone, Copy)]
+struct Methods {
+    insert: access::Insert,
+    update: access::Update,
+    lock: access::Lock,
+    delete: access::Delete,
+}
+
+impl Methods {
+    fn of(relation: &Relation) -> Option<Methods> {
+        // SAFETY: null for what has no storage, else a description that is never freed.
+        let methods = unsafe { (*relation.pointer()).rd_tableam.as_ref()? };
+        Some(Methods {
+            insert: methods.tuple_insert?,
+            update: methods.tuple_update?,
+            lock: methods.tuple_lock?,
+            delete: methods.tuple_delete?,
+        })
+    }
+}
+
+impl Heap {
+    /// None where a statement does more than what is done here. Triggers, rules and row security are
+    /// the caller's to look for.
+    pub fn describe(relation: &Relation) -> Option<Heap> {
+        let columns = relation.columns();
+        if relation.is_partition() || columns.iter().any(|column| column.is_generated) {
+            return None;
+        }
+        let methods = Methods::of(relation)?;
+        let indexes = relation.indexes();
+        // SAFETY: an open table; what is made lives in the state's own memory.
+        unsafe {
+            let before = pg_sys::MemoryContextSwitchTo(pg_sys::CacheMemoryContext);
+            let state = pg_sys::CreateExecutorState();
+            pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
+            let table = relation.pointer();
+            let description = pg_sys::CreateTupleDescCopy((*table).rd_att);
+            let mut heap = Heap {
+                table: relation.oid(),
+                state,
+                target: target(table, &indexes),
+                indexes,
+                defaults: vec![std::ptr::null_mut(); (*description).natts as usize],
+                changed_functions: callbacks::changed_functions(),
+                methods,
+                row: pg_sys::MakeTupleTableSlot(description, &raw const pg_sys::TTSOpsVirtual),
+                is_open: Cell::new(false),
+            };
+            for column in columns.iter().filter(|column| column.has_default || column.is_identity) {
+                let default = pg_sys::build_column_default(table, column.number.into());
+                if !default.is_null() {
+                    let default = pg_sys::ExecPrepareExpr(default.cast(), state);
+                    heap.defaults[column.number as usize - 1] = default;
+                }
+            }
+            let is_plain = (0..heap.indexes.len()).all(|position| heap.describe_index(position));
+            pg_sys::MemoryContextSwitchTo(before);
+            is_plain.then_some(heap)
+        }
+    }
+
+    /// False for an index that needs more than an insertion.
+    ///
+    /// # Safety
+    /// The target has room for so many indexes; the state's memory is current.
+    unsafe fn describe_index(&mut self, position: usize) -> bool {
+        // SAFETY: an index of an open table, which is opened and closed here.
+        unsafe {
+            let index = pg_sys::index_open(self.indexes[position], Lock::RowExclusive.mode());
+            let info = pg_sys::BuildIndexInfo(index);
+            *(*self.target).ri_IndexRelationInfo.add(position) = info;
+            let is_checked_at_once = (*(*index).rd_index).indimmediate;
+            let method = (*(*index).rd_rel).relam;
+            pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
+            // Other methods keep what they know of the open index from one insertion to the next.
+            [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
+                && (*info).ii_ExclusionOps.is_null()
+                && (is_checked_at_once || !(*info).ii_Unique)
+        }
+    }
+
+    /// Whether it may be used: its expressions mean what they meant, and nobody watches statements
+    /// for rights of his own.
+    pub fn is_valid(&self) -> bool {
+        // SAFETY: reads a variable of the backend.
+        let watcher = unsafe { pg_sys::ExecutorCheckPerms_hook };
+        watcher.is_none() && self.changed_functions == callbacks::changed_functions()
+    }
+
+    /// Opens the table, on which the caller holds a lock, for changes under a fresh snapshot. None
+    /// while it is open, as within a default that puts into the same queue.
+    pub fn open(&self) -> Option<Open<'_>> {
+        if self.is_open.get() {
+            return None;
+        }
+        let relation = Relation::open(self.table, Lock::None)?;
+        self.is_open.set(true);
+        let mut open =
+            Open { heap: self, relation, indexes: Vec::with_capacity(self.indexes.len()) };
+        // SAFETY: the target's arrays have room for all indexes; everything is closed on drop.
+        unsafe {
+            (*self.target).ri_RelationDesc = open.relation.pointer();
+            for (position, index) in self.indexes.iter().enumerate() {
+                let index = pg_sys::index_open(*index, Lock::RowExclusive.mode());
+                open.indexes.push(index);
+                *(*self.target).ri_IndexRelationDescs.add(position) = index;
+            }
+            pg_sys::ReScanExprContext(access::per_tuple_context(self.state));
+            pg_sys::CommandCounterIncrement();
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        }
+        Some(open)
+    }
+}
+
+/// What the server's functions know a table by, with room for its indexes.
+///
+/// # Safety
+/// The table is open.
+unsafe fn target(table: pg_sys::Relation, indexes: &[Oid]) -> *mut pg_sys::ResultRelInfo {
+    // SAFETY: memory of the size asked for, or an error.
+    unsafe {
+        let target =
+            pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
+        pg_sys::InitResultRelInfo(target, table, 0, std::ptr::null_mut(), 0);
+        let room = |size| pg_sys::palloc0(indexes.len() * size);
+        (*target).ri_NumIndices = indexes.len() as i32;
+        (*target).ri_IndexRelationDescs = room(size_of::<pg_sys::Relation>()).cast();
+        (*target).ri_IndexRelationInfo = room(size_of::<*mut pg_sys::IndexInfo>()).cast();
+        target
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: nobody else knows the state; the row is in its memory.
+            unsafe { pg_sys::FreeExecutorState(self.state) }
+        }
+    }
+}

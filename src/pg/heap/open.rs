@@ -1,0 +1,315 @@
+//! Changes of the rows of a table that is open for them.
+
+use super::{Heap, access};
+use crate::pg::relation::Relation;
+use pgrx::pg_sys::{self, Datum, Oid};
+
+/// A table that is open for changes.
+pub struct Open<'heap> {
+    pub(super) heap: &'heap Heap,
+    pub(super) relation: Relation,
+    pub(super) indexes: Vec<pg_sys::Relation>,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.heap.is_open.set(false);
+        if std::thread::panicking() {
+            // The end of the (sub)transaction closes the indexes.
+            return;
+        }
+        // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction.
+        unsafe {
+            pg_sys::PopActiveSnapshot();
+            pg_sys::CommandCounterIncrement();
+            for index in &self.indexes {
+                pg_sys::index_close(*index, pg_sys::NoLock as pg_sys::LOCKMODE);
+            }
+        }
+    }
+}
+
+/// A bound for a column of an index.
+pub struct Bound {
+    pub is: Is,
+    pub value: Datum,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Is {
+    Equal,
+    AtLeast,
+}
+
+/// Whether a scan goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    GoesOn,
+    Ends,
+}
+
+impl Open<'_> {
+    /// Inserts a row of the values given and the defaults of the other columns, and gives it back.
+    pub fn insert<'a>(
+        &self,
+        given: impl Iterator<Item = &'a (i16, Option<Datum>)> + Clone,
+    ) -> Datum {
+        let defaults = (1..).zip(&self.heap.defaults).map(|(number, default)| {
+            match given.clone().find(|(given, _)| *given == number) {
+                Some((_, value)) => *value,
+                None if default.is_null() => None,
+                None => self.evaluated(*default),
+            }
+        });
+        let values: Vec<Option<Datum>> = defaults.collect();
+        // SAFETY: the table is open, and so are its indexes; the row is one of the table.
+        unsafe {
+            let row = self.write(&values);
+            let relation = self.relation.pointer();
+            pgrx::check_for_interrupts!();
+            let command = pg_sys::GetCurrentCommandId(true);
+            let insert = self.heap.methods.insert;
+            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                insert(relation, row, command, 0, std::ptr::null_mut())
+            });
+            access::insert_index_tuples(self.heap.target, row, self.heap.state, None);
+            pg_sys::ExecFetchSlotHeapTupleDatum(row)
+        }
+    }
+
+    /// The value of a column, by number, of the row that was written last.
+    pub fn written(&self, number: i16) -> Option<Datum> {
+        let (row, index) = (self.heap.row, number as usize - 1);
+        // SAFETY: the row has a value for each column of the table.
+        unsafe {
+            let is_null = *(*row).tts_isnull.add(index);
+            (!is_null).then(|| *(*row).tts_values.add(index))
+        }
+    }
+
+    /// Shows `see` the rows that an index leads to, in its order, for as long as it wants.
+    pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
+        let index = self.heap.indexes.iter().position(|known| *known == index);
+        let Some(index) = index.map(|position| self.indexes[position]) else { return };
+        // SAFETY: the caller gives bounds for the index's first columns.
+        let keys = (1..).zip(bounds).map(|(number, bound)| unsafe { key(index, number, bound) });
+        let mut keys: Vec<_> = keys.collect();
+        // SAFETY: the table and the index are open; everything is ended before they are closed, after
+        // an error by the end of the (sub)transaction.
+        unsafe {
+            let relation = self.relation.pointer();
+            let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
+            let scan =
+                access::begin_scan(relation, index, pg_sys::GetActiveSnapshot(), keys.len() as i32);
+            pg_sys::index_rescan(
+                scan,
+                keys.as_mut_ptr(),
+                keys.len() as i32,
+                std::ptr::null_mut(),
+                0,
+            );
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while pg_sys::index_getnext_slot(scan, forward, slot) {
+                if see(&Found { open: self, slot }) == Scan::Ends {
+                    break;
+                }
+                pgrx::check_for_interrupts!();
+            }
+            pg_sys::index_endscan(scan);
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+        }
+    }
+
+    fn evaluated(&self, expression: *mut pg_sys::ExprState) -> Option<Datum> {
+        let mut is_null = false;
+        // SAFETY: prepared with this state; an expression that was prepared has its function.
+        let value = unsafe {
+            let context = access::per_tuple_context(self.heap.state);
+            let evaluate = (*expression).evalfunc?;
+            pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(expression, context, &mut is_null))
+        };
+        (!is_null).then_some(value)
+    }
+
+    /// Fills in the row and checks it.
+    ///
+    /// # Safety
+    /// There is a value for each column.
+    unsafe fn write(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
+        let row = self.heap.row;
+        // SAFETY: the row has room for all columns.
+        unsafe {
+            access::clear(row);
+            for (index, value) in values.iter().enumerate() {
+                *(*row).tts_values.add(index) = value.unwrap_or(Datum::from(0));
+                *(*row).tts_isnull.add(index) = value.is_none();
+            }
+            pg_sys::ExecStoreVirtualTuple(row);
+            (*row).tts_tableOid = self.heap.table;
+            if !(*(*self.relation.pointer()).rd_att).constr.is_null() {
+                pg_sys::ExecConstraints(self.heap.target, row, self.heap.state);
+            }
+        }
+        row
+    }
+}
+
+/// # Safety
+/// The index is open and has a column of this number (from 1), of whose type the bound's value is.
+unsafe fn key(index: pg_sys::Relation, number: usize, bound: &Bound) -> pg_sys::ScanKeyData {
+    let strategy = match bound.is {
+        Is::Equal => pg_sys::BTEqualStrategyNumber,
+        Is::AtLeast => pg_sys::BTGreaterEqualStrategyNumber,
+    } as u16;
+    let mut key = pg_sys::ScanKeyData::default();
+    // SAFETY: by the contract of this function; an open index has an operator family for each column.
+    unsafe {
+        let (family, oid) =
+            (*(*index).rd_opfamily.add(number - 1), *(*index).rd_opcintype.add(number - 1));
+        let operator = pg_sys::get_opfamily_member(family, oid, oid, strategy as i16);
+        pg_sys::ScanKeyEntryInitialize(
+            &mut key,
+            0,
+            number as i16,
+            strategy,
+            Oid::INVALID,
+            *(*index).rd_indcollation.add(number - 1),
+            pg_sys::get_opcode(operator),
+            bound.value,
+        );
+    }
+    key
+}
+
+/// A row that a scan has found.
+pub struct Found<'open> {
+    open: &'open Open<'open>,
+    slot: *mut pg_sys::TupleTableSlot,
+}
+
+impl Found<'_> {
+    /// The value of a column by number, None if it is NULL.
+    pub fn datum(&self, number: i16) -> Option<Datum> {
+        let index = number as usize - 1;
+        // SAFETY: the slot holds a row of the table, which has the column.
+        unsafe {
+            access::deform(self.slot, number.into());
+            let is_null = *(*self.slot).tts_isnull.add(index);
+            (!is_null).then(|| *(*self.slot).tts_values.add(index))
+        }
+    }
+
+    /// Changes some columns and gives the row back as it is then. None, without waiting, if somebody
+    /// else has it locked for a change, or has changed it since.
+    pub fn update(&self, changes: &[(i16, Option<Datum>)]) -> Option<Datum> {
+        let open = self.open;
+        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
+        unsafe {
+            let count = (*(*self.slot).tts_tupleDescriptor).natts;
+            let mut values: Vec<Option<Datum>> =
+                (1..=count).map(|number| self.datum(number as i16)).collect();
+            for (number, value) in changes {
+                values[*number as usize - 1] = *value;
+            }
+            let row = open.write(&values);
+            pg_sys::CheckCmdReplicaIdentity(open.relation.pointer(), pg_sys::CmdType::CMD_UPDATE);
+            let mut result = self.replace(row, false);
+            // A lock of one's own, or that of a foreign key's check, is in nobody's way.
+            if result == Err(pg_sys::TM_Result::TM_BeingModified) && self.lock() {
+                result = self.replace(row, true);
+            }
+            let indexes = result.ok()?;
+            access::insert_index_tuples(open.heap.target, row, open.heap.state, Some(indexes));
+            Some(pg_sys::ExecFetchSlotHeapTupleDatum(row))
+        }
+    }
+
+    /// Puts another row in this one's place.
+    ///
+    /// # Safety
+    /// `row` holds a row of the table.
+    unsafe fn replace(
+        &self,
+        row: *mut pg_sys::TupleTableSlot,
+        waits: bool,
+    ) -> Result<access::UpdateIndexes, pg_sys::TM_Result::Type> {
+        let relation = self.open.relation.pointer();
+        let (mut failure, mut lock) = (pg_sys::TM_FailureData::default(), 0);
+        let mut indexes = Default::default();
+        let update = self.open.heap.methods.update;
+        // SAFETY: the table is open, and the snapshot that has seen the old row active.
+        let result = unsafe {
+            let (command, snapshot) =
+                (pg_sys::GetCurrentCommandId(true), pg_sys::GetActiveSnapshot());
+            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                update(
+                    relation,
+                    &mut (*self.slot).tts_tid,
+                    row,
+                    command,
+                    snapshot,
+                    std::ptr::null_mut(),
+                    waits,
+                    &mut failure,
+                    &mut lock,
+                    &mut indexes,
+                )
+            })
+        };
+        if result == pg_sys::TM_Result::TM_Ok { Ok(indexes) } else { Err(result) }
+    }
+
+    /// Locks the row for a change of it, if that can be done at once.
+    fn lock(&self) -> bool {
+        let relation = self.open.relation.pointer();
+        let mut failure = pg_sys::TM_FailureData::default();
+        let lock = self.open.heap.methods.lock;
+        // SAFETY: as for `replace`; the slot holds the same row afterwards.
+        let result = unsafe {
+            let (command, snapshot) =
+                (pg_sys::GetCurrentCommandId(true), pg_sys::GetActiveSnapshot());
+            let mut place = (*self.slot).tts_tid;
+            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                lock(
+                    relation,
+                    &mut place,
+                    snapshot,
+                    self.slot,
+                    command,
+                    pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+                    pg_sys::LockWaitPolicy::LockWaitSkip,
+                    0,
+                    &mut failure,
+                )
+            })
+        };
+        result == pg_sys::TM_Result::TM_Ok
+    }
+
+    /// Deletes the row, waiting for whoever has it locked, and gives it back. None if somebody has changed
+    /// it since.
+    pub fn delete(&self) -> Option<Datum> {
+        let relation = self.open.relation.pointer();
+        // SAFETY: as above.
+        unsafe {
+            let mut failure = pg_sys::TM_FailureData::default();
+            pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
+            let command = pg_sys::GetCurrentCommandId(true);
+            let delete = self.open.heap.methods.delete;
+            let row = pg_sys::ExecFetchSlotHeapTupleDatum(self.slot);
+            let result = pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                delete(
+                    relation,
+                    &mut (*self.slot).tts_tid,
+                    command,
+                    pg_sys::GetActiveSnapshot(),
+                    std::ptr::null_mut(),
+                    true,
+                    &mut failure,
+                    false,
+                )
+            });
+            (result == pg_sys::TM_Result::TM_Ok).then_some(row)
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Where tasks stand in a queue, as low-water marks know it.
+
+use super::queue::Queue;
+use crate::model::change::Place;
+use crate::model::definition::Field;
+use crate::model::position::{self, Group, Position};
+use crate::pg::relation::ColumnType;
+use crate::pg::trigger::Tuple;
+use crate::pg::{catalog, types};
+use pgrx::pg_sys::{Datum, Oid};
+
+/// The types of keys that low-water marks know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Integers and instants, up to this one.
+    Integer(i64),
+    Uuid,
+}
+
+impl Order {
+    pub(super) fn of(key: &[ColumnType]) -> Option<Order> {
+        let [key] = key else { return None };
+        match catalog::base_type(key.oid) {
+            types::INT2 => Some(Order::Integer(i16::MAX.into())),
+            types::INT4 => Some(Order::Integer(i32::MAX.into())),
+            types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MAX)),
+            types::UUID => Some(Order::Uuid),
+            _ => None,
+        }
+    }
+}
+
+impl Queue {
+    /// Where a key stands in the queue; None if it has no marks.
+    pub fn position(&self, key: Datum) -> Option<Position> {
+        Some(match self.order? {
+            Order::Uuid => position::of_bytes(types::uuid(key)),
+            Order::Integer(_) => {
+                position::of_integer(types::integer_or_instant(key, self.key_base()))
+            }
+        })
+    }
+
+    /// The same of a row.
+    pub fn position_of(&self, row: &Tuple) -> Option<Position> {
+        self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
+    }
+
+    /// The group of a row by which marks know it.
+    pub fn group_of(&self, row: &Tuple, place: &Place) -> Group {
+        let priority = self.value_of(row, Field::Priority);
+        self.group(place.tube.map(|tube| tube.hash), self.priority(priority))
+    }
+
+    /// The priority that a value of its column means, if marks go by priority.
+    pub fn priority(&self, value: Option<Datum>) -> Option<i64> {
+        types::integer(value?, self.priority_base()?)
+    }
+
+    /// The value of its column that means a priority.
+    pub fn priority_value(&self, priority: i64) -> Option<Datum> {
+        types::from_integer(priority, self.priority_base()?)
+    }
+
+    fn priority_base(&self) -> Option<Oid> {
+        let number = self.number_of(Field::Priority);
+        let column =
+            self.columns().iter().find(|column| self.by_priority && column.number == number);
+        column.map(|column| catalog::base_type(column.oid))
+    }
+
+    /// The group of tasks of a tube, or a priority.
+    pub fn group(&self, tube: Option<u64>, priority: Option<i64>) -> Group {
+        match (self.by_priority, priority, tube) {
+            (true, Some(priority), _) => Group::Priority(priority),
+            (false, _, Some(tube)) => Group::Tube(tube),
+            _ => Group::All,
+        }
+    }
+
+    /// The key that stands in a place.
+    pub fn key_at(&self, position: Position) -> Option<Datum> {
+        match self.order? {
+            Order::Uuid => Some(types::from_uuid(position::to_bytes(position))),
+            Order::Integer(greatest) => {
+                let key = position::to_integer(position, greatest);
+                types::from_integer_or_instant(key, self.key_base())
+            }
+        }
+    }
+
+    fn key_base(&self) -> Oid {
+        self.key.first().map_or(Oid::INVALID, |key| catalog::base_type(key.oid))
+    }
+}
