@@ -43,7 +43,9 @@ pub fn take(
         return Ok(None);
     }
     let Some(direct) = queue.direct() else { return Ok(None) };
-    let Some((open, index)) = direct.heap.open().zip(direct.ready) else { return Ok(None) };
+    let Some(index) = direct.ready else { return Ok(None) };
+    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
+    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
     let mut bounds = Vec::new();
     if let Group::Priority(level) = group {
         let Some(value) = queue.priority_value(level) else { return Ok(None) };
@@ -79,7 +81,8 @@ pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) ->
         return none();
     }
     let Some(direct) = queue.direct() else { return none() };
-    let Some((open, index)) = direct.heap.open().zip(direct.key) else { return none() };
+    let Some(index) = direct.key else { return none() };
+    let Some(open) = direct.heap.open(|oid| oid == index) else { return none() };
     let owner = queue.number_of(Field::Owner);
     let delete = |key: &Vec<Datum>| {
         let bounds: Vec<_> =
@@ -123,7 +126,8 @@ pub fn put(
     tasks: &[Vec<(i16, Option<Datum>)>],
     form: Form,
 ) -> Result<Option<Rows<'static>>> {
-    let Some(open) = direct.heap.open() else { return Ok(None) };
+    let is_wanted = |oid| direct.may_hold(oid, Status::Ready);
+    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
     let ready = (queue.number_of(Field::Status), Some(queue.status_value(Status::Ready)?));
     let priority = Some(queue.number_of(Field::Priority)).filter(|number| *number != 0);
     let mut lowest = Lowest::default();

@@ -3,6 +3,7 @@
 use super::Queue;
 use super::index::WantedIndex;
 use crate::model::definition::Field;
+use crate::model::status::Status;
 use crate::pg::heap::Heap;
 use crate::pg::relation::{ColumnType, Lock, Relation};
 use crate::pg::{catalog, index, user};
@@ -19,6 +20,8 @@ pub struct Direct {
     pub ready: Option<Oid>,
     /// The index of the key.
     pub key: Option<Oid>,
+    /// The indexes that hold only tasks in certain states.
+    states: Vec<(Oid, Vec<Status>)>,
     /// No column is of a domain, which a statement would check without a value as well.
     pub inserts: bool,
 }
@@ -72,21 +75,32 @@ impl Direct {
             .collect();
         let key: Vec<ColumnType> = queue.key.iter().filter_map(|key| find(key.number)).collect();
         let numbers: Vec<i16> = key.iter().map(|column| column.number).collect();
-        let ready =
-            WantedIndex::new(&queue.sql, Index::Ready, &fields, &key, &queue.definition.made);
         let present = index::of(&relation);
-        let oid = |index: &index::Index| index.oid;
+        let serves = |wanted| {
+            let made = &queue.definition.made;
+            let wanted = WantedIndex::new(&queue.sql, wanted, &fields, &key, made);
+            let index = present.iter().find(|index| wanted.is_surely_served_by(index));
+            index.map(|index| index.oid)
+        };
+        let needed = Index::ALL.into_iter().filter(|index| queue.sql.needs_index(*index));
+        let states =
+            needed.filter_map(|index| Some((serves(index)?, queue.sql.index_states(index))));
+        let is_key = |index: &&index::Index| {
+            index.is_unique && index.predicate.is_none() && index.columns == numbers
+        };
         let is_domain = |column: &ColumnType| catalog::base_type(column.oid) != column.oid;
         Some(Direct {
             heap,
-            ready: present.iter().find(|index| ready.is_served_by(index)).map(oid),
-            key: present
-                .iter()
-                .find(|index| {
-                    index.is_unique && index.predicate.is_none() && index.columns == numbers
-                })
-                .map(oid),
+            ready: serves(Index::Ready),
+            key: present.iter().find(is_key).map(|index| index.oid),
+            states: states.collect(),
             inserts: !queue.columns().iter().any(is_domain),
         })
+    }
+
+    /// Whether an index may hold tasks in a state.
+    pub fn may_hold(&self, index: Oid, status: Status) -> bool {
+        let known = self.states.iter().find(|(known, _)| *known == index);
+        known.is_none_or(|(_, states)| states.contains(&status))
     }
 }

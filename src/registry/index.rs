@@ -42,12 +42,25 @@ impl WantedIndex {
         }
     }
 
+    /// Whether an index is what is wanted. What we have made ourselves need not be recognised by its
+    /// text.
     pub fn is_served_by(&self, known: &index::Index) -> bool {
-        let Some(predicate) = &known.predicate else { return false };
-        let is_told = self.predicates.contains(predicate) && known.expressions == self.expressions;
-        // What we have made ourselves need not be recognised by its text.
-        known.columns == self.columns
-            && (known.is_unique || !self.is_unique)
-            && (is_told || self.ours.as_ref() == Some(&known.name))
+        let is_ours = self.ours.as_ref() == Some(&known.name) && known.predicate.is_some();
+        self.has_shape(known) && (is_ours || self.is_told_by(known))
+    }
+
+    /// The same, as far as the index itself says so: somebody may have put another one in its place.
+    pub fn is_surely_served_by(&self, known: &index::Index) -> bool {
+        self.has_shape(known) && self.is_told_by(known)
+    }
+
+    fn has_shape(&self, known: &index::Index) -> bool {
+        known.columns == self.columns && (known.is_unique || !self.is_unique)
+    }
+
+    fn is_told_by(&self, known: &index::Index) -> bool {
+        let predicate = known.predicate.as_ref();
+        predicate.is_some_and(|predicate| self.predicates.contains(predicate))
+            && known.expressions == self.expressions
     }
 }

@@ -153,6 +153,17 @@ impl Table {
         fields.chain(self.index_key(index).iter().map(|column| column.name.as_str()))
     }
 
+    /// The states of the tasks that an index holds.
+    pub fn index_states(&self, index: Index) -> Vec<Status> {
+        match index {
+            Index::Ready | Index::Tube => vec![Status::Ready],
+            Index::Taken | Index::InFlight => vec![Status::Taken],
+            Index::Buried => vec![Status::Buried],
+            Index::Lane => IN_LINE.to_vec(),
+            Index::Due | Index::Expiry => self.timed(index).0.to_vec(),
+        }
+    }
+
     /// The fields that an index begins with, after the lane if it has that.
     pub fn index_fields(&self, index: Index) -> Vec<Field> {
         let priority = self.has(Field::Priority).then_some(Field::Priority);

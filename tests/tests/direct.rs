@@ -243,6 +243,40 @@ fn an_index_that_is_built_meanwhile() {
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 5)), [2, 3]);
 }
 
+/// It bears the name of ours, but holds other rows.
+#[test]
+fn an_index_in_the_place_of_ours() {
+    let mut q = queue();
+    let (name, mut other) = (q.name.clone(), q.client());
+    q.sql(
+        "DROP INDEX {q}_taken_idx; CREATE INDEX {q}_taken_idx ON {q} (owner) WHERE id IS NOT NULL",
+    );
+    q.sql("DROP INDEX {q}_ready_idx; CREATE INDEX {q}_ready_idx ON {q} (id) WHERE id > 1 AND status = 'R'");
+    q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
+    q.sql("SET enable_seqscan = off");
+    let sql = "SELECT to_jsonb(count(*)) FROM {q} WHERE owner IS NULL AND id IS NOT NULL";
+    assert_eq!(q.ask_one(sql), json!(2));
+    assert_eq!(ids(&take(&mut other, &name, "0", 5)), [1, 2]);
+    q.sql("DROP INDEX {q}_taken_idx, {q}_ready_idx; SELECT xqueue.upgrade('{q}')");
+}
+
+/// Whoever takes need not have the right to call the functions of defaults.
+#[test]
+fn a_role_that_only_takes() {
+    let mut q = queue();
+    let role = Role::create();
+    q.sql(
+        "CREATE FUNCTION {q}_note() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN 'x'; END $$",
+    );
+    q.sql("REVOKE ALL ON FUNCTION {q}_note() FROM PUBLIC");
+    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
+    put(&mut q, "{}");
+    q.sql(&format!("GRANT SELECT, UPDATE, DELETE ON {{q}} TO {}", role.name));
+    let (name, mut consumer) = (q.name.clone(), role.client());
+    assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [1]);
+    assert_eq!(ack(&mut consumer, &name, 1).len(), 1);
+}
+
 #[test]
 fn an_error_in_the_middle_of_a_batch_undoes_it() {
     let mut q = queue();

@@ -7,9 +7,9 @@ mod open;
 pub use open::{Bound, Found, Is, Open, Scan};
 
 use super::callbacks;
-use super::relation::{Lock, Relation};
+use super::relation::{ColumnType, Lock, Relation};
 use pgrx::pg_sys::{self, Oid};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 /// What is kept of a table from one change to the next, until its definition changes. It is good for the
 /// role that was current when it was described, whose rights to call functions have been looked at.
@@ -17,15 +17,29 @@ pub struct Heap {
     table: Oid,
     state: *mut pg_sys::EState,
     target: *mut pg_sys::ResultRelInfo,
-    indexes: Vec<Oid>,
-    /// What makes the value of a column that is not given, null without a default.
-    defaults: Vec<*mut pg_sys::ExprState>,
+    indexes: Vec<Index>,
+    /// What makes the value of a column that is not given, null without a default. Not looked at before
+    /// a row is inserted, as whoever inserts none need not have the right to call its functions.
+    defaults: OnceCell<Vec<*mut pg_sys::ExprState>>,
     /// How often functions had changed, which expressions call.
     changed_functions: u64,
     methods: Methods,
     /// The row that is being written.
     row: *mut pg_sys::TupleTableSlot,
     is_open: Cell<bool>,
+}
+
+/// An index of the table.
+struct Index {
+    oid: Oid,
+    /// The comparisons with each of its columns.
+    columns: Vec<Comparisons>,
+}
+
+/// Comparisons of a column of a btree index.
+struct Comparisons {
+    equal: pg_sys::FmgrInfo,
+    at_least: pg_sys::FmgrInfo,
 }
 
 /// The functions of the table's access method.
@@ -70,22 +84,15 @@ impl Heap {
             let mut heap = Heap {
                 table: relation.oid(),
                 state,
-                target: target(table, &indexes),
-                indexes,
-                defaults: vec![std::ptr::null_mut(); (*description).natts as usize],
+                target: target(table, indexes.len()),
+                indexes: Vec::with_capacity(indexes.len()),
+                defaults: OnceCell::new(),
                 changed_functions: callbacks::changed_functions(),
                 methods,
                 row: pg_sys::MakeTupleTableSlot(description, &raw const pg_sys::TTSOpsVirtual),
                 is_open: Cell::new(false),
             };
-            for column in columns.iter().filter(|column| column.has_default || column.is_identity) {
-                let default = pg_sys::build_column_default(table, column.number.into());
-                if !default.is_null() {
-                    let default = pg_sys::ExecPrepareExpr(default.cast(), state);
-                    heap.defaults[column.number as usize - 1] = default;
-                }
-            }
-            let is_plain = (0..heap.indexes.len()).all(|position| heap.describe_index(position));
+            let is_plain = indexes.iter().all(|index| heap.add_index(*index));
             pg_sys::MemoryContextSwitchTo(before);
             is_plain.then_some(heap)
         }
@@ -94,21 +101,48 @@ impl Heap {
     /// False for an index that needs more than an insertion.
     ///
     /// # Safety
-    /// The target has room for so many indexes; the state's memory is current.
-    unsafe fn describe_index(&mut self, position: usize) -> bool {
+    /// The target has room for one more; the state's memory is current.
+    unsafe fn add_index(&mut self, oid: Oid) -> bool {
         // SAFETY: an index of an open table, which is opened and closed here.
         unsafe {
-            let index = pg_sys::index_open(self.indexes[position], Lock::RowExclusive.mode());
+            let index = pg_sys::index_open(oid, Lock::RowExclusive.mode());
             let info = pg_sys::BuildIndexInfo(index);
-            *(*self.target).ri_IndexRelationInfo.add(position) = info;
+            *(*self.target).ri_IndexRelationInfo.add(self.indexes.len()) = info;
             let is_checked_at_once = (*(*index).rd_index).indimmediate;
             let method = (*(*index).rd_rel).relam;
+            let count =
+                if method == pg_sys::BTREE_AM_OID { (*info).ii_NumIndexKeyAttrs } else { 0 };
+            let columns = (0..count as usize).map(|column| comparisons(index, column));
+            self.indexes.push(Index { oid, columns: columns.collect() });
             pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
             // Other methods keep what they know of the open index from one insertion to the next.
             [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
                 && (*info).ii_ExclusionOps.is_null()
                 && (is_checked_at_once || !(*info).ii_Unique)
         }
+    }
+
+    /// The defaults of the table, which is open.
+    fn defaults(&self, relation: &Relation) -> &[*mut pg_sys::ExprState] {
+        self.defaults.get_or_init(|| {
+            // SAFETY: as in `describe`.
+            unsafe {
+                let before = pg_sys::MemoryContextSwitchTo((*self.state).es_query_cxt);
+                let count = (*(*self.row).tts_tupleDescriptor).natts as usize;
+                let mut defaults = vec![std::ptr::null_mut(); count];
+                let has_one = |column: &ColumnType| column.has_default || column.is_identity;
+                for column in relation.columns().into_iter().filter(has_one) {
+                    let number = column.number.into();
+                    let default = pg_sys::build_column_default(relation.pointer(), number);
+                    if !default.is_null() {
+                        let default = pg_sys::ExecPrepareExpr(default.cast(), self.state);
+                        defaults[column.number as usize - 1] = default;
+                    }
+                }
+                pg_sys::MemoryContextSwitchTo(before);
+                defaults
+            }
+        })
     }
 
     /// Whether it may be used: its expressions mean what they meant, and nobody watches statements
@@ -119,21 +153,25 @@ impl Heap {
         watcher.is_none() && self.changed_functions == callbacks::changed_functions()
     }
 
-    /// Opens the table, on which the caller holds a lock, for changes under a fresh snapshot. None
-    /// while it is open, as within a default that puts into the same queue.
-    pub fn open(&self) -> Option<Open<'_>> {
+    /// Opens the table, on which the caller holds a lock, and the indexes that are wanted, for changes
+    /// under a fresh snapshot. None while it is open, as within a default that puts into the same queue.
+    pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
         if self.is_open.get() {
             return None;
         }
         let relation = Relation::open(self.table, Lock::None)?;
         self.is_open.set(true);
-        let mut open =
-            Open { heap: self, relation, indexes: Vec::with_capacity(self.indexes.len()) };
+        let indexes = Vec::with_capacity(self.indexes.len());
+        let mut open = Open { heap: self, relation, indexes };
         // SAFETY: the target's arrays have room for all indexes; everything is closed on drop.
         unsafe {
             (*self.target).ri_RelationDesc = open.relation.pointer();
-            for (position, index) in self.indexes.iter().enumerate() {
-                let index = pg_sys::index_open(*index, Lock::RowExclusive.mode());
+            for (position, Index { oid, .. }) in self.indexes.iter().enumerate() {
+                // The server's functions pass over what is not open.
+                let index = match is_wanted(*oid) {
+                    true => pg_sys::index_open(*oid, Lock::RowExclusive.mode()),
+                    false => std::ptr::null_mut(),
+                };
                 open.indexes.push(index);
                 *(*self.target).ri_IndexRelationDescs.add(position) = index;
             }
@@ -149,17 +187,37 @@ impl Heap {
 ///
 /// # Safety
 /// The table is open.
-unsafe fn target(table: pg_sys::Relation, indexes: &[Oid]) -> *mut pg_sys::ResultRelInfo {
+unsafe fn target(table: pg_sys::Relation, indexes: usize) -> *mut pg_sys::ResultRelInfo {
     // SAFETY: memory of the size asked for, or an error.
     unsafe {
         let target =
             pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
         pg_sys::InitResultRelInfo(target, table, 0, std::ptr::null_mut(), 0);
-        let room = |size| pg_sys::palloc0(indexes.len() * size);
-        (*target).ri_NumIndices = indexes.len() as i32;
+        let room = |size| pg_sys::palloc0(indexes * size);
+        (*target).ri_NumIndices = indexes as i32;
         (*target).ri_IndexRelationDescs = room(size_of::<pg_sys::Relation>()).cast();
         (*target).ri_IndexRelationInfo = room(size_of::<*mut pg_sys::IndexInfo>()).cast();
         target
+    }
+}
+
+/// # Safety
+/// An open btree index, a column of it from 0; the memory is current in which the functions are kept.
+unsafe fn comparisons(index: pg_sys::Relation, column: usize) -> Comparisons {
+    // SAFETY: by the contract of this function; a btree family has these operators for its types.
+    unsafe {
+        let family = *(*index).rd_opfamily.add(column);
+        let oid = *(*index).rd_opcintype.add(column);
+        let function = |strategy: u32| {
+            let operator = pg_sys::get_opfamily_member(family, oid, oid, strategy as i16);
+            let mut function = pg_sys::FmgrInfo::default();
+            pg_sys::fmgr_info(pg_sys::get_opcode(operator), &mut function);
+            function
+        };
+        Comparisons {
+            equal: function(pg_sys::BTEqualStrategyNumber),
+            at_least: function(pg_sys::BTGreaterEqualStrategyNumber),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Changes of the rows of a table that is open for them.
 
-use super::{Heap, access};
+use super::{Comparisons, Heap, access};
 use crate::pg::relation::Relation;
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -22,7 +22,7 @@ impl Drop for Open<'_> {
         unsafe {
             pg_sys::PopActiveSnapshot();
             pg_sys::CommandCounterIncrement();
-            for index in &self.indexes {
+            for index in self.indexes.iter().filter(|index| !index.is_null()) {
                 pg_sys::index_close(*index, pg_sys::NoLock as pg_sys::LOCKMODE);
             }
         }
@@ -54,7 +54,8 @@ impl Open<'_> {
         &self,
         given: impl Iterator<Item = &'a (i16, Option<Datum>)> + Clone,
     ) -> Datum {
-        let defaults = (1..).zip(&self.heap.defaults).map(|(number, default)| {
+        let defaults = self.heap.defaults(&self.relation);
+        let defaults = (1..).zip(defaults).map(|(number, default)| {
             match given.clone().find(|(given, _)| *given == number) {
                 Some((_, value)) => *value,
                 None if default.is_null() => None,
@@ -89,10 +90,14 @@ impl Open<'_> {
 
     /// Shows `see` the rows that an index leads to, in its order, for as long as it wants.
     pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
-        let index = self.heap.indexes.iter().position(|known| *known == index);
-        let Some(index) = index.map(|position| self.indexes[position]) else { return };
-        // SAFETY: the caller gives bounds for the index's first columns.
-        let keys = (1..).zip(bounds).map(|(number, bound)| unsafe { key(index, number, bound) });
+        let Some(position) = self.heap.indexes.iter().position(|known| known.oid == index) else {
+            return;
+        };
+        let (index, columns) = (self.indexes[position], &self.heap.indexes[position].columns);
+        let keys = (1..).zip(bounds).zip(columns);
+        // SAFETY: the index is open, as the caller wants it to be; the values are of its columns' types.
+        let keys =
+            keys.map(|((number, bound), column)| unsafe { key(index, number, bound, column) });
         let mut keys: Vec<_> = keys.collect();
         // SAFETY: the table and the index are open; everything is ended before they are closed, after
         // an error by the end of the (sub)transaction.
@@ -156,25 +161,27 @@ impl Open<'_> {
 
 /// # Safety
 /// The index is open and has a column of this number (from 1), of whose type the bound's value is.
-unsafe fn key(index: pg_sys::Relation, number: usize, bound: &Bound) -> pg_sys::ScanKeyData {
-    let strategy = match bound.is {
-        Is::Equal => pg_sys::BTEqualStrategyNumber,
-        Is::AtLeast => pg_sys::BTGreaterEqualStrategyNumber,
-    } as u16;
+unsafe fn key(
+    index: pg_sys::Relation,
+    number: usize,
+    bound: &Bound,
+    column: &Comparisons,
+) -> pg_sys::ScanKeyData {
+    let (strategy, function) = match bound.is {
+        Is::Equal => (pg_sys::BTEqualStrategyNumber, &column.equal),
+        Is::AtLeast => (pg_sys::BTGreaterEqualStrategyNumber, &column.at_least),
+    };
     let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: by the contract of this function; an open index has an operator family for each column.
+    // SAFETY: by the contract of this function; the function's description is copied.
     unsafe {
-        let (family, oid) =
-            (*(*index).rd_opfamily.add(number - 1), *(*index).rd_opcintype.add(number - 1));
-        let operator = pg_sys::get_opfamily_member(family, oid, oid, strategy as i16);
-        pg_sys::ScanKeyEntryInitialize(
+        pg_sys::ScanKeyEntryInitializeWithInfo(
             &mut key,
             0,
             number as i16,
-            strategy,
+            strategy as u16,
             Oid::INVALID,
             *(*index).rd_indcollation.add(number - 1),
-            pg_sys::get_opcode(operator),
+            std::ptr::from_ref(function).cast_mut(),
             bound.value,
         );
     }
@@ -202,7 +209,11 @@ impl Found<'_> {
     /// Changes some columns and gives the row back as it is then. None, without waiting, if somebody
     /// else has it locked for a change, or has changed it since.
     pub fn update(&self, changes: &[(i16, Option<Datum>)]) -> Option<Datum> {
-        let open = self.open;
+        // An update that does not wait is no part of what access methods promise.
+        if !self.lock() {
+            return None;
+        }
+        let (open, relation) = (self.open, self.open.relation.pointer());
         // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
         unsafe {
             let count = (*(*self.slot).tts_tupleDescriptor).natts;
@@ -212,36 +223,13 @@ impl Found<'_> {
                 values[*number as usize - 1] = *value;
             }
             let row = open.write(&values);
-            pg_sys::CheckCmdReplicaIdentity(open.relation.pointer(), pg_sys::CmdType::CMD_UPDATE);
-            let mut result = self.replace(row, false);
-            // A lock of one's own, or that of a foreign key's check, is in nobody's way.
-            if result == Err(pg_sys::TM_Result::TM_BeingModified) && self.lock() {
-                result = self.replace(row, true);
-            }
-            let indexes = result.ok()?;
-            access::insert_index_tuples(open.heap.target, row, open.heap.state, Some(indexes));
-            Some(pg_sys::ExecFetchSlotHeapTupleDatum(row))
-        }
-    }
-
-    /// Puts another row in this one's place.
-    ///
-    /// # Safety
-    /// `row` holds a row of the table.
-    unsafe fn replace(
-        &self,
-        row: *mut pg_sys::TupleTableSlot,
-        waits: bool,
-    ) -> Result<access::UpdateIndexes, pg_sys::TM_Result::Type> {
-        let relation = self.open.relation.pointer();
-        let (mut failure, mut lock) = (pg_sys::TM_FailureData::default(), 0);
-        let mut indexes = Default::default();
-        let update = self.open.heap.methods.update;
-        // SAFETY: the table is open, and the snapshot that has seen the old row active.
-        let result = unsafe {
-            let (command, snapshot) =
-                (pg_sys::GetCurrentCommandId(true), pg_sys::GetActiveSnapshot());
-            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
+            let (mut failure, mut lock) = (pg_sys::TM_FailureData::default(), 0);
+            let mut indexes = Default::default();
+            let command = pg_sys::GetCurrentCommandId(true);
+            let snapshot = pg_sys::GetActiveSnapshot();
+            let update = open.heap.methods.update;
+            let result = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 update(
                     relation,
                     &mut (*self.slot).tts_tid,
@@ -249,14 +237,18 @@ impl Found<'_> {
                     command,
                     snapshot,
                     std::ptr::null_mut(),
-                    waits,
+                    true,
                     &mut failure,
                     &mut lock,
                     &mut indexes,
                 )
-            })
-        };
-        if result == pg_sys::TM_Result::TM_Ok { Ok(indexes) } else { Err(result) }
+            });
+            if result != pg_sys::TM_Result::TM_Ok {
+                return None;
+            }
+            access::insert_index_tuples(open.heap.target, row, open.heap.state, Some(indexes));
+            Some(pg_sys::ExecFetchSlotHeapTupleDatum(row))
+        }
     }
 
     /// Locks the row for a change of it, if that can be done at once.
