@@ -1,25 +1,29 @@
 //! Takes, acks and puts without statements, where nobody but the queue's functions, and whoever changes
 //! rows by hand, acts on the table.
 //!
-//! What is done is what [`crate::statement`] says, and counted here. It is done for the calls that are
-//! made most often; where more would have to be done, or somebody else is at the same task, the rest is
-//! left to a statement.
+//! What is done is what [`crate::statement`] says, and noted here as the triggers would note it. It is
+//! done for the calls that are made most often; where more would have to be done, or somebody else is at
+//! the same task, the rest is left to a statement.
 
-use crate::counting::{self, Transition};
-use crate::delta::Lowest;
+use crate::change::{self, Seen};
+use crate::counting;
 use crate::error::Result;
-use crate::model::change::{Call, Outcome};
+use crate::model::change::{Call, Place};
 use crate::model::definition::Field;
 use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::pg::heap::{Bound, Found, Is, Scan};
+use crate::pg::row::Row;
 use crate::pg::spi::Rows;
-use crate::pg::{jsonb, privileges, transaction, types};
+use crate::pg::{jsonb, privileges, time, transaction, types};
 use crate::registry::{Arguments, Direct, Queue};
 use crate::statement::{Form, Parameter};
 use crate::xact;
-use pgrx::pg_sys::Datum;
+use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
+
+/// Values by the numbers of their columns.
+pub type Values = Vec<(i16, Option<Datum>)>;
 
 /// What has come of a take.
 pub struct Taken {
@@ -36,41 +40,82 @@ pub fn take(
     count: usize,
     form: Form,
 ) -> Result<Option<Taken>> {
-    let features = queue.features();
-    let writes_more = features.has_deadlines() || features.expires() || features.tries().is_some();
-    if writes_more || transaction::has_fixed_snapshot() || !privileges::may_update_all(queue.table)
-    {
+    if transaction::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
         return Ok(None);
     }
     let Some(direct) = queue.direct() else { return Ok(None) };
-    let Some(index) = direct.ready else { return Ok(None) };
+    let Some((index, bounds)) = way(queue, &direct, group, arguments) else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
     let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
-    let mut bounds = Vec::new();
-    if let Group::Priority(level) = group {
-        let Some(value) = queue.priority_value(level) else { return Ok(None) };
-        bounds.push(Bound { is: Is::Equal, value });
-    }
-    let mark = arguments.get(Parameter::Mark);
-    bounds.extend(mark.map(|value| Bound { is: Is::AtLeast, value }));
-    let changes = [
-        (queue.number_of(Field::Status), Some(queue.status_value(Status::Taken)?)),
-        (queue.number_of(Field::Owner), arguments.get(Parameter::Session)),
-    ];
+    let taken = queue.status_value(Status::Taken)?;
     let (mut rows, mut has_missed) = (Vec::new(), false);
     open.scan(index, &bounds, |found| {
-        if is_in(Status::Ready, found, queue) {
-            match found.update(&changes) {
-                Some(row) => rows.push(row),
+        if is_in(Status::Ready, found, queue) && is_alive(found, queue) {
+            let changed = changes(found, queue, taken, arguments);
+            match changed.and_then(|changes| found.update(&changes)) {
+                Some(row) => {
+                    rows.push(row);
+                    let place = |status| Place { status, tube: queue.tube_of(found) };
+                    let old = Seen { place: place(Status::Ready), row: found };
+                    let new = Seen { place: place(Status::Taken), row: &open };
+                    change::note(queue, Some(old), Some(new), Some(Call::Take));
+                }
                 None => has_missed = true,
             }
         }
         if rows.len() < count { Scan::GoesOn } else { Scan::Ends }
     });
+    let rows = shown(rows, queue, form);
     drop(open);
-    let transition = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
-    counting::note(queue, Call::Take, Some(transition), rows.len());
-    Ok(Some(Taken { rows: shown(rows, queue, form), has_missed }))
+    counting::note(queue, Call::Take, None, rows.len());
+    Ok(Some(Taken { rows, has_missed }))
+}
+
+/// The index that leads to the ready tasks of a group in the order in which they are taken, and where to
+/// begin.
+fn way(
+    queue: &Queue,
+    direct: &Direct,
+    group: Group,
+    arguments: &Arguments,
+) -> Option<(Oid, Vec<Bound>)> {
+    let equal = |value| Bound { is: Is::Equal, value };
+    let (index, first) = match group {
+        Group::All => (direct.ready?, None),
+        Group::Priority(level) => (direct.ready?, Some(equal(queue.priority_value(level)?))),
+        Group::Tube(_) => (direct.tube?, Some(equal(arguments.get(Parameter::Tube)?))),
+    };
+    let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
+    Some((index, first.into_iter().chain(mark).collect()))
+}
+
+/// Whether the end of a task's life is yet to come.
+fn is_alive(found: &Found, queue: &Queue) -> bool {
+    queue.instant_of(found, Field::Expires).is_none_or(|end| end > time::now())
+}
+
+/// What a take changes of a task; None if the number of its attempts does not fit.
+fn changes(found: &Found, queue: &Queue, taken: Datum, arguments: &Arguments) -> Option<Values> {
+    let number = |field| queue.number_of(field);
+    let session = arguments.get(Parameter::Session);
+    let mut changes = vec![(number(Field::Status), Some(taken)), (number(Field::Owner), session)];
+    if queue.features().has_deadlines() {
+        let own = || queue.value_of(found, Field::Ttr).map(time::sensible);
+        let now = time::now();
+        let end = match arguments.get(Parameter::Ttr).or_else(own) {
+            Some(length) => Some(time::plus(now, length)),
+            None => queue.features().default_ttr().and_then(|length| time::after(now, length)),
+        };
+        changes.push((number(Field::Runat), end.map(Datum::from)));
+    }
+    if let Some(column) = queue.column_of(Field::Attempts) {
+        let before = found.datum(column.number);
+        let before = before.map_or(Some(0), |value| types::integer(value, column.oid))?;
+        let most = queue.sql.most_attempts.unwrap_or(i64::MAX);
+        let next = types::from_integer(before.checked_add(1)?.min(most), column.oid)?;
+        changes.push((column.number, Some(next)));
+    }
+    Some(changes)
 }
 
 /// Deletes, of the tasks with these keys, those up to the first that is not there to be acked by this
@@ -93,71 +138,54 @@ pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) ->
             if is_own && is_in(Status::Taken, found, queue) {
                 row = found.delete();
             }
+            if row.is_some() {
+                let place = Place { status: Status::Taken, tube: queue.tube_of(found) };
+                let old = Some(Seen { place, row: found });
+                change::note(queue, old, None::<Seen<Found>>, Some(Call::Ack));
+            }
             Scan::Ends
         });
         row
     };
-    let rows: Vec<Datum> = keys.iter().map_while(delete).collect();
+    let rows = shown(keys.iter().map_while(delete).collect(), queue, form);
     drop(open);
-    counting::note(
-        queue,
-        Call::Ack,
-        Some(Transition { from: Some(Status::Taken), to: None }),
-        rows.len(),
-    );
-    xact::note(queue.slot, |delta| {
-        for key in &keys[..rows.len()] {
-            delta.end(|| queue.key_hash(key.iter().copied().map(Some)), Outcome::Acked);
-        }
-    });
-    shown(rows, queue, form)
+    counting::note(queue, Call::Ack, None, rows.len());
+    rows
 }
 
-/// What puts ready tasks without statements, if that can be done.
+/// What puts tasks without statements, if that can be done.
 pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     let is_allowed = !transaction::has_fixed_snapshot() && privileges::may_insert_all(queue.table);
     queue.direct().filter(|direct| is_allowed && direct.inserts)
 }
 
-/// Puts ready tasks that have values for some columns.
+/// Puts tasks that have values for some columns, in a state, with more values that all have in common.
 pub fn put(
     queue: &Queue,
     direct: &Direct,
-    tasks: &[Vec<(i16, Option<Datum>)>],
+    tasks: &[Values],
+    (status, common): (Status, Values),
     form: Form,
 ) -> Result<Option<Rows<'static>>> {
-    let is_wanted = |oid| direct.may_hold(oid, Status::Ready);
-    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
-    let ready = (queue.number_of(Field::Status), Some(queue.status_value(Status::Ready)?));
-    let priority = Some(queue.number_of(Field::Priority)).filter(|number| *number != 0);
-    let mut lowest = Lowest::default();
-    let insert = |task: &Vec<(i16, Option<Datum>)>| {
-        let row = open.insert(task.iter().chain([&ready]));
-        let key = queue.key.first().and_then(|key| open.written(key.number));
-        if let Some(position) = key.and_then(|key| queue.position(key)) {
-            let priority = priority.and_then(|number| open.written(number));
-            lowest.add(queue.group(None, queue.priority(priority)), position);
-        }
+    let Some(open) = direct.heap.open(|oid| direct.may_hold(oid, status)) else { return Ok(None) };
+    let value = (queue.number_of(Field::Status), Some(queue.status_value(status)?));
+    let insert = |task: &Values| {
+        let row = open.insert(task.iter().chain(&common).chain([&value]));
+        let place = Place { status, tube: queue.tube_of(&open) };
+        change::note(queue, None::<Seen<Found>>, Some(Seen { place, row: &open }), Some(Call::Put));
         row
     };
-    let rows: Vec<Datum> = tasks.iter().map(insert).collect();
+    let rows = shown(tasks.iter().map(insert).collect(), queue, form);
     drop(open);
-    counting::note(
-        queue,
-        Call::Put,
-        Some(Transition { from: None, to: Some(Status::Ready) }),
-        rows.len(),
-    );
-    xact::note(queue.slot, |delta| {
-        lowest.by_group().for_each(|(group, position)| delta.lowest.add(group, position));
-    });
-    Ok(Some(shown(rows, queue, form)))
+    xact::note(queue.slot, |delta| delta.call(Call::Put, rows.len()));
+    Ok(Some(rows))
 }
 
 fn is_in(status: Status, found: &Found, queue: &Queue) -> bool {
     queue.status_read(found.datum(queue.number_of(Field::Status))) == Some(status)
 }
 
+/// To be called while the table is open: what makes jsonb of a type may want a snapshot.
 fn shown(rows: Vec<Datum>, queue: &Queue, form: Form) -> Rows<'static> {
     Rows::of(match form {
         Form::Row => rows,

@@ -9,6 +9,7 @@
 //! `model`, `statement`, `delta`, `lanes` and `metrics` are pure.
 
 mod api;
+mod change;
 mod counting;
 mod ddl;
 mod delta;

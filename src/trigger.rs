@@ -1,15 +1,16 @@
 //! The triggers of a queue's table: whoever changes a row, by whatever means, changes the counters.
 
+use crate::change::{self, Seen};
 use crate::error::{Error, Result};
-use crate::model::change::{Call, Counts, Outcome, Place, event};
+use crate::model::change::{Call, Counts, Place, event};
 use crate::model::definition::Field;
-use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
 use crate::pg::function::Call as FunctionCall;
-use crate::pg::trigger::{Event, Firing, Timing, Tuple};
+use crate::pg::row::Tuple;
+use crate::pg::trigger::{Event, Firing, Timing};
 use crate::pg::{catalog, context, spi, time, types};
 use crate::registry::Queue;
-use crate::{registry, room, shmem, sql_functions, subqueue, xact};
+use crate::{registry, room, shmem, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -39,8 +40,9 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
         }
         _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
     };
-    note(&queue, &old, &new, firing.event());
+    change::note(&queue, seen(&old), seen(&new), xact::being_done(queue.slot));
     if firing.event() == Event::Insert {
+        xact::note(queue.slot, |delta| delta.call(Call::Put, 1));
         room::admit(&queue)?;
     }
     if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {
@@ -51,51 +53,8 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
     Ok(firing.unchanged())
 }
 
-/// Where a ready task stands, if the queue has marks; a sub-queue has its own.
-fn ready(queue: &Queue, place: &Place, row: &Tuple) -> Option<(Group, Position)> {
-    let is_ready = place.status == Status::Ready && !place.is_in_lane();
-    is_ready.then(|| Some((queue.group_of(row, place), queue.position_of(row)?))).flatten()
-}
-
-type Seen = Option<(Place, Tuple)>;
-
-/// Notes for the end of the transaction what has happened to a row.
-fn note(queue: &Queue, old: &Seen, new: &Seen, event: Event) {
-    let place = |seen: &Seen| seen.as_ref().map(|(place, _)| *place);
-    let (from, to) = (place(old), place(new));
-    let due = new.as_ref().and_then(|(place, row)| queue.due_of(row, place.status));
-    let call = xact::being_done(queue.slot);
-    let status = |place: Option<Place>| place.map(|place| place.status);
-    let outcome = Outcome::of(call, status(from), status(to));
-    let ready = new.as_ref().and_then(|(place, row)| ready(queue, place, row));
-    let comes_to_be_taken = from != to && status(to) == Some(Status::Taken);
-    if comes_to_be_taken && call != Some(Call::Take) {
-        subqueue::claim_by_hand(queue.slot, to);
-    }
-    let in_lane = new.as_ref().filter(|(place, _)| place.is_in_lane());
-    let in_lane = in_lane.map(|(_, row)| queue.position_in_lane(row));
-    xact::note(queue.slot, |delta| {
-        delta.change(from, to);
-        delta.lanes.change(from, to, in_lane.unwrap_or(LAST));
-        if let Some(place) = to.filter(|_| from == to) {
-            delta.moved |= place.status == Status::Ready;
-            if let Some(position) = in_lane {
-                delta.lanes.moved(place, position);
-            }
-        }
-        if let Some((group, position)) = ready {
-            delta.lowest.add(group, position);
-        }
-        if event == Event::Insert {
-            delta.call(Call::Put, 1);
-        }
-        if let Some(instant) = due {
-            delta.due_at(instant);
-        }
-        if let (Some(outcome), Some((_, row))) = (outcome, old.as_ref().or(new.as_ref())) {
-            delta.end(|| queue.key_hash_of(row), outcome);
-        }
-    });
+fn seen(row: &Option<(Place, Tuple)>) -> Option<Seen<'_, Tuple>> {
+    row.as_ref().map(|(place, row)| Seen { place: *place, row })
 }
 
 /// Calls the user's function with a task and what has happened to it.

@@ -2,6 +2,7 @@
 
 use super::foreign::{attribute, list_nth};
 use super::relation::{Lock, Relation};
+use super::row::{Row, Tuple};
 use super::types;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
@@ -215,11 +216,7 @@ pub fn connectable_databases() -> Vec<u32> {
 
 /// Shows `see` the row of table `name` in our schema whose first column, an oid, is `key`: as it is
 /// now, whatever snapshot the transaction has, without regard to privileges.
-pub fn own_row<T>(
-    name: &CStr,
-    key: Oid,
-    see: impl FnOnce(&super::trigger::Tuple) -> T,
-) -> Option<T> {
+pub fn own_row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
     let table = Relation::open(own_relation(name)?, Lock::AccessShare)?;
     let mut see = Some(see);
     let mut seen = None;
@@ -338,7 +335,7 @@ pub fn record_fields(record: Datum) -> Vec<(Oid, Option<Datum>)> {
             pgrx::htup::heap_tuple_header_get_type_id(header),
             pgrx::htup::heap_tuple_header_get_typmod(header),
         );
-        let row = super::trigger::Tuple::new(&mut tuple, description);
+        let row = Tuple::new(&mut tuple, description);
         let count = (*description).natts;
         (1..=count as i16)
             .map(|number| {

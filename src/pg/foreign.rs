@@ -40,6 +40,18 @@ pub unsafe fn list_nth<T>(list: *mut pg_sys::List, index: i32) -> *mut T {
     unsafe { (*(*list).elements.add(index as usize)).ptr_value.cast() }
 }
 
+/// The elements of a list of pointers.
+///
+/// # Safety
+/// `list` is null, or a list of pointers that outlives the iterator.
+pub unsafe fn list<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let count = list.as_ref().map_or(0, |list| list.length);
+        (0..count).map(move |index| list_nth(list, index))
+    }
+}
+
 /// An attribute of a tuple descriptor, whose layout changed with PostgreSQL 18.
 ///
 /// # Safety

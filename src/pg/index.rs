@@ -1,10 +1,11 @@
-//! The indexes of a table as the catalogues show them.
+//! The indexes of a table.
 
-use super::relation::Relation;
-use super::{spi, types};
-use pgrx::pg_sys::Oid;
+use super::foreign::attribute;
+use super::relation::{Lock, Relation, name_text};
+use super::types;
+use pgrx::pg_sys::{self, Datum, Oid};
 
-/// A valid btree index in the default order.
+/// A valid btree index in the default order of its columns.
 pub struct Index {
     pub oid: Oid,
     pub name: String,
@@ -17,29 +18,84 @@ pub struct Index {
     pub is_unique: bool,
 }
 
+/// The valid btree indexes of a table that have the default order. Asks no privileges.
 pub fn of(relation: &Relation) -> Vec<Index> {
-    spi::connect(|spi| {
-        let rows = spi.run_with(
-            "SELECT pg_catalog.array_to_string(i.indkey::pg_catalog.int2[], ' '), \
-             pg_catalog.pg_get_expr(i.indpred, i.indrelid), c.relname, \
-             coalesce(pg_catalog.pg_get_expr(i.indexprs, i.indrelid), ''), i.indisunique, c.oid \
-             FROM pg_catalog.pg_index i \
-             JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
-             JOIN pg_catalog.pg_am am ON am.oid = c.relam AND am.amname = 'btree' \
-             WHERE i.indrelid = $1 AND i.indisvalid \
-             AND 0 = ALL (i.indoption::pg_catalog.int2[])",
-            &[(types::OID, Some(relation.oid().into()))],
-        );
-        let numbers = |text: String| text.split(' ').filter_map(|part| part.parse().ok()).collect();
-        (0..rows.len())
-            .map(|row| Index {
-                columns: numbers(rows.text(row, 1).unwrap_or_default()),
-                predicate: rows.text(row, 2),
-                name: rows.text(row, 3).unwrap_or_default(),
-                expressions: rows.text(row, 4).unwrap_or_default(),
-                is_unique: rows.text(row, 5).is_some_and(|flag| flag == "t"),
-                oid: rows.datum(row, 6).map_or(Oid::INVALID, types::oid),
-            })
-            .collect()
-    })
+    let describe = |oid| {
+        // SAFETY: an index of an open table; the lock stays until the end of the transaction.
+        unsafe {
+            let index = pg_sys::index_open(oid, Lock::AccessShare.mode());
+            let described = describe(index, relation);
+            pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
+            described
+        }
+    };
+    relation.indexes().into_iter().filter_map(describe).collect()
+}
+
+/// # Safety
+/// `index` is an open index of the table.
+unsafe fn describe(index: pg_sys::Relation, table: &Relation) -> Option<Index> {
+    // SAFETY: by the contract of this function; the arrays have an entry for each key column, that of
+    // the numbers one for each column.
+    unsafe {
+        let (form, relation) = (&*(*index).rd_index, &*(*index).rd_rel);
+        let columns =
+            std::slice::from_raw_parts(form.indkey.values.as_ptr(), form.indnatts as usize);
+        let keys = 0..form.indnkeyatts as usize;
+        let is_in_default_order = |key: usize| {
+            let is_ascending = *(*index).rd_indoption.add(key) == 0;
+            is_ascending
+                && (columns[key] <= 0 || has_default_order(index, key, columns[key], table))
+        };
+        let is_btree = relation.relam == pg_sys::BTREE_AM_OID;
+        if !form.indisvalid || !is_btree || !keys.clone().all(is_in_default_order) {
+            return None;
+        }
+        Some(Index {
+            oid: (*index).rd_id,
+            name: name_text(&relation.relname),
+            columns: columns.to_vec(),
+            expressions: shown(index, pg_sys::Anum_pg_index_indexprs).unwrap_or_default(),
+            predicate: shown(index, pg_sys::Anum_pg_index_indpred),
+            is_unique: form.indisunique,
+        })
+    }
+}
+
+/// Whether an index orders a column as the column's type and collation say.
+///
+/// # Safety
+/// `index` is an open btree index of the table with so many key columns.
+unsafe fn has_default_order(
+    index: pg_sys::Relation,
+    key: usize,
+    column: i16,
+    table: &Relation,
+) -> bool {
+    // SAFETY: by the contract of this function; look-ups.
+    unsafe {
+        let attribute = attribute(table.description(), column as usize - 1);
+        let class = pg_sys::GetDefaultOpClass(attribute.atttypid, pg_sys::BTREE_AM_OID);
+        class != Oid::INVALID
+            && pg_sys::get_opclass_family(class) == *(*index).rd_opfamily.add(key)
+            && *(*index).rd_indcollation.add(key) == attribute.attcollation
+    }
+}
+
+/// An expression of an index's definition, as the server shows it.
+///
+/// # Safety
+/// `index` is an open index, `number` that of a column of pg_index that holds an expression.
+unsafe fn shown(index: pg_sys::Relation, number: u32) -> Option<String> {
+    let mut is_null = false;
+    // SAFETY: by the contract of this function; the server's function for such an expression.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
+        let tuple = (*index).rd_indextuple;
+        let tree = pg_sys::SysCacheGetAttr(cache, tuple, number as i16, &mut is_null);
+        let arguments = [Some(tree), Some(Datum::from((*(*index).rd_index).indrelid))];
+        let text = (!is_null)
+            .then(|| pgrx::direct_function_call_as_datum(pg_sys::pg_get_expr, &arguments))??;
+        Some(types::with_text(text, |bytes| String::from_utf8_lossy(bytes).into_owned()))
+    }
 }

@@ -1,7 +1,7 @@
 //! Tables: finding, locking, describing and scanning them.
 
 use super::foreign::{attribute, list_nth};
-use super::trigger::Tuple;
+use super::row::Tuple;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};

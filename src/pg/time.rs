@@ -1,7 +1,7 @@
 //! Instants (microseconds, as PostgreSQL counts them) and intervals.
 
 use crate::error::{Error, Result};
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Datum};
 
 const DAY: i64 = 86_400_000_000;
 
@@ -21,6 +21,34 @@ pub fn unix_microseconds(instant: i64) -> i64 {
 pub fn after(instant: i64, microseconds: i64) -> Option<i64> {
     const END: i64 = 9_223_371_331_200_000_000;
     instant.checked_add(microseconds).filter(|end| *end < END)
+}
+
+/// The instant an interval after another; an error where the calendar ends.
+pub fn plus(instant: i64, interval: Datum) -> i64 {
+    let arguments = [Some(Datum::from(instant)), Some(interval)];
+    // SAFETY: the server's function for the two types, which gives no NULL.
+    let end =
+        unsafe { pgrx::direct_function_call_as_datum(pg_sys::timestamptz_pl_interval, &arguments) };
+    end.map_or(instant, super::types::timestamp)
+}
+
+/// An interval that anybody may have written, between none and a hundred years.
+pub fn sensible(interval: Datum) -> Datum {
+    let bound = |month| super::types::from_interval(pg_sys::Interval { month, day: 0, time: 0 });
+    let compared = |with| {
+        // SAFETY: the server's function for two intervals.
+        let order = unsafe {
+            let arguments = [Some(interval), Some(with)];
+            pgrx::direct_function_call_as_datum(pg_sys::interval_cmp, &arguments)
+        };
+        order.map_or(0, |order| order.value() as i32)
+    };
+    let (none, longest) = (bound(0), bound(1200));
+    match (compared(none), compared(longest)) {
+        (i32::MIN..0, _) => none,
+        (_, 1..) => longest,
+        _ => interval,
+    }
 }
 
 /// The length in seconds of an interval given as text; errors about its form are the server's.

@@ -1,6 +1,7 @@
 //! Trigger calls and the tuples they see.
 
 use super::function::Call;
+use super::row::Tuple;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -106,36 +107,6 @@ impl<'call> Firing<'call> {
 
     fn tuple(&self, tuple: pg_sys::HeapTuple) -> Tuple {
         // SAFETY: the relation is open while the trigger runs.
-        Tuple { tuple, description: unsafe { (*self.0.tg_relation).rd_att } }
-    }
-}
-
-/// A row of a table.
-pub struct Tuple {
-    tuple: pg_sys::HeapTuple,
-    description: pg_sys::TupleDesc,
-}
-
-impl Tuple {
-    /// # Safety
-    /// Both are valid while the tuple is used, and belong together.
-    pub(super) unsafe fn new(tuple: pg_sys::HeapTuple, description: pg_sys::TupleDesc) -> Tuple {
-        Tuple { tuple, description }
-    }
-
-    /// The row as a composite value.
-    pub fn to_record(&self) -> Datum {
-        // SAFETY: by the contract of `new`; a table's descriptor names its row type.
-        unsafe { pg_sys::heap_copy_tuple_as_datum(self.tuple, self.description) }
-    }
-
-    /// The value of a column by number, None if it is NULL.
-    pub fn datum(&self, number: i16) -> Option<Datum> {
-        let mut is_null = false;
-        // SAFETY: by the contract of `new`; numbers beyond the tuple give NULL.
-        let datum = unsafe {
-            pg_sys::heap_getattr(self.tuple, i32::from(number), self.description, &mut is_null)
-        };
-        (!is_null).then_some(datum)
+        unsafe { Tuple::new(tuple, (*self.0.tg_relation).rd_att) }
     }
 }

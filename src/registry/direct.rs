@@ -18,6 +18,8 @@ pub struct Direct {
     pub heap: Heap,
     /// The index of the ready tasks in the order in which they are taken.
     pub ready: Option<Oid>,
+    /// The same of a tube.
+    pub tube: Option<Oid>,
     /// The index of the key.
     pub key: Option<Oid>,
     /// The indexes that hold only tasks in certain states.
@@ -34,7 +36,7 @@ type Known = Option<Rc<Direct>>;
 pub struct Directs(RefCell<Vec<(Oid, Known)>>);
 
 /// So many roles are known at a time.
-const ROLES: usize = 8;
+const ROLES: usize = 64;
 
 impl Queue {
     /// None where statements do more than what is done without them.
@@ -62,7 +64,7 @@ impl Queue {
 
 impl Direct {
     fn of(queue: &Queue) -> Option<Direct> {
-        if !queue.counts_itself || queue.has_row_security {
+        if !queue.acts_alone || queue.has_row_security || queue.features().has_subqueues() {
             return None;
         }
         let relation = Relation::open(queue.table, Lock::None)?;
@@ -75,7 +77,8 @@ impl Direct {
             .collect();
         let key: Vec<ColumnType> = queue.key.iter().filter_map(|key| find(key.number)).collect();
         let numbers: Vec<i16> = key.iter().map(|column| column.number).collect();
-        let present = index::of(&relation);
+        let mut present = index::of(&relation);
+        present.retain(|index| heap.has_index(index.oid));
         let serves = |wanted| {
             let made = &queue.definition.made;
             let wanted = WantedIndex::new(&queue.sql, wanted, &fields, &key, made);
@@ -90,11 +93,12 @@ impl Direct {
         };
         let is_domain = |column: &ColumnType| catalog::base_type(column.oid) != column.oid;
         Some(Direct {
-            heap,
             ready: serves(Index::Ready),
+            tube: serves(Index::Tube).filter(|_| queue.sql.needs_index(Index::Tube)),
             key: present.iter().find(is_key).map(|index| index.oid),
             states: states.collect(),
-            inserts: !queue.columns().iter().any(is_domain),
+            inserts: heap.inserts() && !queue.columns().iter().any(is_domain),
+            heap,
         })
     }
 

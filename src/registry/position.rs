@@ -5,7 +5,7 @@ use crate::model::change::Place;
 use crate::model::definition::Field;
 use crate::model::position::{self, Group, Position};
 use crate::pg::relation::ColumnType;
-use crate::pg::trigger::Tuple;
+use crate::pg::row::Row;
 use crate::pg::{catalog, types};
 use pgrx::pg_sys::{Datum, Oid};
 
@@ -42,12 +42,12 @@ impl Queue {
     }
 
     /// The same of a row.
-    pub fn position_of(&self, row: &Tuple) -> Option<Position> {
+    pub fn position_of(&self, row: &impl Row) -> Option<Position> {
         self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
     }
 
     /// The group of a row by which marks know it.
-    pub fn group_of(&self, row: &Tuple, place: &Place) -> Group {
+    pub fn group_of(&self, row: &impl Row, place: &Place) -> Group {
         let priority = self.value_of(row, Field::Priority);
         self.group(place.tube.map(|tube| tube.hash), self.priority(priority))
     }

@@ -14,7 +14,7 @@ use crate::model::features::Features;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation, RowType};
-use crate::pg::trigger::Tuple;
+use crate::pg::row::Row;
 use crate::pg::{catalog, process, time, types};
 use crate::shmem::{databases, queues};
 use crate::statement::{self, KeyColumn, TELLING_TRIGGERS, TRIGGERS};
@@ -50,6 +50,8 @@ pub struct Queue {
     /// How often it had been redefined when it was read.
     pub(super) redefinitions: u64,
     /// Nobody but the queue's functions, and whoever changes rows by hand, acts on the table.
+    pub acts_alone: bool,
+    /// The same, and what a statement does is the same for all its tasks: they have no tubes.
     pub counts_itself: bool,
     status: StatusColumn,
     columns: Vec<ColumnType>,
@@ -125,6 +127,8 @@ impl Queue {
             oid: key.oid,
             collation: key.collation,
         };
+        let acts_alone =
+            relation.has_only_triggers(&TRIGGERS) && definition.options.features.hook().is_none();
         Ok(Queue {
             table,
             slot,
@@ -141,9 +145,8 @@ impl Queue {
             by_priority: by_priority == Some(true),
             is_told,
             has_row_security,
-            counts_itself: relation.has_only_triggers(&TRIGGERS)
-                && definition.options.features.hook().is_none()
-                && !definition.options.features.has_tubes(),
+            acts_alone,
+            counts_itself: acts_alone && !definition.options.features.has_tubes(),
             definition,
             columns: relation.columns(),
             numbers,
@@ -164,7 +167,7 @@ impl Queue {
     }
 
     /// The state of a row; an error if its value stands for none.
-    pub fn status_of(&self, row: &Tuple) -> Result<Status> {
+    pub fn status_of(&self, row: &impl Row) -> Result<Status> {
         let value = row.datum(self.numbers[Field::Status as usize]);
         self.status.read(value).ok_or_else(|| {
             let shown = match value {
@@ -206,12 +209,12 @@ impl Queue {
     }
 
     /// Where a row is: its state and its tube; an error if its value stands for no state.
-    pub fn place_of(&self, row: &Tuple) -> Result<Place> {
+    pub fn place_of(&self, row: &impl Row) -> Result<Place> {
         Ok(Place { status: self.status_of(row)?, tube: self.tube_of(row) })
     }
 
     /// When the worker has to act on a row in this state, in microseconds.
-    pub fn due_of(&self, row: &Tuple, status: Status) -> Option<i64> {
+    pub fn due_of(&self, row: &impl Row, status: Status) -> Option<i64> {
         let runat = self.is_timed(status).then(|| self.instant_of(row, Field::Runat)).flatten();
         let is_mortal = matches!(status, Status::Ready | Status::Waiting | Status::Buried);
         let expires = is_mortal.then(|| self.instant_of(row, Field::Expires)).flatten();
@@ -229,13 +232,20 @@ impl Queue {
     }
 
     /// The instant in a field of a row, in microseconds.
-    pub fn instant_of(&self, row: &Tuple, field: Field) -> Option<i64> {
+    pub fn instant_of(&self, row: &impl Row, field: Field) -> Option<i64> {
         self.value_of(row, field).map(types::timestamp)
     }
 
-    pub(super) fn value_of(&self, row: &Tuple, field: Field) -> Option<Datum> {
+    /// The value in a field of a row.
+    pub fn value_of(&self, row: &impl Row, field: Field) -> Option<Datum> {
         let number = self.numbers[field as usize];
         if number == 0 { None } else { row.datum(number) }
+    }
+
+    /// The column of a field, if it has one.
+    pub fn column_of(&self, field: Field) -> Option<&ColumnType> {
+        let number = self.numbers[field as usize];
+        self.columns.iter().find(|column| column.number == number)
     }
 
     /// The number of a field's column; 0 if it has none.
@@ -252,7 +262,7 @@ impl Queue {
     }
 
     /// The same for a row.
-    pub fn key_hash_of(&self, row: &Tuple) -> u64 {
+    pub fn key_hash_of(&self, row: &impl Row) -> u64 {
         self.key_hash(self.key.iter().map(|key| row.datum(key.number)))
     }
 

@@ -4,6 +4,7 @@ use super::{display_name, not_installed};
 use crate::error::{Error, Result};
 use crate::model::definition::Definition;
 use crate::pg::relation::{self, Lock, Relation};
+use crate::pg::row::Row;
 use crate::pg::spi::Spi;
 use crate::pg::{catalog, jsonb, spi, types, user};
 use pgrx::PgSqlErrorCode;

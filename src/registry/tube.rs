@@ -5,13 +5,13 @@ use crate::model::change::Tube;
 use crate::model::definition::Field;
 use crate::model::position::{FIRST, Position};
 use crate::pg::relation::ColumnType;
-use crate::pg::trigger::Tuple;
+use crate::pg::row::Row;
 use crate::pg::{catalog, types};
 use pgrx::pg_sys::Datum;
 
 impl Queue {
     /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
-    pub fn tube_of(&self, row: &Tuple) -> Option<Tube> {
+    pub fn tube_of(&self, row: &impl Row) -> Option<Tube> {
         let column = self.tube()?;
         Some(match self.value_of(row, Field::Tube) {
             Some(value) => self.tube_named(value, column),
@@ -48,7 +48,7 @@ impl Queue {
     }
 
     /// Where a row stands in its sub-queue: before all others if that is not by the key alone.
-    pub fn position_in_lane(&self, row: &Tuple) -> Position {
+    pub fn position_in_lane(&self, row: &impl Row) -> Position {
         let is_by_key = !self.features().has_priority();
         is_by_key.then(|| self.position_of(row)).flatten().unwrap_or(FIRST)
     }

@@ -338,3 +338,148 @@ fn keys_of_several_columns_and_priorities() {
     assert_eq!(keys, ["\"z\"9", "\"x\"1", "\"x\"2"]);
     assert_eq!(q.ask("SELECT xqueue.ack('{q}', '{\"a\": \"x\", \"b\": 1}'::jsonb)").len(), 1);
 }
+
+#[test]
+fn a_check_that_could_not_be_looked_at() {
+    let mut q = queue();
+    let role = Role::create();
+    q.sql("CREATE FUNCTION {q}_fits(note text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN note <> 'bad'; END $$");
+    q.sql(
+        "REVOKE ALL ON FUNCTION {q}_fits FROM PUBLIC; ALTER TABLE {q} ADD CHECK ({q}_fits(note))",
+    );
+    q.sql(&format!("GRANT ALL ON {{q}} TO {0}; SET ROLE {0}", role.name));
+    for _ in 0..3 {
+        q.fails("SELECT xqueue.put('{q}', '{\"note\": \"bad\"}')", "42501", "permission denied");
+    }
+    q.sql("RESET ROLE");
+    for _ in 0..3 {
+        q.fails("SELECT xqueue.put('{q}', '{\"note\": \"bad\"}')", "23514", "check constraint");
+    }
+    assert_eq!(put(&mut q, r#"{"note": "good"}"#)["note"], "good");
+}
+
+#[test]
+fn a_check_of_the_server_that_fails_again_and_again() {
+    let mut q = queue();
+    q.sql("ALTER TABLE {q} ADD CHECK (1 / length(note) >= 0)");
+    for _ in 0..3 {
+        q.fails("SELECT xqueue.put('{q}', '{\"note\": \"\"}')", "22012", "division by zero");
+        assert_eq!(put(&mut q, r#"{"note": "x"}"#)["note"], "x");
+    }
+    q.sql("DO $$ BEGIN PERFORM xqueue.put('{q}', '{\"note\": \"\"}'); \
+           EXCEPTION WHEN division_by_zero THEN PERFORM xqueue.put('{q}', '{\"note\": \"y\"}'); END $$");
+    q.assert_tasks(&[("ready", 4)]);
+}
+
+/// A value that its function would let others change in place.
+#[test]
+fn a_default_that_is_looked_at_by_a_check() {
+    let mut q = queue();
+    q.sql(
+        "ALTER TABLE {q} ADD numbers int[] DEFAULT array_append('{1,2}'::int[], length('abc')), \
+           ADD CHECK (array_length(array_append(numbers, 99), 1) < 9)",
+    );
+    assert_eq!(put(&mut q, "{}")["numbers"], json!([1, 2, 3]));
+    assert_eq!(q.ask_one("SELECT to_jsonb(numbers) FROM {q}"), json!([1, 2, 3]));
+}
+
+/// What makes jsonb of a type may itself look into tables.
+#[test]
+fn a_type_with_a_cast_that_reads_a_table() {
+    let mut q = queue();
+    q.sql("CREATE TABLE {q}_words AS SELECT 'word'::text AS word; CREATE TYPE {q}_kind AS ENUM ('a', 'b')");
+    q.sql(
+        "CREATE FUNCTION {q}_json({q}_kind) RETURNS json LANGUAGE sql STABLE AS \
+           $$ SELECT to_json(word || $1::text) FROM {q}_words $$",
+    );
+    q.sql("CREATE CAST ({q}_kind AS json) WITH FUNCTION {q}_json({q}_kind)");
+    q.sql("ALTER TABLE {q} ADD kind {q}_kind");
+    let (name, mut consumer) = (q.name.clone(), q.client());
+    let next = std::thread::spawn(move || {
+        let sql = format!("CALL xqueue.next('{name}', '30s', NULL, NULL)");
+        (values(&mut consumer, &sql, &[]), consumer)
+    });
+    q.wait_for_consumers(1);
+    q.sql("INSERT INTO {q} (kind) VALUES ('b')");
+    let (tasks, _consumer) = next.join().expect("a task");
+    assert_eq!(tasks[0]["kind"], "wordb");
+    q.sql("DROP CAST ({q}_kind AS json); DROP TABLE {q}_words");
+    q.sql("DROP FUNCTION {q}_json; ALTER TABLE {q} DROP kind; DROP TYPE {q}_kind");
+}
+
+#[test]
+fn rows_that_are_older_than_a_column() {
+    let mut q = queue();
+    let name = q.name.clone();
+    put(&mut q, "{}");
+    put(&mut q, "{}");
+    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [1]);
+    q.sql("ALTER TABLE {q} ADD extra int DEFAULT 5");
+    for call in ["ack(NULL::{q}, 1)", "take(NULL::{q})", "ack(NULL::{q}, 2)"] {
+        let sql = format!("SELECT to_jsonb(extra) FROM xqueue.{call}");
+        assert_eq!(q.ask_one(&sql), json!(5), "{call}");
+    }
+}
+
+/// With another trigger on the table everything is done by statements and counted by triggers: what comes
+/// of it is the same.
+#[test]
+fn statements_do_the_same() {
+    let features = json!({"features": {
+        "tube": true, "priority": true, "delayed": true, "ttl": "1 day", "ttr": "1 hour", "buried": true,
+        "retry": {"limit": 3}
+    }, "tube_stats": ["red"]});
+    let calls = [
+        "put('{q}', '{\"note\": \"plain\"}')",
+        "put('{q}', '{\"note\": \"now\"}', priority => -1)",
+        "put('{q}', '{\"note\": \"first\"}', front => true)",
+        "put('{q}', '{\"note\": \"later\"}', delay => '2 hours', ttl => '3 hours')",
+        "put('{q}', '{\"note\": \"short\"}', ttl => '1 hour', ttr => '1 month', tube => 'red')",
+        "put('{q}', '[{\"note\": \"own\", \"ttr\": \"2 hours\"}, {\"tube\": \"blue\", \"priority\": 7}]')",
+        "put('{q}', '[{\"note\": \"red\"}, {\"note\": \"red\"}]', tube => 'red')",
+        "put('{q}', '{\"note\": \"odd\", \"ttr\": \"90 minutes\"}', tube => 'odd')",
+        "put('{q}', '{\"note\": \"long\", \"ttr\": \"1000 years\"}', tube => 'odd')",
+        "take('{q}', tube => 'red', ttr => '1 day')",
+        "take('{q}', count => 3)",
+        "take('{q}', tube => 'odd', count => 5)",
+        "take('{q}', tube => 'none')",
+        "release('{q}', (SELECT min(id) FROM {q} WHERE note = 'now'))",
+        "ack('{q}', ARRAY(SELECT id FROM {q} WHERE status = 'T' AND note = 'red'))",
+        "take('{q}', count => 9)",
+        "ack('{q}', (SELECT id FROM {q} WHERE status = 'T' AND note = 'plain'))",
+    ];
+    let told = |traced: bool| {
+        let mut q = Queue::with("direct", COLUMNS, &features);
+        if traced {
+            q.sql("CREATE FUNCTION {q}_trace() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$");
+            q.sql("CREATE TRIGGER trace AFTER DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_trace()");
+        }
+        let mut told: Vec<Vec<Value>> = calls
+            .iter()
+            .map(|call| {
+                // Instants as hours from now.
+                let hours = |column| {
+                    format!("round(extract(epoch FROM (task->>'{column}')::timestamptz - now()) / 3600)")
+                };
+                let sql = format!(
+                    "SELECT task - 'owner' || jsonb_build_object('owned', task->>'owner' IS NOT NULL, \
+                     'runat', {}, 'expires', {}) FROM xqueue.{call} AS task",
+                    hours("runat"),
+                    hours("expires")
+                );
+                q.ask(&sql)
+            })
+            .collect();
+        q.assert_exact();
+        let stats = q.stats();
+        told.push(
+            ["tasks", "calls", "transitions", "tubes"].map(|part| stats[part].clone()).into(),
+        );
+        told
+    };
+    let (directly, by_statements) = (told(false), told(true));
+    for (index, (directly, by_statements)) in directly.iter().zip(&by_statements).enumerate() {
+        assert_eq!(directly, by_statements, "{:?}", calls.get(index));
+    }
+    assert!(directly[..calls.len()].iter().any(|tasks| tasks.len() > 2), "{directly:?}");
+}

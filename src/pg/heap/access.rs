@@ -68,6 +68,15 @@ pub unsafe fn per_tuple_context(state: *mut pg_sys::EState) -> *mut pg_sys::Expr
     }
 }
 
+/// Gives back the memory in which a state has evaluated expressions.
+///
+/// # Safety
+/// `state` is a valid executor state, and none of its expressions is being evaluated.
+pub unsafe fn reset(state: *mut pg_sys::EState) {
+    // SAFETY: by the contract of this function.
+    unsafe { pg_sys::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }
+}
+
 /// Empties a slot.
 ///
 /// # Safety

@@ -6,10 +6,10 @@ mod open;
 
 pub use open::{Bound, Found, Is, Open, Scan};
 
-use super::callbacks;
-use super::relation::{ColumnType, Lock, Relation};
+use super::relation::{Lock, Relation};
+use super::{callbacks, expression, foreign};
 use pgrx::pg_sys::{self, Oid};
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 
 /// What is kept of a table from one change to the next, until its definition changes. It is good for the
 /// role that was current when it was described, whose rights to call functions have been looked at.
@@ -18,15 +18,17 @@ pub struct Heap {
     state: *mut pg_sys::EState,
     target: *mut pg_sys::ResultRelInfo,
     indexes: Vec<Index>,
-    /// What makes the value of a column that is not given, null without a default. Not looked at before
-    /// a row is inserted, as whoever inserts none need not have the right to call its functions.
-    defaults: OnceCell<Vec<*mut pg_sys::ExprState>>,
+    /// What makes the value of a column that is not given, null without a default. None if there are
+    /// defaults that are not to be kept.
+    defaults: Option<Vec<*mut pg_sys::ExprState>>,
     /// How often functions had changed, which expressions call.
     changed_functions: u64,
     methods: Methods,
     /// The row that is being written.
     row: *mut pg_sys::TupleTableSlot,
     is_open: Cell<bool>,
+    /// An error may have left something half done.
+    is_broken: Cell<bool>,
 }
 
 /// An index of the table.
@@ -68,34 +70,70 @@ impl Heap {
     /// None where a statement does more than what is done here. Triggers, rules and row security are
     /// the caller's to look for.
     pub fn describe(relation: &Relation) -> Option<Heap> {
-        let columns = relation.columns();
-        if relation.is_partition() || columns.iter().any(|column| column.is_generated) {
+        if relation.is_partition() || relation.columns().iter().any(|column| column.is_generated) {
             return None;
         }
         let methods = Methods::of(relation)?;
         let indexes = relation.indexes();
-        // SAFETY: an open table; what is made lives in the state's own memory.
+        let description = relation.description();
+        // SAFETY: an open table; what is made lives in the state's own memory, which is freed with all
+        // else should this fail, and outlives the call if not.
         unsafe {
-            let before = pg_sys::MemoryContextSwitchTo(pg_sys::CacheMemoryContext);
             let state = pg_sys::CreateExecutorState();
-            pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
-            let table = relation.pointer();
-            let description = pg_sys::CreateTupleDescCopy((*table).rd_att);
+            let before = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
+            let columns = pg_sys::CreateTupleDescCopy(description);
             let mut heap = Heap {
                 table: relation.oid(),
                 state,
-                target: target(table, indexes.len()),
+                target: target(relation.pointer(), indexes.len()),
                 indexes: Vec::with_capacity(indexes.len()),
-                defaults: OnceCell::new(),
+                defaults: None,
                 changed_functions: callbacks::changed_functions(),
                 methods,
-                row: pg_sys::MakeTupleTableSlot(description, &raw const pg_sys::TTSOpsVirtual),
+                row: pg_sys::MakeTupleTableSlot(columns, &raw const pg_sys::TTSOpsVirtual),
                 is_open: Cell::new(false),
+                is_broken: Cell::new(false),
             };
-            let is_plain = indexes.iter().all(|index| heap.add_index(*index));
+            heap.defaults = heap.prepare_defaults(relation);
+            let is_plain = indexes.iter().all(|index| heap.add_index(*index))
+                && expression::checks(description).all(|check| expression::is_of_the_server(check));
             pg_sys::MemoryContextSwitchTo(before);
+            pg_sys::MemoryContextSetParent((*state).es_query_cxt, pg_sys::CacheMemoryContext);
             is_plain.then_some(heap)
         }
+    }
+
+    /// None if one of the defaults calls a function of a user's.
+    ///
+    /// # Safety
+    /// The state's memory is current.
+    unsafe fn prepare_defaults(&self, relation: &Relation) -> Option<Vec<*mut pg_sys::ExprState>> {
+        // SAFETY: by the contract of this function; a type may have a default of its own.
+        unsafe {
+            let count = (*relation.description()).natts;
+            let mut defaults = vec![std::ptr::null_mut(); count as usize];
+            for column in relation.columns() {
+                let number = i32::from(column.number);
+                let default = pg_sys::build_column_default(relation.pointer(), number);
+                if default.is_null() {
+                    continue;
+                }
+                if !expression::is_of_the_server(default) {
+                    return None;
+                }
+                defaults[number as usize - 1] = pg_sys::ExecPrepareExpr(default.cast(), self.state);
+            }
+            Some(defaults)
+        }
+    }
+
+    /// Whether rows can be inserted.
+    pub fn inserts(&self) -> bool {
+        self.defaults.is_some()
+    }
+
+    pub fn has_index(&self, oid: Oid) -> bool {
+        self.indexes.iter().any(|index| index.oid == oid)
     }
 
     /// False for an index that needs more than an insertion.
@@ -109,6 +147,8 @@ impl Heap {
             let info = pg_sys::BuildIndexInfo(index);
             *(*self.target).ri_IndexRelationInfo.add(self.indexes.len()) = info;
             let is_checked_at_once = (*(*index).rd_index).indimmediate;
+            let lists = [(*info).ii_Predicate, (*info).ii_Expressions];
+            let mut expressions = lists.into_iter().flat_map(|list| foreign::list(list));
             let method = (*(*index).rd_rel).relam;
             let count =
                 if method == pg_sys::BTREE_AM_OID { (*info).ii_NumIndexKeyAttrs } else { 0 };
@@ -119,44 +159,23 @@ impl Heap {
             [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
                 && (*info).ii_ExclusionOps.is_null()
                 && (is_checked_at_once || !(*info).ii_Unique)
+                && expressions.all(|node| expression::is_of_the_server(node))
         }
     }
 
-    /// The defaults of the table, which is open.
-    fn defaults(&self, relation: &Relation) -> &[*mut pg_sys::ExprState] {
-        self.defaults.get_or_init(|| {
-            // SAFETY: as in `describe`.
-            unsafe {
-                let before = pg_sys::MemoryContextSwitchTo((*self.state).es_query_cxt);
-                let count = (*(*self.row).tts_tupleDescriptor).natts as usize;
-                let mut defaults = vec![std::ptr::null_mut(); count];
-                let has_one = |column: &ColumnType| column.has_default || column.is_identity;
-                for column in relation.columns().into_iter().filter(has_one) {
-                    let number = column.number.into();
-                    let default = pg_sys::build_column_default(relation.pointer(), number);
-                    if !default.is_null() {
-                        let default = pg_sys::ExecPrepareExpr(default.cast(), self.state);
-                        defaults[column.number as usize - 1] = default;
-                    }
-                }
-                pg_sys::MemoryContextSwitchTo(before);
-                defaults
-            }
-        })
-    }
-
-    /// Whether it may be used: its expressions mean what they meant, and nobody watches statements
-    /// for rights of his own.
+    /// Whether it may be used: no function has changed, no change has failed, and nobody watches the
+    /// rights to statements.
     pub fn is_valid(&self) -> bool {
         // SAFETY: reads a variable of the backend.
         let watcher = unsafe { pg_sys::ExecutorCheckPerms_hook };
-        watcher.is_none() && self.changed_functions == callbacks::changed_functions()
+        let is_changed = self.changed_functions != callbacks::changed_functions();
+        watcher.is_none() && !is_changed && !self.is_broken.get()
     }
 
     /// Opens the table, on which the caller holds a lock, and the indexes that are wanted, for changes
     /// under a fresh snapshot. None while it is open, as within a default that puts into the same queue.
     pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
-        if self.is_open.get() {
+        if self.is_open.get() || self.is_broken.get() {
             return None;
         }
         let relation = Relation::open(self.table, Lock::None)?;
@@ -175,7 +194,6 @@ impl Heap {
                 open.indexes.push(index);
                 *(*self.target).ri_IndexRelationDescs.add(position) = index;
             }
-            pg_sys::ReScanExprContext(access::per_tuple_context(self.state));
             pg_sys::CommandCounterIncrement();
             pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         }

@@ -1,7 +1,9 @@
 //! Changes of the rows of a table that is open for them.
 
 use super::{Comparisons, Heap, access};
+use crate::pg::foreign;
 use crate::pg::relation::Relation;
+use crate::pg::row::Row;
 use pgrx::pg_sys::{self, Datum, Oid};
 
 /// A table that is open for changes.
@@ -16,10 +18,14 @@ impl Drop for Open<'_> {
         self.heap.is_open.set(false);
         if std::thread::panicking() {
             // The end of the (sub)transaction closes the indexes.
+            self.heap.is_broken.set(true);
             return;
         }
-        // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction.
+        // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction. What the
+        // last row has needed is not kept.
         unsafe {
+            access::clear(self.heap.row);
+            access::reset(self.heap.state);
             pg_sys::PopActiveSnapshot();
             pg_sys::CommandCounterIncrement();
             for index in self.indexes.iter().filter(|index| !index.is_null()) {
@@ -54,15 +60,15 @@ impl Open<'_> {
         &self,
         given: impl Iterator<Item = &'a (i16, Option<Datum>)> + Clone,
     ) -> Datum {
-        let defaults = self.heap.defaults(&self.relation);
-        let defaults = (1..).zip(defaults).map(|(number, default)| {
+        let defaults = self.heap.defaults.iter().flatten();
+        let values = (1..).zip(defaults).map(|(number, default)| {
             match given.clone().find(|(given, _)| *given == number) {
                 Some((_, value)) => *value,
                 None if default.is_null() => None,
-                None => self.evaluated(*default),
+                None => self.evaluated(*default, number),
             }
         });
-        let values: Vec<Option<Datum>> = defaults.collect();
+        let values: Vec<Option<Datum>> = values.collect();
         // SAFETY: the table is open, and so are its indexes; the row is one of the table.
         unsafe {
             let row = self.write(&values);
@@ -75,16 +81,6 @@ impl Open<'_> {
             });
             access::insert_index_tuples(self.heap.target, row, self.heap.state, None);
             pg_sys::ExecFetchSlotHeapTupleDatum(row)
-        }
-    }
-
-    /// The value of a column, by number, of the row that was written last.
-    pub fn written(&self, number: i16) -> Option<Datum> {
-        let (row, index) = (self.heap.row, number as usize - 1);
-        // SAFETY: the row has a value for each column of the table.
-        unsafe {
-            let is_null = *(*row).tts_isnull.add(index);
-            (!is_null).then(|| *(*row).tts_values.add(index))
         }
     }
 
@@ -115,25 +111,33 @@ impl Open<'_> {
             );
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
             while pg_sys::index_getnext_slot(scan, forward, slot) {
+                pgrx::check_for_interrupts!();
                 if see(&Found { open: self, slot }) == Scan::Ends {
                     break;
                 }
-                pgrx::check_for_interrupts!();
             }
             pg_sys::index_endscan(scan);
             pg_sys::ExecDropSingleTupleTableSlot(slot);
         }
     }
 
-    fn evaluated(&self, expression: *mut pg_sys::ExprState) -> Option<Datum> {
+    /// The default of a column.
+    fn evaluated(&self, default: *mut pg_sys::ExprState, number: i16) -> Option<Datum> {
         let mut is_null = false;
-        // SAFETY: prepared with this state; an expression that was prepared has its function.
-        let value = unsafe {
+        // SAFETY: prepared with this state; an expression that was prepared has its function. What it
+        // gives may be open to changes, which is nobody's business any more.
+        unsafe {
             let context = access::per_tuple_context(self.heap.state);
-            let evaluate = (*expression).evalfunc?;
-            pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(expression, context, &mut is_null))
-        };
-        (!is_null).then_some(value)
+            let evaluate = (*default).evalfunc?;
+            let value =
+                pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(default, context, &mut is_null));
+            let column = foreign::attribute(self.relation.description(), number as usize - 1);
+            match column.attlen {
+                _ if is_null => None,
+                -1 => Some(pg_sys::MakeExpandedObjectReadOnlyInternal(value)),
+                _ => Some(value),
+            }
+        }
     }
 
     /// Fills in the row and checks it.
@@ -141,6 +145,22 @@ impl Open<'_> {
     /// # Safety
     /// There is a value for each column.
     unsafe fn write(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            access::reset(self.heap.state);
+            let row = self.store(values);
+            if !(*self.relation.description()).constr.is_null() {
+                pg_sys::ExecConstraints(self.heap.target, row, self.heap.state);
+            }
+            row
+        }
+    }
+
+    /// Fills in the row.
+    ///
+    /// # Safety
+    /// There is a value for each column.
+    unsafe fn store(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
         let row = self.heap.row;
         // SAFETY: the row has room for all columns.
         unsafe {
@@ -151,9 +171,6 @@ impl Open<'_> {
             }
             pg_sys::ExecStoreVirtualTuple(row);
             (*row).tts_tableOid = self.heap.table;
-            if !(*(*self.relation.pointer()).rd_att).constr.is_null() {
-                pg_sys::ExecConstraints(self.heap.target, row, self.heap.state);
-            }
         }
         row
     }
@@ -188,15 +205,26 @@ unsafe fn key(
     key
 }
 
+/// The row that was written last.
+impl Row for Open<'_> {
+    fn datum(&self, number: i16) -> Option<Datum> {
+        let (row, index) = (self.heap.row, number as usize - 1);
+        // SAFETY: the row has a value for each column of the table.
+        unsafe {
+            let is_null = *(*row).tts_isnull.add(index);
+            (!is_null).then(|| *(*row).tts_values.add(index))
+        }
+    }
+}
+
 /// A row that a scan has found.
 pub struct Found<'open> {
     open: &'open Open<'open>,
     slot: *mut pg_sys::TupleTableSlot,
 }
 
-impl Found<'_> {
-    /// The value of a column by number, None if it is NULL.
-    pub fn datum(&self, number: i16) -> Option<Datum> {
+impl Row for Found<'_> {
+    fn datum(&self, number: i16) -> Option<Datum> {
         let index = number as usize - 1;
         // SAFETY: the slot holds a row of the table, which has the column.
         unsafe {
@@ -204,6 +232,20 @@ impl Found<'_> {
             let is_null = *(*self.slot).tts_isnull.add(index);
             (!is_null).then(|| *(*self.slot).tts_values.add(index))
         }
+    }
+}
+
+impl Found<'_> {
+    /// The values of all columns, none of those that were dropped.
+    fn values(&self) -> Vec<Option<Datum>> {
+        let description = self.open.relation.description();
+        // SAFETY: the description of an open table.
+        let (count, is_dropped) = unsafe {
+            let dropped = move |index| foreign::attribute(description, index).attisdropped;
+            ((*description).natts as usize, dropped)
+        };
+        let value = |index| if is_dropped(index) { None } else { self.datum(index as i16 + 1) };
+        (0..count).map(value).collect()
     }
 
     /// Changes some columns and gives the row back as it is then. None, without waiting, if somebody
@@ -216,9 +258,7 @@ impl Found<'_> {
         let (open, relation) = (self.open, self.open.relation.pointer());
         // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
         unsafe {
-            let count = (*(*self.slot).tts_tupleDescriptor).natts;
-            let mut values: Vec<Option<Datum>> =
-                (1..=count).map(|number| self.datum(number as i16)).collect();
+            let mut values = self.values();
             for (number, value) in changes {
                 values[*number as usize - 1] = *value;
             }
@@ -288,7 +328,8 @@ impl Found<'_> {
             pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
             let command = pg_sys::GetCurrentCommandId(true);
             let delete = self.open.heap.methods.delete;
-            let row = pg_sys::ExecFetchSlotHeapTupleDatum(self.slot);
+            // With the values of columns that were added since the row was written.
+            let row = pg_sys::ExecFetchSlotHeapTupleDatum(self.open.store(&self.values()));
             let result = pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 delete(
                     relation,

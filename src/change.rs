@@ -1,0 +1,66 @@
+//! What has happened to a row, noted for the end of the transaction.
+
+use crate::model::change::{Call, Outcome, Place};
+use crate::model::position::{Group, LAST, Position};
+use crate::model::status::Status;
+use crate::pg::row::Row;
+use crate::registry::Queue;
+use crate::{subqueue, xact};
+
+/// A row of a queue's table, and where its task is.
+pub struct Seen<'row, R> {
+    pub place: Place,
+    pub row: &'row R,
+}
+
+/// Notes that a row was there as `old`, and is there as `new`. `call`: what this session is doing.
+pub fn note<Old: Row, New: Row>(
+    queue: &Queue,
+    old: Option<Seen<Old>>,
+    new: Option<Seen<New>>,
+    call: Option<Call>,
+) {
+    let (from, to) = (old.as_ref().map(|old| old.place), new.as_ref().map(|new| new.place));
+    let due = new.as_ref().and_then(|new| queue.due_of(new.row, new.place.status));
+    let status = |place: Option<Place>| place.map(|place| place.status);
+    let outcome = Outcome::of(call, status(from), status(to));
+    let ready = new.as_ref().and_then(|new| ready(queue, new));
+    let comes_to_be_taken = from != to && status(to) == Some(Status::Taken);
+    if comes_to_be_taken && call != Some(Call::Take) {
+        subqueue::claim_by_hand(queue.slot, to);
+    }
+    let in_lane = new.as_ref().filter(|new| new.place.is_in_lane());
+    let in_lane = in_lane.map(|new| queue.position_in_lane(new.row));
+    xact::note(queue.slot, |delta| {
+        delta.change(from, to);
+        delta.lanes.change(from, to, in_lane.unwrap_or(LAST));
+        if let Some(place) = to.filter(|_| from == to) {
+            delta.moved |= place.status == Status::Ready;
+            if let Some(position) = in_lane {
+                delta.lanes.moved(place, position);
+            }
+        }
+        if let Some((group, position)) = ready {
+            delta.lowest.add(group, position);
+        }
+        if let Some(instant) = due {
+            delta.due_at(instant);
+        }
+        let key = || match (&old, &new) {
+            (Some(old), _) => queue.key_hash_of(old.row),
+            (None, Some(new)) => queue.key_hash_of(new.row),
+            (None, None) => 0,
+        };
+        if let Some(outcome) = outcome {
+            delta.end(key, outcome);
+        }
+    });
+}
+
+/// Where a ready task stands, if the queue has marks; a sub-queue has its own.
+fn ready(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
+    let is_ready = new.place.status == Status::Ready && !new.place.is_in_lane();
+    is_ready
+        .then(|| Some((queue.group_of(new.row, &new.place), queue.position_of(new.row)?)))
+        .flatten()
+}
