@@ -153,6 +153,37 @@ pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) ->
     rows
 }
 
+/// Makes up to `limit` waiting tasks ready that are due, of which none is due before `since`; says how
+/// many. Those that somebody else has locked are passed over.
+pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Option<usize>> {
+    if !privileges::may_update_all(queue.table) {
+        return Ok(None);
+    }
+    let Some(direct) = queue.direct() else { return Ok(None) };
+    let Some(index) = direct.due else { return Ok(None) };
+    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Ready);
+    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
+    let changes = [
+        (queue.number_of(Field::Status), Some(queue.status_value(Status::Ready)?)),
+        (queue.number_of(Field::Runat), None),
+    ];
+    let mut promoted = 0;
+    open.scan(index, &[Bound { is: Is::AtLeast, value: Datum::from(since) }], |found| {
+        let is_due = queue.instant_of(found, Field::Runat).is_some_and(|instant| instant <= now);
+        if is_due && is_in(Status::Waiting, found, queue) && found.update(&changes).is_some() {
+            promoted += 1;
+            let place = |status| Place { status, tube: queue.tube_of(found) };
+            let old = Seen { place: place(Status::Waiting), row: found };
+            let new = Seen { place: place(Status::Ready), row: &open };
+            change::note(queue, Some(old), Some(new), Some(Call::Delay));
+        }
+        if is_due && promoted < limit { Scan::GoesOn } else { Scan::Ends }
+    });
+    drop(open);
+    counting::note(queue, Call::Delay, None, promoted);
+    Ok(Some(promoted))
+}
+
 /// What puts tasks without statements, if that can be done.
 pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     let is_allowed = !transaction::has_fixed_snapshot() && privileges::may_insert_all(queue.table);

@@ -20,6 +20,8 @@ pub struct Direct {
     pub ready: Option<Oid>,
     /// The same of a tube.
     pub tube: Option<Oid>,
+    /// The index of the tasks by the instant at which the worker has to act.
+    pub due: Option<Oid>,
     /// The index of the key.
     pub key: Option<Oid>,
     /// The indexes that hold only tasks in certain states.
@@ -95,6 +97,7 @@ impl Direct {
         Some(Direct {
             ready: serves(Index::Ready),
             tube: serves(Index::Tube).filter(|_| queue.sql.needs_index(Index::Tube)),
+            due: serves(Index::Due).filter(|_| queue.sql.needs_index(Index::Due)),
             key: present.iter().find(is_key).map(|index| index.oid),
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),

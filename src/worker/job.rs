@@ -7,10 +7,10 @@ use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::spi::{self, Spi};
 use crate::pg::transaction::{self, Failure};
 use crate::pg::worker::Timeout;
-use crate::pg::{subscription, user};
+use crate::pg::{subscription, types, user};
 use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Parameter};
-use crate::{counting, guc};
+use crate::{counting, direct, guc};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
@@ -105,10 +105,22 @@ impl Batch<'_> {
     }
 
     fn run_some(&self, limit: i32, passed: i32) -> usize {
+        if let Some(changed) = self.promote_directly(limit, passed) {
+            return changed;
+        }
         let mut arguments = self.arguments.clone();
         arguments.set(Parameter::Limit, Datum::from(limit));
         arguments.set(Parameter::Skip, Datum::from(passed));
         let change = |spi: &Spi| self.queue.change(spi, self.change, &arguments, |_| Ok(()));
         counting::run(self.queue, self.call, None, || spi::connect(change)).or_raise()
+    }
+
+    fn promote_directly(&self, limit: i32, passed: i32) -> Option<usize> {
+        let time = |parameter| self.arguments.get(parameter).map(types::timestamp);
+        let (now, since) = time(Parameter::Now).zip(time(Parameter::Since))?;
+        if self.change != Change::Promote || passed > 0 {
+            return None;
+        }
+        direct::promote(self.queue, now, since, limit as usize).or_raise()
     }
 }

@@ -296,7 +296,7 @@ impl Found<'_> {
         let relation = self.open.relation.pointer();
         let mut failure = pg_sys::TM_FailureData::default();
         let lock = self.open.heap.methods.lock;
-        // SAFETY: as for `replace`; the slot holds the same row afterwards.
+        // SAFETY: as for `insert`; the slot holds the same row afterwards.
         let result = unsafe {
             let (command, snapshot) =
                 (pg_sys::GetCurrentCommandId(true), pg_sys::GetActiveSnapshot());
