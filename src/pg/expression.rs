@@ -1,16 +1,17 @@
 //! Expressions of a table: which of them can be kept from one statement to the next.
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Oid};
 
-/// Whether an expression calls only functions of the server's own and knows no domains. What users
-/// define may be replaced, and is not always made to be kept.
+/// Whether an expression calls only functions of the server's own and makes no values of domains and
+/// composite types. What users define may be replaced, and is not always made to be kept. It is looked at
+/// as it is: to plan it may fail, or need rights.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.
 pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
     let (mut tables, mut dependencies) = (std::ptr::null_mut(), std::ptr::null_mut());
     let mut has_row_security = false;
-    // SAFETY: by the contract of this function. Domains are found only when it is planned.
+    // SAFETY: by the contract of this function.
     unsafe {
         pg_sys::extract_query_dependencies(
             expression,
@@ -18,13 +19,37 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
             &mut dependencies,
             &mut has_row_security,
         );
-        if !dependencies.is_null() {
-            return false;
-        }
-        let planned = pg_sys::GetCachedExpression(expression);
-        let has_none = (*planned).invalItems.is_null();
-        pg_sys::FreeCachedExpression(planned);
-        has_none
+        dependencies.is_null() && !makes_users_values(expression, std::ptr::null_mut())
+    }
+}
+
+/// Whether an expression makes values of types that users define of others.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn makes_users_values(
+    node: *mut pg_sys::Node,
+    context: *mut std::ffi::c_void,
+) -> bool {
+    if node.is_null() {
+        return false;
+    }
+    // SAFETY: a node of an expression, whose tag says what it is.
+    unsafe {
+        let result = match (*node).type_ {
+            pg_sys::NodeTag::T_FuncExpr => (*node.cast::<pg_sys::FuncExpr>()).funcresulttype,
+            pg_sys::NodeTag::T_OpExpr => (*node.cast::<pg_sys::OpExpr>()).opresulttype,
+            pg_sys::NodeTag::T_Const => (*node.cast::<pg_sys::Const>()).consttype,
+            pg_sys::NodeTag::T_CoerceViaIO => (*node.cast::<pg_sys::CoerceViaIO>()).resulttype,
+            pg_sys::NodeTag::T_ArrayCoerceExpr => {
+                (*node.cast::<pg_sys::ArrayCoerceExpr>()).resulttype
+            }
+            pg_sys::NodeTag::T_CoerceToDomain | pg_sys::NodeTag::T_RowExpr => return true,
+            _ => Oid::INVALID,
+        };
+        let element = pg_sys::get_element_type(result);
+        let base = if element == Oid::INVALID { result } else { element };
+        let kind = pg_sys::get_typtype(base) as u8;
+        [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind)
+            || pg_sys::expression_tree_walker(node, Some(makes_users_values), context)
     }
 }
 

@@ -53,7 +53,11 @@ impl Queue {
         }
         // What it calls may come here again.
         drop(known);
-        let direct = Direct::of(self).filter(|direct| direct.heap.is_valid()).map(Rc::new);
+        let direct = Direct::of(self).map(Rc::new);
+        // What has changed meanwhile is looked at again by the next call.
+        if is_stale(&direct) {
+            return None;
+        }
         known = self.directs.0.borrow_mut();
         known.retain(|(of, _)| *of != role);
         if known.len() >= ROLES {
@@ -67,6 +71,14 @@ impl Queue {
 impl Direct {
     fn of(queue: &Queue) -> Option<Direct> {
         if !queue.acts_alone || queue.has_row_security || queue.features().has_subqueues() {
+            return None;
+        }
+        if Heap::is_watched() {
+            return None;
+        }
+        // Instants and lengths are rounded by statements.
+        let times = [Field::Runat, Field::Expires, Field::Ttr].map(|field| queue.column_of(field));
+        if times.iter().flatten().any(|column| column.modifier >= 0) {
             return None;
         }
         let relation = Relation::open(queue.table, Lock::None)?;

@@ -233,6 +233,11 @@ const GONE: &str = "NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = 
 /// The tables of this database's queues, and whether they are a subscriber's copies. What the
 /// registry says of tables that are gone is deleted.
 fn list_queues() -> HashMap<Oid, bool> {
+    // Before the registry is read: what is committed by now is seen there.
+    let known: Vec<_> = queues::all(Some(process::database().into()))
+        .into_iter()
+        .filter(|(slot, _)| queues::lock(*slot).is_some_and(|slot| slot.is_settled()))
+        .collect();
     spi::connect(|spi| {
         // A DELETE of nothing would tell this worker that the registry has changed.
         if !spi.run(&format!("SELECT FROM xqueue.queue q WHERE {GONE} LIMIT 1")).is_empty() {
@@ -244,10 +249,9 @@ fn list_queues() -> HashMap<Oid, bool> {
         );
         let table = |row| Some((types::oid(rows.datum(row, 1)?), rows.datum(row, 2)?.value() != 0));
         let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
-        for (slot, table) in queues::all(Some(process::database().into())) {
+        for (slot, table) in known {
             let table = Oid::from(table);
-            let is_gone = !listed.contains_key(&table) && catalog::table_name(table).is_none();
-            if is_gone && queues::lock(slot).is_some_and(|slot| slot.is_settled()) {
+            if !listed.contains_key(&table) && catalog::table_name(table).is_none() {
                 queues::remove(slot);
             }
         }

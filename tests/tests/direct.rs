@@ -371,6 +371,67 @@ fn a_check_of_the_server_that_fails_again_and_again() {
     q.assert_tasks(&[("ready", 4)]);
 }
 
+/// Nobody needs it who gives the value, or takes.
+#[test]
+fn a_default_that_fails() {
+    let mut q = queue();
+    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT (1 / 0)::text");
+    assert_eq!(put(&mut q, r#"{"note": "x"}"#)["note"], "x");
+    q.fails("SELECT xqueue.put('{q}', '{}')", "22012", "division by zero");
+    assert_eq!(put(&mut q, r#"{"note": "y"}"#)["note"], "y");
+    let name = q.name.clone();
+    let taken = ids(&take(&mut q.admin, &name, "0", 1));
+    assert_eq!(taken, [1]);
+    assert_eq!(ack(&mut q.admin, &name, 1).len(), 1);
+}
+
+#[test]
+fn a_default_that_a_role_may_not_have() {
+    let mut q = queue();
+    let role = Role::create();
+    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT pg_current_logfile()");
+    q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
+    let (name, mut client) = (q.name.clone(), role.client());
+    let given = format!("SELECT xqueue.put('{name}', '{{\"note\": \"x\"}}')");
+    assert_eq!(values(&mut client, &given, &[])[0]["note"], "x");
+    assert_eq!(take(&mut client, &name, "0", 1).len(), 1);
+    let wanted = format!("SELECT xqueue.put('{name}', '{{}}')");
+    expect_error(&mut client, &wanted, "42501", "pg_current_logfile");
+    assert_eq!(values(&mut client, &given, &[])[0]["note"], "x");
+}
+
+/// A type that is changed between two puts.
+#[test]
+fn a_default_of_a_composite_type() {
+    let mut q = queue();
+    q.sql("CREATE TYPE {q}_pair AS (b int)");
+    q.sql(
+        "ALTER TABLE {q} ALTER payload SET DEFAULT \
+           to_jsonb(jsonb_populate_record(NULL::{q}_pair, '{\"a\": 7, \"b\": 5}'))",
+    );
+    assert_eq!(put(&mut q, "{}")["payload"], json!({"b": 5}));
+    q.sql("ALTER TYPE {q}_pair ADD ATTRIBUTE a int");
+    assert_eq!(put(&mut q, "{}")["payload"], json!({"b": 5, "a": 7}));
+    q.sql("ALTER TABLE {q} ALTER payload DROP DEFAULT; DROP TYPE {q}_pair");
+}
+
+#[test]
+fn times_in_whole_seconds() {
+    let columns =
+        format!("{COLUMNS}, runat timestamptz(0), expires timestamptz(0), ttr interval(0)");
+    let options = json!({
+        "features": {"delayed": true, "ttl": true, "ttr": "1 hour"},
+        "fields": {"runat": "runat", "expires": "expires", "ttr": "ttr"}
+    });
+    let mut q = Queue::with("direct", &columns, &options);
+    q.sql("SELECT xqueue.put('{q}', '{}', delay => '1.2345s', ttl => '1 hour', ttr => '2.3456s')");
+    q.sql("SELECT xqueue.put('{q}', '{}'); SELECT xqueue.take('{q}')");
+    let sql = "SELECT to_jsonb(bool_and(coalesce(date_trunc('second', runat) = runat, true) \
+               AND coalesce(date_trunc('second', expires) = expires, true) \
+               AND coalesce(ttr = '2 s', true))) FROM {q}";
+    assert_eq!(q.ask_one(sql), json!(true));
+}
+
 /// A value that its function would let others change in place.
 #[test]
 fn a_default_that_is_looked_at_by_a_check() {

@@ -10,6 +10,7 @@ use super::relation::{Lock, Relation};
 use super::{callbacks, expression, foreign};
 use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
+use std::ptr::null_mut;
 
 /// What is kept of a table from one change to the next, until its definition changes. It is good for the
 /// role that was current when it was described, whose rights to call functions have been looked at.
@@ -18,9 +19,9 @@ pub struct Heap {
     state: *mut pg_sys::EState,
     target: *mut pg_sys::ResultRelInfo,
     indexes: Vec<Index>,
-    /// What makes the value of a column that is not given, null without a default. None if there are
-    /// defaults that are not to be kept.
-    defaults: Option<Vec<*mut pg_sys::ExprState>>,
+    /// What makes the value of a column that is not given. None if there are defaults that are not to be
+    /// kept.
+    defaults: Option<Vec<Default>>,
     /// How often functions had changed, which expressions call.
     changed_functions: u64,
     methods: Methods,
@@ -29,6 +30,13 @@ pub struct Heap {
     is_open: Cell<bool>,
     /// An error may have left something half done.
     is_broken: Cell<bool>,
+}
+
+/// The default of a column, null if it has none.
+struct Default {
+    expression: *mut pg_sys::Node,
+    /// The same, prepared, once it was wanted: to prepare it may fail, or need rights.
+    prepared: Cell<*mut pg_sys::ExprState>,
 }
 
 /// An index of the table.
@@ -94,7 +102,7 @@ impl Heap {
                 is_open: Cell::new(false),
                 is_broken: Cell::new(false),
             };
-            heap.defaults = heap.prepare_defaults(relation);
+            heap.defaults = Heap::look_up_defaults(relation);
             let is_plain = indexes.iter().all(|index| heap.add_index(*index))
                 && expression::checks(description).all(|check| expression::is_of_the_server(check));
             pg_sys::MemoryContextSwitchTo(before);
@@ -103,25 +111,23 @@ impl Heap {
         }
     }
 
-    /// None if one of the defaults calls a function of a user's.
+    /// None if one of the defaults is not to be kept.
     ///
     /// # Safety
     /// The state's memory is current.
-    unsafe fn prepare_defaults(&self, relation: &Relation) -> Option<Vec<*mut pg_sys::ExprState>> {
+    unsafe fn look_up_defaults(relation: &Relation) -> Option<Vec<Default>> {
         // SAFETY: by the contract of this function; a type may have a default of its own.
         unsafe {
-            let count = (*relation.description()).natts;
-            let mut defaults = vec![std::ptr::null_mut(); count as usize];
+            let none = || Default { expression: null_mut(), prepared: Cell::new(null_mut()) };
+            let count = (*relation.description()).natts as usize;
+            let mut defaults: Vec<Default> = (0..count).map(|_| none()).collect();
             for column in relation.columns() {
                 let number = i32::from(column.number);
-                let default = pg_sys::build_column_default(relation.pointer(), number);
-                if default.is_null() {
-                    continue;
-                }
-                if !expression::is_of_the_server(default) {
+                let expression = pg_sys::build_column_default(relation.pointer(), number);
+                if !expression.is_null() && !expression::is_of_the_server(expression) {
                     return None;
                 }
-                defaults[number as usize - 1] = pg_sys::ExecPrepareExpr(default.cast(), self.state);
+                defaults[number as usize - 1].expression = expression;
             }
             Some(defaults)
         }
@@ -163,13 +169,16 @@ impl Heap {
         }
     }
 
-    /// Whether it may be used: no function has changed, no change has failed, and nobody watches the
-    /// rights to statements.
-    pub fn is_valid(&self) -> bool {
+    /// Whether somebody watches what rights statements need, and would see none of this.
+    pub fn is_watched() -> bool {
         // SAFETY: reads a variable of the backend.
-        let watcher = unsafe { pg_sys::ExecutorCheckPerms_hook };
+        unsafe { pg_sys::ExecutorCheckPerms_hook }.is_some()
+    }
+
+    /// Whether it may still be used: no function has changed, and no change of a row has failed.
+    pub fn is_valid(&self) -> bool {
         let is_changed = self.changed_functions != callbacks::changed_functions();
-        watcher.is_none() && !is_changed && !self.is_broken.get()
+        !Heap::is_watched() && !is_changed && !self.is_broken.get()
     }
 
     /// Opens the table, on which the caller holds a lock, and the indexes that are wanted, for changes

@@ -1,6 +1,6 @@
 //! Changes of the rows of a table that is open for them.
 
-use super::{Comparisons, Heap, access};
+use super::{Comparisons, Default, Heap, access};
 use crate::pg::foreign;
 use crate::pg::relation::Relation;
 use crate::pg::row::Row;
@@ -64,8 +64,8 @@ impl Open<'_> {
         let values = (1..).zip(defaults).map(|(number, default)| {
             match given.clone().find(|(given, _)| *given == number) {
                 Some((_, value)) => *value,
-                None if default.is_null() => None,
-                None => self.evaluated(*default, number),
+                None if default.expression.is_null() => None,
+                None => self.evaluated(default, number),
             }
         });
         let values: Vec<Option<Datum>> = values.collect();
@@ -122,15 +122,20 @@ impl Open<'_> {
     }
 
     /// The default of a column.
-    fn evaluated(&self, default: *mut pg_sys::ExprState, number: i16) -> Option<Datum> {
+    fn evaluated(&self, default: &Default, number: i16) -> Option<Datum> {
         let mut is_null = false;
         // SAFETY: prepared with this state; an expression that was prepared has its function. What it
         // gives may be open to changes, which is nobody's business any more.
         unsafe {
+            if default.prepared.get().is_null() {
+                let expression = default.expression.cast();
+                default.prepared.set(pg_sys::ExecPrepareExpr(expression, self.heap.state));
+            }
+            let expression = default.prepared.get();
             let context = access::per_tuple_context(self.heap.state);
-            let evaluate = (*default).evalfunc?;
+            let evaluate = (*expression).evalfunc?;
             let value =
-                pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(default, context, &mut is_null));
+                pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(expression, context, &mut is_null));
             let column = foreign::attribute(self.relation.description(), number as usize - 1);
             match column.attlen {
                 _ if is_null => None,
@@ -265,7 +270,7 @@ impl Found<'_> {
             let row = open.write(&values);
             pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
             let (mut failure, mut lock) = (pg_sys::TM_FailureData::default(), 0);
-            let mut indexes = Default::default();
+            let mut indexes = access::UpdateIndexes::default();
             let command = pg_sys::GetCurrentCommandId(true);
             let snapshot = pg_sys::GetActiveSnapshot();
             let update = open.heap.methods.update;
