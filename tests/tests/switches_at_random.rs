@@ -156,6 +156,8 @@ impl Switcher<'_> {
 
     /// In silence a refusal tells how many tasks there are; then the way out that it shows is gone.
     fn insist(&mut self, features: &Value, states: &str, convert: &Value) {
+        // What ended sessions had comes back to wait, or is buried.
+        self.place.ledger.compare(&mut self.q);
         let Err(e) = self.upgrade(features, None, false) else { return };
         let (state, count) = refused_for(&e);
         assert!(!states.contains(state), "{state} stays with {features}");
