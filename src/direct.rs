@@ -12,7 +12,7 @@ use crate::model::change::{Call, Place};
 use crate::model::definition::Field;
 use crate::model::position::Group;
 use crate::model::status::Status;
-use crate::pg::heap::{Bound, Found, Is, Scan};
+use crate::pg::heap::{Bound, Found, Is, Open, Scan};
 use crate::pg::row::Row;
 use crate::pg::spi::Rows;
 use crate::pg::{jsonb, privileges, time, transaction, types};
@@ -40,7 +40,8 @@ pub fn take(
     count: usize,
     form: Form,
 ) -> Result<Option<Taken>> {
-    if transaction::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
+    let is_bulk = is_bulk(queue, count) && !queue.features().has_deadlines();
+    if is_bulk || transaction::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
         return Ok(None);
     }
     let Some(direct) = queue.direct() else { return Ok(None) };
@@ -55,10 +56,7 @@ pub fn take(
             match changed.and_then(|changes| found.update(&changes)) {
                 Some(row) => {
                     rows.push(row);
-                    let place = |status| Place { status, tube: queue.tube_of(found) };
-                    let old = Seen { place: place(Status::Ready), row: found };
-                    let new = Seen { place: place(Status::Taken), row: &open };
-                    change::note(queue, Some(old), Some(new), Some(Call::Take));
+                    note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
                 }
                 None => has_missed = true,
             }
@@ -122,7 +120,8 @@ fn changes(found: &Found, queue: &Queue, taken: Datum, arguments: &Arguments) ->
 /// session.
 pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) -> Rows<'static> {
     let none = || Rows::of(vec![]);
-    if transaction::has_fixed_snapshot() || !privileges::may_delete_all(queue.table) {
+    let is_fixed = transaction::has_fixed_snapshot();
+    if is_bulk(queue, keys.len()) || is_fixed || !privileges::may_delete_all(queue.table) {
         return none();
     }
     let Some(direct) = queue.direct() else { return none() };
@@ -172,10 +171,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
         let is_due = queue.instant_of(found, Field::Runat).is_some_and(|instant| instant <= now);
         if is_due && is_in(Status::Waiting, found, queue) && found.update(&changes).is_some() {
             promoted += 1;
-            let place = |status| Place { status, tube: queue.tube_of(found) };
-            let old = Seen { place: place(Status::Waiting), row: found };
-            let new = Seen { place: place(Status::Ready), row: &open };
-            change::note(queue, Some(old), Some(new), Some(Call::Delay));
+            note_move(queue, found, &open, (Status::Waiting, Status::Ready), Call::Delay);
         }
         if is_due && promoted < limit { Scan::GoesOn } else { Scan::Ends }
     });
@@ -210,6 +206,26 @@ pub fn put(
     drop(open);
     xact::note(queue.slot, |delta| delta.call(Call::Put, rows.len()));
     Ok(Some(rows))
+}
+
+/// Notes that a task has come from one state to another, as the row that was written last shows it.
+fn note_move(
+    queue: &Queue,
+    found: &Found,
+    written: &Open,
+    (from, to): (Status, Status),
+    call: Call,
+) {
+    let tube = queue.tube_of(found);
+    let place = |status| Place { status, tube };
+    let (old, new) = (place(from), place(to));
+    let old = Seen { place: old, row: found };
+    change::note(queue, Some(old), Some(Seen { place: new, row: written }), Some(call));
+}
+
+/// Of many tasks a statement does each for less, if it need not say what it does to each.
+fn is_bulk(queue: &Queue, tasks: usize) -> bool {
+    tasks > 1 && queue.counts_itself && queue.has_simple_key
 }
 
 fn is_in(status: Status, found: &Found, queue: &Queue) -> bool {

@@ -315,10 +315,7 @@ fn take_now(
         arguments.set(Parameter::Limit, Datum::from(left));
         let within = marks::within(group, &mut arguments);
         let change = Change::Take { form, within, ttr, marked: mark.is_some(), many };
-        // Of many a statement takes each for less, if it need not say what it does to each.
-        if (!many || transition.is_none())
-            && let Some(taken) = direct::take(&queue, group, &arguments, left as usize, form)?
-        {
+        if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, form)? {
             if !taken.rows.is_empty() {
                 deliver(&taken.rows, &queue)?;
             }

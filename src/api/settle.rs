@@ -190,10 +190,8 @@ impl Plan {
         keys: &[Key],
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        // Of many a statement acks each for less, if it need not say what it does to each.
-        let is_for_statement = keys.len() > 1 && queue.counts_itself && queue.has_simple_key;
         let session = self.arguments.get(Parameter::Session).map(types::uuid);
-        let is_plain = self.deletes(queue) && !self.step.attempt && !is_for_statement;
+        let is_plain = self.deletes(queue) && !self.step.attempt;
         let Some(session) = session.filter(|_| is_plain) else { return Ok(0) };
         let rows = direct::ack(queue, keys, session, self.step.form);
         if !rows.is_empty() {
