@@ -5,6 +5,7 @@ pub mod argument;
 pub mod check;
 pub mod consumer;
 pub mod creator;
+mod direct_put;
 pub mod identity;
 pub mod line;
 pub mod look;

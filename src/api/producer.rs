@@ -15,12 +15,12 @@ use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{catalog, context, spi, time, types};
+use crate::pg::{catalog, context, spi};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::room::{self, Lack};
 use crate::statement::{self, Form, Parameter, Source};
 use crate::wait::Deadline;
-use crate::{counting, direct, front, sql_functions, xact};
+use crate::{counting, front, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -100,9 +100,9 @@ pub fn tube_value(tube: &str, queue: &Queue) -> Result<Datum> {
 
 /// A call of put, with what all its tasks share.
 pub struct Put<'call> {
-    queue: &'call Queue,
-    statement: statement::Put,
-    arguments: Arguments,
+    pub(super) queue: &'call Queue,
+    pub(super) statement: statement::Put,
+    pub(super) arguments: Arguments,
 }
 
 impl<'call> Put<'call> {
@@ -252,67 +252,6 @@ impl<'call> Put<'call> {
         Ok(lack)
     }
 
-    /// Puts tasks without a statement, if that can be done.
-    fn directly(
-        &mut self,
-        tasks: &[Values],
-        deliver: &mut impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<bool> {
-        // Whether an identity may be given is for a statement to judge.
-        let gives_identity = |values: &Values| values.columns().any(|column| column.is_identity);
-        let is_plain = tasks.iter().all(|values| values.is_plain() && !gives_identity(values));
-        if !is_plain || self.may_have_to_wait() {
-            return Ok(false);
-        }
-        let Some(writer) = direct::writer(self.queue) else { return Ok(false) };
-        let Some(common) = self.common() else { return Ok(false) };
-        let tasks: Vec<_> = tasks.iter().map(Values::read).collect::<Result<_>>()?;
-        let rows = direct::put(self.queue, &writer, &tasks, common, self.statement.form)?;
-        let Some(rows) = rows else { return Ok(false) };
-        deliver(&rows)?;
-        Ok(true)
-    }
-
-    /// The state of new tasks, and what the call and the queue give to all of them; None if a number
-    /// does not fit.
-    fn common(&self) -> Option<(Status, direct::Values)> {
-        let (queue, put) = (self.queue, &self.statement);
-        let argument = |parameter, is_given: bool| {
-            if is_given { self.arguments.get(parameter) } else { None }
-        };
-        let mut common = Vec::new();
-        let mut give = |field, value| common.push((queue.number_of(field), Some(value)));
-        let mut start = time::now();
-        if let Some(delay) = argument(Parameter::Delay, put.delay) {
-            start = time::plus(start, delay);
-            give(Field::Runat, Datum::from(start));
-        }
-        let default =
-            queue.features().default_ttl().filter(|_| queue.number_of(Field::Expires) != 0);
-        match argument(Parameter::Ttl, put.ttl) {
-            Some(ttl) => give(Field::Expires, Datum::from(time::plus(start, ttl))),
-            None => {
-                if let Some(ttl) = default {
-                    give(Field::Expires, Datum::from(time::after(start, ttl)?));
-                }
-            }
-        }
-        if let Some(ttr) = argument(Parameter::Ttr, put.ttr) {
-            give(Field::Ttr, ttr);
-        }
-        if let Some(tube) = argument(Parameter::Tube, put.tube) {
-            give(Field::Tube, tube);
-        }
-        let priority =
-            argument(Parameter::Priority, put.priority).map(|value| value.value() as i32);
-        let level = argument(Parameter::Level, put.front).map(|value| value.value() as i64);
-        if let Some(priority) = priority.map(i64::from).or(level) {
-            let column = queue.column_of(Field::Priority)?;
-            give(Field::Priority, types::from_integer(priority, column.oid)?);
-        }
-        Some((if put.delay { Status::Waiting } else { Status::Ready }, common))
-    }
-
     fn values(
         &mut self,
         values: &Values,
@@ -360,7 +299,7 @@ impl<'call> Put<'call> {
     }
 
     /// Whether the column that says when to start has a default of its own.
-    fn may_have_to_wait(&self) -> bool {
+    pub(super) fn may_have_to_wait(&self) -> bool {
         let number = self.queue.number_of(Field::Runat);
         let mut columns = self.queue.columns().iter();
         columns.any(|column| column.number == number && column.has_default)

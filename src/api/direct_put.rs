@@ -1,0 +1,75 @@
+//! `put` without statements: what the call and the queue give to its tasks.
+
+use super::producer::Put;
+use super::values::Values;
+use crate::direct;
+use crate::error::Result;
+use crate::model::definition::Field;
+use crate::model::status::Status;
+use crate::pg::spi::Rows;
+use crate::pg::{time, types};
+use crate::statement::Parameter;
+use pgrx::pg_sys::Datum;
+
+impl Put<'_> {
+    /// Puts tasks without a statement, if that can be done.
+    pub(super) fn directly(
+        &self,
+        tasks: &[Values],
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<bool> {
+        // Whether an identity may be given is for a statement to judge.
+        let gives_identity = |values: &Values| values.columns().any(|column| column.is_identity);
+        let is_plain = tasks.iter().all(|values| values.is_plain() && !gives_identity(values));
+        if !is_plain || self.may_have_to_wait() {
+            return Ok(false);
+        }
+        let Some(writer) = direct::writer(self.queue) else { return Ok(false) };
+        let Some(common) = self.common() else { return Ok(false) };
+        let tasks: Vec<_> = tasks.iter().map(Values::read).collect::<Result<_>>()?;
+        let rows = direct::put(self.queue, &writer, &tasks, common, self.statement.form)?;
+        let Some(rows) = rows else { return Ok(false) };
+        deliver(&rows)?;
+        Ok(true)
+    }
+
+    /// The state of new tasks, and what the call and the queue give to all of them; None if a number
+    /// does not fit.
+    fn common(&self) -> Option<(Status, direct::Values)> {
+        let (queue, put) = (self.queue, &self.statement);
+        let argument = |parameter, is_given: bool| {
+            if is_given { self.arguments.get(parameter) } else { None }
+        };
+        let mut common = Vec::new();
+        let mut give = |field, value| common.push((queue.number_of(field), Some(value)));
+        let mut start = time::now();
+        if let Some(delay) = argument(Parameter::Delay, put.delay) {
+            start = time::plus(start, delay);
+            give(Field::Runat, Datum::from(start));
+        }
+        let default =
+            queue.features().default_ttl().filter(|_| queue.number_of(Field::Expires) != 0);
+        match argument(Parameter::Ttl, put.ttl) {
+            Some(ttl) => give(Field::Expires, Datum::from(time::plus(start, ttl))),
+            None => {
+                if let Some(ttl) = default {
+                    give(Field::Expires, Datum::from(time::after(start, ttl)?));
+                }
+            }
+        }
+        if let Some(ttr) = argument(Parameter::Ttr, put.ttr) {
+            give(Field::Ttr, ttr);
+        }
+        if let Some(tube) = argument(Parameter::Tube, put.tube) {
+            give(Field::Tube, tube);
+        }
+        let priority =
+            argument(Parameter::Priority, put.priority).map(|value| value.value() as i32);
+        let level = argument(Parameter::Level, put.front).map(|value| value.value() as i64);
+        if let Some(priority) = priority.map(i64::from).or(level) {
+            let column = queue.column_of(Field::Priority)?;
+            give(Field::Priority, types::from_integer(priority, column.oid)?);
+        }
+        Some((if put.delay { Status::Waiting } else { Status::Ready }, common))
+    }
+}
