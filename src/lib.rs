@@ -55,6 +55,7 @@ pub extern "C-unwind" fn _PG_init() {
     }
     shmem::init();
     pg::executor::init();
+    pg::scan::init(api::CALLED_MOST);
     if !pg::process::is_binary_upgrade() {
         worker::init();
     }

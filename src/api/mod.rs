@@ -1,5 +1,7 @@
 //! The SQL functions, thin: arguments in, statements of the registry run, results out.
 
+use crate::pg::scan::Function;
+
 pub mod admin;
 pub mod argument;
 pub mod check;
@@ -17,3 +19,14 @@ pub mod producer;
 pub mod refusal;
 pub mod settle;
 pub mod values;
+
+/// The functions that are called for each task: worth a plan's node of their own.
+pub const CALLED_MOST: &[Function] = &[
+    producer::sql::put,
+    consumer::sql::take,
+    settle::sql::ack,
+    settle::sql::release,
+    settle::sql::bury,
+    settle::sql::touch,
+    look::sql::peek,
+];

@@ -9,6 +9,9 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString};
 
+/// The language C, whose oid is the same in every database.
+const LANGUAGE_C: Oid = Oid::from_u32(13);
+
 /// A name quoted by the server's own rules.
 pub fn quote(name: &str) -> String {
     let name = CString::new(name).unwrap_or_default();
@@ -287,6 +290,21 @@ pub fn is_hashable(oid: Oid) -> bool {
     // SAFETY: the cache entry lives as long as the process.
     unsafe {
         (*pg_sys::lookup_type_cache(base_type(oid), kind as i32)).hash_extended_proc != Oid::INVALID
+    }
+}
+
+/// Whether a function is written in C.
+pub fn is_in_c(function: Oid) -> bool {
+    let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+    // SAFETY: a look-up; the row is released once it has been read.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(cache, Datum::from(function));
+        if row.is_null() {
+            return false;
+        }
+        let language = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_proc>()).prolang;
+        pg_sys::ReleaseSysCache(row);
+        language == LANGUAGE_C
     }
 }
 

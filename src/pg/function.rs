@@ -1,6 +1,7 @@
 //! SQL functions in C: their arguments, and the rows they give back.
 
 use super::relation::RowType;
+use super::scan::{self, Kept};
 use super::spi::Rows;
 use crate::error::{Error, Result};
 use crate::statement::Form;
@@ -12,20 +13,24 @@ use pgrx::{FromDatum, PgSqlErrorCode};
 #[macro_export]
 macro_rules! sql_functions {
     ($($symbol:ident, $info:ident => $function:path),+ $(,)?) => {
-        $(const _: () = {
-            #[pgrx::pg_guard]
-            unsafe extern "C-unwind" fn guarded(
-                info: pgrx::pg_sys::FunctionCallInfo,
-            ) -> pgrx::pg_sys::Datum {
-                // SAFETY: called by the server with its call information.
-                let call = unsafe { $crate::pg::function::Call::new(info) };
-                $crate::error::OrRaise::or_raise($function(&call))
-            }
+        /// The functions as the server calls them.
+        pub mod sql {
+            use super::*;
 
+            $(
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $symbol(
                 info: pgrx::pg_sys::FunctionCallInfo,
             ) -> pgrx::pg_sys::Datum {
+                #[pgrx::pg_guard]
+                unsafe extern "C-unwind" fn guarded(
+                    info: pgrx::pg_sys::FunctionCallInfo,
+                ) -> pgrx::pg_sys::Datum {
+                    // SAFETY: called by the server with its call information.
+                    let call = unsafe { $crate::pg::function::Call::new(info) };
+                    $crate::error::OrRaise::or_raise($function(&call))
+                }
+
                 // SAFETY: `guarded` lets no panic out, and there is nothing to drop here.
                 unsafe { $crate::pg::diagnostics::keeping_names(guarded, info) }
             }
@@ -36,7 +41,8 @@ macro_rules! sql_functions {
                     pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
                 &INFO
             }
-        };)+
+            )+
+        }
     };
 }
 
@@ -136,33 +142,42 @@ impl Call {
 }
 
 /// The rows of a function that returns a set, collected before it ends.
-pub struct Output {
-    store: *mut pg_sys::Tuplestorestate,
-    description: pg_sys::TupleDesc,
+pub enum Output {
+    /// For the server's FunctionScan.
+    Store { store: *mut pg_sys::Tuplestorestate, description: pg_sys::TupleDesc },
+    /// For our own node.
+    Kept(*mut Kept),
 }
 
 impl Output {
     pub fn open(call: &Call) -> Output {
-        // SAFETY: the server checks that the caller accepts a set; afterwards both pointers are
-        // set and live as long as the query.
+        // SAFETY: the server checks that the caller accepts a set; afterwards all pointers are set and
+        // live as long as the query.
         unsafe {
+            if let Some(kept) = scan::kept(call.0) {
+                return Output::Kept(kept);
+            }
             pg_sys::InitMaterializedSRF(call.0, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
             let result = (*call.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-            Output { store: (*result).setResult, description: (*result).setDesc }
+            Output::Store { store: (*result).setResult, description: (*result).setDesc }
         }
     }
 
     /// Adds a row of one value.
     pub fn push(&self, value: Datum) {
         let (mut values, mut nulls) = ([value], [false]);
-        // SAFETY: the description has one column: the declared type is not composite.
+        // SAFETY: the description has one column: the declared type is not composite. What our own node
+        // calls gives back jsonb, if not rows.
         unsafe {
-            pg_sys::tuplestore_putvalues(
-                self.store,
-                self.description,
-                values.as_mut_ptr(),
-                nulls.as_mut_ptr(),
-            )
+            match *self {
+                Output::Kept(kept) => (*kept).push(value),
+                Output::Store { store, description } => pg_sys::tuplestore_putvalues(
+                    store,
+                    description,
+                    values.as_mut_ptr(),
+                    nulls.as_mut_ptr(),
+                ),
+            }
         }
     }
 
@@ -170,14 +185,27 @@ impl Output {
     pub fn push_row(&self, row: Datum) {
         // SAFETY: `row` is a composite value of the type that `expects` has compared.
         unsafe {
-            let header =
-                pg_sys::pg_detoast_datum(row.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
-            let mut tuple = pg_sys::HeapTupleData {
-                t_len: pgrx::heap_tuple_header_get_datum_length(header) as u32,
-                t_data: header,
-                ..Default::default()
-            };
-            pg_sys::tuplestore_puttuple(self.store, &mut tuple)
+            match *self {
+                Output::Kept(kept) => (*kept).push(row),
+                Output::Store { store, .. } => {
+                    let header = pg_sys::pg_detoast_datum(row.cast_mut_ptr())
+                        .cast::<pg_sys::HeapTupleHeaderData>();
+                    let mut tuple = pg_sys::HeapTupleData {
+                        t_len: pgrx::heap_tuple_header_get_datum_length(header) as u32,
+                        t_data: header,
+                        ..Default::default()
+                    };
+                    pg_sys::tuplestore_puttuple(store, &mut tuple)
+                }
+            }
+        }
+    }
+
+    fn description(&self) -> pg_sys::TupleDesc {
+        match *self {
+            // SAFETY: lives as long as the query.
+            Output::Kept(kept) => unsafe { (*kept).description() },
+            Output::Store { description, .. } => description,
         }
     }
 
@@ -194,7 +222,7 @@ impl Output {
     /// Refuses a table whose columns are not those that the query was planned with.
     pub fn expects(&self, row: &RowType, queue: &str) -> Result<()> {
         // SAFETY: the description lives as long as the query.
-        if unsafe { row.matches(self.description) } {
+        if unsafe { row.matches(self.description()) } {
             return Ok(());
         }
         Err(Error::new(

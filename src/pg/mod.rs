@@ -20,6 +20,7 @@ pub mod privileges;
 pub mod process;
 pub mod relation;
 pub mod row;
+pub mod scan;
 pub mod spi;
 pub mod subscription;
 pub mod time;

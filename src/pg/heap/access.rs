@@ -77,19 +77,6 @@ pub unsafe fn reset(state: *mut pg_sys::EState) {
     unsafe { pg_sys::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }
 }
 
-/// Empties a slot.
-///
-/// # Safety
-/// `slot` is a valid slot.
-pub unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: by the contract of this function; every kind of slot can be emptied.
-    unsafe {
-        if let Some(clear) = (*(*slot).tts_ops).clear {
-            clear(slot);
-        }
-    }
-}
-
 /// Makes the first columns of a slot's row readable.
 ///
 /// # Safety

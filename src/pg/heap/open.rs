@@ -24,7 +24,7 @@ impl Drop for Open<'_> {
         // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction. What the
         // last row has needed is not kept.
         unsafe {
-            access::clear(self.heap.row);
+            foreign::clear(self.heap.row);
             access::reset(self.heap.state);
             pg_sys::PopActiveSnapshot();
             pg_sys::CommandCounterIncrement();
@@ -169,7 +169,7 @@ impl Open<'_> {
         let row = self.heap.row;
         // SAFETY: the row has room for all columns.
         unsafe {
-            access::clear(row);
+            foreign::clear(row);
             for (index, value) in values.iter().enumerate() {
                 *(*row).tts_values.add(index) = value.unwrap_or(Datum::from(0));
                 *(*row).tts_isnull.add(index) = value.is_none();
