@@ -151,7 +151,7 @@ pub fn key_of_row(row: Datum, queue: &Queue) -> Result<Key> {
 pub fn key_of_object(object: Datum, queue: &Queue) -> Result<Key> {
     let part = |key: &KeyType| {
         let text = jsonb::field(object, &key.name).ok_or_else(|| missing(&key.name, queue))?;
-        if catalog::element_type(catalog::base_type(key.oid)).is_some() {
+        if catalog::element_type(key.base).is_some() {
             return populated(object, key, queue).ok_or_else(|| missing(&key.name, queue));
         }
         catalog::parse_value(&text, key.oid)
@@ -179,7 +179,7 @@ pub fn duration(call: &Call, index: usize, name: &str) -> Result<Option<(Interva
 }
 
 fn single_keys(value: Datum, oid: Oid, key: &KeyType, queue: &Queue) -> Result<Vec<Key>> {
-    let base = catalog::base_type(key.oid);
+    let base = key.base;
     let takes_arrays = catalog::element_type(base).is_some();
     if oid == key.oid || oid == base {
         return Ok(vec![vec![value]]);

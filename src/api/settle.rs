@@ -12,7 +12,7 @@ use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
-use crate::pg::{catalog, context, spi, types};
+use crate::pg::{context, spi, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::{Form, Parameter, Step, Verb};
 use crate::{counting, direct, session, sql_functions, xact};
@@ -176,7 +176,7 @@ impl Plan {
                 self.settle_some(queue, std::slice::from_ref(key), &mut deliver)
             });
         }
-        let base = catalog::base_type(queue.key[0].oid);
+        let base = queue.key[0].base;
         let values = keys.iter().flatten().copied().collect();
         self.arguments.set(Parameter::Keys, types::from_values(values, base));
         self.step.many = true;

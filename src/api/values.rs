@@ -56,9 +56,9 @@ impl<'a> Values<'a> {
     /// domains, the server reads in the statement.
     pub fn is_plain(&self) -> bool {
         self.members.iter().all(|(member, column)| {
-            let is_jsonb = column.oid == types::JSONB;
-            let is_domain = catalog::base_type(column.oid) != column.oid;
-            is_jsonb || !is_domain && column.oid != types::JSON && !member.is_nested()
+            let is_domain = column.base != column.oid;
+            let is_scalar = || column.oid != types::JSON && !member.is_nested();
+            column.oid == types::JSONB || !is_domain && is_scalar()
         })
     }
 

@@ -7,6 +7,9 @@
 use super::{Delta, Growth, LaneChange, LaneChanges, SlotId};
 use crate::model::position::Position;
 
+/// The memory of so many queues' changes is kept from one transaction to the next.
+const SPARE: usize = 8;
+
 struct Level {
     depth: i32,
     deltas: Vec<(SlotId, Delta)>,
@@ -16,13 +19,15 @@ struct Level {
 #[derive(Default)]
 pub struct Stack {
     levels: Vec<Level>,
+    /// Memory of the transaction before, for this one.
+    spare: Vec<(SlotId, Delta)>,
 }
 
 impl Stack {
     /// The changes of `slot` at nesting depth `depth`, to be added to.
     pub fn at(&mut self, depth: i32, slot: SlotId) -> &mut Delta {
         if self.levels.last().is_none_or(|level| level.depth < depth) {
-            self.levels.push(Level { depth, deltas: Vec::with_capacity(4) });
+            self.levels.push(Level { depth, deltas: std::mem::take(&mut self.spare) });
         }
         let last = self.levels.len() - 1;
         let deltas = &mut self.levels[last].deltas;
@@ -122,7 +127,11 @@ impl Stack {
     }
 
     pub fn clear(&mut self) {
-        self.levels.clear();
+        let first = self.levels.drain(..).next();
+        if let Some(Level { mut deltas, .. }) = first.filter(|level| level.deltas.len() <= SPARE) {
+            deltas.clear();
+            self.spare = deltas;
+        }
     }
 }
 

@@ -1,12 +1,20 @@
 //! jsonb values: their text, their shape, without building them up in Rust.
 
+use super::raw;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString};
+use std::ptr::null_mut;
 
 /// The value uncompressed and in one piece, so that later looks at it need not make it so.
 pub fn unpacked(json: Datum) -> Datum {
     // SAFETY: `json` is a jsonb datum.
-    unsafe { Datum::from(pg_sys::pg_detoast_datum(json.cast_mut_ptr())) }
+    unsafe {
+        match pgrx::varlena::varatt_is_4b_u(json.cast_mut_ptr()) {
+            true => json,
+            false => Datum::from(pg_sys::pg_detoast_datum(json.cast_mut_ptr())),
+        }
+    }
 }
 
 /// What a jsonb value is at its top.
@@ -17,20 +25,14 @@ pub enum Shape {
     Scalar,
 }
 
-/// The top of a jsonb value.
+/// The top of a jsonb value. A scalar is stored as an array of one element.
 pub fn shape(json: Datum) -> Shape {
-    // SAFETY: `json` is a jsonb datum, as the SQL declaration says; the iterator only reads it,
-    // and the value it fills lives on the stack for as long as it is used.
-    unsafe {
-        let mut iterator = pg_sys::JsonbIteratorInit(container(json));
-        let mut value = pg_sys::JsonbValue::default();
-        match pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true) {
-            pg_sys::JsonbIteratorToken::WJB_BEGIN_OBJECT => Shape::Object,
-            pg_sys::JsonbIteratorToken::WJB_BEGIN_ARRAY if !value.val.array.rawScalar => {
-                Shape::Array
-            }
-            _ => Shape::Scalar,
-        }
+    // SAFETY: `json` is a jsonb datum, as the SQL declaration says.
+    let header = unsafe { (*container(json)).header };
+    match header {
+        header if header & pg_sys::JB_FOBJECT != 0 => Shape::Object,
+        header if header & pg_sys::JB_FSCALAR != 0 => Shape::Scalar,
+        _ => Shape::Array,
     }
 }
 
@@ -70,17 +72,27 @@ pub fn members(json: Datum) -> Vec<Member> {
     // SAFETY: `json` is a jsonb object; the iterator only reads it, and gives nested values as they
     // lie in it.
     unsafe {
-        let mut iterator = pg_sys::JsonbIteratorInit(container(json));
-        let (mut key, mut members) = (pg_sys::JsonbValue::default(), Vec::new());
-        pg_sys::JsonbIteratorNext(&mut iterator, &mut key, true);
-        while pg_sys::JsonbIteratorNext(&mut iterator, &mut key, true)
-            == pg_sys::JsonbIteratorToken::WJB_KEY
-        {
-            let mut value = pg_sys::JsonbValue::default();
-            pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true);
+        let container = container(json);
+        let mut iterator: *mut pg_sys::JsonbIterator = null_mut();
+        let (mut key, mut value) = (pg_sys::JsonbValue::default(), pg_sys::JsonbValue::default());
+        let mut members = Vec::new();
+        loop {
+            let token = pg_guard_ffi_boundary(|| {
+                if iterator.is_null() {
+                    iterator = raw::JsonbIteratorInit(container);
+                    raw::JsonbIteratorNext(&mut iterator, &mut key, true);
+                }
+                let token = raw::JsonbIteratorNext(&mut iterator, &mut key, true);
+                if token == pg_sys::JsonbIteratorToken::WJB_KEY {
+                    raw::JsonbIteratorNext(&mut iterator, &mut value, true);
+                }
+                token
+            });
+            if token != pg_sys::JsonbIteratorToken::WJB_KEY {
+                return members;
+            }
             members.push(Member { name: string(&key), value });
         }
-        members
     }
 }
 
@@ -199,7 +211,7 @@ pub fn from_value(value: &serde_json::Value) -> Datum {
 unsafe fn container(json: Datum) -> *mut pg_sys::JsonbContainer {
     // SAFETY: by the contract of this function.
     unsafe {
-        let jsonb = pg_sys::pg_detoast_datum(json.cast_mut_ptr()).cast::<pg_sys::Jsonb>();
+        let jsonb = unpacked(json).cast_mut_ptr::<pg_sys::Jsonb>();
         std::ptr::addr_of_mut!((*jsonb).root)
     }
 }

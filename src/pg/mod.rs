@@ -18,6 +18,7 @@ pub mod latch;
 pub mod memory;
 pub mod privileges;
 pub mod process;
+mod raw;
 pub mod relation;
 pub mod row;
 pub mod scan;

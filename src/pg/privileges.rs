@@ -1,17 +1,17 @@
 //! What the current role may do.
 
+use super::raw;
 use pgrx::pg_sys::{self, Oid};
 
 /// Whether the current role owns a table.
 pub fn owns(table: Oid) -> bool {
     // SAFETY: a look-up.
     #[cfg(feature = "pg15")]
-    let owns = unsafe { pg_sys::pg_class_ownercheck(table, pg_sys::GetUserId()) };
+    let owns = unsafe { pg_sys::pg_class_ownercheck(table, raw::GetUserId()) };
     // SAFETY: as above.
     #[cfg(not(feature = "pg15"))]
-    let owns = unsafe {
-        pg_sys::object_ownercheck(pg_sys::RelationRelationId, table, pg_sys::GetUserId())
-    };
+    let owns =
+        unsafe { pg_sys::object_ownercheck(pg_sys::RelationRelationId, table, raw::GetUserId()) };
     owns
 }
 
@@ -19,11 +19,11 @@ pub fn owns(table: Oid) -> bool {
 pub fn owns_database(database: Oid) -> bool {
     // SAFETY: a look-up.
     #[cfg(feature = "pg15")]
-    let owns = unsafe { pg_sys::pg_database_ownercheck(database, pg_sys::GetUserId()) };
+    let owns = unsafe { pg_sys::pg_database_ownercheck(database, raw::GetUserId()) };
     // SAFETY: as above.
     #[cfg(not(feature = "pg15"))]
     let owns = unsafe {
-        pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, database, pg_sys::GetUserId())
+        pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, database, raw::GetUserId())
     };
     owns
 }
@@ -77,13 +77,13 @@ pub fn may_insert(table: Oid) -> bool {
 fn has_all(table: Oid, privileges: u32) -> bool {
     let (mask, how) = (privileges as pg_sys::AclMode, pg_sys::AclMaskHow::ACLMASK_ALL);
     // SAFETY: look-ups; the table is there, as the caller holds a lock on it.
-    unsafe { pg_sys::pg_class_aclmask(table, pg_sys::GetUserId(), mask, how) == mask }
+    unsafe { pg_sys::pg_class_aclmask(table, raw::GetUserId(), mask, how) == mask }
 }
 
 fn has_privilege(table: Oid, privilege: u32) -> bool {
     // SAFETY: look-ups.
     unsafe {
-        let (role, mode) = (pg_sys::GetUserId(), privilege as pg_sys::AclMode);
+        let (role, mode) = (raw::GetUserId(), privilege as pg_sys::AclMode);
         let mut is_missing = false;
         pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing)
             == pg_sys::AclResult::ACLCHECK_OK
@@ -93,7 +93,7 @@ fn has_privilege(table: Oid, privilege: u32) -> bool {
 fn may_some(table: Oid, any: u32) -> bool {
     // SAFETY: look-ups.
     unsafe {
-        let (role, mode) = (pg_sys::GetUserId(), any as pg_sys::AclMode);
+        let (role, mode) = (raw::GetUserId(), any as pg_sys::AclMode);
         let mut is_missing = false;
         let ok = pg_sys::AclResult::ACLCHECK_OK;
         pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing) == ok

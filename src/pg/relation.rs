@@ -121,6 +121,8 @@ pub struct ColumnType {
     pub name: String,
     pub number: i16,
     pub oid: Oid,
+    /// The type below all domains.
+    pub base: Oid,
     pub has_default: bool,
     pub is_identity: bool,
     pub is_generated: bool,
@@ -230,6 +232,7 @@ impl Relation {
                 name: name_text(&attribute.attname),
                 number: attribute.attnum,
                 oid: attribute.atttypid,
+                base: super::catalog::base_type(attribute.atttypid),
                 has_default: attribute.atthasdef,
                 is_identity: attribute.attidentity != 0,
                 is_generated: attribute.attgenerated != 0,

@@ -8,7 +8,7 @@ const DAY: i64 = 86_400_000_000;
 /// The clock, in microseconds since 2000-01-01.
 pub fn now() -> i64 {
     // SAFETY: reads the clock.
-    unsafe { pg_sys::GetCurrentTimestamp() }
+    unsafe { super::raw::GetCurrentTimestamp() }
 }
 
 /// An instant of PostgreSQL in microseconds since 1970-01-01.

@@ -1,5 +1,6 @@
 //! Transactions and subtransactions.
 
+use super::raw;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
@@ -8,13 +9,13 @@ use std::panic::AssertUnwindSafe;
 /// How deep the current subtransaction is nested; 1 is the transaction itself.
 pub fn depth() -> i32 {
     // SAFETY: reads a backend variable.
-    unsafe { pg_sys::GetCurrentTransactionNestLevel() }
+    unsafe { raw::GetCurrentTransactionNestLevel() }
 }
 
 /// The transaction's identifier, 0 when it has none.
 pub fn id_if_any() -> u32 {
     // SAFETY: reads a backend variable.
-    u32::from(unsafe { pg_sys::GetTopTransactionIdIfAny() })
+    u32::from(unsafe { raw::GetTopTransactionIdIfAny() })
 }
 
 /// Whether every statement of this transaction sees the same snapshot.

@@ -28,6 +28,10 @@ pub fn char(value: Datum) -> u8 {
     value.value() as u8
 }
 
+pub fn from_char(letter: u8) -> Datum {
+    Datum::from(letter)
+}
+
 pub fn timestamp(value: Datum) -> i64 {
     value.value() as i64
 }

@@ -5,7 +5,7 @@ use pgrx::pg_sys::{self, Oid};
 /// The role whose rights count just now.
 pub fn current() -> Oid {
     // SAFETY: reads a backend variable.
-    unsafe { pg_sys::GetUserId() }
+    unsafe { super::raw::GetUserId() }
 }
 
 /// The role that the session acts as, also inside a function that acts as its owner.

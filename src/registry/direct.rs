@@ -6,7 +6,7 @@ use crate::model::definition::Field;
 use crate::model::status::Status;
 use crate::pg::heap::Heap;
 use crate::pg::relation::{ColumnType, Lock, Relation};
-use crate::pg::{catalog, index, user};
+use crate::pg::{index, user};
 use crate::statement::Index;
 use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
@@ -105,7 +105,7 @@ impl Direct {
         let is_key = |index: &&index::Index| {
             index.is_unique && index.predicate.is_none() && index.columns == numbers
         };
-        let is_domain = |column: &ColumnType| catalog::base_type(column.oid) != column.oid;
+        let is_domain = |column: &ColumnType| column.base != column.oid;
         Some(Direct {
             ready: serves(Index::Ready),
             tube: serves(Index::Tube).filter(|_| queue.sql.needs_index(Index::Tube)),

@@ -183,7 +183,7 @@ impl Queue {
             Parameter::Session => types::UUID,
             Parameter::Sessions => types::UUID_ARRAY,
             Parameter::Key(index) => self.key[index].oid,
-            Parameter::Keys => catalog::array_type(catalog::base_type(self.key[0].oid)),
+            Parameter::Keys => catalog::array_type(self.key[0].base),
             Parameter::Level => types::INT8,
             Parameter::Mark => self.key[0].oid,
             Parameter::Now | Parameter::Since => types::TIMESTAMPTZ,

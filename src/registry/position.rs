@@ -6,7 +6,7 @@ use crate::model::definition::Field;
 use crate::model::position::{self, Group, Position};
 use crate::pg::relation::ColumnType;
 use crate::pg::row::Row;
-use crate::pg::{catalog, types};
+use crate::pg::types;
 use pgrx::pg_sys::{Datum, Oid};
 
 /// The types of keys that low-water marks know.
@@ -20,7 +20,7 @@ pub enum Order {
 impl Order {
     pub(super) fn of(key: &[ColumnType]) -> Option<Order> {
         let [key] = key else { return None };
-        match catalog::base_type(key.oid) {
+        match key.base {
             types::INT2 => Some(Order::Integer(i16::MAX.into())),
             types::INT4 => Some(Order::Integer(i32::MAX.into())),
             types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MAX)),
@@ -66,7 +66,7 @@ impl Queue {
         let number = self.number_of(Field::Priority);
         let column =
             self.columns().iter().find(|column| self.by_priority && column.number == number);
-        column.map(|column| catalog::base_type(column.oid))
+        column.map(|column| column.base)
     }
 
     /// The group of tasks of a tube, or a priority.
@@ -90,6 +90,6 @@ impl Queue {
     }
 
     fn key_base(&self) -> Oid {
-        self.key.first().map_or(Oid::INVALID, |key| catalog::base_type(key.oid))
+        self.key.first().map_or(Oid::INVALID, |key| key.base)
     }
 }

@@ -69,6 +69,8 @@ pub struct KeyType {
     pub name: String,
     pub number: i16,
     pub oid: Oid,
+    /// The type below all domains.
+    pub base: Oid,
     pub collation: Oid,
 }
 
@@ -117,14 +119,14 @@ impl Queue {
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let is_marked = is_told && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
-        let is_simple =
-            |key: &ColumnType| catalog::element_type(catalog::base_type(key.oid)).is_none();
+        let is_simple = |key: &ColumnType| catalog::element_type(key.base).is_none();
         let has_simple_key = key.len() == 1 && key.iter().all(is_simple);
         let key = key.into_iter();
         let key_type = |key: ColumnType| KeyType {
             name: key.name,
             number: key.number,
             oid: key.oid,
+            base: key.base,
             collation: key.collation,
         };
         let acts_alone =
@@ -204,8 +206,7 @@ impl Queue {
 
     /// The value of the status column that stands for a state.
     pub fn status_value(&self, status: Status) -> Result<Datum> {
-        let label = self.definition.options.label(status);
-        catalog::parse_value_for(&label, self.status.oid, self.status.modifier)
+        self.status.write(status, &self.definition.options)
     }
 
     /// Where a row is: its state and its tube; an error if its value stands for no state.
@@ -332,7 +333,7 @@ pub fn table_names(
     let tube_equals = fields.get(&Field::Tube).map(|column| ordered(column, "tube"));
     let status = fields.get(&Field::Status);
     let quoted = |column: &ColumnType| catalog::quote(&column.name);
-    let attempts = fields.get(&Field::Attempts).map(|column| catalog::base_type(column.oid));
+    let attempts = fields.get(&Field::Attempts).map(|column| column.base);
     // A modifier of char(n) or varchar(n) is n + 4.
     let reason = fields.get(&Field::Reason);
     let reason = reason.map(|column| catalog::base_modifier(column.oid, column.modifier) - 4);
@@ -342,9 +343,7 @@ pub fn table_names(
         key: key.collect::<Result<_>>()?,
         fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
-        status_type: status
-            .map(|status| catalog::type_name(catalog::base_type(status.oid)))
-            .unwrap_or_default(),
+        status_type: status.map(|status| catalog::type_name(status.base)).unwrap_or_default(),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
         most_attempts: (attempts == Some(types::INT2)).then_some(i64::from(i16::MAX)),
         reason_length: reason.filter(|length| *length > 0),

@@ -11,7 +11,9 @@ use pgrx::pg_sys::{Datum, Oid};
 /// How the values of a status column are read.
 pub struct StatusColumn {
     pub(super) oid: Oid,
-    pub(super) modifier: i32,
+    modifier: i32,
+    /// The column is of the type "char" itself, no domain.
+    is_char: bool,
     labels: Labels,
 }
 
@@ -24,7 +26,7 @@ enum Labels {
 impl StatusColumn {
     /// Refuses a type, or labels, that cannot hold the states.
     pub fn new(column: &ColumnType, options: &Options) -> Result<StatusColumn> {
-        let base = catalog::base_type(column.oid);
+        let base = column.base;
         let texts = Status::ALL.map(|status| options.label(status));
         let unfit = |label: &str| {
             Error::invalid(format!(
@@ -63,7 +65,18 @@ impl StatusColumn {
             )
             .hint("Use a column of type \"char\", char, text, varchar or an enum."));
         };
-        Ok(StatusColumn { oid: column.oid, modifier: column.modifier, labels })
+        let is_char = column.oid == types::CHAR;
+        Ok(StatusColumn { oid: column.oid, modifier: column.modifier, is_char, labels })
+    }
+
+    /// The value that stands for a state.
+    pub(super) fn write(&self, status: Status, options: &Options) -> Result<Datum> {
+        match &self.labels {
+            Labels::Letters(letters) if self.is_char => {
+                Ok(types::from_char(letters[status as usize]))
+            }
+            _ => catalog::parse_value_for(&options.label(status), self.oid, self.modifier),
+        }
     }
 
     pub(super) fn read(&self, value: Option<Datum>) -> Option<Status> {

@@ -22,7 +22,7 @@ impl Queue {
     /// The tube that a value of the tube column names.
     pub fn tube_named(&self, value: Datum, column: &ColumnType) -> Tube {
         let tubes = self.definition.options.tubes_counted();
-        let is_padded = catalog::base_type(column.oid) == types::BPCHAR;
+        let is_padded = column.base == types::BPCHAR;
         let trimmed = |text: &'_ str| if is_padded { text.trim_end().len() } else { text.len() };
         let counted = (!tubes.is_empty()).then(|| catalog::value_text(value, column.oid));
         let counted = counted.and_then(|label| {

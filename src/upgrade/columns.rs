@@ -70,7 +70,7 @@ impl Columns<'_> {
     }
 
     fn refuse_unfit(&self, field: Field, column: &ColumnType) -> Result<()> {
-        let base = catalog::base_type(column.oid);
+        let base = column.base;
         let wanted = match field {
             Field::Status => {
                 StatusColumn::new(column, self.options)?;
@@ -133,6 +133,7 @@ impl Columns<'_> {
             name: self.chosen(self.options, field).unwrap_or(field.name()).to_string(),
             number: 0,
             oid,
+            base: oid,
             has_default: false,
             is_identity: false,
             is_generated: false,

@@ -72,7 +72,7 @@ fn default(id: &Id, sql: &Table, column: &ColumnType) -> String {
             let uuid = "pg_catalog.gen_random_uuid()";
             #[cfg(not(feature = "pg15"))]
             let uuid = "pg_catalog.uuidv7()";
-            match catalog::base_type(column.oid) {
+            match column.base {
                 types::UUID => uuid.into(),
                 _ => format!("({uuid})::pg_catalog.text"),
             }
@@ -81,7 +81,7 @@ fn default(id: &Id, sql: &Table, column: &ColumnType) -> String {
 }
 
 fn refuse_unfit(id: &Id, column: &ColumnType) -> Result<()> {
-    let base = catalog::base_type(column.oid);
+    let base = column.base;
     let (is_fit, wanted) = match id {
         Id::AutoIncrement => {
             ([types::INT2, types::INT4, types::INT8].contains(&base), "smallint, integer or bigint")

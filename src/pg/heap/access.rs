@@ -1,5 +1,6 @@
 //! The server's functions for access methods, slots and indexes, in the same form for all versions.
 
+use crate::pg::raw;
 use pgrx::pg_sys;
 use std::ffi::c_int;
 
@@ -64,17 +65,18 @@ pub unsafe fn per_tuple_context(state: *mut pg_sys::EState) -> *mut pg_sys::Expr
     // SAFETY: by the contract of this function.
     unsafe {
         let context = (*state).es_per_tuple_exprcontext;
-        if context.is_null() { pg_sys::MakePerTupleExprContext(state) } else { context }
+        if context.is_null() { raw::MakePerTupleExprContext(state) } else { context }
     }
 }
 
 /// Gives back the memory in which a state has evaluated expressions.
 ///
 /// # Safety
-/// `state` is a valid executor state, and none of its expressions is being evaluated.
+/// `state` is a valid executor state, and none of its expressions is being evaluated. To be called within
+/// a guard.
 pub unsafe fn reset(state: *mut pg_sys::EState) {
     // SAFETY: by the contract of this function.
-    unsafe { pg_sys::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }
+    unsafe { raw::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }
 }
 
 /// Makes the first columns of a slot's row readable.
@@ -93,7 +95,7 @@ pub unsafe fn deform(slot: *mut pg_sys::TupleTableSlot, columns: i32) {
 /// Begins a scan of an index.
 ///
 /// # Safety
-/// Both are open, the snapshot is valid until the scan is ended.
+/// Both are open, the snapshot is valid until the scan is ended. To be called within a guard.
 pub unsafe fn begin_scan(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -103,9 +105,9 @@ pub unsafe fn begin_scan(
     // SAFETY: by the contract of this function; nobody measures the scan.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        let scan = pg_sys::index_beginscan(table, index, snapshot, keys, 0);
+        let scan = raw::index_beginscan(table, index, snapshot, keys, 0);
         #[cfg(feature = "pg18")]
-        let scan = pg_sys::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0);
+        let scan = raw::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0);
         scan
     }
 }
@@ -114,7 +116,7 @@ pub unsafe fn begin_scan(
 /// update has to be added to; None for a new row.
 ///
 /// # Safety
-/// The target's indexes are open and `state` is its state.
+/// The target's indexes are open and `state` is its state. To be called within a guard.
 pub unsafe fn insert_index_tuples(
     target: *mut pg_sys::ResultRelInfo,
     row: *mut pg_sys::TupleTableSlot,
@@ -126,12 +128,12 @@ pub unsafe fn insert_index_tuples(
     unsafe {
         #[cfg(feature = "pg15")]
         if update != Some(false) {
-            pg_sys::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
+            raw::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
         }
         #[cfg(not(feature = "pg15"))]
         if update != Some(pg_sys::TU_UpdateIndexes::TU_None) {
             let only_summarizing = update == Some(pg_sys::TU_UpdateIndexes::TU_Summarizing);
-            pg_sys::ExecInsertIndexTuples(
+            raw::ExecInsertIndexTuples(
                 target,
                 row,
                 state,

@@ -7,7 +7,8 @@ mod open;
 pub use open::{Bound, Found, Is, Open, Scan};
 
 use super::relation::{Lock, Relation};
-use super::{callbacks, expression, foreign};
+use super::{callbacks, expression, foreign, raw};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -194,17 +195,19 @@ impl Heap {
         // SAFETY: the target's arrays have room for all indexes; everything is closed on drop.
         unsafe {
             (*self.target).ri_RelationDesc = open.relation.pointer();
-            for (position, Index { oid, .. }) in self.indexes.iter().enumerate() {
-                // The server's functions pass over what is not open.
-                let index = match is_wanted(*oid) {
-                    true => pg_sys::index_open(*oid, Lock::RowExclusive.mode()),
-                    false => std::ptr::null_mut(),
-                };
-                open.indexes.push(index);
-                *(*self.target).ri_IndexRelationDescs.add(position) = index;
-            }
-            pg_sys::CommandCounterIncrement();
-            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            pg_guard_ffi_boundary(|| {
+                for (position, Index { oid, .. }) in self.indexes.iter().enumerate() {
+                    // The server's functions pass over what is not open.
+                    let index = match is_wanted(*oid) {
+                        true => raw::index_open(*oid, Lock::RowExclusive.mode()),
+                        false => null_mut(),
+                    };
+                    open.indexes.push(index);
+                    *(*self.target).ri_IndexRelationDescs.add(position) = index;
+                }
+                raw::CommandCounterIncrement();
+                raw::PushActiveSnapshot(raw::GetTransactionSnapshot());
+            });
         }
         Some(open)
     }

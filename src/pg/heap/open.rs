@@ -1,10 +1,12 @@
 //! Changes of the rows of a table that is open for them.
 
 use super::{Comparisons, Default, Heap, access};
-use crate::pg::foreign;
 use crate::pg::relation::Relation;
 use crate::pg::row::Row;
+use crate::pg::{foreign, raw};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
+use std::ptr::null_mut;
 
 /// A table that is open for changes.
 pub struct Open<'heap> {
@@ -24,13 +26,15 @@ impl Drop for Open<'_> {
         // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction. What the
         // last row has needed is not kept.
         unsafe {
-            foreign::clear(self.heap.row);
-            access::reset(self.heap.state);
-            pg_sys::PopActiveSnapshot();
-            pg_sys::CommandCounterIncrement();
-            for index in self.indexes.iter().filter(|index| !index.is_null()) {
-                pg_sys::index_close(*index, pg_sys::NoLock as pg_sys::LOCKMODE);
-            }
+            pg_guard_ffi_boundary(|| {
+                raw::clear(self.heap.row);
+                access::reset(self.heap.state);
+                raw::PopActiveSnapshot();
+                raw::CommandCounterIncrement();
+                for index in self.indexes.iter().filter(|index| !index.is_null()) {
+                    raw::index_close(*index, pg_sys::NoLock as pg_sys::LOCKMODE);
+                }
+            })
         }
     }
 }
@@ -71,16 +75,14 @@ impl Open<'_> {
         let values: Vec<Option<Datum>> = values.collect();
         // SAFETY: the table is open, and so are its indexes; the row is one of the table.
         unsafe {
-            let row = self.write(&values);
-            let relation = self.relation.pointer();
             pgrx::check_for_interrupts!();
-            let command = pg_sys::GetCurrentCommandId(true);
-            let insert = self.heap.methods.insert;
-            pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                insert(relation, row, command, 0, std::ptr::null_mut())
-            });
-            access::insert_index_tuples(self.heap.target, row, self.heap.state, None);
-            pg_sys::ExecFetchSlotHeapTupleDatum(row)
+            let (relation, insert) = (self.relation.pointer(), self.heap.methods.insert);
+            pg_guard_ffi_boundary(|| {
+                let row = self.write(&values);
+                insert(relation, row, raw::GetCurrentCommandId(true), 0, null_mut());
+                access::insert_index_tuples(self.heap.target, row, self.heap.state, None);
+                raw::ExecFetchSlotHeapTupleDatum(row)
+            })
         }
     }
 
@@ -99,16 +101,14 @@ impl Open<'_> {
         // an error by the end of the (sub)transaction.
         unsafe {
             let relation = self.relation.pointer();
-            let slot = pg_sys::table_slot_create(relation, std::ptr::null_mut());
-            let scan =
-                access::begin_scan(relation, index, pg_sys::GetActiveSnapshot(), keys.len() as i32);
-            pg_sys::index_rescan(
-                scan,
-                keys.as_mut_ptr(),
-                keys.len() as i32,
-                std::ptr::null_mut(),
-                0,
-            );
+            let (first, count) = (keys.as_mut_ptr(), keys.len() as i32);
+            let (slot, scan) = pg_guard_ffi_boundary(|| {
+                let slot = raw::table_slot_create(relation, null_mut());
+                let snapshot = raw::GetActiveSnapshot();
+                let scan = access::begin_scan(relation, index, snapshot, count);
+                raw::index_rescan(scan, first, count, null_mut(), 0);
+                (slot, scan)
+            });
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
             while pg_sys::index_getnext_slot(scan, forward, slot) {
                 pgrx::check_for_interrupts!();
@@ -116,8 +116,10 @@ impl Open<'_> {
                     break;
                 }
             }
-            pg_sys::index_endscan(scan);
-            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            pg_guard_ffi_boundary(|| {
+                raw::index_endscan(scan);
+                raw::ExecDropSingleTupleTableSlot(slot);
+            })
         }
     }
 
@@ -134,28 +136,29 @@ impl Open<'_> {
             let expression = default.prepared.get();
             let context = access::per_tuple_context(self.heap.state);
             let evaluate = (*expression).evalfunc?;
-            let value =
-                pg_sys::ffi::pg_guard_ffi_boundary(|| evaluate(expression, context, &mut is_null));
             let column = foreign::attribute(self.relation.description(), number as usize - 1);
-            match column.attlen {
-                _ if is_null => None,
-                -1 => Some(pg_sys::MakeExpandedObjectReadOnlyInternal(value)),
-                _ => Some(value),
-            }
+            let value = pg_guard_ffi_boundary(|| {
+                let value = evaluate(expression, context, &mut is_null);
+                match column.attlen {
+                    -1 if !is_null => raw::MakeExpandedObjectReadOnlyInternal(value),
+                    _ => value,
+                }
+            });
+            (!is_null).then_some(value)
         }
     }
 
     /// Fills in the row and checks it.
     ///
     /// # Safety
-    /// There is a value for each column.
+    /// There is a value for each column. To be called within a guard.
     unsafe fn write(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
         // SAFETY: by the contract of this function.
         unsafe {
             access::reset(self.heap.state);
             let row = self.store(values);
             if !(*self.relation.description()).constr.is_null() {
-                pg_sys::ExecConstraints(self.heap.target, row, self.heap.state);
+                raw::ExecConstraints(self.heap.target, row, self.heap.state);
             }
             row
         }
@@ -164,17 +167,17 @@ impl Open<'_> {
     /// Fills in the row.
     ///
     /// # Safety
-    /// There is a value for each column.
+    /// As above.
     unsafe fn store(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
         let row = self.heap.row;
         // SAFETY: the row has room for all columns.
         unsafe {
-            foreign::clear(row);
+            raw::clear(row);
             for (index, value) in values.iter().enumerate() {
                 *(*row).tts_values.add(index) = value.unwrap_or(Datum::from(0));
                 *(*row).tts_isnull.add(index) = value.is_none();
             }
-            pg_sys::ExecStoreVirtualTuple(row);
+            raw::ExecStoreVirtualTuple(row);
             (*row).tts_tableOid = self.heap.table;
         }
         row
@@ -261,38 +264,35 @@ impl Found<'_> {
             return None;
         }
         let (open, relation) = (self.open, self.open.relation.pointer());
+        let mut values = self.values();
+        for (number, value) in changes {
+            values[*number as usize - 1] = *value;
+        }
+        let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
+        let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
         // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
         unsafe {
-            let mut values = self.values();
-            for (number, value) in changes {
-                values[*number as usize - 1] = *value;
-            }
-            let row = open.write(&values);
-            pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
-            let (mut failure, mut lock) = (pg_sys::TM_FailureData::default(), 0);
-            let mut indexes = access::UpdateIndexes::default();
-            let command = pg_sys::GetCurrentCommandId(true);
-            let snapshot = pg_sys::GetActiveSnapshot();
-            let update = open.heap.methods.update;
-            let result = pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                update(
+            pg_guard_ffi_boundary(|| {
+                let row = open.write(&values);
+                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
+                let result = update(
                     relation,
                     &mut (*self.slot).tts_tid,
                     row,
-                    command,
-                    snapshot,
-                    std::ptr::null_mut(),
+                    raw::GetCurrentCommandId(true),
+                    raw::GetActiveSnapshot(),
+                    null_mut(),
                     true,
                     &mut failure,
                     &mut lock,
                     &mut indexes,
-                )
-            });
-            if result != pg_sys::TM_Result::TM_Ok {
-                return None;
-            }
-            access::insert_index_tuples(open.heap.target, row, open.heap.state, Some(indexes));
-            Some(pg_sys::ExecFetchSlotHeapTupleDatum(row))
+                );
+                if result != pg_sys::TM_Result::TM_Ok {
+                    return None;
+                }
+                access::insert_index_tuples(open.heap.target, row, open.heap.state, Some(indexes));
+                Some(raw::ExecFetchSlotHeapTupleDatum(row))
+            })
         }
     }
 
@@ -303,16 +303,14 @@ impl Found<'_> {
         let lock = self.open.heap.methods.lock;
         // SAFETY: as for `insert`; the slot holds the same row afterwards.
         let result = unsafe {
-            let (command, snapshot) =
-                (pg_sys::GetCurrentCommandId(true), pg_sys::GetActiveSnapshot());
             let mut place = (*self.slot).tts_tid;
-            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            pg_guard_ffi_boundary(|| {
                 lock(
                     relation,
                     &mut place,
-                    snapshot,
+                    raw::GetActiveSnapshot(),
                     self.slot,
-                    command,
+                    raw::GetCurrentCommandId(true),
                     pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
                     pg_sys::LockWaitPolicy::LockWaitSkip,
                     0,
@@ -326,28 +324,27 @@ impl Found<'_> {
     /// Deletes the row, waiting for whoever has it locked, and gives it back. None if somebody has changed
     /// it since.
     pub fn delete(&self) -> Option<Datum> {
-        let relation = self.open.relation.pointer();
+        let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
+        let mut failure = pg_sys::TM_FailureData::default();
+        // With the values of columns that were added since the row was written.
+        let values = self.values();
         // SAFETY: as above.
         unsafe {
-            let mut failure = pg_sys::TM_FailureData::default();
-            pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
-            let command = pg_sys::GetCurrentCommandId(true);
-            let delete = self.open.heap.methods.delete;
-            // With the values of columns that were added since the row was written.
-            let row = pg_sys::ExecFetchSlotHeapTupleDatum(self.open.store(&self.values()));
-            let result = pg_sys::ffi::pg_guard_ffi_boundary(|| {
-                delete(
+            pg_guard_ffi_boundary(|| {
+                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
+                let row = raw::ExecFetchSlotHeapTupleDatum(self.open.store(&values));
+                let result = delete(
                     relation,
                     &mut (*self.slot).tts_tid,
-                    command,
-                    pg_sys::GetActiveSnapshot(),
-                    std::ptr::null_mut(),
+                    raw::GetCurrentCommandId(true),
+                    raw::GetActiveSnapshot(),
+                    null_mut(),
                     true,
                     &mut failure,
                     false,
-                )
-            });
-            (result == pg_sys::TM_Result::TM_Ok).then_some(row)
+                );
+                (result == pg_sys::TM_Result::TM_Ok).then_some(row)
+            })
         }
     }
 }

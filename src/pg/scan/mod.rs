@@ -8,6 +8,7 @@ mod node;
 pub use node::{Kept, kept};
 
 use super::foreign::{self, list_nth};
+use super::raw;
 use pgrx::pg_sys::{self, Oid};
 use std::mem::size_of;
 use std::ptr::null_mut;
@@ -228,7 +229,7 @@ unsafe fn list_of<T>(element: *mut T) -> *mut pg_sys::List {
 unsafe fn new_node<T>(tag: pg_sys::NodeTag) -> *mut T {
     // SAFETY: by the contract of this function; every node begins with its tag.
     unsafe {
-        let node = pg_sys::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
+        let node = raw::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
         (*node).type_ = tag;
         node.cast()
     }

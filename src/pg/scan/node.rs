@@ -3,9 +3,10 @@
 
 use super::{Methods, new_node};
 use crate::error::Error;
-use crate::pg::catalog;
-use crate::pg::foreign::{self, attribute, list, list_nth};
+use crate::pg::foreign::{attribute, list, list_nth};
+use crate::pg::{catalog, raw};
 use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum};
 use std::ffi::CStr;
 use std::mem::size_of;
@@ -73,8 +74,10 @@ impl Kept {
         // SAFETY: by the contract of this function; the query's memory outlives the rows.
         unsafe {
             let before = pg_sys::MemoryContextSwitchTo(self.memory);
-            let row = pg_sys::pg_detoast_datum_copy(value.cast_mut_ptr());
-            self.rows = pg_sys::lappend(self.rows, row.cast());
+            self.rows = pg_guard_ffi_boundary(|| {
+                let row = raw::pg_detoast_datum_copy(value.cast_mut_ptr());
+                raw::lappend(self.rows, row.cast())
+            });
             pg_sys::MemoryContextSwitchTo(before);
         }
     }
@@ -129,9 +132,9 @@ unsafe extern "C-unwind" fn begin(
     // SAFETY: the node is one of ours.
     unsafe {
         let function = (*Scan::call(scan)).funcid;
-        foreign::require_execute(function);
+        raw::require_execute(function);
         let memory = (*(*node).ss.ps.state).es_query_cxt;
-        foreign::fmgr_info_cxt(function, &mut (*scan).function, memory);
+        raw::fmgr_info_cxt(function, &mut (*scan).function, memory);
         (*scan).function.fn_expr = Scan::call(scan).cast();
     }
 }
@@ -140,7 +143,7 @@ unsafe extern "C-unwind" fn execute(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
     // SAFETY: the node is one of ours; conditions and projection are the server's work.
-    unsafe { foreign::ExecScan(&mut (*node).ss, Some(next), Some(recheck)) }
+    unsafe { raw::ExecScan(&mut (*node).ss, Some(next), Some(recheck)) }
 }
 
 unsafe extern "C-unwind" fn recheck(
@@ -160,7 +163,7 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
             call(scan);
         }
         let slot = (*node).ss_ScanTupleSlot;
-        foreign::clear(slot);
+        raw::clear(slot);
         let rows = (*scan).result.rows;
         if rows.is_null() || (*scan).given >= (*rows).length {
             return slot;
@@ -180,14 +183,14 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
                 ..Default::default()
             };
             let (values, nulls) = ((*scan).values, (*scan).nulls);
-            foreign::heap_deform_tuple(&mut tuple, description, values, nulls);
+            raw::heap_deform_tuple(&mut tuple, description, values, nulls);
             for (place, target) in list::<pg_sys::TargetEntry>(columns).enumerate() {
                 let number = (*(*target).expr.cast::<pg_sys::Var>()).varattno as usize - 1;
                 *(*slot).tts_values.add(place) = *values.add(number);
                 *(*slot).tts_isnull.add(place) = *nulls.add(number);
             }
         }
-        foreign::ExecStoreVirtualTuple(slot)
+        raw::ExecStoreVirtualTuple(slot)
     }
 }
 
@@ -207,7 +210,7 @@ unsafe fn call(scan: *mut Scan) {
         let count = arguments.as_ref().map_or(0, |list| list.length) as usize;
         let size = size_of::<pg_sys::FunctionCallInfoBaseData>()
             + count * size_of::<pg_sys::NullableDatum>();
-        let info = foreign::palloc0(size).cast::<pg_sys::FunctionCallInfoBaseData>();
+        let info = raw::palloc0(size).cast::<pg_sys::FunctionCallInfoBaseData>();
         (*info).flinfo = &mut (*scan).function;
         (*info).fncollation = expression.inputcollid;
         (*info).nargs = count as i16;
@@ -222,11 +225,11 @@ unsafe fn call(scan: *mut Scan) {
         result.info.allowedModes = KEPT;
         result.memory = memory;
         let mut usage = pg_sys::PgStat_FunctionCallUsage::default();
-        foreign::pgstat_init_function_usage(info, &mut usage);
+        raw::pgstat_init_function_usage(info, &mut usage);
         if let Some(function) = (*scan).function.fn_addr {
             function(info);
         }
-        foreign::pgstat_end_function_usage(&mut usage, true);
+        raw::pgstat_end_function_usage(&mut usage, true);
         pg_sys::CurrentMemoryContext = before;
     }
 }
@@ -255,7 +258,7 @@ unsafe fn value(scan: *mut Scan, argument: *mut pg_sys::Node) -> pg_sys::Nullabl
             }
         }
         let mut result = pg_sys::NullableDatum { value: Datum::from(0), isnull: true };
-        let expression = foreign::ExecInitExpr(argument.cast(), state);
+        let expression = raw::ExecInitExpr(argument.cast(), state);
         if let Some(evaluate) = (*expression).evalfunc {
             result.value = evaluate(expression, state.ps_ExprContext, &mut result.isnull);
         }
@@ -270,7 +273,7 @@ unsafe fn value(scan: *mut Scan, argument: *mut pg_sys::Node) -> pg_sys::Nullabl
 unsafe fn expect_columns(scan: *mut Scan, row_type: pg_sys::Oid) {
     // SAFETY: by the contract of this function. The description is given back at the end.
     unsafe {
-        let description = foreign::lookup_rowtype_tupdesc_noerror(row_type, -1, true);
+        let description = raw::lookup_rowtype_tupdesc_noerror(row_type, -1, true);
         (*scan).result.info.expectedDesc = description;
         if description.is_null() {
             return;
@@ -285,8 +288,8 @@ unsafe fn expect_columns(scan: *mut Scan, row_type: pg_sys::Oid) {
                 refuse_columns(row_type);
             }
         }
-        (*scan).values = foreign::palloc0(count as usize * size_of::<Datum>()).cast();
-        (*scan).nulls = foreign::palloc0(count as usize).cast();
+        (*scan).values = raw::palloc0(count as usize * size_of::<Datum>()).cast();
+        (*scan).nulls = raw::palloc0(count as usize).cast();
     }
 }
 
@@ -305,7 +308,7 @@ unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the node is one of ours. Its arguments are the same as before, and so are its rows.
     unsafe {
         (*node.cast::<Scan>()).given = 0;
-        foreign::ExecScanReScan(&mut (*node).ss);
+        raw::ExecScanReScan(&mut (*node).ss);
     }
 }
 
@@ -315,7 +318,7 @@ unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
     unsafe {
         let description = (*scan).result.info.expectedDesc;
         if !description.is_null() && (*description).tdrefcount >= 0 {
-            foreign::DecrTupleDescRefCount(description);
+            raw::DecrTupleDescRefCount(description);
         }
         (*scan).result.info.expectedDesc = null_mut();
     }
