@@ -15,21 +15,47 @@ use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
-    static CHANGES: RefCell<Stack> = RefCell::new(Stack::default());
-    /// An extension was created or dropped, whichever it was.
-    static EXTENSION: Cell<bool> = const { Cell::new(false) };
-    /// With that: whether ours is installed as the transaction commits.
-    static INSTALLED: Cell<bool> = const { Cell::new(false) };
-    /// The transaction is being prepared, and has marked its queues.
-    static PREPARING: Cell<bool> = const { Cell::new(false) };
-    /// The registry was written, tables were dropped, or their schema renamed.
-    static REGISTRY_CHANGED: Cell<bool> = const { Cell::new(false) };
+    static CHANGES: RefCell<Stack> = const { RefCell::new(Stack::new()) };
+    static NOTED: Cell<Noted> = const { Cell::new(Noted::NOTHING) };
     /// Triggers that were made or enabled: what happened without them is not counted.
     static TRIGGERS: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
     /// What this session does to the tasks of a queue just now.
     static DOING: Cell<Option<(SlotId, Call)>> = const { Cell::new(None) };
-    static CREATED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
-    static DROPPED_DATABASE: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// What the open transaction does beyond changes of queues.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Noted {
+    /// An extension was created or dropped, whichever it was.
+    extension: bool,
+    /// With that: whether ours is installed as the transaction commits.
+    installed: bool,
+    /// The transaction is being prepared, and has marked its queues.
+    preparing: bool,
+    /// The registry was written, tables were dropped, or their schema renamed.
+    registry_changed: bool,
+    /// There are triggers among those noted.
+    triggers: bool,
+    created_database: Option<u32>,
+    dropped_database: Option<u32>,
+}
+
+impl Noted {
+    const NOTHING: Noted = Noted {
+        extension: false,
+        installed: false,
+        preparing: false,
+        registry_changed: false,
+        triggers: false,
+        created_database: None,
+        dropped_database: None,
+    };
+}
+
+fn note_beyond(change: impl FnOnce(&mut Noted)) {
+    let mut noted = NOTED.get();
+    change(&mut noted);
+    NOTED.set(noted);
 }
 
 /// Notes a change of a queue by the current (sub)transaction.
@@ -96,14 +122,15 @@ impl Drop for Before {
 }
 
 pub fn note_extension() {
-    EXTENSION.set(true);
+    note_beyond(|noted| noted.extension = true);
 }
 
 pub fn note_registry_change() {
-    REGISTRY_CHANGED.set(true);
+    note_beyond(|noted| noted.registry_changed = true);
 }
 
 pub fn note_trigger(trigger: Oid) {
+    note_beyond(|noted| noted.triggers = true);
     TRIGGERS.with_borrow_mut(|triggers| triggers.push(trigger));
 }
 
@@ -113,27 +140,26 @@ pub fn forget_triggers() {
 }
 
 pub fn note_created_database(database: u32) {
-    CREATED_DATABASE.set(Some(database));
+    note_beyond(|noted| noted.created_database = Some(database));
 }
 
 pub fn note_dropped_database(database: u32) {
-    DROPPED_DATABASE.set(Some(database));
+    note_beyond(|noted| noted.dropped_database = Some(database));
 }
 
 pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit => {
-            if EXTENSION.get() {
-                INSTALLED.set(catalog::is_installed());
+            if NOTED.get() != Noted::NOTHING {
+                look_behind();
             }
-            recount_behind_triggers();
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
                 sessions::set_committing(transaction::id_if_any());
             }
         }
         TransactionEvent::PrePrepare => {
             refuse_to_prepare_takes();
-            PREPARING.set(true);
+            note_beyond(|noted| noted.preparing = true);
             mark_prepared();
         }
         // Again, now that the locks belong to the prepared transaction: the worker may have looked
@@ -158,7 +184,7 @@ pub fn transaction_ended(event: TransactionEvent) {
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
                 sessions::set_committing(0);
             }
-            if PREPARING.get() {
+            if NOTED.get().preparing {
                 // It has come to nothing: the marks are to be taken back.
                 let database = u32::from(process::database());
                 databases::request(database, |requests| requests.prepared = true);
@@ -180,16 +206,18 @@ pub fn subtransaction_ended(event: SubtransactionEvent) {
 
 fn forget() {
     CHANGES.with_borrow_mut(Stack::clear);
-    PREPARING.set(false);
-    EXTENSION.set(false);
-    REGISTRY_CHANGED.set(false);
-    CREATED_DATABASE.set(None);
-    forget_triggers();
-    DROPPED_DATABASE.set(None);
+    if NOTED.replace(Noted::NOTHING).triggers {
+        forget_triggers();
+    }
 }
 
-/// Has the queues counted anew whose triggers were made or enabled by hand, as by a restored dump.
-fn recount_behind_triggers() {
+/// Looks whether the extension is still, or again, installed, and has the queues counted anew whose
+/// triggers were made or enabled by hand, as by a restored dump.
+fn look_behind() {
+    if NOTED.get().extension {
+        let is_installed = catalog::is_installed();
+        note_beyond(|noted| noted.installed = is_installed);
+    }
     let triggers = TRIGGERS.take();
     if triggers.is_empty() {
         return;
@@ -242,8 +270,12 @@ fn undo(slot: SlotId, delta: &Delta) {
 }
 
 fn commit_catalogue_changes() {
+    let noted = NOTED.get();
+    if noted == Noted::NOTHING {
+        return;
+    }
     let database = u32::from(process::database());
-    match (EXTENSION.get(), INSTALLED.get()) {
+    match (noted.extension, noted.installed) {
         (true, true) => databases::want_worker(database, true),
         (true, false) => {
             queues::remove_all(database);
@@ -251,13 +283,13 @@ fn commit_catalogue_changes() {
         }
         (false, _) => {}
     }
-    if REGISTRY_CHANGED.get() {
+    if noted.registry_changed {
         databases::want_worker(database, true);
     }
-    if let Some(created) = CREATED_DATABASE.get() {
+    if let Some(created) = noted.created_database {
         databases::want_worker(created, true);
     }
-    if let Some(dropped) = DROPPED_DATABASE.get() {
+    if let Some(dropped) = noted.dropped_database {
         queues::remove_all(dropped);
         databases::forget(dropped);
     }

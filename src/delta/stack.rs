@@ -16,7 +16,6 @@ struct Level {
 }
 
 /// The changes of the open transaction. Levels are ordered by depth, outermost first.
-#[derive(Default)]
 pub struct Stack {
     levels: Vec<Level>,
     /// Memory of the transaction before, for this one.
@@ -24,6 +23,10 @@ pub struct Stack {
 }
 
 impl Stack {
+    pub const fn new() -> Stack {
+        Stack { levels: Vec::new(), spare: Vec::new() }
+    }
+
     /// The changes of `slot` at nesting depth `depth`, to be added to.
     pub fn at(&mut self, depth: i32, slot: SlotId) -> &mut Delta {
         if self.levels.last().is_none_or(|level| level.depth < depth) {
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_rolled_back_savepoint_leaves_the_outer_changes() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         put(&mut stack, 1, JOBS);
         put(&mut stack, 2, JOBS);
         put(&mut stack, 3, MAIL);
@@ -199,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_released_savepoint_becomes_its_parents_even_without_a_parent_record() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         put(&mut stack, 4, JOBS);
         stack.commit_subtransaction(4);
         stack.commit_subtransaction(3);
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn truncate_replaces_what_came_before_and_can_be_rolled_back() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         put(&mut stack, 1, JOBS);
         stack.at(2, JOBS).replace(&Counts::default());
         put(&mut stack, 2, JOBS);
@@ -228,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_task_put_and_taken_in_one_transaction_counts_once() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         put(&mut stack, 1, JOBS);
         stack.at(1, JOBS).change(at(Status::Ready), at(Status::Taken));
         let total = stack.total(JOBS);
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn truncate_replaces_the_tubes_too() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         stack.at(1, JOBS).change(None, in_tube(Status::Ready, 3));
         stack.at(2, JOBS).replace(&Counts::default());
         stack.commit_subtransaction(2);
@@ -271,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_was_deleted_is_room_until_that_is_rolled_back() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         stack.at(1, JOBS).change(at(Status::Ready), None);
         assert_eq!(stack.growth(JOBS).lacking(1), 0);
         put(&mut stack, 2, JOBS);
@@ -288,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_was_dropped_may_be_there_again() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         stack.at(1, JOBS).dropped = Some(true);
         stack.at(2, JOBS).dropped = Some(false);
         assert_eq!(stack.total(JOBS).dropped, Some(false));
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn the_earliest_instant_wins() {
-        let mut stack = Stack::default();
+        let mut stack = Stack::new();
         stack.at(1, JOBS).due_at(50);
         stack.at(2, JOBS).due_at(20);
         stack.commit_subtransaction(2);

@@ -2,15 +2,14 @@
 
 use super::foreign::{list_nth, standard_ExecutorStart};
 use pgrx::pg_sys::{self, Oid};
-use std::cell::Cell;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 static mut PREVIOUS: pg_sys::ExecutorStart_hook_type = None;
 
-thread_local! {
-    /// The next statement that changes rows of this table has no triggers.
-    static TABLE: Cell<Oid> = const { Cell::new(Oid::INVALID) };
-}
+/// The next statement that changes rows of this table has no triggers. No thread's own, as a server
+/// process has but one, and every statement looks here.
+static TABLE: AtomicU32 = AtomicU32::new(0);
 
 /// Hooks into the executor. To be called once, while the library is loaded.
 pub fn init() {
@@ -24,7 +23,7 @@ pub fn init() {
 /// Runs `work`, whose first statement that changes rows of `table` does so without triggers: the
 /// caller knows that they would do nothing but what it does itself.
 pub fn without_triggers<T>(table: Oid, work: impl FnOnce() -> T) -> T {
-    TABLE.set(table);
+    TABLE.store(table.into(), Relaxed);
     let _restore = Restore;
     work()
 }
@@ -34,7 +33,7 @@ struct Restore;
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        TABLE.set(Oid::INVALID);
+        TABLE.store(0, Relaxed);
     }
 }
 
@@ -45,11 +44,11 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     // or the server's own function, gets the arguments.
     unsafe {
         let next = PREVIOUS.unwrap_or(standard_ExecutorStart);
-        let table = TABLE.get();
+        let table = Oid::from(TABLE.load(Relaxed));
         if table == Oid::INVALID || !changes((*query).plannedstmt, table) {
             return next(query, flags);
         }
-        TABLE.set(Oid::INVALID);
+        TABLE.store(0, Relaxed);
         next(query, flags);
         let opened = (*(*query).estate).es_opened_result_relations;
         if let Some(list) = opened.as_ref() {

@@ -93,7 +93,7 @@ unsafe fn is_simple(call: *const pg_sys::FuncExpr) -> bool {
     // SAFETY: by the contract of this function; the tags say what the arguments are.
     unsafe {
         let mut arguments = foreign::list::<pg_sys::Node>((*call).args);
-        u32::from((*call).funcid) >= pg_sys::FirstNormalObjectId
+        u32::from((*call).funcid) >= pg_sys::FirstUnpinnedObjectId
             && arguments.all(|argument| match (*argument).type_ {
                 pg_sys::NodeTag::T_Const => true,
                 pg_sys::NodeTag::T_Param => {
