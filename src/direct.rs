@@ -49,6 +49,8 @@ pub fn take(
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
     let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
     let taken = queue.status_value(Status::Taken)?;
+    // A crash ends the session, and gives back what it has taken. The number of attempts is to last.
+    let is_passing = queue.column_of(Field::Attempts).is_none() && xact::has_only_taken();
     let (mut rows, mut has_missed) = (Vec::new(), false);
     open.scan(index, &bounds, |found| {
         if is_in(Status::Ready, found, queue) && is_alive(found, queue) {
@@ -66,6 +68,9 @@ pub fn take(
     let rows = shown(rows, queue, form);
     drop(open);
     counting::note(queue, Call::Take, None, rows.len());
+    if is_passing {
+        xact::note_only_taken();
+    }
     Ok(Some(Taken { rows, has_missed }))
 }
 

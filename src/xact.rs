@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::model::change::Call;
 use crate::model::position::Position;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
-use crate::pg::{catalog, process, transaction};
+use crate::pg::{catalog, durability, process, transaction};
 use crate::shmem::waiters::Offer;
 use crate::shmem::{databases, queues, sessions};
 use crate::{session, wait};
@@ -16,6 +16,9 @@ use std::cell::{Cell, RefCell};
 
 thread_local! {
     static CHANGES: RefCell<Stack> = const { RefCell::new(Stack::new()) };
+    /// Up to here the open transaction has written nothing to the log but takes of tasks that are ready
+    /// again anyway after a crash.
+    static ONLY_TAKEN: Cell<u64> = const { Cell::new(0) };
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NOTHING) };
     /// Triggers that were made or enabled: what happened without them is not counted.
     static TRIGGERS: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
@@ -50,6 +53,16 @@ impl Noted {
         created_database: None,
         dropped_database: None,
     };
+}
+
+/// Whether the open transaction has written nothing, or only what `note_only_taken` knows of.
+pub fn has_only_taken() -> bool {
+    durability::written() == ONLY_TAKEN.get()
+}
+
+/// What the transaction has written since it had only taken were takes as well.
+pub fn note_only_taken() {
+    ONLY_TAKEN.set(durability::written());
 }
 
 fn note_beyond(change: impl FnOnce(&mut Noted)) {
@@ -156,6 +169,10 @@ pub fn transaction_ended(event: TransactionEvent) {
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
                 sessions::set_committing(transaction::id_if_any());
             }
+            let is_missed = || !has_only_taken() || session::outlives_connection();
+            if ONLY_TAKEN.get() != 0 && !is_missed() {
+                durability::need_not_wait();
+            }
         }
         TransactionEvent::PrePrepare => {
             refuse_to_prepare_takes();
@@ -206,6 +223,9 @@ pub fn subtransaction_ended(event: SubtransactionEvent) {
 
 fn forget() {
     CHANGES.with_borrow_mut(Stack::clear);
+    if ONLY_TAKEN.replace(0) != 0 {
+        durability::waits_again();
+    }
     if NOTED.replace(Noted::NOTHING).triggers {
         forget_triggers();
     }

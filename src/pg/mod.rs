@@ -7,6 +7,7 @@ pub mod callbacks;
 pub mod catalog;
 pub mod context;
 pub mod diagnostics;
+pub mod durability;
 pub mod executor;
 mod expression;
 mod foreign;

@@ -65,6 +65,12 @@ pub fn joined(part: Part) -> Option<Uuid> {
     }
 }
 
+/// Whether the session that this connection acts for may outlive it, with what it has taken.
+pub fn outlives_connection() -> bool {
+    let is_joined = [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some());
+    is_joined || sessions::own_is_identified()
+}
+
 fn open_own() -> Uuid {
     let uuid = new_uuid();
     watch_exit();

@@ -2,7 +2,7 @@
 
 use super::databases;
 use crate::pg::{process, user};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A session's identifier.
 pub type Uuid = [u8; 16];
@@ -34,6 +34,8 @@ pub struct Session {
     /// The transaction that has begun to commit changes of queues and has not told the counters
     /// yet; 0 if there is none.
     committing: AtomicU32,
+    /// The connection's own session has been identified.
+    own_is_identified: AtomicBool,
 }
 
 #[repr(C)]
@@ -71,6 +73,9 @@ pub fn attach(part: Part, uuid: Uuid, identified: bool) {
         session.pid = process::pid();
         let role = u32::from(user::outer());
         session.attached[part as usize] = Attached { live: true, identified, uuid, role };
+        if part == Part::Own {
+            session.own_is_identified.store(identified, Ordering::SeqCst);
+        }
     }
 }
 
@@ -102,9 +107,11 @@ pub fn identify(uuid: Uuid) -> Option<u32> {
     let database = u32::from(process::database());
     let mut here = directory.sessions.iter_mut().filter(|session| session.database == database);
     let own = here.find_map(|session| {
-        let own = &mut session.attached[Part::Own as usize];
-        (own.live && own.uuid == uuid).then_some(own)
+        let own = &session.attached[Part::Own as usize];
+        (own.live && own.uuid == uuid).then_some(session)
     })?;
+    own.own_is_identified.store(true, Ordering::SeqCst);
+    let own = &mut own.attached[Part::Own as usize];
     own.identified = true;
     Some(own.role)
 }
@@ -112,20 +119,37 @@ pub fn identify(uuid: Uuid) -> Option<u32> {
 /// Says that this process's transaction begins to commit changes of queues, or, with 0, that the
 /// counters know of them.
 pub fn set_committing(xid: u32) {
-    committing(process::index() as usize).store(xid, Ordering::SeqCst);
+    entry(process::index() as usize).committing.store(xid, Ordering::SeqCst);
 }
 
 /// Whether a transaction that `is_seen` has not told the counters yet.
 pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
     (0..super::segment().process_count)
-        .map(|process| committing(process).load(Ordering::SeqCst))
+        .map(|process| entry(process).committing.load(Ordering::SeqCst))
         .any(|xid| xid != 0 && is_seen(xid))
 }
 
-fn committing(process: usize) -> &'static AtomicU32 {
+/// Whether this connection's own session may outlive it: any other may have seen to that.
+pub fn own_is_identified() -> bool {
+    entry(process::index() as usize).own_is_identified.load(Ordering::SeqCst)
+}
+
+fn entry(process: usize) -> Unlocked {
     let segment = super::segment();
-    // SAFETY: the index is kept inside the array; the field is atomic and read without a lock.
-    unsafe { &(*segment.sessions.add(process % segment.process_count)).committing }
+    // SAFETY: the index is kept inside the array; the fields are atomic and used without a lock.
+    unsafe {
+        let session = segment.sessions.add(process % segment.process_count);
+        Unlocked {
+            committing: &(*session).committing,
+            own_is_identified: &(*session).own_is_identified,
+        }
+    }
+}
+
+/// What of a process's entry is used without the lock.
+struct Unlocked {
+    committing: &'static AtomicU32,
+    own_is_identified: &'static AtomicBool,
 }
 
 /// Takes the sessions of `database` that were left off the list.
