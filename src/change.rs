@@ -24,7 +24,7 @@ pub fn note<Old: Row, New: Row>(
     let due = new.as_ref().and_then(|new| queue.due_of(new.row, new.place.status));
     let status = |place: Option<Place>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
-    let ready = new.as_ref().and_then(|new| ready(queue, new));
+    let stand = new.as_ref().and_then(|new| stand(queue, new));
     let comes_to_be_taken = from != to && status(to) == Some(Status::Taken);
     if comes_to_be_taken && call != Some(Call::Take) {
         subqueue::claim_by_hand(queue.slot, to);
@@ -35,12 +35,12 @@ pub fn note<Old: Row, New: Row>(
         delta.change(from, to);
         delta.lanes.change(from, to, in_lane.unwrap_or(LAST));
         if let Some(place) = to.filter(|_| from == to) {
-            delta.moved |= place.status == Status::Ready;
+            delta.moved |= matches!(place.status, Status::Ready | Status::Buried);
             if let Some(position) = in_lane {
                 delta.lanes.moved(place, position);
             }
         }
-        if let Some((group, position)) = ready {
+        if let Some((group, position)) = stand {
             delta.lowest.add(group, position);
         }
         if let Some(instant) = due {
@@ -57,10 +57,12 @@ pub fn note<Old: Row, New: Row>(
     });
 }
 
-/// Where a ready task stands, if the queue has marks; a sub-queue has its own.
-fn ready(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
-    let is_ready = new.place.status == Status::Ready && !new.place.is_in_lane();
-    is_ready
-        .then(|| Some((queue.group_of(new.row, &new.place), queue.position_of(new.row)?)))
-        .flatten()
+/// Where a task stands that is ready or buried, if the queue has marks; a sub-queue has its own.
+fn stand(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
+    let group = match new.place.status {
+        Status::Ready if !new.place.is_in_lane() => queue.group_of(new.row, &new.place),
+        Status::Buried => Group::Buried,
+        _ => return None,
+    };
+    Some((group, queue.position_of(new.row)?))
 }

@@ -87,6 +87,7 @@ fn way(
         Group::All => (direct.ready?, None),
         Group::Priority(level) => (direct.ready?, Some(equal(queue.priority_value(level)?))),
         Group::Tube(_) => (direct.tube?, Some(equal(arguments.get(Parameter::Tube)?))),
+        Group::Buried => return None,
     };
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
     Some((index, first.into_iter().chain(mark).collect()))

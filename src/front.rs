@@ -36,7 +36,7 @@ fn least(queue: &Queue, first: Group) -> Option<i64> {
     let mut arguments = Arguments::default();
     let mark = match first {
         Group::Priority(priority) => {
-            marks::start(queue, first, &arguments).map(|mark| (priority, mark))
+            marks::start(queue, first, &arguments, 1).map(|mark| (priority, mark))
         }
         _ => None,
     };

@@ -4,7 +4,7 @@
 use crate::delta::{Delta, Growth, LaneChange, LaneChanges, SlotId, Stack};
 use crate::error::Error;
 use crate::model::change::Call;
-use crate::model::position::Position;
+use crate::model::position::{Kind, Position};
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::{catalog, durability, process, transaction};
 use crate::shmem::waiters::Offer;
@@ -86,16 +86,16 @@ pub fn growth(slot: SlotId) -> Growth {
     CHANGES.with_borrow(|stack| stack.growth(slot))
 }
 
-/// Whether the open transaction does not see ready tasks where others do, and where they are again
-/// after a rollback.
-pub fn hides_ready(slot: SlotId) -> bool {
-    CHANGES.with_borrow(|stack| stack.hides_ready(slot))
+/// Whether the open transaction does not see ready, or buried, tasks where others do, and where they are
+/// again after a rollback.
+pub fn hides(slot: SlotId, tasks: Kind) -> bool {
+    CHANGES.with_borrow(|stack| stack.hides(slot, tasks))
 }
 
-/// The first place of a queue in which the open transaction has made a task ready, which nobody else
-/// knows of.
-pub fn lowest(slot: SlotId) -> Option<Position> {
-    CHANGES.with_borrow(|stack| stack.lowest(slot))
+/// The first place of a queue in which the open transaction has made a task ready, or buried one, which
+/// nobody else knows of.
+pub fn lowest(slot: SlotId, tasks: Kind) -> Option<Position> {
+    CHANGES.with_borrow(|stack| stack.lowest(slot, tasks))
 }
 
 /// What the open transaction has done in the sub-queues of a queue.

@@ -7,6 +7,7 @@ use super::producer::not_enabled;
 use super::settle;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
+use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::pg::function::Call;
 use crate::pg::privileges;
@@ -15,7 +16,7 @@ use crate::pg::spi;
 use crate::pg::spi::Rows;
 use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
-use crate::{counting, sql_functions, xact};
+use crate::{counting, marks, sql_functions, xact};
 use pgrx::pg_sys::Datum;
 
 sql_functions! {
@@ -90,7 +91,10 @@ fn plow(
     arguments.set(Parameter::Skip, Datum::from(0i32));
     arguments.set_or_null(Parameter::Delay, delay);
     arguments.set_or_null(Parameter::Ttl, ttl);
-    let change = Change::Plow { form, delay: delay.is_some(), ttl: ttl.is_some() };
+    let mark = marks::start(queue, Group::Buried, &arguments, count as u32);
+    arguments.set_or_null(Parameter::Mark, mark);
+    let (delay, ttl, marked) = (delay.is_some(), ttl.is_some(), mark.is_some());
+    let change = Change::Plow { form, delay, ttl, marked };
     counting::run(queue, Kind::Kick, None, || {
         spi::connect(|spi| queue.change(spi, change, &arguments, deliver))
     })

@@ -7,7 +7,7 @@ use crate::marks::priorities::{self, Sight};
 use crate::model::change::Counts;
 use crate::model::definition::Field;
 use crate::model::options::Options;
-use crate::model::position::{FIRST, Group, LAST, Position};
+use crate::model::position::{FIRST, Group, Kind, LAST, Position};
 use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
@@ -37,17 +37,17 @@ fn check_impl(call: &Call) -> Result<Datum> {
     loop {
         // Each look is undone, for its lock on the table: whoever waits for that keeps the worker
         // from mending.
-        let mut look = Ok((String::new(), None, vec![]));
+        let mut look = Ok((String::new(), vec![], vec![]));
         transaction::in_subtransaction(|| {
             look = problems(&target);
             Verdict::<()>::Undo
         });
-        let (name, mark, problems) = look?;
+        let (name, marks, problems) = look?;
         if problems.is_empty() || Instant::now() > deadline {
             let mut report =
                 json!({ "queue": name, "ok": problems.is_empty(), "problems": problems });
-            if let Some(mark) = mark {
-                report["mark"] = mark.into();
+            for (name, mark) in marks {
+                report[name] = mark.into();
             }
             return Ok(jsonb::from_value(&report));
         }
@@ -55,8 +55,11 @@ fn check_impl(call: &Call) -> Result<Datum> {
     }
 }
 
-/// The queue's name, its low-water mark, and all that is not as it should be.
-fn problems(target: &Target) -> Result<(String, Option<String>, Vec<String>)> {
+/// Low-water marks by the names under which they are reported.
+type Marks = Vec<(&'static str, String)>;
+
+/// The queue's name, its low-water marks, and all that is not as it should be.
+fn problems(target: &Target) -> Result<(String, Marks, Vec<String>)> {
     let queue = target.open(Lock::AccessShare)?;
     let mut problems = structure(&queue)?;
     problems.extend(stranded(&queue));
@@ -68,9 +71,12 @@ fn problems(target: &Target) -> Result<(String, Option<String>, Vec<String>)> {
     if !is_standby {
         problems.extend(counters(&queue));
         problems.extend(hidden(&queue));
+        problems.extend(hidden_buried(&queue));
         problems.extend(subqueues(&queue));
     }
-    Ok((queue.name.clone(), mark(&queue), problems))
+    let marks = [("mark", Group::All), ("buried_mark", Group::Buried)];
+    let marks = marks.into_iter().filter_map(|(name, group)| Some((name, mark(&queue, group)?)));
+    Ok((queue.name.clone(), marks.collect(), problems))
 }
 
 /// Triggers and indexes that are missing.
@@ -110,22 +116,22 @@ fn stranded(queue: &Queue) -> Option<String> {
         .then(|| format!("{count} tasks that wait or are zombies have no time at which that ends"))
 }
 
-/// The key before which no task is ready, as far as that is known.
-fn mark(queue: &Queue) -> Option<String> {
-    let marked = queues::lock(queue.slot)?.marked(Group::All);
+/// The key before which there is no task of a group, as far as that is known.
+fn mark(queue: &Queue, group: Group) -> Option<String> {
+    let marked = queues::lock(queue.slot)?.marked(group);
     if marked == FIRST { None } else { shown(queue, marked) }
 }
 
 /// A ready task before the low-water mark, which no take would find.
 fn hidden(queue: &Queue) -> Option<String> {
     let has_marks = queue.order.is_some() && !queue.features().has_subqueues();
-    if !has_marks || xact::lowest(queue.slot).is_some() {
+    if !has_marks || xact::lowest(queue.slot, Kind::Ready).is_some() {
         return None;
     }
     if !queue.by_priority {
         let first = marks::first(queue, Group::All, &Arguments::default(), FIRST)?;
         let marked = queues::lock(queue.slot)?.marked(Group::All);
-        return (first < marked).then(|| stands_before(queue, first));
+        return (first < marked).then(|| stands_before(queue, first, "ready"));
     }
     let ready = marks::survey_of(queue)?;
     let room = Vec::with_capacity(priorities::LIMIT);
@@ -138,12 +144,22 @@ fn hidden(queue: &Queue) -> Option<String> {
         *first < marked.unwrap_or(LAST)
     };
     let (_, first) = ready.into_iter().find(is_hidden)?;
-    Some(stands_before(queue, first))
+    Some(stands_before(queue, first, "ready"))
 }
 
-fn stands_before(queue: &Queue, position: Position) -> String {
+/// The same of buried tasks.
+fn hidden_buried(queue: &Queue) -> Option<String> {
+    if queue.order.is_none() || xact::lowest(queue.slot, Kind::Buried).is_some() {
+        return None;
+    }
+    let first = marks::first(queue, Group::Buried, &Arguments::default(), FIRST)?;
+    let marked = queues::lock(queue.slot)?.marked(Group::Buried);
+    (first < marked).then(|| stands_before(queue, first, "buried"))
+}
+
+fn stands_before(queue: &Queue, position: Position, state: &str) -> String {
     let key = shown(queue, position).unwrap_or_default();
-    format!("task {key} is ready, but stands before the low-water mark")
+    format!("task {key} is {state}, but stands before the low-water mark")
 }
 
 /// The key that stands in a place, as text.

@@ -310,7 +310,7 @@ fn take_now(
     let transition = is_known.then_some(transition);
     let (mut left, many) = (order.count, order.count > 1);
     for group in marks::groups(&queue, &arguments) {
-        let mark = marks::start(&queue, group, &arguments);
+        let mark = marks::start(&queue, group, &arguments, left as u32);
         arguments.set_or_null(Parameter::Mark, mark);
         arguments.set(Parameter::Limit, Datum::from(left));
         let within = marks::within(group, &mut arguments);

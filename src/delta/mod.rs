@@ -29,10 +29,12 @@ pub struct Delta {
     pub replaces: bool,
     /// Tasks that came to be ready: so many waiting consumers are woken at commit.
     pub made_ready: Ready,
-    /// Where in the queue tasks came to be ready, as far as marks go by it.
+    /// Where in the queue tasks came to be ready or buried, as far as marks go by it.
     pub lowest: Lowest,
-    /// Ready tasks have perhaps got other keys or priorities.
+    /// Ready or buried tasks have perhaps got other keys or priorities.
     pub moved: bool,
+    /// Buried tasks have ceased to be that.
+    pub unmade_buried: bool,
     /// Tasks that ceased to be ready: so many waiting consumers are woken at rollback.
     pub unmade_ready: Ready,
     /// The same of sub-queues, where it is not the number of tasks that counts.
@@ -129,6 +131,7 @@ impl Delta {
         if let Some(status) = to {
             self.tasks[status as usize] += 1;
         }
+        self.unmade_buried |= from != to && from == Some(Status::Buried);
         let tube = |place: Option<Place>| place.and_then(|place| place.tube);
         let (old_tube, new_tube) = (tube(old), tube(new));
         let has_moved = old.is_some() && new.is_some() && old_tube != new_tube;
@@ -223,6 +226,7 @@ impl Delta {
         self.made_ready.absorb(&later.made_ready);
         self.unmade_ready.absorb(&later.unmade_ready);
         self.moved |= later.moved;
+        self.unmade_buried |= later.unmade_buried;
         later.lowest.by_group().for_each(|(group, position)| self.lowest.add(group, position));
         self.lanes.absorb(&later.lanes);
         let room = ENDED_NOTED.saturating_sub(self.ended.len()).min(later.ended.len());
@@ -271,12 +275,12 @@ impl Ready {
     }
 }
 
-/// The first place in which a task came to be ready, by tube or priority.
+/// The first place in which a task came to be ready, by tube or priority, or to be buried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lowest(Vec<(Group, Position)>);
 
 impl Lowest {
-    /// A task of this group has come to be ready in this place.
+    /// A task of this group has come to stand in this place.
     pub fn add(&mut self, group: Group, position: Position) {
         let at = |group: Group| self.0.iter().position(|(known, _)| *known == group);
         let is_noted = at(group).is_some() || self.0.len() < TUBES_NOTED;
@@ -287,8 +291,8 @@ impl Lowest {
         }
     }
 
-    /// The places by tube or priority; of all where the queue has neither, and for those that are
-    /// not noted.
+    /// The places by group; of all where the queue has neither tubes nor priorities, and for groups that
+    /// are not noted.
     pub fn by_group(&self) -> impl Iterator<Item = (Group, Position)> {
         self.0.iter().copied()
     }

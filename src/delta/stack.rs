@@ -5,7 +5,7 @@
 //! dropped, a TRUNCATE replaces what was there before it.
 
 use super::{Delta, Growth, LaneChange, LaneChanges, SlotId};
-use crate::model::position::Position;
+use crate::model::position::{Kind, Position};
 
 /// The memory of so many queues' changes is kept from one transaction to the next.
 const SPARE: usize = 8;
@@ -92,18 +92,22 @@ impl Stack {
         growth
     }
 
-    /// Whether ready tasks that others see may not be where they were for this transaction.
-    pub fn hides_ready(&self, slot: SlotId) -> bool {
+    /// Whether tasks of a kind that others see may not be where they were for this transaction.
+    pub fn hides(&self, slot: SlotId, kind: Kind) -> bool {
         let hides = |delta: &Delta| {
-            !delta.unmade_ready.is_empty() || delta.moved || delta.replaces || delta.redefined
+            let has_changed = match kind {
+                Kind::Ready => !delta.unmade_ready.is_empty(),
+                Kind::Buried => delta.unmade_buried,
+            };
+            has_changed || delta.moved || delta.replaces || delta.redefined
         };
         self.of(slot).any(hides)
     }
 
-    /// The first place in which the transaction has made a task ready.
-    pub fn lowest(&self, slot: SlotId) -> Option<Position> {
+    /// The first place in which the transaction has made a task be of a kind.
+    pub fn lowest(&self, slot: SlotId, kind: Kind) -> Option<Position> {
         let places = self.of(slot).flat_map(|delta| delta.lowest.by_group());
-        places.map(|(_, position)| position).min()
+        places.filter(|(group, _)| kind.may_be_in(*group)).map(|(_, position)| position).min()
     }
 
     fn of(&self, slot: SlotId) -> impl Iterator<Item = &Delta> {

@@ -2,7 +2,7 @@
 
 use crate::model::position::{LAST, Position};
 
-/// After so many takes a mark is raised.
+/// After so many tasks a mark is raised.
 pub const RAISE_AFTER: u32 = 128;
 /// Who has begun to raise a mark and not ended it after so many microseconds never will.
 pub const LOST_AFTER: i64 = 10_000_000;
@@ -48,9 +48,10 @@ impl Mark {
         self.raised_since != 0 && now - self.raised_since <= LOST_AFTER
     }
 
-    /// Where a take begins to look; with `may_raise` it may be asked to raise the mark.
-    pub fn start(&mut self, may_raise: bool, now: i64) -> Start {
-        self.takes += 1;
+    /// Where to begin to look for so many tasks; with `may_raise` the caller may be asked to raise the
+    /// mark.
+    pub fn start(&mut self, tasks: u32, may_raise: bool, now: i64) -> Start {
+        self.takes = self.takes.saturating_add(tasks);
         let raises = may_raise && self.takes > RAISE_AFTER && !self.is_being_raised(now);
         if raises {
             (self.takes, self.raised_since, self.floor) = (0, now, LAST);

@@ -4,7 +4,7 @@ pub mod mark;
 pub mod priorities;
 
 use crate::delta::SlotId;
-use crate::model::position::{FIRST, Group, LAST, Position};
+use crate::model::position::{FIRST, Group, Kind, LAST, Position};
 use crate::pg::{spi, time, transaction};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::queues;
@@ -20,13 +20,13 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
         return vec![Group::Tube(queue.tube_named(value, column).hash)];
     }
     // What the transaction itself has put is found whatever its priority.
-    if !queue.by_priority || queue.order.is_none() || xact::lowest(queue.slot).is_some() {
+    if !queue.by_priority || queue.order.is_none() || has_own(queue) {
         return vec![Group::All];
     }
     let room = Vec::with_capacity(priorities::LIMIT);
     let now = time::now();
     let sight = queues::lock(queue.slot)
-        .map_or(Sight::Some, |mut slot| slot.priorities(room, may_raise(queue), now));
+        .map_or(Sight::Some, |mut slot| slot.priorities(room, may_raise(queue, Kind::Ready), now));
     match sight {
         Sight::All(known) => known.into_iter().map(Group::Priority).collect(),
         Sight::Some => vec![Group::All],
@@ -39,15 +39,21 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     }
 }
 
-/// The key before which no task of a group is ready; None if nothing is known. Every so often raises
-/// the mark first.
-pub fn start(queue: &Queue, group: Group, arguments: &Arguments) -> Option<Datum> {
+/// Whether the open transaction has made tasks ready.
+fn has_own(queue: &Queue) -> bool {
+    xact::lowest(queue.slot, Kind::Ready).is_some()
+}
+
+/// The key before which there is no task of a group, of which up to so many are looked for; None if nothing
+/// is known. Every so many tasks raises the mark first.
+pub fn start(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Option<Datum> {
     queue.order?;
-    if queue.by_priority && !matches!(group, Group::Priority(_)) {
+    if queue.by_priority && !matches!(group, Group::Priority(_) | Group::Buried) {
         return None;
     }
     let now = time::now();
-    let start = queues::lock(queue.slot)?.start(group, may_raise(queue), now);
+    let may_raise = may_raise(queue, group.kind());
+    let start = queues::lock(queue.slot)?.start(group, tasks, may_raise, now);
     let mut from = start.from;
     if start.raises {
         let mut raise = Raise { slot: queue.slot, group, since: now, found: None };
@@ -55,14 +61,14 @@ pub fn start(queue: &Queue, group: Group, arguments: &Arguments) -> Option<Datum
         drop(raise);
         from = queues::lock(queue.slot)?.marked(group);
     }
-    from = xact::lowest(queue.slot).map_or(from, |own| own.min(from));
+    from = xact::lowest(queue.slot, group.kind()).map_or(from, |own| own.min(from));
     if from == FIRST { None } else { queue.key_at(from) }
 }
 
-/// What this transaction itself has taken or moved, and may give back by a rollback, would not be
+/// What this transaction itself has taken, dug out or moved, and may give back by a rollback, would not be
 /// seen; nor would a fixed snapshot show what others have put since.
-fn may_raise(queue: &Queue) -> bool {
-    !transaction::has_fixed_snapshot() && !xact::hides_ready(queue.slot)
+fn may_raise(queue: &Queue, tasks: Kind) -> bool {
+    !transaction::has_fixed_snapshot() && !xact::hides(queue.slot, tasks)
 }
 
 /// The statement's part for a group; gives the arguments that it takes.
@@ -70,6 +76,7 @@ pub fn within(group: Group, arguments: &mut Arguments) -> Within {
     match group {
         Group::All => Within::All,
         Group::Tube(_) => Within::Tube,
+        Group::Buried => Within::Buried,
         Group::Priority(priority) => {
             arguments.set(Parameter::Level, Datum::from(priority));
             Within::Level
@@ -77,7 +84,7 @@ pub fn within(group: Group, arguments: &mut Arguments) -> Within {
     }
 }
 
-/// The place of the first ready task of a group from a place on.
+/// The place of the first task of a group from a place on.
 pub fn first(
     queue: &Queue,
     group: Group,

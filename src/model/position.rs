@@ -1,12 +1,34 @@
 //! Where a task stands in its queue: its key as a number that has the key's order.
 
-/// Which tasks of a queue: all, those of one tube, by the number that stands for it, or those of one
-/// priority.
+/// Which tasks of a queue: all that are ready, those of one tube, by the number that stands for it, those
+/// of one priority; or those that are buried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     All,
     Tube(u64),
     Priority(i64),
+    Buried,
+}
+
+/// The kinds of tasks that marks know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Ready,
+    Buried,
+}
+
+impl Group {
+    pub fn kind(self) -> Kind {
+        if self == Group::Buried { Kind::Buried } else { Kind::Ready }
+    }
+}
+
+impl Kind {
+    /// Whether what is noted for a group may be of this kind: the group of all takes in what there is no
+    /// room to note.
+    pub fn may_be_in(self, group: Group) -> bool {
+        group == Group::All || group.kind() == self
+    }
 }
 
 /// A place in the order of keys. Of two equal ones nothing is known.

@@ -1,7 +1,8 @@
 //! Low-water marks: places in a queue before which no task is ready, so that a take need not walk
 //! over the index entries of all the tasks that were there.
 //!
-//! One for the whole queue and one for each of some tubes, or one for each priority. Invariant:
+//! One for the whole queue and one for each of some tubes, or one for each priority; and one before which
+//! no task is buried, of which the same is true. Invariant:
 //! every task that is ready and visible to all stands at its marks or behind them, but for the
 //! moment between the visibility of a commit and its callback. A commit lowers the marks to the
 //! tasks that it made ready. One process at a time raises a mark, to what it finds there by a look:
@@ -27,16 +28,18 @@ pub struct Marks {
     /// The next tube's mark to give way to another's.
     next: u32,
     priorities: Priorities,
+    buried: Mark,
 }
 
 impl QueueGuard {
-    /// Where a take begins to look. With `may_raise` it may be asked to raise the mark.
-    pub fn start(&mut self, group: Group, may_raise: bool, now: i64) -> Start {
+    /// Where to begin to look for so many tasks. With `may_raise` the caller may be asked to raise the
+    /// mark.
+    pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
         let may_raise = may_raise && !self.is_prepared();
-        self.mark(group).map(|mark| mark.start(may_raise, now)).unwrap_or_default()
+        self.mark(group).map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
     }
 
-    /// Ends what `start` began at `since`. `found`: the place of the first task that is ready; None
+    /// Ends what `start` began at `since`. `found`: the place of the first task of the group; None
     /// if the look has failed.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
         let found = found.filter(|_| !self.is_prepared());
@@ -78,12 +81,17 @@ impl QueueGuard {
                 Group::All => {
                     tubes.for_each(|(mark, _)| mark.lower(position));
                     marks.priorities.lower_all(position);
+                    marks.buried.lower(position);
                 }
                 Group::Tube(tube) => {
                     let concerned = tubes.filter(|(_, name)| *name == tube);
                     concerned.for_each(|(mark, _)| mark.lower(position));
                 }
                 Group::Priority(priority) => marks.priorities.lower(priority, position),
+                Group::Buried => {
+                    marks.buried.lower(position);
+                    continue;
+                }
             }
             marks.all.lower(position);
         }
@@ -93,6 +101,7 @@ impl QueueGuard {
         let marks = &mut self.marks;
         let tube = match group {
             Group::All => return Some(&mut marks.all),
+            Group::Buried => return Some(&mut marks.buried),
             Group::Priority(priority) => return marks.priorities.mark(priority),
             Group::Tube(tube) => tube,
         };

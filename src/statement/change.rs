@@ -47,7 +47,7 @@ pub enum Change {
     /// Taken tasks come back, whoever has taken them.
     SnatchAll,
     /// The oldest buried tasks come back.
-    Plow { form: Form, delay: bool, ttl: bool },
+    Plow { form: Form, delay: bool, ttl: bool, marked: bool },
 }
 
 /// The states in which a task may come to the end of its life.
@@ -192,7 +192,7 @@ impl Table {
 
     pub(super) fn is_within(&self, within: Within, parameters: &mut Parameters) -> String {
         match within {
-            Within::All => String::new(),
+            Within::All | Within::Buried => String::new(),
             // An array of one, and an order by tube, leave the planner only the index that begins
             // with the tube.
             Within::Tube => {
@@ -271,8 +271,12 @@ impl Table {
                 (format!("{} AND task.{owner} IS NULL", self.is(Status::Taken)), String::new())
             }
             Change::SnatchAll => (self.is(Status::Taken), String::new()),
-            Change::Plow { .. } => {
-                (self.is(Status::Buried), format!(" ORDER BY {}", self.key_list("task.")))
+            Change::Plow { marked, .. } => {
+                let mut condition = self.is(Status::Buried);
+                if marked {
+                    condition += &self.is_at_or_behind_mark(parameters);
+                }
+                (condition, format!(" ORDER BY {}", self.key_list("task.")))
             }
             Change::TakeInLane { marked, .. } => return self.picking_in_lane(marked, parameters),
         };

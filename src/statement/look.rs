@@ -86,10 +86,11 @@ impl Table {
     /// be taken.
     pub fn first(&self, within: Within) -> Text {
         let mut parameters = Parameters::default();
-        let mut condition = self.is(Status::Ready) + &self.is_at_or_behind_mark(&mut parameters);
+        let status = if within == Within::Buried { Status::Buried } else { Status::Ready };
+        let mut condition = self.is(status) + &self.is_at_or_behind_mark(&mut parameters);
         condition += &self.is_within(within, &mut parameters);
         let order = match within {
-            Within::All => self.key_list("task."),
+            Within::All | Within::Buried => self.key_list("task."),
             Within::Tube => format!("task.{}, {}", self.field(Field::Tube), self.key_list("task.")),
             Within::Level => self.take_order("task."),
         };

@@ -112,6 +112,8 @@ pub enum Within {
     Tube,
     /// Those of one priority.
     Level,
+    /// Those that are buried; all others are ready.
+    Buried,
 }
 
 /// A statement with its parameters in their order.
