@@ -18,7 +18,7 @@ use crate::pg::spi::Rows;
 use crate::pg::{jsonb, privileges, time, transaction, types};
 use crate::registry::{Arguments, Direct, Queue};
 use crate::statement::{Form, Parameter};
-use crate::xact;
+use crate::{session, xact};
 use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
 
@@ -49,8 +49,12 @@ pub fn take(
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
     let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
     let taken = queue.status_value(Status::Taken)?;
-    // A crash ends the session, and gives back what it has taken. The number of attempts is to last.
-    let is_passing = queue.column_of(Field::Attempts).is_none() && xact::has_only_taken();
+    // A crash ends the session, and gives back what it has taken. The number of attempts is to last, and
+    // whatever a check may write.
+    let is_passing = queue.column_of(Field::Attempts).is_none()
+        && !session::outlives_connection()
+        && direct.heap.only_looks_at_rows()
+        && xact::has_only_taken();
     let (mut rows, mut has_missed) = (Vec::new(), false);
     open.scan(index, &bounds, |found| {
         if is_in(Status::Ready, found, queue) && is_alive(found, queue) {
@@ -65,12 +69,13 @@ pub fn take(
         }
         if rows.len() < count { Scan::GoesOn } else { Scan::Ends }
     });
-    let rows = shown(rows, queue, form);
-    drop(open);
-    counting::note(queue, Call::Take, None, rows.len());
+    // What makes jsonb of a type may write as well.
     if is_passing {
         xact::note_only_taken();
     }
+    let rows = shown(rows, queue, form);
+    drop(open);
+    counting::note(queue, Call::Take, None, rows.len());
     Ok(Some(Taken { rows, has_missed }))
 }
 

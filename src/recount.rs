@@ -2,7 +2,7 @@
 
 use crate::model::change::Counts;
 use crate::pg::relation::{Lock, Relation};
-use crate::pg::{latch, spi, types};
+use crate::pg::{injection, latch, spi, types};
 use crate::registry::{self, Queue};
 use crate::shmem::queues::{self, QueueGuard};
 use crate::shmem::recount::Area;
@@ -22,6 +22,7 @@ pub fn count(queue: &Queue, renews: bool) -> Option<(Counts, QueueGuard)> {
     let relation = Relation::open(queue.table, Lock::AccessShare)?;
     let claim = Area::claim()?;
     let (recount, snapshot) = queues::lock(queue.slot)?.begin_recount(claim, renews);
+    injection::point(c"xqueue-recount-has-begun");
     // Other tubes may be counted since the queue was looked up: whoever says so from here on asks for
     // another recount.
     let queue = &registry::find_anew(queue.table).ok().flatten()?;

@@ -4,7 +4,7 @@
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
-use crate::pg::{latch, process, time, transaction};
+use crate::pg::{injection, latch, process, time, transaction};
 use crate::session;
 use crate::shmem::waiters::{Offer, Want};
 use crate::shmem::{databases, queues, waiters};
@@ -107,6 +107,7 @@ impl Place {
             wakes: Cell::new(0),
         };
         place.stand(queue, time::now() + PATIENCE.0)?;
+        injection::point(c"xqueue-consumer-stands-in-line");
         Ok(place)
     }
 

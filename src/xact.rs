@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::model::change::Call;
 use crate::model::position::{Kind, Position};
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
-use crate::pg::{catalog, durability, process, transaction};
+use crate::pg::{catalog, durability, injection, process, transaction};
 use crate::shmem::waiters::Offer;
 use crate::shmem::{databases, queues, sessions};
 use crate::{session, wait};
@@ -169,8 +169,8 @@ pub fn transaction_ended(event: TransactionEvent) {
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
                 sessions::set_committing(transaction::id_if_any());
             }
-            let is_missed = || !has_only_taken() || session::outlives_connection();
-            if ONLY_TAKEN.get() != 0 && !is_missed() {
+            let is_passing = ONLY_TAKEN.get() != 0 && has_only_taken() && !session::is_joined();
+            if is_passing && sessions::begin_passing() {
                 durability::need_not_wait();
             }
         }
@@ -189,6 +189,9 @@ pub fn transaction_ended(event: TransactionEvent) {
             forget();
         }
         TransactionEvent::Commit => {
+            if CHANGES.with_borrow(|stack| !stack.is_empty()) {
+                injection::point(c"xqueue-commit-is-visible");
+            }
             CHANGES.with_borrow(|stack| stack.for_each(commit));
             sessions::set_committing(0);
             session::transaction_ended();
@@ -225,6 +228,7 @@ fn forget() {
     CHANGES.with_borrow_mut(Stack::clear);
     if ONLY_TAKEN.replace(0) != 0 {
         durability::waits_again();
+        sessions::end_passing();
     }
     if NOTED.replace(Noted::NOTHING).triggers {
         forget_triggers();

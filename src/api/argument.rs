@@ -149,6 +149,10 @@ pub fn key_of_row(row: Datum, queue: &Queue) -> Result<Key> {
 
 /// The key of a task given as a jsonb object.
 pub fn key_of_object(object: Datum, queue: &Queue) -> Result<Key> {
+    if jsonb::shape(object) != Shape::Object {
+        return Err(Error::invalid("a task must be a JSON object")
+            .hint("Give the task as take or next has given it, or an array of such."));
+    }
     let part = |key: &KeyType| {
         let text = jsonb::field(object, &key.name).ok_or_else(|| missing(&key.name, queue))?;
         if catalog::element_type(key.base).is_some() {

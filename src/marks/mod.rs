@@ -5,7 +5,7 @@ pub mod priorities;
 
 use crate::delta::SlotId;
 use crate::model::position::{FIRST, Group, Kind, LAST, Position};
-use crate::pg::{spi, time, transaction};
+use crate::pg::{injection, spi, time, transaction};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::queues;
 use crate::statement::{Parameter, Within};
@@ -57,7 +57,9 @@ pub fn start(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> 
     let mut from = start.from;
     if start.raises {
         let mut raise = Raise { slot: queue.slot, group, since: now, found: None };
+        injection::point(c"xqueue-mark-is-to-be-raised");
         raise.found = first(queue, group, arguments, from);
+        injection::point(c"xqueue-mark-is-found");
         drop(raise);
         from = queues::lock(queue.slot)?.marked(group);
     }

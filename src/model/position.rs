@@ -44,10 +44,10 @@ pub fn of_integer(key: i64) -> Position {
     Position::from(key as u64 ^ SIGN)
 }
 
-/// The integer at a place; `greatest` beyond that.
-pub fn to_integer(position: Position, greatest: i64) -> i64 {
+/// The integer at a place; the least or the greatest of its type before and beyond these.
+pub fn to_integer(position: Position, (least, greatest): (i64, i64)) -> i64 {
     match u64::try_from(position) {
-        Ok(bits) => ((bits ^ SIGN) as i64).min(greatest),
+        Ok(bits) => ((bits ^ SIGN) as i64).clamp(least, greatest),
         Err(_) => greatest,
     }
 }
@@ -75,12 +75,14 @@ mod tests {
             assert!(of_integer(pair[0]) < of_integer(pair[1]), "{pair:?}");
         }
         for key in keys {
-            assert_eq!(to_integer(of_integer(key), i64::MAX), key);
+            assert_eq!(to_integer(of_integer(key), (i64::MIN, i64::MAX)), key);
         }
         assert_eq!(of_integer(i64::MIN), FIRST);
-        assert_eq!(to_integer(LAST, i64::MAX), i64::MAX);
-        assert_eq!(to_integer(LAST, i64::from(i16::MAX)), i64::from(i16::MAX));
-        assert_eq!(to_integer(FIRST, i64::MAX), i64::MIN);
+        assert_eq!(to_integer(LAST, (i64::MIN, i64::MAX)), i64::MAX);
+        assert_eq!(to_integer(FIRST, (i64::MIN, i64::MAX)), i64::MIN);
+        let small = (i64::from(i16::MIN), i64::from(i16::MAX));
+        assert_eq!(to_integer(LAST, small), i64::from(i16::MAX));
+        assert_eq!(to_integer(FIRST, small), i64::from(i16::MIN));
     }
 
     #[test]

@@ -41,10 +41,17 @@ pub unsafe fn keeping_names(
 /// the way out of Rust, without them.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn keep_or_give_back(_argument: *mut c_void) {
-    // SAFETY: an error is being reported; its data is copied outside of the memory that is used
-    // for reporting, and freed again.
+    // SAFETY: an error is being reported; its data is copied into memory of its own, and freed with that:
+    // FreeErrorData leaves some of it.
     unsafe {
-        let reporting = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
+        let memory = pg_sys::AllocSetContextCreateExtended(
+            pg_sys::ErrorContext,
+            c"xqueue: an error".as_ptr(),
+            pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+            pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+            pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
+        );
+        let reporting = pg_sys::MemoryContextSwitchTo(memory);
         let data = pg_sys::CopyErrorData();
         pg_sys::MemoryContextSwitchTo(reporting);
         if (*data).elevel >= pgrx::PgLogLevel::ERROR as i32 {
@@ -61,7 +68,7 @@ unsafe extern "C-unwind" fn keep_or_give_back(_argument: *mut c_void) {
                 }
             }
         }
-        pg_sys::FreeErrorData(data);
+        pg_sys::MemoryContextDelete(memory);
     }
 }
 

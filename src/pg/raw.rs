@@ -17,8 +17,6 @@ unsafe extern "C-unwind" {
 // SAFETY: as above; "C-unwind" since errors may pass.
 unsafe extern "C-unwind" {
     pub fn palloc0(size: usize) -> *mut c_void;
-    pub fn lappend(list: *mut pg_sys::List, element: *mut c_void) -> *mut pg_sys::List;
-    pub fn pg_detoast_datum_copy(value: *mut pg_sys::varlena) -> *mut pg_sys::varlena;
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     pub fn fmgr_info_cxt(function: Oid, info: *mut pg_sys::FmgrInfo, memory: pg_sys::MemoryContext);
     pub fn lookup_rowtype_tupdesc_noerror(
@@ -92,6 +90,15 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::TupleTableSlot;
     pub fn ExecDropSingleTupleTableSlot(slot: *mut pg_sys::TupleTableSlot);
     pub fn CheckCmdReplicaIdentity(table: pg_sys::Relation, command: pg_sys::CmdType::Type);
+    pub fn slot_getsomeattrs_int(slot: *mut pg_sys::TupleTableSlot, columns: c_int);
+    pub fn tuplestore_gettupleslot(
+        store: *mut pg_sys::Tuplestorestate,
+        forward: bool,
+        copy: bool,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool;
+    pub fn tuplestore_rescan(store: *mut pg_sys::Tuplestorestate);
+    pub fn tuplestore_end(store: *mut pg_sys::Tuplestorestate);
     pub fn JsonbIteratorInit(container: *mut pg_sys::JsonbContainer) -> *mut pg_sys::JsonbIterator;
     pub fn JsonbIteratorNext(
         iterator: *mut *mut pg_sys::JsonbIterator,

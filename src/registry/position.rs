@@ -12,8 +12,8 @@ use pgrx::pg_sys::{Datum, Oid};
 /// The types of keys that low-water marks know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Integers and instants, up to this one.
-    Integer(i64),
+    /// Integers and instants, from the least to the greatest.
+    Integer(i64, i64),
     Uuid,
 }
 
@@ -21,9 +21,9 @@ impl Order {
     pub(super) fn of(key: &[ColumnType]) -> Option<Order> {
         let [key] = key else { return None };
         match key.base {
-            types::INT2 => Some(Order::Integer(i16::MAX.into())),
-            types::INT4 => Some(Order::Integer(i32::MAX.into())),
-            types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MAX)),
+            types::INT2 => Some(Order::Integer(i16::MIN.into(), i16::MAX.into())),
+            types::INT4 => Some(Order::Integer(i32::MIN.into(), i32::MAX.into())),
+            types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MIN, i64::MAX)),
             types::UUID => Some(Order::Uuid),
             _ => None,
         }
@@ -35,7 +35,7 @@ impl Queue {
     pub fn position(&self, key: Datum) -> Option<Position> {
         Some(match self.order? {
             Order::Uuid => position::of_bytes(types::uuid(key)),
-            Order::Integer(_) => {
+            Order::Integer(..) => {
                 position::of_integer(types::integer_or_instant(key, self.key_base()))
             }
         })
@@ -82,8 +82,8 @@ impl Queue {
     pub fn key_at(&self, position: Position) -> Option<Datum> {
         match self.order? {
             Order::Uuid => Some(types::from_uuid(position::to_bytes(position))),
-            Order::Integer(greatest) => {
-                let key = position::to_integer(position, greatest);
+            Order::Integer(least, greatest) => {
+                let key = position::to_integer(position, (least, greatest));
                 types::from_integer_or_instant(key, self.key_base())
             }
         }

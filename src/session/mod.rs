@@ -67,8 +67,12 @@ pub fn joined(part: Part) -> Option<Uuid> {
 
 /// Whether the session that this connection acts for may outlive it, with what it has taken.
 pub fn outlives_connection() -> bool {
-    let is_joined = [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some());
-    is_joined || sessions::own_is_identified()
+    is_joined() || sessions::own_is_identified()
+}
+
+/// Whether this connection acts for a session that it has joined.
+pub fn is_joined() -> bool {
+    [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some())
 }
 
 fn open_own() -> Uuid {

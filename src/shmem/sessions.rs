@@ -1,8 +1,9 @@
 //! The sessions that take tasks: which are attached to a connection, and which have been left.
 
 use super::databases;
-use crate::pg::{process, user};
+use crate::pg::{latch, process, user};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A session's identifier.
 pub type Uuid = [u8; 16];
@@ -36,6 +37,8 @@ pub struct Session {
     committing: AtomicU32,
     /// The connection's own session has been identified.
     own_is_identified: AtomicBool,
+    /// A commit is under way that counts on it that it has not.
+    is_passing: AtomicBool,
 }
 
 #[repr(C)]
@@ -75,6 +78,7 @@ pub fn attach(part: Part, uuid: Uuid, identified: bool) {
         session.attached[part as usize] = Attached { live: true, identified, uuid, role };
         if part == Part::Own {
             session.own_is_identified.store(identified, Ordering::SeqCst);
+            session.is_passing.store(false, Ordering::SeqCst);
         }
     }
 }
@@ -103,17 +107,28 @@ pub fn detach(part: Part, renews: bool) {
 /// Notes that a connection's own session may outlive it. The role that it belongs to; None if there
 /// is no such session in this database.
 pub fn identify(uuid: Uuid) -> Option<u32> {
+    let (process, role) = note_identified(uuid)?;
+    // What the session commits from here on is made safe; what it was about to commit without that comes
+    // before the commit of whoever identifies it, which makes it safe too.
+    while entry(process).is_passing.load(Ordering::SeqCst) {
+        latch::wait(Some(Duration::from_millis(1)), false);
+    }
+    Some(role)
+}
+
+/// The index of the connection's process, and the role.
+fn note_identified(uuid: Uuid) -> Option<(usize, u32)> {
     let directory = super::directory();
     let database = u32::from(process::database());
-    let mut here = directory.sessions.iter_mut().filter(|session| session.database == database);
-    let own = here.find_map(|session| {
+    let mut sessions = directory.sessions.iter_mut().enumerate();
+    let (process, session) = sessions.find(|(_, session)| {
         let own = &session.attached[Part::Own as usize];
-        (own.live && own.uuid == uuid).then_some(session)
+        session.database == database && own.live && own.uuid == uuid
     })?;
-    own.own_is_identified.store(true, Ordering::SeqCst);
-    let own = &mut own.attached[Part::Own as usize];
+    session.own_is_identified.store(true, Ordering::SeqCst);
+    let own = &mut session.attached[Part::Own as usize];
     own.identified = true;
-    Some(own.role)
+    Some((process, own.role))
 }
 
 /// Says that this process's transaction begins to commit changes of queues, or, with 0, that the
@@ -134,6 +149,21 @@ pub fn own_is_identified() -> bool {
     entry(process::index() as usize).own_is_identified.load(Ordering::SeqCst)
 }
 
+/// From now on until `end_passing` nobody can identify this connection's own session without waiting. False
+/// if it has been identified.
+pub fn begin_passing() -> bool {
+    let entry = entry(process::index() as usize);
+    entry.is_passing.store(true, Ordering::SeqCst);
+    let is_passing = !entry.own_is_identified.load(Ordering::SeqCst);
+    entry.is_passing.store(is_passing, Ordering::SeqCst);
+    is_passing
+}
+
+/// Must neither allocate nor fail.
+pub fn end_passing() {
+    entry(process::index() as usize).is_passing.store(false, Ordering::SeqCst);
+}
+
 fn entry(process: usize) -> Unlocked {
     let segment = super::segment();
     // SAFETY: the index is kept inside the array; the fields are atomic and used without a lock.
@@ -142,6 +172,7 @@ fn entry(process: usize) -> Unlocked {
         Unlocked {
             committing: &(*session).committing,
             own_is_identified: &(*session).own_is_identified,
+            is_passing: &(*session).is_passing,
         }
     }
 }
@@ -150,6 +181,7 @@ fn entry(process: usize) -> Unlocked {
 struct Unlocked {
     committing: &'static AtomicU32,
     own_is_identified: &'static AtomicBool,
+    is_passing: &'static AtomicBool,
 }
 
 /// Takes the sessions of `database` that were left off the list.

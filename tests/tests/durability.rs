@@ -114,6 +114,45 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     joined.batch_execute("SET synchronous_commit = on").expect("the setting");
     drop(waits(joined, &mut q, "SELECT FROM xqueue.take('{q}')"));
     drop(c);
+    // What it has taken for a session that it has left since.
+    let mut q = queue(&cluster, &json!({}));
+    let mut keeper = q.client();
+    let joined: String =
+        scalar(&mut keeper, "SELECT xqueue.identify(grace => '1 hour')::text", &[]);
+    let mut c = careful(&q);
+    let own: String = scalar(&mut c, "SELECT xqueue.identify()::text", &[]);
+    for leaving in [
+        format!(
+            "SELECT xqueue.identify('{joined}'); BEGIN; SELECT FROM xqueue.take('{{q}}'); \
+             SELECT xqueue.identify('{own}'); COMMIT"
+        ),
+        format!(
+            "BEGIN; SELECT FROM xqueue.take('{{q}}'); SELECT xqueue.identify('{joined}'); COMMIT"
+        ),
+    ] {
+        c = waits(c, &mut q, &leaving);
+    }
+    drop(c);
+    q.wait_for("taken", 1);
+    // What a check writes.
+    let mut q = queue(&cluster, &json!({}));
+    q.sql("ALTER TABLE {q} ADD CHECK (lo_create(0) > 0) NOT VALID");
+    let c = careful(&q);
+    drop(waits(c, &mut q, "SELECT FROM xqueue.take(NULL::{q})"));
+    q.wait_for("taken", 0);
+    // What makes json of a user's type writes.
+    let mut q = queue(&cluster, &json!({}));
+    q.sql(
+        "CREATE TYPE {q}_mood AS ENUM ('good'); \
+         CREATE FUNCTION {q}_json({q}_mood) RETURNS json LANGUAGE plpgsql AS \
+         'BEGIN INSERT INTO public.{q}_results VALUES (0); RETURN to_json($1::text); END'; \
+         CREATE CAST ({q}_mood AS json) WITH FUNCTION {q}_json({q}_mood); \
+         ALTER TABLE {q} ADD mood {q}_mood DEFAULT 'good'",
+    );
+    let mut c = careful(&q);
+    returns(&mut c, &q, "SELECT FROM xqueue.take(NULL::{q})");
+    drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
+    q.wait_for("taken", 0);
     // Somebody else's trigger writes what it likes.
     let mut q = queue(&cluster, &json!({}));
     q.sql(

@@ -188,6 +188,8 @@ fn other_types_of_keys() {
             assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 1, "{key}");
         }
         assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 0, "{key}");
+        let check = q.ask_one("SELECT xqueue.check('{q}')");
+        assert!(check["mark"].is_string(), "{key} has no mark: {check}");
         q.sql(&format!("INSERT INTO {{q}} VALUES ({low})"));
         assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 1, "{key}");
         q.verify();

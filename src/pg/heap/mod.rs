@@ -23,6 +23,8 @@ pub struct Heap {
     /// What makes the value of a column that is not given. None if there are defaults that are not to be
     /// kept.
     defaults: Option<Vec<Default>>,
+    /// No check calls a function that may do more than look at a row.
+    only_looks_at_rows: bool,
     /// How often functions had changed, which expressions call.
     changed_functions: u64,
     methods: Methods,
@@ -97,6 +99,8 @@ impl Heap {
                 target: target(relation.pointer(), indexes.len()),
                 indexes: Vec::with_capacity(indexes.len()),
                 defaults: None,
+                only_looks_at_rows: expression::checks(description)
+                    .all(|check| !pg_sys::contain_volatile_functions(check)),
                 changed_functions: callbacks::changed_functions(),
                 methods,
                 row: pg_sys::MakeTupleTableSlot(columns, &raw const pg_sys::TTSOpsVirtual),
@@ -137,6 +141,11 @@ impl Heap {
     /// Whether rows can be inserted.
     pub fn inserts(&self) -> bool {
         self.defaults.is_some()
+    }
+
+    /// Whether an update of a row does nothing but that.
+    pub fn only_looks_at_rows(&self) -> bool {
+        self.only_looks_at_rows
     }
 
     pub fn has_index(&self, oid: Oid) -> bool {

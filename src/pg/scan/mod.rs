@@ -3,9 +3,10 @@
 //! as the insertion of a task. Arguments that are constants or parameters are read as they are; for all
 //! other calls FunctionScan stays.
 
+mod kept;
 mod node;
 
-pub use node::{Kept, kept};
+pub use kept::{Kept, kept};
 
 use super::foreign::{self, list_nth};
 use super::raw;
@@ -67,7 +68,7 @@ unsafe extern "C-unwind" fn offer(
     }
 }
 
-/// The call that a range table's entry is, if it is nothing but that.
+/// The call that a range table's entry is, if it is nothing but that, of a function that gives a set.
 ///
 /// # Safety
 /// `entry` is a valid entry of a range table.
@@ -80,8 +81,11 @@ unsafe fn only_call(entry: *mut pg_sys::RangeTblEntry) -> Option<*mut pg_sys::Fu
             return None;
         }
         let call = (*list_nth::<pg_sys::RangeTblFunction>(entry.functions, 0)).funcexpr;
-        let is_call = (*call).type_ == pg_sys::NodeTag::T_FuncExpr;
-        is_call.then(|| call.cast::<pg_sys::FuncExpr>())
+        if (*call).type_ != pg_sys::NodeTag::T_FuncExpr {
+            return None;
+        }
+        let call = call.cast::<pg_sys::FuncExpr>();
+        (*call).funcretset.then_some(call)
     }
 }
 
@@ -117,12 +121,19 @@ unsafe extern "C-unwind" fn replace_paths(
     // SAFETY: by the contract of this function. The new path costs what the first one would, and lies
     // in the planner's memory, empty where nothing is said.
     unsafe {
+        // Of a part of a UNION ALL the planner does not say which columns are wanted, and what it has
+        // proved to be empty has another path.
+        let is_base = (*relation).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL;
         let is_lateral = !(*relation).lateral_relids.is_null();
-        if is_lateral || !is_ours((*call).funcid) || wants_whole_row(relation) {
-            return;
-        }
         let Some(before) = (*relation).pathlist.as_ref() else { return };
         let before = &*(*before.elements).ptr_value.cast::<pg_sys::Path>();
+        let is_scan = before.pathtype == pg_sys::NodeTag::T_FunctionScan;
+        if !is_base || !is_scan || is_lateral || wants_whole_row(relation) {
+            return;
+        }
+        if !is_ours((*call).funcid) {
+            return;
+        }
         let path = new_node::<pg_sys::CustomPath>(pg_sys::NodeTag::T_CustomPath);
         (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
         (*path).path.parent = relation;
@@ -130,7 +141,8 @@ unsafe extern "C-unwind" fn replace_paths(
         (*path).path.rows = before.rows;
         (*path).path.startup_cost = before.startup_cost;
         (*path).path.total_cost = before.total_cost;
-        (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
+        (*path).flags =
+            pg_sys::CUSTOMPATH_SUPPORT_PROJECTION | pg_sys::CUSTOMPATH_SUPPORT_BACKWARD_SCAN;
         (*path).custom_private = list_of(call);
         (*path).methods = &raw const PATH.0;
         (*relation).pathlist = list_of(path);
@@ -138,7 +150,8 @@ unsafe extern "C-unwind" fn replace_paths(
     }
 }
 
-/// Whether a function is one of those that were named at the start, whatever it is called in SQL.
+/// Whether a function is one of those that were named at the start, whatever it is called in SQL. A strict
+/// one, as somebody may have made it, is left alone.
 fn is_ours(function: Oid) -> bool {
     if !super::catalog::is_in_c(function) {
         return false;
@@ -148,7 +161,7 @@ fn is_ours(function: Oid) -> bool {
     unsafe { pg_sys::fmgr_info(function, &mut found) };
     let is_found =
         |ours: &Function| found.fn_addr.is_some_and(|address| address as usize == *ours as usize);
-    FUNCTIONS.get().is_some_and(|functions| functions.iter().any(is_found))
+    !found.fn_strict && FUNCTIONS.get().is_some_and(|functions| functions.iter().any(is_found))
 }
 
 /// Whether somewhere the row is wanted as one value: FOR UPDATE of another table wants it too.

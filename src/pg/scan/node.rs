@@ -1,16 +1,15 @@
 //! The node while it is executed. Nothing here is guarded, since errors would lose their CONTEXT, and
 //! time would be lost: the server's functions are called as they are, and nothing is to be dropped.
 
+use super::kept::{Kept, Row, tuple_of};
 use super::{Methods, new_node};
 use crate::error::Error;
 use crate::pg::foreign::{attribute, list, list_nth};
 use crate::pg::{catalog, raw};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum};
 use std::ffi::CStr;
 use std::mem::size_of;
-use std::ptr::null_mut;
 
 pub const NAME: &CStr = c"xqueue";
 
@@ -35,54 +34,6 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
     ExplainCustomScan: Some(explain),
 });
 
-/// What a function is to give its rows back by: instead of a tuplestore a list of values, which live as
-/// long as the query.
-#[repr(C)]
-pub struct Kept {
-    info: pg_sys::ReturnSetInfo,
-    memory: pg_sys::MemoryContext,
-    rows: *mut pg_sys::List,
-}
-
-/// Says in `allowedModes` that it is the beginning of a [`Kept`]; no mode of the server's.
-const KEPT: i32 = 1 << 16;
-
-/// Where the rows go, if it is this node that calls a function.
-///
-/// # Safety
-/// `info` is what a function in C was called with.
-pub unsafe fn kept(info: pg_sys::FunctionCallInfo) -> Option<*mut Kept> {
-    // SAFETY: by the contract of this function; the tag says what kind of node it is.
-    unsafe {
-        let asked = (*info).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-        let is_set = !asked.is_null() && (*asked).type_ == pg_sys::NodeTag::T_ReturnSetInfo;
-        (is_set && (*asked).allowedModes & KEPT != 0).then(|| asked.cast())
-    }
-}
-
-impl Kept {
-    /// The columns of the rows wanted; null for what is not composite.
-    pub fn description(&self) -> pg_sys::TupleDesc {
-        self.info.expectedDesc
-    }
-
-    /// Adds a row, or a value, that is passed by reference.
-    ///
-    /// # Safety
-    /// The value is a varlena, as composite values are.
-    pub unsafe fn push(&mut self, value: Datum) {
-        // SAFETY: by the contract of this function; the query's memory outlives the rows.
-        unsafe {
-            let before = pg_sys::MemoryContextSwitchTo(self.memory);
-            self.rows = pg_guard_ffi_boundary(|| {
-                let row = raw::pg_detoast_datum_copy(value.cast_mut_ptr());
-                raw::lappend(self.rows, row.cast())
-            });
-            pg_sys::MemoryContextSwitchTo(before);
-        }
-    }
-}
-
 /// The node's state: the server's, then ours.
 #[repr(C)]
 struct Scan {
@@ -90,8 +41,6 @@ struct Scan {
     function: pg_sys::FmgrInfo,
     result: Kept,
     was_called: bool,
-    /// How many of the rows have been handed on.
-    given: i32,
     /// Room for a row's values.
     values: *mut Datum,
     nulls: *mut bool,
@@ -164,31 +113,29 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
         }
         let slot = (*node).ss_ScanTupleSlot;
         raw::clear(slot);
-        let rows = (*scan).result.rows;
-        if rows.is_null() || (*scan).given >= (*rows).length {
-            return slot;
-        }
-        let row = list_nth::<pg_sys::varlena>(rows, (*scan).given);
-        (*scan).given += 1;
-        let columns = (*Scan::plan(scan)).custom_scan_tlist;
-        let description = (*scan).result.info.expectedDesc;
-        if description.is_null() {
-            *(*slot).tts_values = Datum::from(row);
-            *(*slot).tts_isnull = false;
-        } else {
-            let header = row.cast::<pg_sys::HeapTupleHeaderData>();
-            let mut tuple = pg_sys::HeapTupleData {
-                t_len: pgrx::heap_tuple_header_get_datum_length(header) as u32,
-                t_data: header,
-                ..Default::default()
-            };
-            let (values, nulls) = ((*scan).values, (*scan).nulls);
-            raw::heap_deform_tuple(&mut tuple, description, values, nulls);
-            for (place, target) in list::<pg_sys::TargetEntry>(columns).enumerate() {
-                let number = (*(*target).expr.cast::<pg_sys::Var>()).varattno as usize - 1;
-                *(*slot).tts_values.add(place) = *values.add(number);
-                *(*slot).tts_isnull.add(place) = *nulls.add(number);
+        let direction = (*(*node).ps.state).es_direction;
+        let back = direction == pg_sys::ScanDirection::BackwardScanDirection;
+        let description = (*scan).result.description();
+        let mut value;
+        let mut not_null = false;
+        let (values, nulls) = match (*scan).result.next(back) {
+            None => return slot,
+            Some(Row::Slot(stored)) => ((*stored).tts_values, (*stored).tts_isnull),
+            Some(Row::Value(row)) if description.is_null() => {
+                value = Datum::from(row);
+                (&raw mut value, &raw mut not_null)
             }
+            Some(Row::Value(row)) => {
+                let mut tuple = tuple_of(row);
+                raw::heap_deform_tuple(&mut tuple, description, (*scan).values, (*scan).nulls);
+                ((*scan).values, (*scan).nulls)
+            }
+        };
+        let columns = (*Scan::plan(scan)).custom_scan_tlist;
+        for (place, target) in list::<pg_sys::TargetEntry>(columns).enumerate() {
+            let number = (*(*target).expr.cast::<pg_sys::Var>()).varattno as usize;
+            *(*slot).tts_values.add(place) = *values.add(number.wrapping_sub(1));
+            *(*slot).tts_isnull.add(place) = *nulls.add(number.wrapping_sub(1));
         }
         raw::ExecStoreVirtualTuple(slot)
     }
@@ -199,9 +146,11 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
 /// # Safety
 /// `scan` is the state of a node of ours that has begun.
 unsafe fn call(scan: *mut Scan) {
-    // SAFETY: by the contract of this function. What is made lives as long as the query.
+    // SAFETY: by the contract of this function. What is made here lives as long as the query; what the
+    // function leaves behind, until the next row.
     unsafe {
         let state = (*scan).node.ss.ps.state;
+        let context = (*scan).node.ss.ps.ps_ExprContext;
         let memory = (*state).es_query_cxt;
         let before = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = memory;
@@ -218,12 +167,9 @@ unsafe fn call(scan: *mut Scan) {
         for (index, argument) in list::<pg_sys::Node>(arguments).enumerate() {
             *(*info).args.as_mut_ptr().add(index) = value(scan, argument);
         }
-        expect_columns(scan, expression.funcresulttype);
-        let result = &mut (*scan).result;
-        result.info.type_ = pg_sys::NodeTag::T_ReturnSetInfo;
-        result.info.econtext = (*scan).node.ss.ps.ps_ExprContext;
-        result.info.allowedModes = KEPT;
-        result.memory = memory;
+        let description = columns(scan, expression.funcresulttype);
+        (*scan).result.begin(description, context, memory);
+        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
         let mut usage = pg_sys::PgStat_FunctionCallUsage::default();
         raw::pgstat_init_function_usage(info, &mut usage);
         if let Some(function) = (*scan).function.fn_addr {
@@ -266,30 +212,30 @@ unsafe fn value(scan: *mut Scan, argument: *mut pg_sys::Node) -> pg_sys::Nullabl
     }
 }
 
-/// Looks up the columns that rows of this type have now, and makes room for their values.
+/// Looks up the columns that rows of this type have now, and makes room for their values; null for a type
+/// that is not composite. To be given back at the end.
 ///
 /// # Safety
 /// `scan` is the state of a node of ours.
-unsafe fn expect_columns(scan: *mut Scan, row_type: pg_sys::Oid) {
-    // SAFETY: by the contract of this function. The description is given back at the end.
+unsafe fn columns(scan: *mut Scan, row_type: pg_sys::Oid) -> pg_sys::TupleDesc {
+    // SAFETY: by the contract of this function.
     unsafe {
         let description = raw::lookup_rowtype_tupdesc_noerror(row_type, -1, true);
-        (*scan).result.info.expectedDesc = description;
         if description.is_null() {
-            return;
+            return description;
         }
         let count = (*description).natts;
         for target in list::<pg_sys::TargetEntry>((*Scan::plan(scan)).custom_scan_tlist) {
             let column = &*(*target).expr.cast::<pg_sys::Var>();
             let number = i32::from(column.varattno);
-            if number > count
-                || attribute(description, number as usize - 1).atttypid != column.vartype
-            {
+            let is_there = (1..=count).contains(&number);
+            if !is_there || attribute(description, number as usize - 1).atttypid != column.vartype {
                 refuse_columns(row_type);
             }
         }
         (*scan).values = raw::palloc0(count as usize * size_of::<Datum>()).cast();
         (*scan).nulls = raw::palloc0(count as usize).cast();
+        description
     }
 }
 
@@ -307,35 +253,35 @@ unsafe extern "C-unwind" fn refuse_columns(row_type: pg_sys::Oid) {
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
     // SAFETY: the node is one of ours. Its arguments are the same as before, and so are its rows.
     unsafe {
-        (*node.cast::<Scan>()).given = 0;
+        (*node.cast::<Scan>()).result.rewind();
         raw::ExecScanReScan(&mut (*node).ss);
     }
 }
 
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
-    let scan = node.cast::<Scan>();
-    // SAFETY: the node is one of ours; the description was looked up by it.
-    unsafe {
-        let description = (*scan).result.info.expectedDesc;
-        if !description.is_null() && (*description).tdrefcount >= 0 {
-            raw::DecrTupleDescRefCount(description);
-        }
-        (*scan).result.info.expectedDesc = null_mut();
-    }
+    // SAFETY: the node is one of ours.
+    unsafe { (*node.cast::<Scan>()).result.end() }
 }
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn explain(
     node: *mut pg_sys::CustomScanState,
-    _ancestors: *mut pg_sys::List,
+    ancestors: *mut pg_sys::List,
     explained: *mut pg_sys::ExplainState,
 ) {
     // SAFETY: the node is one of ours.
     unsafe {
-        let function = (*Scan::call(node.cast::<Scan>())).funcid;
-        let name = pg_sys::get_func_name(function);
-        if !name.is_null() {
-            pg_sys::ExplainPropertyText(c"Function".as_ptr(), name, explained);
+        let call = Scan::call(node.cast::<Scan>());
+        let (label, text) = if (*explained).verbose {
+            let (plans, plan) = ((*explained).deparse_cxt, (*node).ss.ps.plan);
+            let context = pg_sys::set_deparse_context_plan(plans, plan, ancestors);
+            let text = pg_sys::deparse_expression(call.cast(), context, false, false);
+            (c"Function Call", text)
+        } else {
+            (c"Function", pg_sys::get_func_name((*call).funcid))
+        };
+        if !text.is_null() {
+            pg_sys::ExplainPropertyText(label.as_ptr(), text, explained);
         }
     }
 }

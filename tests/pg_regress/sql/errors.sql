@@ -175,6 +175,14 @@ SELECT xqueue.take('jobs');
 ROLLBACK;
 CALL xqueue.next('jobs', '1 second', task => '{"id": 1}');
 :code
+CALL xqueue.next('jobs', '0', task => '1');
+:code
+CALL xqueue.next('jobs', '0', task => '"text"');
+:code
+CALL xqueue.next('jobs', '0', task => '[["id", 1]]');
+:code
+CALL xqueue.next('jobs', '0', task => 'null');
+:code
 CALL xqueue.next('jobs', '-1 second');
 :code
 SET xqueue.max_queues = 5;

@@ -22,6 +22,8 @@ EXPLAIN (COSTS OFF) SELECT id FROM xqueue.take(NULL::parcels) t WHERE t IS NOT N
 EXPLAIN (COSTS OFF) SELECT p.id FROM parcels p, xqueue.take(NULL::parcels) t WHERE t.id = p.id FOR UPDATE OF p;
 EXPLAIN (COSTS OFF) SELECT id FROM ROWS FROM (xqueue.take(NULL::parcels), generate_series(1, 2)) AS r (id);
 
+EXPLAIN (COSTS OFF) SELECT id FROM (SELECT id FROM xqueue.take(NULL::parcels) UNION ALL SELECT 0::bigint) AS parts (id);
+
 -- EXPLAIN takes nothing.
 SELECT xqueue.stats('parcels')->'tasks'->'taken' AS taken;
 
@@ -41,7 +43,46 @@ EXECUTE got(NULL, 1);
 EXECUTE taken('0', 1);
 SELECT id FROM xqueue.take(NULL::parcels) UNION ALL SELECT id FROM xqueue.take(NULL::parcels) ORDER BY 1;
 
+-- parts of a UNION ALL, those that are left out included
+SELECT t IS NULL AS is_null FROM (SELECT t FROM xqueue.take(NULL::parcels) t UNION ALL SELECT t FROM xqueue.take(NULL::parcels) t) s;
+SELECT count(*) FROM (SELECT 'a' AS part, id FROM xqueue.take(NULL::parcels, count => 5) UNION ALL SELECT 'b', 0) s WHERE part = 'b';
+SET constraint_exclusion = on;
+SELECT count(*) FROM xqueue.take(NULL::parcels, count => 5) WHERE id IS NULL AND id IS NOT NULL;
+RESET constraint_exclusion;
+SELECT xqueue.stats('parcels')->'tasks'->'taken' AS taken;
+-- no column of a task as jsonb
+SELECT count(*) FROM xqueue.take('parcels', count => 2);
+SELECT FROM xqueue.take('parcels');
+-- more than the memory for it
+SET work_mem = '64kB';
+BEGIN;
+SELECT count(*), sum(length(payload)) FROM xqueue.put(NULL::parcels, (SELECT jsonb_agg(jsonb_build_object('payload', repeat('x', 100))) FROM generate_series(1, 3000)));
+DECLARE tasks CURSOR FOR SELECT id > 40 AS is_new, length(payload) FROM xqueue.take(NULL::parcels, count => 10000);
+MOVE FORWARD 2990 FROM tasks;
+FETCH 1 FROM tasks;
+MOVE FORWARD ALL FROM tasks;
+FETCH BACKWARD 1 FROM tasks;
+MOVE BACKWARD ALL FROM tasks;
+FETCH 1 FROM tasks;
+ROLLBACK;
+BEGIN;
+INSERT INTO parcels (payload) SELECT repeat('x', 100) FROM generate_series(1, 3000);
+SELECT count(*), count(DISTINCT task->'id'), sum(length(task->>'payload')) FROM xqueue.take('parcels', count => 10000) task;
+ROLLBACK;
+RESET work_mem;
+
 -- cursors, forward and back
+BEGIN;
+DECLARE tasks NO SCROLL CURSOR FOR SELECT id FROM xqueue.take(NULL::parcels, count => 2);
+FETCH 3 FROM tasks;
+ROLLBACK;
+BEGIN;
+DECLARE tasks CURSOR FOR SELECT id FROM xqueue.take(NULL::parcels, count => 3);
+FETCH 2 FROM tasks;
+FETCH BACKWARD 1 FROM tasks;
+FETCH ALL FROM tasks;
+FETCH BACKWARD ALL FROM tasks;
+ROLLBACK;
 BEGIN;
 DECLARE tasks SCROLL CURSOR FOR SELECT id, payload FROM xqueue.take(NULL::parcels, count => 3);
 FETCH 2 FROM tasks;
@@ -92,6 +133,32 @@ EXECUTE next;
 :code
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION xqueue.take(anyelement, interval, integer, text, interval, anycompatible, anycompatible) TO PUBLIC;
+
+-- strict functions are not called with NULL
+BEGIN;
+ALTER FUNCTION xqueue.take(anyelement, interval, integer, text, interval, anycompatible, anycompatible) STRICT;
+SELECT id FROM xqueue.take(NULL::parcels);
+ROLLBACK;
+
+-- errors leave nothing behind
+CREATE FUNCTION kept() RETURNS bigint LANGUAGE sql AS $$ SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts WHERE name = 'TopMemoryContext' $$;
+CREATE PROCEDURE fail(times int) LANGUAGE plpgsql AS $$
+BEGIN
+    FOR n IN 1..times LOOP
+        BEGIN
+            PERFORM id FROM xqueue.put(NULL::parcels, '{"id": 30}');
+            RAISE 'no error';
+        EXCEPTION WHEN unique_violation THEN
+        END;
+    END LOOP;
+END
+$$;
+CALL fail(100);
+SELECT kept() AS before \gset
+CALL fail(1000);
+SELECT kept() - :before < 50000 AS ok;
 SELECT xqueue.check('parcels')->'ok' AS ok;
+DROP PROCEDURE fail;
+DROP FUNCTION kept;
 DROP TABLE parcels, log;
 DROP ROLE porter;

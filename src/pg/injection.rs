@@ -1,0 +1,22 @@
+//! Points at which tests hold a process, which makes races repeatable: the server's own injection points,
+//! in builds with the feature `injection_points` for PostgreSQL 18. Elsewhere there is nothing.
+
+use std::ffi::CStr;
+
+#[cfg(all(feature = "injection_points", feature = "pg18"))]
+pub fn point(name: &CStr) {
+    use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+    use std::ffi::{c_char, c_void};
+    use std::ptr::null_mut;
+
+    // SAFETY: the declaration is that of utils/injection_point.h; "C-unwind" since it may raise an error,
+    // which becomes a panic.
+    unsafe extern "C-unwind" {
+        fn InjectionPointRun(name: *const c_char, argument: *mut c_void);
+    }
+    // SAFETY: the name outlives the call; what is attached there wants no argument.
+    unsafe { pg_guard_ffi_boundary(|| InjectionPointRun(name.as_ptr(), null_mut())) }
+}
+
+#[cfg(not(all(feature = "injection_points", feature = "pg18")))]
+pub fn point(_name: &CStr) {}
