@@ -1,5 +1,6 @@
-//! The node while it is executed. Nothing here is guarded, since errors would lose their CONTEXT, and
-//! time would be lost: the server's functions are called as they are, and nothing is to be dropped.
+//! The node while it is executed. What is done for each call and row is not guarded, since errors would
+//! lose their CONTEXT, and time would be lost: the server's functions are called as they are, and nothing
+//! is to be dropped.
 
 use super::kept::{Kept, Row, tuple_of};
 use super::{Methods, new_node};
