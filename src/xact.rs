@@ -189,9 +189,6 @@ pub fn transaction_ended(event: TransactionEvent) {
             forget();
         }
         TransactionEvent::Commit => {
-            if CHANGES.with_borrow(|stack| !stack.is_empty()) {
-                injection::point(c"xqueue-commit-is-visible");
-            }
             CHANGES.with_borrow(|stack| stack.for_each(commit));
             sessions::set_committing(0);
             session::transaction_ended();
@@ -256,6 +253,7 @@ fn look_behind() {
 /// The changes are visible and the locks still held: earlier writers have been here before.
 /// Must neither allocate nor fail.
 fn commit(slot: SlotId, delta: &Delta) {
+    injection::point(c"xqueue-commit-is-visible");
     if delta.dropped == Some(true) {
         return queues::remove(slot);
     }

@@ -129,9 +129,7 @@ fn hidden(queue: &Queue) -> Option<String> {
         return None;
     }
     if !queue.by_priority {
-        let first = marks::first(queue, Group::All, &Arguments::default(), FIRST)?;
-        let marked = queues::lock(queue.slot)?.marked(Group::All);
-        return (first < marked).then(|| stands_before(queue, first, "ready"));
+        return hidden_in(queue, Group::All, "ready");
     }
     let ready = marks::survey_of(queue)?;
     let room = Vec::with_capacity(priorities::LIMIT);
@@ -152,9 +150,14 @@ fn hidden_buried(queue: &Queue) -> Option<String> {
     if queue.order.is_none() || xact::lowest(queue.slot, Kind::Buried).is_some() {
         return None;
     }
-    let first = marks::first(queue, Group::Buried, &Arguments::default(), FIRST)?;
-    let marked = queues::lock(queue.slot)?.marked(Group::Buried);
-    (first < marked).then(|| stands_before(queue, first, "buried"))
+    hidden_in(queue, Group::Buried, "buried")
+}
+
+/// The first task of a group, if it stands before the group's mark.
+fn hidden_in(queue: &Queue, group: Group, state: &str) -> Option<String> {
+    let first = marks::first(queue, group, &Arguments::default(), FIRST)?;
+    let marked = queues::lock(queue.slot)?.marked(group);
+    (first < marked).then(|| stands_before(queue, first, state))
 }
 
 fn stands_before(queue: &Queue, position: Position, state: &str) -> String {

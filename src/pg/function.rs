@@ -188,14 +188,8 @@ impl Output {
             match *self {
                 Output::Kept(kept) => (*kept).push(row),
                 Output::Store { store, .. } => {
-                    let header = pg_sys::pg_detoast_datum(row.cast_mut_ptr())
-                        .cast::<pg_sys::HeapTupleHeaderData>();
-                    let mut tuple = pg_sys::HeapTupleData {
-                        t_len: pgrx::heap_tuple_header_get_datum_length(header) as u32,
-                        t_data: header,
-                        ..Default::default()
-                    };
-                    pg_sys::tuplestore_puttuple(store, &mut tuple)
+                    let row = pg_sys::pg_detoast_datum(row.cast_mut_ptr());
+                    pg_sys::tuplestore_puttuple(store, &mut scan::tuple_of(row))
                 }
             }
         }
