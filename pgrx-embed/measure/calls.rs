@@ -2,7 +2,7 @@
 
 use crate::effort::Effort;
 use crate::numbers::microseconds;
-use crate::peer::{Load, Peers};
+use crate::peer::{Load, Peers, Work};
 use crate::pgbench::Length;
 use crate::race::COMMITS;
 use crate::report::Section;
@@ -13,7 +13,7 @@ const BACKLOG: u32 = 1000;
 pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let mut rows = Vec::new();
     for commit in COMMITS {
-        for peer in peers.iter_mut() {
+        peers.each(Work::Lifecycle, |peer| {
             let name = peer.name().to_owned();
             watchdog::enter(format!("the calls of {name}"));
             peer.fill(BACKLOG, commit)?;
@@ -22,7 +22,8 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
                 let cells = latencies.map(microseconds);
                 rows.push([name, commit.into()].into_iter().chain(cells).collect());
             }
-        }
+            Ok(())
+        });
     }
     Ok(Section {
         title: "Call by call",

@@ -15,7 +15,7 @@ const COMMIT: &str = "off";
 
 pub fn flat(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let (periods, seconds) = effort.flat;
-    let rates = courses(peers, |peer| periods_of(peer, periods, seconds))?;
+    let rates = courses(peers, |peer| periods_of(peer, periods, seconds));
     Ok(section(
         "Lifecycles minute by minute",
         seconds,
@@ -37,7 +37,7 @@ pub fn pinned(effort: &Effort, peers: &mut Peers) -> Result<Section> {
         rates.extend(periods_of(peer, periods, seconds)?);
         snapshot.rollback()?;
         Ok(rates)
-    })?;
+    });
     Ok(section(
         "Lifecycles beside an old snapshot",
         seconds,
@@ -54,13 +54,14 @@ type Courses = Vec<(String, Vec<f64>)>;
 fn courses(
     peers: &mut Peers,
     mut course: impl FnMut(&mut dyn Peer) -> Result<Vec<f64>>,
-) -> Result<Courses> {
+) -> Courses {
     let mut courses = Vec::new();
-    for peer in peers.iter_mut().filter(|peer| peer.does(Work::Lifecycle)) {
+    peers.each(Work::Lifecycle, |peer| {
         peer.fill(BACKLOG, COMMIT)?;
-        courses.push((peer.name().to_owned(), course(peer.as_mut())?));
-    }
-    Ok(courses)
+        courses.push((peer.name().to_owned(), course(peer)?));
+        Ok(())
+    });
+    courses
 }
 
 fn periods_of(peer: &mut dyn Peer, periods: u32, seconds: u32) -> Result<Vec<f64>> {

@@ -14,19 +14,29 @@ const FEW: u32 = 10_000;
 const UPGRADE: &str = r#"SELECT xqueue.upgrade('measure.queue', '{"features": {"delayed": true, "buried": true, "keep": true}}')"#;
 const DOWNGRADE: &str = "TRUNCATE measure.queue;
     SELECT xqueue.upgrade('measure.queue', '{\"features\": {\"delayed\": false, \"buried\": false, \"keep\": false}}')";
+
 /// Who, and how tasks of another state come to be. They are older than the ready ones.
-const CONTENDERS: [(&str, &str); 2] = [
-    (
-        "hand-written",
-        "INSERT INTO measure.hand (payload, status)
-         SELECT '{\"n\": 1}', '{status}' FROM generate_series(1, {count})",
-    ),
-    (
-        "xqueue-rows",
-        "INSERT INTO measure.queue (payload, status, runat)
-         SELECT '{\"n\": 1}', '{status}', CASE WHEN '{status}' = 'W' THEN now() + interval '1 day' END
-         FROM generate_series(1, {count})",
-    ),
+struct Contender {
+    name: &'static str,
+    insert: &'static str,
+    /// By a session that stays.
+    take: &'static str,
+}
+
+const CONTENDERS: [Contender; 2] = [
+    Contender {
+        name: "hand-written",
+        insert: "INSERT INTO measure.hand (payload, status)
+                 SELECT '{\"n\": 1}', '{status}' FROM generate_series(1, {count})",
+        take: "UPDATE measure.hand SET status = 'T', owner = pg_backend_pid()",
+    },
+    Contender {
+        name: "xqueue-rows",
+        insert: "INSERT INTO measure.queue (payload, status, runat)
+                 SELECT '{\"n\": 1}', '{status}', CASE WHEN '{status}' = 'W' THEN now() + interval '1 day' END
+                 FROM generate_series(1, {count})",
+        take: "SELECT count(*) FROM xqueue.take(NULL::measure.queue, count => {count})",
+    },
 ];
 
 /// What is there besides a few ready tasks.
@@ -34,32 +44,50 @@ struct Situation {
     name: String,
     status: char,
     count: u32,
+    is_taken: bool,
+}
+
+impl Situation {
+    fn new(count: u32, status: char, name: &str) -> Situation {
+        let is_taken = status == 'T';
+        // What is taken was ready.
+        let status = if is_taken { 'R' } else { status };
+        Situation { name: format!("{count} {name}"), status, count, is_taken }
+    }
 }
 
 pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute(UPGRADE)?;
-    let mut situations = vec![Situation { name: "nothing".into(), status: 'R', count: 0 }];
-    for (status, name) in [('R', "ready"), ('D', "done"), ('W', "waiting"), ('B', "buried")] {
-        let name = format!("{} {name}", effort.deep);
-        situations.push(Situation { name, status, count: effort.deep });
-    }
+    let count = effort.deep;
+    let mut situations = vec![
+        Situation::new(0, 'R', "others"),
+        Situation::new(count, 'R', "ready"),
+        Situation::new(count, 'D', "done"),
+        Situation::new(count, 'W', "waiting"),
+        Situation::new(count, 'B', "buried"),
+        Situation::new(count / 10, 'T', "in flight"),
+    ];
     if effort.ten_times {
-        let count = 10 * effort.deep;
-        situations.push(Situation { name: format!("{count} ready"), status: 'R', count });
+        situations.push(Situation::new(10 * count, 'R', "ready"));
+        situations.push(Situation::new(10 * count, 'D', "done"));
     }
     let load = Load { clients: CLIENTS, commit: COMMIT, length: Length::Seconds(effort.seconds) };
     let mut rows = Vec::new();
-    for (contender, insert) in CONTENDERS {
-        let Some(peer) = peers.iter_mut().find(|peer| peer.name() == contender) else { continue };
+    for Contender { name: contender, insert, take } in CONTENDERS {
+        let Some(peer) = peers.named(contender) else { continue };
+        let inserted = |status: char, count: u32| {
+            insert.replace("{count}", &count.to_string()).replace("{status}", &status.to_string())
+        };
         let mut first = None;
-        for Situation { name, status, count } in &situations {
+        for Situation { name, status, count, is_taken } in &situations {
             watchdog::enter(format!("{contender} beside {name}"));
             peer.fill(0, COMMIT)?;
-            for (status, count) in [(*status, *count), ('R', FEW)] {
-                let insert = insert.replace("{count}", &count.to_string());
-                db.batch_execute(&insert.replace("{status}", &status.to_string()))?;
+            db.batch_execute(&inserted(*status, *count))?;
+            if *is_taken {
+                db.batch_execute(&take.replace("{count}", &count.to_string()))?;
             }
+            db.batch_execute(&inserted('R', FEW))?;
             db.batch_execute("VACUUM ANALYZE measure.hand, measure.queue")?;
             let mut rates = Sample::default();
             for _ in 0..effort.rounds {
@@ -74,7 +102,7 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     db.batch_execute(DOWNGRADE)?;
     Ok(Section {
         title: "Lifecycles in a queue of many tasks",
-        header: vec!["by", "beside", "tasks per second", "to nothing"],
+        header: vec!["by", "beside", "tasks per second", "to none"],
         rows,
         notes: vec![format!(
             "{FEW} ready tasks, and older ones beside them; {CLIENTS} clients, synchronous_commit {COMMIT}. \

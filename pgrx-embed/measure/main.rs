@@ -20,6 +20,7 @@ mod race;
 mod rates;
 mod report;
 mod stats;
+mod storage;
 mod triggers;
 mod utube;
 mod waiters;
@@ -45,7 +46,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and what carries it out.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 18] = [
+pub const CASES: [Case; 19] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
@@ -60,6 +61,7 @@ pub const CASES: [Case; 18] = [
     ("batch-put", rates::batch_put),
     ("batch-take", rates::batch_take),
     ("depth", depth::measure),
+    ("storage", storage::measure),
     ("triggers", |effort, _| triggers::measure(effort)),
     ("flood", |effort, _| worker::flood(effort)),
     ("idle", |effort, _| worker::idle(effort)),
@@ -102,11 +104,18 @@ fn measure(options: &Options) -> Result<()> {
     let mut peers = peer::built_in()?;
     let mut text = machine::describe(&mut db, &options.effort)?;
     text += &invite(&options.peers, &mut peers);
+    if !options.names.is_empty() {
+        peers.keep(&options.names)?;
+    }
     println!("{text}");
+    let mut left_out = Vec::new();
     for (name, case) in CASES {
         if options.cases.is_empty() || options.cases.iter().any(|wanted| wanted == name) {
             watchdog::enter(name);
-            let section = case(&options.effort, &mut peers)?;
+            let mut section = case(&options.effort, &mut peers)?;
+            let failed = peers.left_out();
+            section.notes.extend_from_slice(&failed);
+            left_out.extend(failed);
             println!("{section}");
             text = format!("{text}\n{section}");
             // After each case: who interrupts the rest keeps what there is.
@@ -121,7 +130,7 @@ fn measure(options: &Options) -> Result<()> {
             }
         }
     }
-    Ok(())
+    if left_out.is_empty() { Ok(()) } else { Err(left_out.join("\n").into()) }
 }
 
 /// Adds those that were fetched, and says which they are and who is missing.

@@ -6,7 +6,7 @@ use crate::CASES;
 use crate::effort::{Effort, FULL, QUICK};
 
 pub enum Command {
-    Measure(Options),
+    Measure(Box<Options>),
     /// A child of `killed`.
     Holder,
     Help,
@@ -18,6 +18,8 @@ pub struct Options {
     pub cases: Vec<String>,
     /// Folders of the queues to compare with.
     pub peers: Vec<PathBuf>,
+    /// Who competes; none means all.
+    pub names: Vec<String>,
     pub output: Option<PathBuf>,
 }
 
@@ -31,7 +33,8 @@ pub fn help() -> String {
          --seconds N    the length of a round\n  \
          --backlog N    how many tasks are there in the cases backlog and batch-take\n  \
          --minutes N    the length of the case flat\n  \
-         --deep         the case depth with ten million tasks as well\n  \
+         --deep         the case depth with ten million ready and done tasks as well\n  \
+         --by NAME      only this contender; may be given more than once\n  \
          --output FILE  where the Markdown goes as well, with plots beside it\n  \
          --peer FOLDER  a queue to compare with, as pgrx-embed/bench fetches it\n  \
          CASE           {} (default: all)",
@@ -41,6 +44,7 @@ pub fn help() -> String {
 
 pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     let (mut effort, mut cases, mut peers, mut output) = (FULL, Vec::new(), Vec::new(), None);
+    let mut names = Vec::new();
     let (mut rounds, mut seconds, mut minutes, mut backlog) = (None, None, None, None);
     let mut deep = false;
     while let Some(argument) = arguments.next() {
@@ -52,6 +56,7 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
             "--backlog" => backlog = Some(number(&value()?)?),
             "--minutes" => minutes = Some(number(&value()?)?),
             "--deep" => deep = true,
+            "--by" => names.push(value()?),
             "--output" => output = Some(value()?.into()),
             "--peer" => peers.push(value()?.into()),
             "--help" | "-h" => return Ok(Command::Help),
@@ -65,7 +70,7 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
     effort.backlog = backlog.unwrap_or(effort.backlog);
     effort.flat = minutes.map_or(effort.flat, |minutes| (minutes, 60));
     effort.ten_times = deep;
-    Ok(Command::Measure(Options { effort, cases, peers, output }))
+    Ok(Command::Measure(Box::new(Options { effort, cases, peers, names, output })))
 }
 
 fn number(text: &str) -> Result<u32, String> {

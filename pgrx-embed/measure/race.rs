@@ -25,7 +25,7 @@ impl Race {
         let mut rows = Vec::new();
         let mut groups = Vec::new();
         for commit in COMMITS {
-            let results = self.rounds(effort, peers, commit)?;
+            let results = self.rounds(effort, peers, commit);
             let hand =
                 results.iter().find(|(name, _)| name == HAND).map(|(_, rates)| rates.median());
             let mut bars = Vec::new();
@@ -75,7 +75,7 @@ impl Race {
         effort: &Effort,
         peers: &mut Peers,
         commit: &'static str,
-    ) -> Result<Vec<(String, Sample)>> {
+    ) -> Vec<(String, Sample)> {
         let length = match self.work {
             // By time, the stock would be at an end sooner or later.
             Work::TakeAndAckMany => Length::Calls(self.batches()),
@@ -84,7 +84,7 @@ impl Race {
         let load = Load { clients: self.clients, commit, length };
         let mut results: Vec<(String, Sample)> = Vec::new();
         for _ in 0..effort.rounds {
-            for peer in peers.iter_mut().filter(|peer| peer.does(self.work)) {
+            peers.each(self.work, |peer| {
                 let name = peer.name().to_owned();
                 watchdog::enter(format!("{}, {name}, synchronous_commit {commit}", self.title));
                 peer.fill(self.stock, commit)?;
@@ -93,9 +93,10 @@ impl Race {
                     Some((_, rates)) => rates.add(rate),
                     None => results.push((name, Sample::from_iter([rate]))),
                 }
-            }
+                Ok(())
+            });
         }
-        Ok(results)
+        results
     }
 
     /// Some tasks are left, so that nobody comes to an empty queue.

@@ -85,7 +85,7 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute(TABLES)?;
     let mut methods = vec![Method::Xqueue, Method::Notify];
-    if let Some(pgmq) = peers.iter_mut().find(|peer| peer.name() == "pgmq") {
+    if let Some(pgmq) = peers.named("pgmq") {
         pgmq.fill(0, "off")?;
         methods.push(Method::Pgmq);
     }

@@ -2,6 +2,7 @@
 
 mod beanstalkd;
 mod crew;
+mod peers;
 mod pgq;
 mod sections;
 mod sql;
@@ -12,6 +13,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::pgbench::Length;
+pub use peers::Peers;
 use sql::SqlPeer;
 
 pub const HAND: &str = "hand-written";
@@ -59,8 +61,6 @@ pub trait Peer {
     }
 }
 
-pub type Peers = Vec<Box<dyn Peer>>;
-
 macro_rules! statements {
     ($name:literal) => {
         ($name, include_str!(concat!("../../peers/", $name, ".sql")))
@@ -80,7 +80,8 @@ const XQUEUE: &str = include_str!("../../peers/xqueue.sql");
 /// SQL written by hand, and ours: their statements are part of the program.
 pub fn built_in() -> Result<Peers> {
     let (hand, sections) = statements!("hand-written");
-    let mut peers: Peers = vec![Box::new(SqlPeer::new(hand, "", &[sections])?)];
+    let mut peers = Peers::default();
+    peers.push(Box::new(SqlPeer::new(hand, "", &[sections])?));
     for (name, sections) in OURS {
         peers.push(Box::new(SqlPeer::new(name, "", &[XQUEUE, sections])?));
     }

@@ -1,0 +1,48 @@
+//! Who is still competing: one that fails is left out from then on, and named.
+
+use super::{Peer, Work};
+use crate::{Result, explain};
+
+#[derive(Default)]
+pub struct Peers {
+    peers: Vec<Box<dyn Peer>>,
+    left_out: Vec<String>,
+}
+
+impl Peers {
+    pub fn push(&mut self, peer: Box<dyn Peer>) {
+        self.peers.push(peer);
+    }
+
+    /// Keeps only those of these names. Error: nobody has one of them.
+    pub fn keep(&mut self, names: &[String]) -> Result<()> {
+        for name in names {
+            if self.named(name).is_none() {
+                return Err(format!("nobody is called {name}").into());
+            }
+        }
+        self.peers.retain(|peer| names.iter().any(|name| name == peer.name()));
+        Ok(())
+    }
+
+    pub fn named(&mut self, name: &str) -> Option<&mut Box<dyn Peer>> {
+        self.peers.iter_mut().find(|peer| peer.name() == name)
+    }
+
+    /// Lets each have its turn who does a work.
+    pub fn each(&mut self, work: Work, mut turn: impl FnMut(&mut dyn Peer) -> Result<()>) {
+        let left_out = &mut self.left_out;
+        self.peers.retain_mut(|peer| {
+            let outcome = if peer.does(work) { turn(peer.as_mut()) } else { Ok(()) };
+            if let Err(error) = &outcome {
+                left_out.push(format!("{} is left out: {}", peer.name(), explain(&**error).trim()));
+            }
+            outcome.is_ok()
+        });
+    }
+
+    /// Who has been left out since this was asked, and why.
+    pub fn left_out(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.left_out)
+    }
+}
