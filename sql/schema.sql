@@ -1,3 +1,24 @@
+-- What has to be so before anything is made: names and values pass through in UTF-8, and whoever owns the
+-- schema could put functions of his own beside ours.
+DO $$
+DECLARE
+    owner text := (SELECT r.rolname FROM pg_catalog.pg_namespace n
+                   JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
+                   WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue' AND NOT r.rolsuper);
+BEGIN
+    IF pg_catalog.getdatabaseencoding() OPERATOR(pg_catalog.<>) 'UTF8' THEN
+        RAISE EXCEPTION 'xqueue needs a database with encoding UTF8, not %', pg_catalog.getdatabaseencoding()
+            USING ERRCODE = 'feature_not_supported',
+                  HINT = 'CREATE DATABASE jobs ENCODING ''UTF8'' TEMPLATE template0 makes one, for example.';
+    END IF;
+    IF owner IS NOT NULL THEN
+        RAISE EXCEPTION 'schema xqueue belongs to "%", who is no superuser', owner
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'DROP SCHEMA xqueue or rename it: CREATE EXTENSION makes its own.';
+    END IF;
+END
+$$;
+
 -- The registry: which tables are queues. Written only by the extension's own functions, after they
 -- have checked that the caller owns the table; readable by all.
 

@@ -1,4 +1,4 @@
-//! Takes, acks and puts without statements, where nobody but the queue's functions, and whoever changes
+//! Takes, acks, puts and promotions without statements, where nobody but the queue's functions, and whoever changes
 //! rows by hand, acts on the table.
 //!
 //! What is done is what [`crate::statement`] says, and noted here as the triggers would note it. It is
@@ -58,13 +58,15 @@ pub fn take(
     let (mut rows, mut has_missed) = (Vec::new(), false);
     open.scan(index, &bounds, |found| {
         if is_in(Status::Ready, found, queue) && is_alive(found, queue) {
-            let changed = changes(found, queue, taken, arguments);
-            match changed.and_then(|changes| found.update(&changes)) {
-                Some(row) => {
-                    rows.push(row);
-                    note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
-                }
-                None => has_missed = true,
+            let Some(changes) = changes(found, queue, taken, arguments) else {
+                has_missed = true;
+                return Scan::Ends;
+            };
+            if found.update(&changes) {
+                rows.push(open.written());
+                note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
+            } else {
+                has_missed = true;
             }
         }
         if rows.len() < count { Scan::GoesOn } else { Scan::Ends }
@@ -180,7 +182,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
     let mut promoted = 0;
     open.scan(index, &[Bound { is: Is::AtLeast, value: Datum::from(since) }], |found| {
         let is_due = queue.instant_of(found, Field::Runat).is_some_and(|instant| instant <= now);
-        if is_due && is_in(Status::Waiting, found, queue) && found.update(&changes).is_some() {
+        if is_due && is_in(Status::Waiting, found, queue) && found.update(&changes) {
             promoted += 1;
             note_move(queue, found, &open, (Status::Waiting, Status::Ready), Call::Delay);
         }

@@ -43,6 +43,24 @@ impl Error {
         Error::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
     }
 
+    /// A role that may not work with a queue's table at all, or not in this way.
+    pub fn permission_denied(queue: &str) -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            format!("permission denied for queue \"{queue}\""),
+        )
+        .hint(format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {queue} lets a role work with it."))
+    }
+
+    /// A query that was planned before somebody changed the columns of a queue, which `whose` names.
+    pub fn columns_changed(whose: &str) -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            format!("the columns of {whose} have changed since this query was planned"),
+        )
+        .hint("Run the query again; if it is prepared, prepare it anew.")
+    }
+
     /// What only the primary can do: `refused` says that it cannot be done.
     pub fn on_standby(refused: String) -> Error {
         Error::new(

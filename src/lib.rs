@@ -9,6 +9,8 @@
 //! `model`, `statement`, `delta`, `lanes` and `metrics` are pure.
 
 mod api;
+#[cfg(feature = "pg_bench")]
+mod bench;
 mod change;
 mod counting;
 mod ddl;

@@ -57,9 +57,11 @@ pub fn count(queue: &Queue, renews: bool) -> Option<(Counts, QueueGuard)> {
 fn is_waited_for(table: Oid) -> bool {
     spi::connect(|spi| {
         let waiting = spi.run_with(
-            "SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database \
-             AND d.datname = pg_catalog.current_database() \
-             WHERE l.locktype = 'relation' AND l.relation = $1 AND NOT l.granted",
+            "SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d \
+             ON d.oid OPERATOR(pg_catalog.=) l.database \
+             AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
+             WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.relation OPERATOR(pg_catalog.=) $1 \
+             AND NOT l.granted",
             &[(types::OID, Some(table.into()))],
         );
         !waiting.is_empty()

@@ -2,12 +2,14 @@
 //! Markdown section for each case, printed and kept in a file.
 
 mod calls;
+mod counters;
 mod course;
 #[path = "../tour/database.rs"]
 mod database;
 mod depth;
 mod effort;
 mod holder;
+mod in_server;
 mod killed;
 mod late;
 mod machine;
@@ -46,13 +48,14 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and what carries it out.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 19] = [
+pub const CASES: [Case; 21] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
     ("late", |effort, _| late::measure(effort)),
     ("stats", |effort, _| stats::measure(effort)),
     ("calls", calls::measure),
+    (in_server::CASE, |_, _| in_server::measure()),
     ("put", rates::put),
     ("lifecycle", rates::lifecycle),
     ("flat", course::flat),
@@ -63,6 +66,7 @@ pub const CASES: [Case; 19] = [
     ("depth", depth::measure),
     ("storage", storage::measure),
     ("triggers", |effort, _| triggers::measure(effort)),
+    ("counters", |effort, _| counters::measure(effort)),
     ("flood", |effort, _| worker::flood(effort)),
     ("idle", |effort, _| worker::idle(effort)),
     ("utube", |effort, _| utube::measure(effort)),
@@ -110,7 +114,9 @@ fn measure(options: &Options) -> Result<()> {
     println!("{text}");
     let mut left_out = Vec::new();
     for (name, case) in CASES {
-        if options.cases.is_empty() || options.cases.iter().any(|wanted| wanted == name) {
+        // It wants another build.
+        let is_default = options.cases.is_empty() && name != in_server::CASE;
+        if is_default || options.cases.iter().any(|wanted| wanted == name) {
             watchdog::enter(name);
             let mut section = case(&options.effort, &mut peers)?;
             let failed = peers.left_out();

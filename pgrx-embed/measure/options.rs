@@ -37,7 +37,7 @@ pub fn help() -> String {
          --by NAME      only this contender; may be given more than once\n  \
          --output FILE  where the Markdown goes as well, with plots beside it\n  \
          --peer FOLDER  a queue to compare with, as pgrx-embed/bench fetches it\n  \
-         CASE           {} (default: all)",
+         CASE           {} (default: all but in-server)",
         CASES.map(|(name, _)| name).join(", ")
     )
 }

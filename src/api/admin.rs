@@ -73,7 +73,7 @@ fn kick_impl(call: &Call) -> Result<Datum> {
     Ok(number_of(kicked))
 }
 
-/// Brings the `count` oldest buried tasks back, all without `count`.
+/// Brings the first `count` buried tasks back, by their keys; all without `count`.
 fn plow(
     queue: &Queue,
     form: Form,

@@ -60,14 +60,7 @@ impl Target {
             _ => true,
         };
         if !is_allowed {
-            let name = registry::display_name(self.table);
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-                format!("permission denied for queue \"{name}\""),
-            )
-            .hint(format!(
-                "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} lets a role work with it."
-            )));
+            return Err(Error::permission_denied(&registry::display_name(self.table)));
         }
         if !matches!(lock, Lock::None | Lock::AccessShare) {
             refuse_read_only(|| registry::display_name(self.table))?;

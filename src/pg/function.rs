@@ -5,8 +5,8 @@ use super::scan::{self, Kept};
 use super::spi::Rows;
 use crate::error::{Error, Result};
 use crate::statement::Form;
+use pgrx::FromDatum;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
-use pgrx::{FromDatum, PgSqlErrorCode};
 
 /// Makes Rust functions of the form `fn(&Call) -> Result<Datum>` callable from SQL, each under the
 /// C symbol given, with the symbol that declares its calling convention.
@@ -219,10 +219,6 @@ impl Output {
         if unsafe { row.matches(self.description()) } {
             return Ok(());
         }
-        Err(Error::new(
-            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-            format!("the columns of queue \"{queue}\" have changed since this query was planned"),
-        )
-        .hint("Run the query again."))
+        Err(Error::columns_changed(&format!("queue \"{queue}\"")))
     }
 }

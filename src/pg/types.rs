@@ -1,5 +1,6 @@
 //! The types that the extension deals with, and their values.
 
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 
 pub const OID: Oid = pg_sys::OIDOID;
@@ -155,7 +156,8 @@ pub fn copy(value: Datum, oid: Oid) -> Datum {
     unsafe {
         let (mut length, mut by_value) = (0i16, false);
         pg_sys::get_typlenbyval(oid, &mut length, &mut by_value);
-        super::foreign::datumCopy(value, by_value, i32::from(length))
+        let length = i32::from(length);
+        pg_guard_ffi_boundary(|| super::foreign::datumCopy(value, by_value, length))
     }
 }
 

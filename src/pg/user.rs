@@ -58,7 +58,7 @@ impl Drop for RoleGuard {
         if std::thread::panicking() {
             return;
         }
-        // SAFETY: restores what was read in `switch`.
+        // SAFETY: restores what was read in `act_restricted_as`.
         unsafe {
             pg_sys::AtEOXact_GUC(false, self.settings);
             pg_sys::SetUserIdAndSecContext(self.role, self.context);

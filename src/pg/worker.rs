@@ -119,7 +119,9 @@ impl Drop for Timeout {
     fn drop(&mut self) {
         // SAFETY: as above; a timer that has fired may be disabled.
         unsafe {
-            pg_guard_ffi_boundary(|| foreign::disable_timeout(foreign::STATEMENT_TIMEOUT, false))
+            pg_guard_ffi_boundary(|| foreign::disable_timeout(foreign::STATEMENT_TIMEOUT, false));
+            // It may have fired when there was nothing left to cancel.
+            pg_sys::QueryCancelPending = 0;
         }
     }
 }

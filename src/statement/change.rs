@@ -46,7 +46,7 @@ pub enum Change {
     ReapOwnerless,
     /// Taken tasks come back, whoever has taken them.
     SnatchAll,
-    /// The oldest buried tasks come back.
+    /// The first buried tasks come back, by their keys.
     Plow { form: Form, delay: bool, ttl: bool, marked: bool },
 }
 

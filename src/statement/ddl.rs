@@ -318,7 +318,7 @@ pub enum Index {
     Taken,
     /// Tasks by the instant at which the worker has to act.
     Due,
-    /// Buried tasks, oldest first.
+    /// Buried tasks, by their keys.
     Buried,
     /// Tasks by the end of their life.
     Expiry,

@@ -322,8 +322,10 @@ impl Table {
         let attempts = format!("task.{}", self.field(Field::Attempts));
         // Attempts are counted on and on: those of this round.
         let done = match self.features.limit() {
-            Some(limit) => format!("(({attempts} - 1) OPERATOR(pg_catalog.%) {limit})"),
-            None => format!("({attempts} - 1)"),
+            Some(limit) => {
+                format!("(({attempts} OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.%) {limit})")
+            }
+            None => format!("({attempts} OPERATOR(pg_catalog.-) 1)"),
         };
         Some(format!(
             "pg_catalog.make_interval(secs => LEAST({longest}, {first} OPERATOR(pg_catalog.*) \

@@ -81,8 +81,8 @@ pub fn add_triggers(
 pub fn enabled_triggers(relation: &Relation) -> Vec<(String, bool)> {
     spi::connect(|spi| {
         let rows = spi.run_with(
-            "SELECT t.tgname, t.tgenabled = 'A' FROM pg_catalog.pg_trigger t \
-             WHERE t.tgrelid = $1 AND NOT t.tgisinternal",
+            "SELECT t.tgname, t.tgenabled OPERATOR(pg_catalog.=) 'A' FROM pg_catalog.pg_trigger t \
+             WHERE t.tgrelid OPERATOR(pg_catalog.=) $1 AND NOT t.tgisinternal",
             &[(types::OID, Some(relation.oid().into()))],
         );
         (0..rows.len())

@@ -27,10 +27,11 @@ impl Columns<'_> {
         let numbers = spi::connect(|spi| {
             let rows = spi.run_with(
                 "SELECT pg_catalog.array_to_string(i.indkey::pg_catalog.int2[], ' ') \
-                 FROM pg_catalog.pg_index i WHERE i.indrelid = $1 AND i.indisunique \
+                 FROM pg_catalog.pg_index i WHERE i.indrelid OPERATOR(pg_catalog.=) $1 AND i.indisunique \
                  AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL \
-                 AND i.indnatts = i.indnkeyatts AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a \
-                 WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) AND NOT a.attnotnull) \
+                 AND i.indnatts OPERATOR(pg_catalog.=) i.indnkeyatts AND NOT EXISTS (SELECT \
+                 FROM pg_catalog.pg_attribute a WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid \
+                 AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey) AND NOT a.attnotnull) \
                  ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1",
                 &[(types::OID, Some(self.relation.oid().into()))],
             );

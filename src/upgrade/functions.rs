@@ -55,8 +55,9 @@ fn find(name: &str, parameters: &[&'static str]) -> Result<Found> {
             let rows = spi.run_with(
                 "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(p.proname)), \
                  pg_catalog.format_type(p.prorettype, NULL) FROM pg_catalog.pg_proc p \
-                 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
-                 WHERE p.oid = pg_catalog.to_regprocedure($1)::pg_catalog.oid AND p.prokind = 'f'",
+                 JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace \
+                 WHERE p.oid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure($1)::pg_catalog.oid \
+                 AND p.prokind OPERATOR(pg_catalog.=) 'f'",
                 &[(types::TEXT, Some(signature))],
             );
             rows.text(0, 1).zip(rows.text(0, 2))

@@ -68,9 +68,9 @@ fn default(id: &Id, sql: &Table, column: &ColumnType) -> String {
         Id::Function(name) => format!("{name}()"),
         _ => {
             // In the order of arrival where the server can make such uuids.
-            #[cfg(feature = "pg15")]
+            #[cfg(not(feature = "pg18"))]
             let uuid = "pg_catalog.gen_random_uuid()";
-            #[cfg(not(feature = "pg15"))]
+            #[cfg(feature = "pg18")]
             let uuid = "pg_catalog.uuidv7()";
             match column.base {
                 types::UUID => uuid.into(),

@@ -1,4 +1,4 @@
-//! What the worker does for one queue: gives tasks back, promotes, recounts.
+//! What the worker does for one queue: gives tasks back, promotes, deletes what is over, recounts.
 
 use super::job::{self, Batch, Outcome};
 use super::recounter::{self, Recounted};

@@ -1,5 +1,6 @@
-//! The worker of a database: promotes tasks whose delay is over, gives back those of sessions that
-//! have ended, keeps the counters exact.
+//! The worker of a database: promotes tasks whose delay is over, gives back those whose time to run is over
+//! or whose session has ended, deletes those whose life is over, ends identified sessions, keeps the counters
+//! exact.
 
 use super::care::Care;
 use super::job::Outcome;
@@ -228,7 +229,8 @@ impl Worker {
     }
 }
 
-const GONE: &str = "NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = q.relation)";
+const GONE: &str =
+    "NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) q.relation)";
 
 /// The tables of this database's queues, and whether they are a subscriber's copies. What the
 /// registry says of tables that are gone is deleted.
@@ -245,7 +247,7 @@ fn list_queues() -> HashMap<Oid, bool> {
         }
         let rows = spi.run(
             "SELECT q.relation::pg_catalog.oid, EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s \
-             WHERE s.srrelid = q.relation) FROM xqueue.queue q",
+             WHERE s.srrelid OPERATOR(pg_catalog.=) q.relation) FROM xqueue.queue q",
         );
         let table = |row| Some((types::oid(rows.datum(row, 1)?), rows.datum(row, 2)?.value() != 0));
         let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
@@ -264,8 +266,9 @@ fn locked_by_prepared() -> HashSet<Oid> {
     spi::connect(|spi| {
         let rows = spi.run(
             "SELECT DISTINCT l.relation FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d \
-             ON d.oid = l.database AND d.datname = pg_catalog.current_database() \
-             WHERE l.locktype = 'relation' AND l.pid IS NULL",
+             ON d.oid OPERATOR(pg_catalog.=) l.database \
+             AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
+             WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.pid IS NULL",
         );
         (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect()
     })

@@ -1,23 +1,7 @@
 //! The sender of metrics: a thread that resolves, connects and writes, so that its caller never waits for a network.
 //!
 //! Plain Rust: nothing here may call Postgres, whose functions belong to the main thread of a process.
-//!
-//! ```ignore
-//! let mut sender = Sender::start()?;                       // once; Drop ends the thread without waiting for it
-//! loop {
-//!     wait_for_latch(interval);                            // every xqueue.graphite_interval
-//!     match target_from_settings() {                       // read again after each SIGHUP
-//!         Some(target) => sender.send(&target, graphite_lines(&prefix, now, &samples, &NAMES)),
-//!         None => sender.disconnect(),                     // xqueue.graphite_host = ''
-//!     }
-//!     for event in sender.events() {                       // once per change of condition
-//!         match event {
-//!             Event::Connected { .. } => log!("xqueue: {event}"),
-//!             Event::Failed { .. } => warning!("xqueue: {event}"),
-//!         }
-//!     }
-//! }
-//! ```
+//! [`super::metrics`] is its caller.
 
 mod courier;
 mod link;

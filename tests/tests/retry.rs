@@ -50,6 +50,30 @@ fn a_release_with_a_delay_of_zero_does_not_wait_for_the_next_attempt() {
     assert!(q.holds(1, "status = 'B'"), "the limit holds all the same");
 }
 
+/// A take that leaves the number to a statement does not look for a task that has another kind of number.
+#[test]
+fn attempts_of_a_domain_are_counted_without_a_walk() {
+    let mut q = Queue::new("retry_domain");
+    let name = q.name.clone();
+    q.sql("CREATE DOMAIN tries_{q} AS int CHECK (VALUE < 100)");
+    q.sql("ALTER TABLE {q} ADD tries tries_{q} NOT NULL DEFAULT 0");
+    q.upgrade(&json!({ "fields": { "attempts": "tries" }, "features": { "retry": true } }));
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2000)");
+    let mut c = q.client();
+    let sql = format!("SELECT array_agg(tries) = '{{1}}' FROM xqueue.take(NULL::{name})");
+    for _ in 0..5 {
+        assert!(c.query_one(&sql, &[]).expect("a take").get::<_, bool>(0));
+    }
+    c.batch_execute("SELECT pg_stat_force_next_flush()").expect("the counters are told");
+    let read = format!(
+        "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = '{name}'"
+    );
+    let read: i64 = q.admin.query_one(&read, &[]).expect("the counters").get(0);
+    assert!((5..1000).contains(&read), "{read} entries were read by 5 takes");
+    q.sql("ALTER TABLE {q} ALTER tries TYPE int");
+    q.sql("DROP DOMAIN tries_{q}");
+}
+
 #[test]
 fn attempts_are_counted_at_each_take_and_only_there() {
     let mut q = queue(r#"{"retry": true}"#);

@@ -213,6 +213,14 @@ unsafe fn key(
     key
 }
 
+impl Open<'_> {
+    /// The row that was written last, whole: what is stored apart from it is read.
+    pub fn written(&self) -> Datum {
+        // SAFETY: the row is filled in.
+        unsafe { pg_guard_ffi_boundary(|| raw::ExecFetchSlotHeapTupleDatum(self.heap.row)) }
+    }
+}
+
 /// The row that was written last.
 impl Row for Open<'_> {
     fn datum(&self, number: i16) -> Option<Datum> {
@@ -256,12 +264,12 @@ impl Found<'_> {
         (0..count).map(value).collect()
     }
 
-    /// Changes some columns and gives the row back as it is then. None, without waiting, if somebody
-    /// else has it locked for a change, or has changed it since.
-    pub fn update(&self, changes: &[(i16, Option<Datum>)]) -> Option<Datum> {
+    /// Changes some columns. False, without waiting, if somebody else has the row locked for a change, or
+    /// has changed it since.
+    pub fn update(&self, changes: &[(i16, Option<Datum>)]) -> bool {
         // An update that does not wait is no part of what access methods promise.
         if !self.lock() {
-            return None;
+            return false;
         }
         let (open, relation) = (self.open, self.open.relation.pointer());
         let mut values = self.values();
@@ -287,11 +295,12 @@ impl Found<'_> {
                     &mut lock,
                     &mut indexes,
                 );
-                if result != pg_sys::TM_Result::TM_Ok {
-                    return None;
+                let is_updated = result == pg_sys::TM_Result::TM_Ok;
+                if is_updated {
+                    let (target, state) = (open.heap.target, open.heap.state);
+                    access::insert_index_tuples(target, row, state, Some(indexes));
                 }
-                access::insert_index_tuples(open.heap.target, row, open.heap.state, Some(indexes));
-                Some(raw::ExecFetchSlotHeapTupleDatum(row))
+                is_updated
             })
         }
     }

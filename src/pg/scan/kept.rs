@@ -12,6 +12,8 @@ pub struct Kept {
     info: pg_sys::ReturnSetInfo,
     /// It lives as long as the query.
     memory: pg_sys::MemoryContext,
+    /// As long as that: a call may run in a subtransaction, whose end closes what belongs to it.
+    owner: pg_sys::ResourceOwner,
     rows: *mut pg_sys::List,
     bytes: usize,
     store: *mut pg_sys::Tuplestorestate,
@@ -58,6 +60,8 @@ impl Kept {
         self.info.allowedModes = KEPT;
         self.info.expectedDesc = description;
         self.memory = memory;
+        // SAFETY: reads a variable of the backend: nodes run for their query.
+        self.owner = unsafe { pg_sys::CurrentResourceOwner };
     }
 
     /// The columns of the rows wanted; null for what is not composite.
@@ -100,9 +104,13 @@ impl Kept {
                 columns = pg_sys::CreateTemplateTupleDesc(1);
                 pg_sys::TupleDescInitEntry(columns, 1, null_mut(), pg_sys::JSONBOID, -1, 0);
             }
+            // An error leaves the other owner to the end of the (sub)transaction, which sets its own.
+            let before = pg_sys::CurrentResourceOwner;
+            pg_sys::CurrentResourceOwner = self.owner;
             self.stored =
                 pg_sys::MakeSingleTupleTableSlot(columns, &raw const pg_sys::TTSOpsMinimalTuple);
             self.store = pg_sys::tuplestore_begin_heap(true, false, pg_sys::work_mem);
+            pg_sys::CurrentResourceOwner = before;
             for index in 0..(*self.rows).length {
                 let row = list_nth::<pg_sys::varlena>(self.rows, index);
                 self.put(row);

@@ -7,7 +7,6 @@ use super::{Methods, new_node};
 use crate::error::Error;
 use crate::pg::foreign::{attribute, list, list_nth};
 use crate::pg::{catalog, raw};
-use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum};
 use std::ffi::CStr;
 use std::mem::size_of;
@@ -242,13 +241,7 @@ unsafe fn columns(scan: *mut Scan, row_type: pg_sys::Oid) -> pg_sys::TupleDesc {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn refuse_columns(row_type: pg_sys::Oid) {
-    let name = catalog::type_name(row_type);
-    Error::new(
-        PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-        format!("the columns of {name} have changed since this query was planned"),
-    )
-    .hint("Prepare the query anew.")
-    .raise()
+    Error::columns_changed(&catalog::type_name(row_type)).raise()
 }
 
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {

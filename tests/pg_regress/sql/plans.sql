@@ -69,6 +69,26 @@ BEGIN;
 INSERT INTO parcels (payload) SELECT repeat('x', 100) FROM generate_series(1, 3000);
 SELECT count(*), count(DISTINCT task->'id'), sum(length(task->>'payload')) FROM xqueue.take('parcels', count => 10000) task;
 ROLLBACK;
+-- in the subtransactions of a call that may wait, and of one under row security
+BEGIN;
+SELECT count(*), sum(length(payload)) FROM xqueue.put(NULL::parcels, (SELECT jsonb_agg(jsonb_build_object('payload', repeat('x', 100))) FROM generate_series(1, 3000)), timeout => '1s');
+SELECT count(*), count(DISTINCT id), sum(length(payload)) FROM xqueue.take(NULL::parcels, timeout => '1s', count => 10000);
+SELECT count(*), count(DISTINCT task->'id') FROM xqueue.put('parcels', (SELECT jsonb_agg(jsonb_build_object('payload', repeat('x', 100))) FROM generate_series(1, 3000)), timeout => '1s') task;
+SELECT count(*), count(DISTINCT task->'id'), sum(length(task->>'payload')) FROM xqueue.take('parcels', timeout => '1s', count => 10000) task;
+ROLLBACK;
+SELECT xqueue.create('lined', '{"features": {"utube": true}}')->'queue' AS queue;
+ALTER TABLE lined ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY everything ON lined USING (true);
+CREATE ROLE sorter;
+GRANT ALL ON lined TO sorter;
+INSERT INTO lined (tube, payload) SELECT 'tube ' || n, to_jsonb(repeat('x', 100)) FROM generate_series(1, 2000) n;
+SET ROLE sorter;
+BEGIN;
+SELECT count(*), count(DISTINCT id) FROM xqueue.take(NULL::lined, count => 10000);
+ROLLBACK;
+RESET ROLE;
+DROP TABLE lined;
+DROP ROLE sorter;
 RESET work_mem;
 
 -- cursors, forward and back

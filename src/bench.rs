@@ -1,0 +1,83 @@
+//! Benchmarks inside the server: what the calls made most often cost without a client, a round trip and a
+//! commit. Each is run again and again in one transaction, which is then rolled back; so there is none that
+//! takes tasks, whose rows would lie in the way until its end. Built with the feature `pg_bench` and run by
+//! `pgrx-embed/bench in-server`, or by `cargo pgrx bench`.
+
+#[pgrx::pg_schema]
+mod benches {
+    use pgrx::prelude::*;
+    use pgrx::spi::OwnedPreparedStatement;
+    use pgrx_bench::{Bencher, black_box};
+
+    /// A queue, the same table without triggers, and one task that stays.
+    fn prepare() {
+        let statements = [
+            "SELECT xqueue.create('benches.queue')",
+            "SELECT xqueue.create('benches.empty')",
+            "CREATE TABLE benches.plain (LIKE benches.queue INCLUDING ALL)",
+            "INSERT INTO benches.queue (payload) VALUES ('{\"n\": 1}')",
+        ];
+        Spi::connect_mut(|client| {
+            for statement in statements {
+                if let Err(error) = client.update(statement, None, &[]) {
+                    error!("{statement}: {error}");
+                }
+            }
+        });
+    }
+
+    /// Runs a statement, which is planned once, through the executor.
+    fn repeat(bencher: &mut Bencher, statement: &str) {
+        let plan =
+            Spi::connect_mut(|client| client.prepare_mut(statement, &[]).map(|plan| plan.keep()));
+        let plan: OwnedPreparedStatement = match plan {
+            Ok(plan) => plan,
+            Err(error) => error!("{statement}: {error}"),
+        };
+        bencher.iter(move || {
+            let rows =
+                Spi::connect_mut(|client| client.update(&plan, None, &[]).map(|rows| rows.len()));
+            black_box(
+                rows.is_ok_and(|rows| rows <= 1) || panic!("a statement of a benchmark has failed"),
+            )
+        });
+    }
+
+    #[pg_bench(setup = prepare, measurement_time_ms = 2000, warm_up_time_ms = 500)]
+    fn put_row(bencher: &mut Bencher) {
+        repeat(
+            bencher,
+            "SELECT id FROM xqueue.put(NULL::benches.queue, '{\"payload\": {\"n\": 1}}')",
+        );
+    }
+
+    #[pg_bench(setup = prepare, measurement_time_ms = 2000, warm_up_time_ms = 500)]
+    fn put_jsonb(bencher: &mut Bencher) {
+        repeat(bencher, "SELECT xqueue.put('benches.queue', '{\"payload\": {\"n\": 1}}')");
+    }
+
+    #[pg_bench(setup = prepare, measurement_time_ms = 2000, warm_up_time_ms = 500)]
+    fn insert_into_queue(bencher: &mut Bencher) {
+        repeat(bencher, "INSERT INTO benches.queue (payload) VALUES ('{\"n\": 1}')");
+    }
+
+    #[pg_bench(setup = prepare, measurement_time_ms = 2000, warm_up_time_ms = 500)]
+    fn insert_without_triggers(bencher: &mut Bencher) {
+        repeat(bencher, "INSERT INTO benches.plain (payload) VALUES ('{\"n\": 1}')");
+    }
+
+    #[pg_bench(setup = prepare, measurement_time_ms = 2000, warm_up_time_ms = 500)]
+    fn take_from_empty(bencher: &mut Bencher) {
+        repeat(bencher, "SELECT id FROM xqueue.take(NULL::benches.empty)");
+    }
+
+    #[pg_bench(setup = prepare, measurement_time_ms = 2000, warm_up_time_ms = 500)]
+    fn peek_row(bencher: &mut Bencher) {
+        repeat(bencher, "SELECT id FROM xqueue.peek(NULL::benches.queue, 1::bigint)");
+    }
+
+    #[pg_bench(setup = prepare, measurement_time_ms = 2000, warm_up_time_ms = 500)]
+    fn stats(bencher: &mut Bencher) {
+        repeat(bencher, "SELECT xqueue.stats('benches.queue')");
+    }
+}
