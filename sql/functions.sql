@@ -40,7 +40,7 @@ COMMENT ON FUNCTION xqueue.downgrade(anyelement, boolean) IS 'As downgrade(text,
 CREATE FUNCTION xqueue.drop(queue text)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
 COMMENT ON FUNCTION xqueue.drop(text) IS
-'Drops a queue''s table, unless tasks are taken, or consumers or producers wait (55006, with their number). DROP TABLE does not ask. After tarantool/queue''s drop.';
+'Drops a queue''s table, unless tasks are taken, or consumers or producers wait (55006, with their number). DROP TABLE does not ask. Errors: 42501 not the owner, 55000 no queue. After tarantool/queue''s drop.';
 
 CREATE FUNCTION xqueue.drop(queue anyelement)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
@@ -137,7 +137,7 @@ COMMENT ON FUNCTION xqueue.identify(uuid, interval, boolean) IS
 CREATE FUNCTION xqueue.peek(queue text, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
 COMMENT ON FUNCTION xqueue.peek(text, anycompatible) IS
-'Looks at a task in whatever state it is, without taking it; no row if there is none.';
+'Looks at a task in whatever state it is, without taking it; no row if there is none. id: the key; an array is a batch. Errors: 42501 no SELECT on the table, 55000 no queue, 42804 or 22P02 an id that is no key.';
 
 CREATE FUNCTION xqueue.peek(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
@@ -200,7 +200,7 @@ COMMENT ON FUNCTION xqueue.snatch(anyelement, anycompatible, interval) IS 'As sn
 CREATE FUNCTION xqueue.release_all(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
 COMMENT ON FUNCTION xqueue.release_all(text) IS
-'Takes all taken tasks away from whoever has taken them: they are ready again. Returns how many. It does not count as a failed attempt; each counts as a snatch. Passes over those that somebody has locked, as they are being acked or released. After tarantool/queue.';
+'Takes all taken tasks away from whoever has taken them: they are ready again. Returns how many. It does not count as a failed attempt; each counts as a snatch. Passes over those that somebody has locked, as they are being acked or released. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby. After tarantool/queue.';
 
 CREATE FUNCTION xqueue.release_all(queue anyelement)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
@@ -244,7 +244,7 @@ COMMENT ON FUNCTION xqueue.resume(anyelement) IS 'As resume(text), the queue nam
 
 CREATE FUNCTION xqueue.truncate(queue text)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
-COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege.';
+COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege. Errors: 42501 no TRUNCATE on the table, 55000 no queue, 25006 on a standby.';
 
 CREATE FUNCTION xqueue.truncate(queue anyelement)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
@@ -299,7 +299,7 @@ COMMENT ON FUNCTION xqueue.stats_reset() IS 'The same for each queue of this dat
 CREATE FUNCTION xqueue.check(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
 COMMENT ON FUNCTION xqueue.check(text) IS
-'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or that nobody would look into, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend.';
+'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or that nobody would look into, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend. Errors: 42501 no SELECT on the table, 55000 no queue.';
 
 CREATE FUNCTION xqueue.check(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';

@@ -41,6 +41,7 @@ CREATE FUNCTION xqueue.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_
 COMMENT ON FUNCTION xqueue.registry_changed() IS 'Trigger of the registry: tells the worker of queues that come with a restored dump.';
 CREATE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON xqueue.queue
 FOR EACH STATEMENT EXECUTE FUNCTION xqueue.registry_changed();
+COMMENT ON TRIGGER registry_changed ON xqueue.queue IS 'Tells the worker of queues that come with a restored dump.';
 
 SELECT pg_catalog.pg_extension_config_dump('xqueue.queue', '');
 
@@ -58,6 +59,7 @@ CREATE TABLE xqueue.session (
 );
 CREATE INDEX session_lease_idx ON xqueue.session (lease);
 
+COMMENT ON INDEX xqueue.session_lease_idx IS 'The sessions that end next, for the worker.';
 COMMENT ON TABLE xqueue.session IS 'The identified sessions, which own tasks and outlive their connections. Read the view xqueue.sessions; change with xqueue.identify().';
 COMMENT ON COLUMN xqueue.session.uuid IS 'As it stands in the owner column of the tasks that it has taken.';
 COMMENT ON COLUMN xqueue.session.role IS 'The role that has opened it: only its members may join it.';

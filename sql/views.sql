@@ -12,7 +12,7 @@ WITH columns AS (
         SELECT f.field, 0, f.definition
         FROM jsonb_each(q.definition->'fields') AS f(field, definition)
     ) AS d
-    JOIN pg_attribute a ON a.attrelid = q.relation AND NOT a.attisdropped
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = q.relation AND NOT a.attisdropped
         AND CASE WHEN q.incarnation = q.relation
                  THEN a.attnum = (d.definition->>'number')::smallint
                  ELSE a.attname = d.definition->>'name' END
@@ -37,6 +37,22 @@ SELECT q.relation AS queue,
 FROM xqueue.stats() AS s
 JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
 COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read: tasks by state, consumers that wait, until when it is paused, and the last error of the worker, if it has one with the queue.';
+COMMENT ON COLUMN xqueue.queues.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.queues.key IS 'The columns of its key.';
+COMMENT ON COLUMN xqueue.queues.fields IS 'Which column each field is.';
+COMMENT ON COLUMN xqueue.queues.features IS 'The features that are on, with their options.';
+COMMENT ON COLUMN xqueue.queues.states IS 'The value of the status column for each state.';
+COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
+COMMENT ON COLUMN xqueue.queues.taken IS 'Tasks that somebody has taken.';
+COMMENT ON COLUMN xqueue.queues.waiting IS 'Tasks whose delay is not over.';
+COMMENT ON COLUMN xqueue.queues.buried IS 'Tasks put aside by bury, or after their last attempt.';
+COMMENT ON COLUMN xqueue.queues.zombie IS 'Acked tasks that are still to be seen for a while.';
+COMMENT ON COLUMN xqueue.queues.done IS 'Acked tasks that are kept.';
+COMMENT ON COLUMN xqueue.queues.consumers IS 'How many wait for a task.';
+COMMENT ON COLUMN xqueue.queues.paused_until IS 'Until then nobody takes a task; NULL if it is not paused.';
+COMMENT ON COLUMN xqueue.queues.exact IS 'Whether the numbers are those of the table; if not, the worker is counting.';
+COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, NULL if all is well.';
+COMMENT ON COLUMN xqueue.queues.error_at IS 'When that was.';
 
 CREATE VIEW xqueue.taken AS
 SELECT (h->>'relation')::oid::regclass AS queue,
@@ -45,6 +61,10 @@ SELECT (h->>'relation')::oid::regclass AS queue,
        (h->>'tasks')::bigint AS tasks
 FROM xqueue.holders() AS h;
 COMMENT ON VIEW xqueue.taken IS 'Who has taken how many tasks of which queue; pid is NULL for an identified session that is without a connection. Reads the tasks that are taken.';
+COMMENT ON COLUMN xqueue.taken.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.taken.pid IS 'The process that has taken the tasks; NULL without a connection.';
+COMMENT ON COLUMN xqueue.taken.session IS 'As it stands in the owner column.';
+COMMENT ON COLUMN xqueue.taken.tasks IS 'How many.';
 
 CREATE VIEW xqueue.consumers AS
 SELECT (w->>'relation')::oid::regclass AS queue,
@@ -54,6 +74,11 @@ SELECT (w->>'relation')::oid::regclass AS queue,
        'waiting'::text AS state
 FROM xqueue.waiting_consumers() AS w;
 COMMENT ON VIEW xqueue.consumers IS 'The consumers that wait for a task, first come first served.';
+COMMENT ON COLUMN xqueue.consumers.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.consumers.pid IS 'The process that waits.';
+COMMENT ON COLUMN xqueue.consumers.session IS 'Its session.';
+COMMENT ON COLUMN xqueue.consumers.since IS 'When it began to wait.';
+COMMENT ON COLUMN xqueue.consumers.state IS 'waiting.';
 
 CREATE VIEW xqueue.sessions WITH (security_barrier) AS
 SELECT s.uuid AS session,
@@ -63,8 +88,13 @@ SELECT s.uuid AS session,
        ARRAY(SELECT (c->>'pid')::integer FROM xqueue.session_connections() AS c
              WHERE (c->>'session')::uuid = s.uuid ORDER BY 1) AS pids
 FROM xqueue.session s
-WHERE pg_has_role(s.role, 'MEMBER');
+WHERE pg_catalog.pg_has_role(s.role, 'MEMBER');
 COMMENT ON VIEW xqueue.sessions IS 'The identified sessions of roles that you are a member of: how long each lives on without a connection, when it ends if none is attached (infinity while one is), and the processes that are.';
+COMMENT ON COLUMN xqueue.sessions.session IS 'As it stands in the owner column.';
+COMMENT ON COLUMN xqueue.sessions.role IS 'The role that has opened it.';
+COMMENT ON COLUMN xqueue.sessions.grace IS 'How long it lives on without a connection.';
+COMMENT ON COLUMN xqueue.sessions.lease IS 'When it ends, if no connection is attached to it; infinity while one is.';
+COMMENT ON COLUMN xqueue.sessions.pids IS 'The processes that are attached to it.';
 
 CREATE VIEW xqueue.producers AS
 SELECT (w->>'relation')::oid::regclass AS queue,
@@ -74,12 +104,22 @@ SELECT (w->>'relation')::oid::regclass AS queue,
        (w->>'tasks')::bigint AS tasks
 FROM xqueue.waiting_producers() AS w;
 COMMENT ON VIEW xqueue.producers IS 'The producers that wait for room under the capacity of a queue, for so many tasks each, first come first served.';
+COMMENT ON COLUMN xqueue.producers.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.producers.pid IS 'The process that waits.';
+COMMENT ON COLUMN xqueue.producers.session IS 'Its session.';
+COMMENT ON COLUMN xqueue.producers.since IS 'When it began to wait.';
+COMMENT ON COLUMN xqueue.producers.tasks IS 'For how many tasks it wants room.';
 
 CREATE VIEW xqueue.settings AS
 SELECT name, setting, unit, short_desc AS description, context
 FROM pg_catalog.pg_settings
 WHERE name LIKE 'xqueue.%';
 COMMENT ON VIEW xqueue.settings IS 'The settings of the extension.';
+COMMENT ON COLUMN xqueue.settings.name IS 'As in postgresql.conf.';
+COMMENT ON COLUMN xqueue.settings.setting IS 'The value in force.';
+COMMENT ON COLUMN xqueue.settings.unit IS 'Of the value, if it has one.';
+COMMENT ON COLUMN xqueue.settings.description IS 'What it is for.';
+COMMENT ON COLUMN xqueue.settings.context IS 'When a change takes effect, as in pg_settings.';
 
 GRANT SELECT ON xqueue.queues, xqueue.taken, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
 

@@ -93,6 +93,6 @@ fn vacate() {
 
 /// Who is terminated in the middle of such a command does not get to its end.
 #[pgrx::pg_guard]
-unsafe extern "C-unwind" fn vacate_on_exit(_code: i32, _argument: Datum) {
+extern "C-unwind" fn vacate_on_exit(_code: i32, _argument: Datum) {
     vacate();
 }

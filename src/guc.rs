@@ -1,5 +1,6 @@
 //! The settings of the extension, with their reasons.
 
+use crate::pg::process;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -123,8 +124,7 @@ pub fn init(preloading: bool) {
         GucContext::Sighup,
         GucFlags::UNIT_MS,
     );
-    // SAFETY: the server copies the C string.
-    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"xqueue".as_ptr()) };
+    process::reserve_settings(c"xqueue");
 }
 
 fn int(

@@ -1,12 +1,17 @@
 //! xqueue: queues in ordinary PostgreSQL tables.
 //!
-//! From the outside in: `api` and `trigger` are what SQL calls, `worker` are the background
-//! processes; they meet in `registry` (what is a queue), `xact` (what a transaction has changed),
-//! `counting` (functions that count for themselves), `room` (capacity), `wait` and `shmem` (what
-//! processes tell each other). `keys` makes keys of the clock, `front` priorities ahead of all. `pg`
-//! is the fence around the server's C interface.
-//! `subqueue` takes from queues whose tubes are sub-queues.
-//! `model`, `statement`, `delta`, `lanes` and `metrics` are pure.
+//! From the outside in:
+//! - `api` and `trigger` are what SQL calls, `ddl` sees other commands that concern queues, `worker` are the
+//!   background processes, `guc` the settings.
+//! - `upgrade` makes queues; `direct` changes rows without statements, `subqueue` takes from queues whose tubes
+//!   are sub-queues, `marks` says where a take begins to look, `wait` stands in line, `room` keeps to the
+//!   capacity, `keys` makes keys of the clock, `front` priorities ahead of all.
+//! - They meet in `registry` (what is a queue), `session` (who this connection is), `change` and `counting`
+//!   (what has happened to rows), `xact` (what a transaction has changed), `recount`, and `shmem` (what
+//!   processes tell each other).
+//! - `model`, `statement`, `delta`, `lanes` and `metrics` are pure, as are `marks::mark` and
+//!   `marks::priorities`.
+//! - `error` is for people; `pg` is the fence around the server's C interface.
 
 mod api;
 #[cfg(feature = "pg_bench")]
@@ -46,8 +51,8 @@ pgrx::extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
 pgrx::extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
 pgrx::extension_sql_file!("../sql/views.sql", name = "views", requires = ["functions"], finalize);
 
-/// Called by the server when it loads the library. Everything but the SQL functions needs it to
-/// be loaded at server start.
+/// Called by the server when it loads the library. All functions need it to be loaded at
+/// server start and say so; triggers do without.
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     let preloading = pg::process::is_preloading();

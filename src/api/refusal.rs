@@ -1,4 +1,4 @@
-//! Why a step with a task cannot be done, in the words of the Tarantool queue article.
+//! Why a step with a task cannot be done, in words for people.
 
 use super::argument::{self, Key};
 use super::pooler;

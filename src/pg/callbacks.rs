@@ -110,7 +110,7 @@ pub fn changed_functions() -> u64 {
 
 /// Runs `function` with `argument` when this process ends, after its transaction has been rolled
 /// back. The server has few places for this: once for each purpose.
-pub fn at_exit(function: unsafe extern "C-unwind" fn(i32, Datum), argument: u32) {
+pub fn at_exit(function: extern "C-unwind" fn(i32, Datum), argument: u32) {
     // SAFETY: the callback is a static function.
     unsafe { pg_sys::on_shmem_exit(Some(function), Datum::from(argument)) }
 }

@@ -68,3 +68,9 @@ pub fn random() -> [u8; 16] {
     }
     bytes
 }
+
+/// Refuses settings of this prefix that are not defined.
+pub fn reserve_settings(prefix: &std::ffi::CStr) {
+    // SAFETY: the server copies the C string.
+    unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) }
+}

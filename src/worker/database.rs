@@ -55,7 +55,7 @@ pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
 
 /// The launcher is to start another one, unless `unregister_worker` has been called before.
 #[pgrx::pg_guard]
-unsafe extern "C-unwind" fn leave_on_exit(_code: i32, database: Datum) {
+extern "C-unwind" fn leave_on_exit(_code: i32, database: Datum) {
     databases::unregister_worker(database.value() as u32, true);
 }
 

@@ -8,10 +8,10 @@ mod link;
 #[cfg(test)]
 mod tests;
 
+use crate::pg::system;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ impl Sender {
     pub fn start_with(timing: Timing) -> io::Result<Sender> {
         let mailbox = Arc::new(Mailbox::default());
         let mut courier = Courier::new(Arc::clone(&mailbox), timing);
-        with_signals_blocked(|| {
+        system::with_signals_blocked(|| {
             thread::Builder::new().name("xqueue graphite".to_string()).spawn(move || courier.run())
         })??;
         Ok(Sender { mailbox })
@@ -149,26 +149,6 @@ impl Drop for Sender {
     /// The thread may be inside a connect or a name lookup: it ends after that, or with the process.
     fn drop(&mut self) {
         self.mailbox.put(Order::Stop);
-    }
-}
-
-fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
-    let mut before = MaybeUninit::uninit();
-    // SAFETY: sigfillset initializes the set that it is given, pthread_sigmask reads that set and writes the other.
-    let result = unsafe {
-        let mut all = MaybeUninit::uninit();
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr())
-    };
-    if result != 0 {
-        return Err(io::Error::from_raw_os_error(result));
-    }
-    let value = work();
-    // SAFETY: the call above succeeded, so `before` is initialized; no old mask is asked for.
-    match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) }
-    {
-        0 => Ok(value),
-        error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 

@@ -35,7 +35,7 @@ pub extern "C-unwind" fn xqueue_recount_main(argument: pg_sys::Datum) {
 }
 
 #[pgrx::pg_guard]
-unsafe extern "C-unwind" fn release_on_exit(_code: i32, database: Datum) {
+extern "C-unwind" fn release_on_exit(_code: i32, database: Datum) {
     databases::release_recounter(database.value() as u32);
 }
 

@@ -1,8 +1,8 @@
 //! One connection, or one UDP socket, to a target: open, check, write, each within a bounded time.
 
+use crate::pg::system;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ impl Link {
                 if stream.local_addr()? == stream.peer_addr()? {
                     return Err(io::ErrorKind::ConnectionRefused.into());
                 }
-                give_up_unacknowledged_data(&stream, timing.acknowledge)?;
+                system::give_up_unacknowledged_data(&stream, timing.acknowledge)?;
                 Socket::Tcp(stream)
             }
             Protocol::Udp => {
@@ -174,22 +174,6 @@ fn write_until(stream: &mut TcpStream, mut rest: &[u8], deadline: Instant) -> io
         }
     }
     Ok(())
-}
-
-/// Without this, writes into a connection whose other end has vanished succeed for a quarter of an hour.
-fn give_up_unacknowledged_data(stream: &TcpStream, after: Duration) -> io::Result<()> {
-    let milliseconds = libc::c_uint::try_from(after.as_millis()).unwrap_or(libc::c_uint::MAX);
-    // SAFETY: the descriptor is open as `stream` is borrowed; the value is a live c_uint of the length given.
-    let result = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_USER_TIMEOUT,
-            (&raw const milliseconds).cast(),
-            size_of::<libc::c_uint>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// datagrams cuts at line borders. A single line above the limit goes alone.

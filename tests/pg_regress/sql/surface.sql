@@ -46,7 +46,17 @@ UNION ALL
 SELECT 'column', c.relname || '.' || a.attname
 FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind = 'r' AND col_description(c.oid, a.attnum) IS NULL;
+WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind IN ('r', 'v') AND col_description(c.oid, a.attnum) IS NULL
+UNION ALL
+SELECT 'index', i.indexrelid::regclass::text
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indrelid
+WHERE c.relnamespace = 'xqueue'::regnamespace AND NOT i.indisprimary AND obj_description(i.indexrelid, 'pg_class') IS NULL
+UNION ALL
+SELECT 'trigger', t.tgname
+FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.relnamespace = 'xqueue'::regnamespace AND obj_description(t.oid, 'pg_trigger') IS NULL;
 
 -- What belongs to the extension but does not lie in its schema, and what lies there but does not belong to it: nothing
 SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS "outside"
