@@ -193,12 +193,14 @@ impl Place {
     /// been woken for. Should it sleep beside ready tasks, the worker is to look after it.
     fn has_missed_some(&self, pause: Option<i64>) -> bool {
         let Some(mut line) = queues::lock(self.slot) else { return false };
-        if let Some(until) = pause {
+        let (wakes, has_ready) = (line.wakes(), line.has_ready());
+        let has_changed = self.wakes.replace(wakes) != wakes;
+        // Otherwise it may be over: this consumer looks again.
+        if let Some(until) = pause.filter(|_| !has_changed) {
             line.note_pause(until);
         }
-        let (wakes, has_ready) = (line.wakes(), line.has_ready());
         drop(line);
-        let has_missed = self.wakes.replace(wakes) != wakes && !waiters::was_woken();
+        let has_missed = has_changed && !waiters::was_woken();
         if has_ready && !has_missed && pause.is_none() {
             databases::request(process::database().into(), |_| {});
         }

@@ -278,6 +278,7 @@ impl QueueGuard {
 
     /// Wakes everyone to look again.
     pub fn wake_everyone(&mut self) {
+        self.line.wakes += 1;
         self.tell_end(None, None);
         let mut link = self.line.head;
         while link != 0 {

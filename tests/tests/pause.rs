@@ -77,7 +77,8 @@ fn resume_wakes_those_who_have_waited_longest() {
     let [first, second] = [Waiter::take(&mut q), Waiter::take(&mut q)];
     let worker = Stopped::worker(&mut q.admin);
     put(&mut q.admin, &name, 1);
-    assert!(is_waiting(&mut q.admin, first.pid) || !first.finished());
+    // The first has been woken, has looked, and stands in its old place again.
+    q.wait_for_consumers(2);
     q.sql("SELECT xqueue.resume('{q}')");
     let kept = first.join();
     assert_eq!(id(&kept.result.as_ref().expect("a task")[0]), 1);
