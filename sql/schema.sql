@@ -9,12 +9,18 @@ BEGIN
     IF pg_catalog.getdatabaseencoding() OPERATOR(pg_catalog.<>) 'UTF8' THEN
         RAISE EXCEPTION 'xqueue needs a database with encoding UTF8, not %', pg_catalog.getdatabaseencoding()
             USING ERRCODE = 'feature_not_supported',
-                  HINT = 'CREATE DATABASE jobs ENCODING ''UTF8'' TEMPLATE template0 makes one, for example.';
+                  HINT = 'CREATE DATABASE jobs ENCODING ''UTF8'' LOCALE ''C.UTF-8'' TEMPLATE template0 makes one, for example.';
     END IF;
     IF owner IS NOT NULL THEN
         RAISE EXCEPTION 'schema xqueue belongs to "%", who is no superuser', owner
             USING ERRCODE = 'insufficient_privilege',
-                  HINT = 'DROP SCHEMA xqueue or rename it: CREATE EXTENSION makes its own.';
+                  HINT = 'ALTER SCHEMA xqueue OWNER TO a superuser, or drop it: CREATE EXTENSION makes its own.';
+    END IF;
+    IF EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n
+               ON n.oid OPERATOR(pg_catalog.=) p.pronamespace WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue') THEN
+        RAISE EXCEPTION 'schema xqueue has functions already'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Move them: one of them might be called in place of the extension''s own.';
     END IF;
 END
 $$;

@@ -63,7 +63,7 @@ pub fn take(
                 return Scan::Ends;
             };
             if found.update(&changes) {
-                rows.push(open.written());
+                rows.push(found.updated());
                 note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
             } else {
                 has_missed = true;

@@ -195,7 +195,7 @@ impl Place {
         let Some(mut line) = queues::lock(self.slot) else { return false };
         let (wakes, has_ready) = (line.wakes(), line.has_ready());
         let has_changed = self.wakes.replace(wakes) != wakes;
-        // Otherwise it may be over: this consumer looks again.
+        // If somebody was woken meanwhile the pause may be over: this consumer looks again first.
         if let Some(until) = pause.filter(|_| !has_changed) {
             line.note_pause(until);
         }

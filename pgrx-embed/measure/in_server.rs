@@ -28,7 +28,11 @@ pub fn measure() -> Result<Section> {
         if let Some(error) = result.get::<_, Option<&str>>(0) {
             return Err(format!("{name}: {error}").into());
         }
-        rows.push(row(name, [1, 2, 3].map(|column| microseconds(result.get(column)))));
+        let times = [1, 2, 3].map(|column| result.get::<_, Option<f64>>(column));
+        let [Some(median), Some(least), Some(most)] = times else {
+            return Err(format!("{name}: criterion gives no median").into());
+        };
+        rows.push(row(name, [median, least, most].map(microseconds)));
         transaction.rollback()?;
     }
     if rows.is_empty() {

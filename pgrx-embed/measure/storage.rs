@@ -9,6 +9,7 @@ use crate::pgbench::Length;
 use crate::report::{Section, row};
 use crate::{Result, database, watchdog};
 
+const TITLE: &str = "Settings of the table and its indexes";
 const CLIENTS: u32 = 4;
 const COMMIT: &str = "off";
 const STOCK: u32 = 1000;
@@ -26,8 +27,18 @@ const SETTINGS: [(&str, &str); 7] = [
 
 pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
-    let peer = peers.named(CONTENDER).ok_or("who measures storage needs xqueue-rows")?;
     let seconds = effort.flat.1;
+    let notes = vec![format!(
+        "put, take, ack by {CLIENTS} clients ({CONTENDER}), synchronous_commit {COMMIT}, {STOCK} ready tasks at the \
+         start. Medians of {} rounds of {seconds} s, in turn.",
+        effort.rounds
+    )];
+    let header = vec!["", "tasks per second", "to as it is", "size at the end"];
+    let mut section = Section { title: TITLE, header, rows: vec![], notes, plot: None };
+    let Some(peer) = peers.named(CONTENDER) else {
+        section.notes.push(format!("{CONTENDER} does not take part."));
+        return Ok(section);
+    };
     let load = Load { clients: CLIENTS, commit: COMMIT, length: Length::Seconds(seconds) };
     let mut results = SETTINGS.map(|_| (Sample::default(), Sample::default()));
     for _ in 0..effort.rounds {
@@ -49,17 +60,8 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
             [format!("{rate:.0}"), format!("{:.2}", rate / base), megabytes],
         )
     });
-    Ok(Section {
-        title: "Settings of the table and its indexes",
-        header: vec!["", "tasks per second", "to as it is", "size at the end"],
-        rows: rows.collect(),
-        notes: vec![format!(
-            "put, take, ack by {CLIENTS} clients ({CONTENDER}), synchronous_commit {COMMIT}, {STOCK} ready tasks at \
-             the start. Medians of {} rounds of {seconds} s, in turn.",
-            effort.rounds
-        )],
-        plot: None,
-    })
+    section.rows = rows.collect();
+    Ok(section)
 }
 
 fn name_of(table: &str, indexes: &str) -> String {

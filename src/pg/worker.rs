@@ -105,6 +105,7 @@ impl Timeout {
 
     /// Lets the time of the limit in force begin anew.
     pub fn restart(duration: Duration) {
+        Timeout::stop();
         let milliseconds = duration.as_millis().clamp(1, i32::MAX as u128) as i32;
         // SAFETY: the timer is registered for every process that is connected to a database.
         unsafe {
@@ -115,13 +116,19 @@ impl Timeout {
     }
 }
 
-impl Drop for Timeout {
-    fn drop(&mut self) {
+impl Timeout {
+    fn stop() {
         // SAFETY: as above; a timer that has fired may be disabled.
         unsafe {
             pg_guard_ffi_boundary(|| foreign::disable_timeout(foreign::STATEMENT_TIMEOUT, false));
             // It may have fired when there was nothing left to cancel.
             pg_sys::QueryCancelPending = 0;
         }
+    }
+}
+
+impl Drop for Timeout {
+    fn drop(&mut self) {
+        Timeout::stop();
     }
 }

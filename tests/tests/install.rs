@@ -28,8 +28,15 @@ fn a_schema_of_somebody_else_is_refused() {
         .batch_execute(&format!("CREATE SCHEMA xqueue AUTHORIZATION {}", role.name))
         .expect("the schema is made");
     let error = expect_error(&mut admin, "CREATE EXTENSION xqueue", "42501", "who is no superuser");
-    assert!(error.hint().is_some_and(|hint| hint.contains("DROP SCHEMA xqueue")), "{error:?}");
-    let again = "ALTER SCHEMA xqueue OWNER TO CURRENT_USER; CREATE EXTENSION xqueue; \
+    assert!(error.hint().is_some_and(|hint| hint.contains("ALTER SCHEMA xqueue")), "{error:?}");
+    admin
+        .batch_execute(
+            "ALTER SCHEMA xqueue OWNER TO CURRENT_USER; \
+             CREATE FUNCTION xqueue.put(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+        )
+        .expect("he has left something behind");
+    expect_error(&mut admin, "CREATE EXTENSION xqueue", "55000", "has functions already");
+    let again = "DROP FUNCTION xqueue.put; CREATE EXTENSION xqueue; \
                  DROP EXTENSION xqueue; DROP SCHEMA xqueue; CREATE EXTENSION xqueue";
     admin.batch_execute(again).expect("a superuser's own, or none, will do");
     admin.batch_execute("DROP EXTENSION xqueue").expect("dropped, so that the role can go");

@@ -174,7 +174,7 @@ impl Heap {
             // Other methods keep what they know of the open index from one insertion to the next.
             [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
                 && (*info).ii_ExclusionOps.is_null()
-                // One that is being built is passed over until the table's next definition.
+                // The server passes over one that is not, and what is kept here would not learn that it is.
                 && (*info).ii_ReadyForInserts
                 && (is_checked_at_once || !(*info).ii_Unique)
                 && expressions.all(|node| expression::is_of_the_server(node))

@@ -213,14 +213,6 @@ unsafe fn key(
     key
 }
 
-impl Open<'_> {
-    /// The row that was written last, whole: what is stored apart from it is read.
-    pub fn written(&self) -> Datum {
-        // SAFETY: the row is filled in.
-        unsafe { pg_guard_ffi_boundary(|| raw::ExecFetchSlotHeapTupleDatum(self.heap.row)) }
-    }
-}
-
 /// The row that was written last.
 impl Row for Open<'_> {
     fn datum(&self, number: i16) -> Option<Datum> {
@@ -303,6 +295,13 @@ impl Found<'_> {
                 is_updated
             })
         }
+    }
+
+    /// The row as `update` has just left it, whole: what is stored apart from it is read.
+    pub fn updated(&self) -> Datum {
+        // SAFETY: `update` has filled in the row; what it took over from the old one is there while that is
+        // found.
+        unsafe { pg_guard_ffi_boundary(|| raw::ExecFetchSlotHeapTupleDatum(self.open.heap.row)) }
     }
 
     /// Locks the row for a change of it, if that can be done at once.

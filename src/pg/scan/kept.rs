@@ -12,7 +12,7 @@ pub struct Kept {
     info: pg_sys::ReturnSetInfo,
     /// It lives as long as the query.
     memory: pg_sys::MemoryContext,
-    /// As long as that: a call may run in a subtransaction, whose end closes what belongs to it.
+    /// The query's: a call may run in a subtransaction, whose end closes what belongs to that.
     owner: pg_sys::ResourceOwner,
     rows: *mut pg_sys::List,
     bytes: usize,
@@ -60,7 +60,7 @@ impl Kept {
         self.info.allowedModes = KEPT;
         self.info.expectedDesc = description;
         self.memory = memory;
-        // SAFETY: reads a variable of the backend: nodes run for their query.
+        // SAFETY: reads a variable of the backend: the owner of the query, as no call has begun yet.
         self.owner = unsafe { pg_sys::CurrentResourceOwner };
     }
 
