@@ -43,7 +43,7 @@ impl Error {
         Error::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
     }
 
-    /// A role that may not work with a queue's table at all, or not in this way.
+    /// A role that may not work with a queue's table.
     pub fn permission_denied(queue: &str) -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -52,11 +52,11 @@ impl Error {
         .hint(format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {queue} lets a role work with it."))
     }
 
-    /// A query that was planned before somebody changed the columns of a queue, which `whose` names.
-    pub fn columns_changed(whose: &str) -> Error {
+    /// A query that was planned before somebody changed the columns of a queue.
+    pub fn columns_changed(queue: &str) -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-            format!("the columns of {whose} have changed since this query was planned"),
+            format!("the columns of queue \"{queue}\" have changed since this query was planned"),
         )
         .hint("Run the query again; if it is prepared, prepare it anew.")
     }

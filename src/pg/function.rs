@@ -219,6 +219,6 @@ impl Output {
         if unsafe { row.matches(self.description()) } {
             return Ok(());
         }
-        Err(Error::columns_changed(&format!("queue \"{queue}\"")))
+        Err(Error::columns_changed(queue))
     }
 }

@@ -241,7 +241,7 @@ unsafe fn columns(scan: *mut Scan, row_type: pg_sys::Oid) -> pg_sys::TupleDesc {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn refuse_columns(row_type: pg_sys::Oid) {
-    Error::columns_changed(&format!("queue \"{}\"", catalog::type_name(row_type))).raise()
+    Error::columns_changed(&catalog::type_name(row_type)).raise()
 }
 
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
