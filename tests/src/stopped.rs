@@ -4,25 +4,45 @@ use postgres::Client;
 
 use crate::client::{scalar, wait_until};
 
+/// The system calls by which the server waits for its latch.
+#[cfg(target_arch = "x86_64")]
+const WAITS: [i64; 2] = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait];
+#[cfg(not(target_arch = "x86_64"))]
+const WAITS: [i64; 1] = [libc::SYS_epoll_pwait];
+
 /// A worker that does nothing until this is dropped.
 pub struct Stopped {
     pid: i32,
 }
 
 impl Stopped {
-    /// Stops the worker of the client's database while it is idle: it holds no lock then.
+    /// Stops the worker of the client's database while it sleeps: it holds no lock then.
     #[track_caller]
     pub fn worker(c: &mut Client) -> Stopped {
         let idle = "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' \
                     AND datname = current_database() AND wait_event_type = 'Extension'";
-        let mut pid = None;
+        let mut stopped = None;
         wait_until("the worker is idle", || {
-            pid = scalar(c, idle, &[]);
-            pid.is_some()
+            let pid: Option<i32> = scalar(c, idle, &[]);
+            stopped = pid.and_then(Stopped::asleep);
+            stopped.is_some()
         });
-        let stopped = Stopped { pid: pid.expect("the worker has a PID") };
+        stopped.expect("the worker has a PID")
+    }
+
+    /// None if somebody has woken it before it stopped: then it goes on.
+    fn asleep(pid: i32) -> Option<Stopped> {
+        let stopped = Stopped { pid };
         stopped.signal(libc::SIGSTOP);
-        stopped
+        // The kernel names the system call in which a process has stopped, or says that it runs.
+        let file = format!("/proc/{pid}/syscall");
+        let mut call = String::new();
+        wait_until("the worker stops", || {
+            call = std::fs::read_to_string(&file).expect("what the worker does");
+            !call.starts_with("running")
+        });
+        let number = call.split_whitespace().next().and_then(|number| number.parse().ok());
+        number.is_some_and(|number| WAITS.contains(&number)).then_some(stopped)
     }
 
     fn signal(&self, signal: i32) {
