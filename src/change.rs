@@ -5,7 +5,7 @@ use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
 use crate::pg::row::Row;
 use crate::registry::Queue;
-use crate::{subqueue, xact};
+use crate::xact;
 
 /// A row of a queue's table, and where its task is.
 pub struct Seen<'row, R> {
@@ -25,10 +25,6 @@ pub fn note<Old: Row, New: Row>(
     let status = |place: Option<Place>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
     let stand = new.as_ref().and_then(|new| stand(queue, new));
-    let comes_to_be_taken = from != to && status(to) == Some(Status::Taken);
-    if comes_to_be_taken && call != Some(Call::Take) {
-        subqueue::claim_by_hand(queue.slot, to);
-    }
     let in_lane = new.as_ref().filter(|new| new.place.is_in_lane());
     let in_lane = in_lane.map(|new| queue.position_in_lane(new.row));
     xact::note(queue.slot, |delta| {

@@ -5,6 +5,8 @@
 //! done for the calls that are made most often; where more would have to be done, or somebody else is at
 //! the same task, the rest is left to a statement.
 
+pub mod lane;
+
 use crate::change::{self, Seen};
 use crate::counting;
 use crate::error::Result;
@@ -49,12 +51,7 @@ pub fn take(
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
     let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
     let taken = queue.status_value(Status::Taken)?;
-    // A crash ends the session, and gives back what it has taken. The number of attempts is to last, and
-    // whatever a check may write.
-    let is_passing = queue.column_of(Field::Attempts).is_none()
-        && !session::outlives_connection()
-        && direct.heap.only_looks_at_rows()
-        && xact::has_only_taken();
+    let is_passing = is_passing(queue, &direct);
     let (mut rows, mut has_missed) = (Vec::new(), false);
     open.scan(index, &bounds, |found| {
         if is_in(Status::Ready, found, queue) && is_alive(found, queue) {
@@ -79,6 +76,15 @@ pub fn take(
     drop(open);
     counting::note(queue, Call::Take, None, rows.len());
     Ok(Some(Taken { rows, has_missed }))
+}
+
+/// Whether what a take is about to write may be lost in a crash: that ends the session, and gives back what
+/// it has taken. The number of attempts is to last, and whatever a check may write.
+fn is_passing(queue: &Queue, direct: &Direct) -> bool {
+    queue.column_of(Field::Attempts).is_none()
+        && !session::outlives_connection()
+        && direct.heap.only_looks_at_rows()
+        && xact::has_only_taken()
 }
 
 /// The index that leads to the ready tasks of a group in the order in which they are taken, and where to

@@ -1,11 +1,13 @@
 //! Taking from sub-queues, one task from each: which lanes to look into is known in shared memory,
 //! see [`crate::lanes`]; what is there to take, and in which order, only the table says.
 
-use crate::delta::SlotId;
+use crate::direct::{self, lane::First};
 use crate::error::{Error, Result};
 use crate::lanes::{Back, Offered, Refusal, Scan};
 use crate::model::change::Place;
-use crate::model::position::{FIRST, Position};
+use crate::model::position::{FIRST, LAST, Position};
+use crate::pg::heap::unique;
+use crate::pg::row::Tuple;
 use crate::pg::spi::{self, Rows, Spi};
 use crate::pg::transaction;
 use crate::registry::{Arguments, Queue, Statement};
@@ -36,6 +38,24 @@ enum Found {
     Kept,
     /// It had nothing to take. If that has changed since, it is in the ring again.
     Dropped,
+}
+
+/// What has come of a look at the first task of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    Taken,
+    /// It is there, but somebody has it locked.
+    Held,
+    /// There is none to be taken.
+    Nothing,
+    /// It has not been taken, for whatever reason.
+    InVain,
+}
+
+impl Looked {
+    fn tasks(self) -> usize {
+        usize::from(self == Looked::Taken)
+    }
 }
 
 /// A take's search for lanes that have something to take.
@@ -84,7 +104,7 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
         if xact::pending_lane(self.queue.slot, lane).is_left() {
-            return self.look(spi, lane, see);
+            return Ok(self.look(spi, lane, see)?.tasks());
         }
         let slot = self.queue.slot;
         match xact::note(slot, |delta| delta.lanes.claim(|| lanes::claim(slot, lane))) {
@@ -168,7 +188,7 @@ impl Take<'_> {
             }
             let claim = || lanes::claim(slot, lane);
             if change.is_left() {
-                taken += self.look(spi, lane, see)?;
+                taken += self.look(spi, lane, see)?.tasks();
             } else if change.offers
                 && !change.exhausted
                 && xact::note(slot, |delta| delta.lanes.claim(claim)).is_ok()
@@ -187,16 +207,22 @@ impl Take<'_> {
         lane: u64,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Found> {
-        if self.look(spi, lane, see)? > 0 {
-            return Ok(Found::Taken);
-        }
-        // Somebody may have the task's row locked; an old snapshot does not see what is new, and what
-        // this transaction sees alone may be undone.
-        let stays = transaction::has_fixed_snapshot()
-            || xact::pending_lane(self.queue.slot, lane).is_seen_otherwise()
-            || self.is_takeable(spi, lane);
+        let slot = self.queue.slot;
+        // What this transaction sees alone may be undone.
+        let is_seen_otherwise = || xact::pending_lane(slot, lane).is_seen_otherwise();
+        let stays = match self.look(spi, lane, see)? {
+            Looked::Taken => return Ok(Found::Taken),
+            Looked::Held => true,
+            Looked::Nothing => is_seen_otherwise(),
+            // Somebody may have the task's row locked; an old snapshot does not see what is new.
+            Looked::InVain => {
+                transaction::has_fixed_snapshot()
+                    || is_seen_otherwise()
+                    || self.is_takeable(spi, lane)
+            }
+        };
         if stays {
-            lanes::end_look(self.queue.slot, lane, FIRST);
+            lanes::end_look(slot, lane, FIRST);
         }
         give_back(self.queue, lane, if stays { Back::Tail } else { Back::Away });
         Ok(if stays { Found::Kept } else { Found::Dropped })
@@ -209,23 +235,54 @@ impl Take<'_> {
         spi: &Spi,
         lane: u64,
         see: &mut impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<usize> {
-        let queue = self.queue;
-        let before = xact::pending_lane(queue.slot, lane);
-        let mark = lanes::begin_look(queue.slot, lane).min(before.least);
-        let mark = queue.key_at(mark).filter(|_| mark != FIRST);
+    ) -> Result<Looked> {
+        let slot = self.queue.slot;
+        let before = xact::pending_lane(slot, lane);
+        let mark = lanes::begin_look(slot, lane).min(before.least);
+        let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
         self.arguments.set(Parameter::Lane, Datum::from(lane as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
-        let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked: mark.is_some() };
-        let taken = unless_hidden(queue, || queue.change(spi, change, &self.arguments, &mut *see))?;
-        if taken == 0 {
-            xact::note(queue.slot, |delta| delta.lanes.exhaust(lane));
-        } else if !before.lost {
-            // What this transaction alone sees gone would be there again after a rollback.
-            let first = xact::pending_lane(queue.slot, lane).first;
-            lanes::end_look(queue.slot, lane, first);
+        let (looked, end) = match direct::lane::take(self.queue, lane, &self.arguments, self.form)?
+        {
+            Some(First::Taken(rows)) => {
+                see(&rows)?;
+                (Looked::Taken, None)
+            }
+            Some(First::Held) => (Looked::Held, None),
+            Some(First::Waits) => (Looked::Nothing, None),
+            Some(First::Missing) => (Looked::Nothing, Some(LAST)),
+            None => (self.take_by_statement(spi, lane, mark.is_some(), see)?, None),
+        };
+        if looked != Looked::Taken {
+            xact::note(slot, |delta| delta.lanes.exhaust(lane));
         }
-        Ok(taken)
+        let first = || xact::pending_lane(slot, lane).first;
+        let end = end.or_else(|| (looked == Looked::Taken).then(first));
+        // What this transaction alone sees gone would be there again after a rollback.
+        if let Some(end) = end.filter(|_| !before.lost) {
+            lanes::end_look(slot, lane, end);
+        }
+        Ok(looked)
+    }
+
+    fn take_by_statement(
+        &self,
+        spi: &Spi,
+        lane: u64,
+        marked: bool,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Looked> {
+        let queue = self.queue;
+        let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked };
+        let take = || queue.change(spi, change, &self.arguments, &mut *see);
+        if unless_hidden(queue, take)? == 0 {
+            return Ok(Looked::InVain);
+        }
+        // The unique index has seen to it that no other is in flight, nor can be.
+        if queue.is_told && queue.in_flight_index().is_some() {
+            lanes::set_clear(queue.slot, lane, true);
+        }
+        Ok(Looked::Taken)
     }
 
     fn is_takeable(&self, spi: &Spi, lane: u64) -> bool {
@@ -334,14 +391,19 @@ fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<
     transaction::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
 }
 
-/// A task has been taken by hand in this place: nobody is to wait for the end of the transaction
-/// in the unique index, as whoever looks into its sub-queue would.
-pub fn claim_by_hand(slot: SlotId, place: Option<Place>) {
-    let tube = place.and_then(|place| place.tube).filter(|tube| tube.is_lane);
-    if let Some(lane) = tube.map(|tube| tube.hash) {
-        // Otherwise it is in use already, or there is no room: the index sees to it.
-        let claim = || lanes::claim_by_hand(slot, lane);
-        let _in_use = xact::note(slot, |delta| delta.lanes.claim(claim));
+/// A task has been taken by hand: nobody is to wait for the end of the transaction in the unique index,
+/// as whoever looks into its sub-queue would. Raises 23505 if another of it is in flight.
+pub fn claim_by_hand(queue: &Queue, place: &Place, row: &Tuple) {
+    let Some(lane) = place.tube.map(|tube| tube.hash) else { return };
+    let slot = queue.slot;
+    // Otherwise it is in use already, or there is no room.
+    let claim = || lanes::claim_by_hand(slot, lane);
+    if xact::note(slot, |delta| delta.lanes.claim(claim)).is_err() {
+        // Whoever takes from it just now sees that, or is seen in the index.
+        lanes::set_clear(slot, lane, false);
+    }
+    if let Some(index) = queue.in_flight_index() {
+        unique::require(queue.table, index, row);
     }
 }
 

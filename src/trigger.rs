@@ -10,7 +10,7 @@ use crate::pg::row::Tuple;
 use crate::pg::trigger::{Event, Firing, Timing};
 use crate::pg::{catalog, context, spi, time, types};
 use crate::registry::Queue;
-use crate::{registry, room, shmem, sql_functions, xact};
+use crate::{registry, room, shmem, sql_functions, subqueue, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -40,7 +40,15 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
         }
         _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
     };
-    change::note(&queue, seen(&old), seen(&new), xact::being_done(queue.slot));
+    let call = xact::being_done(queue.slot);
+    if let Some((place, row)) = &new {
+        let before = old.as_ref().map(|(place, _)| *place);
+        let comes_to_be_taken = place.status == Status::Taken && before != Some(*place);
+        if comes_to_be_taken && place.is_in_lane() && call != Some(Call::Take) {
+            subqueue::claim_by_hand(&queue, place, row);
+        }
+    }
+    change::note(&queue, seen(&old), seen(&new), call);
     if firing.event() == Event::Insert {
         xact::note(queue.slot, |delta| delta.call(Call::Put, 1));
         room::admit(&queue)?;

@@ -355,15 +355,13 @@ fn mark_prepared() {
     });
 }
 
-/// Sub-queues of which a task was taken by hand: nobody could give them back at the end of the
-/// prepared transaction.
 fn give_up_claims() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
             if !delta.lanes.is_empty()
                 && let Some(mut queue) = queues::lock(slot)
             {
-                queue.undo_lanes(delta);
+                queue.give_up_lanes(delta);
             }
         })
     });

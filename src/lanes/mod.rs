@@ -8,7 +8,8 @@
 //!
 //! * waiting: it is in the ring;
 //! * claimed: a transaction looks for its first task, or has taken it and not ended yet;
-//! * busy: a task of it is taken, so it is looked at again when that comes back or ends.
+//! * busy: a task of it is taken, so it is looked at again when that comes back or ends;
+//! * idle: it had nothing to take, and what is known of it is kept for as long as there is room.
 //!
 //! Invariant: a lane whose first task can be taken is in the ring or claimed, or the ring is
 //! *incomplete*; then a take that finds the ring empty looks for lanes in the table's index. What
@@ -81,15 +82,20 @@ impl Pool<'_> {
         if self.ring(id).is_none() {
             return;
         }
-        while let Some(link) = self.first(id.index, List::Waiting) {
-            self.remove(link);
+        for list in [List::Waiting, List::Idle] {
+            while let Some(link) = self.first(id.index, list) {
+                self.remove(link);
+            }
         }
         let mut next = self.first(id.index, List::Away);
         while let Some(link) = next {
             next = self.after(link);
             let entry = self.entry(link);
             match entry.state {
-                State::Claimed => (entry.dirty, entry.mark, entry.floor) = (true, FIRST, FIRST),
+                State::Claimed => {
+                    (entry.dirty, entry.mark, entry.floor) = (true, FIRST, FIRST);
+                    entry.clear = false;
+                }
                 _ => self.remove(link),
             }
         }
@@ -117,7 +123,7 @@ impl Pool<'_> {
             return Err(Refusal::InUse);
         }
         let link = match self.find(id.index, lane) {
-            Some(link) if self.entry(link).state == State::Waiting => link,
+            Some(link) if self.is_free(link) => link,
             Some(_) => return Err(Refusal::InUse),
             None => self.add(id.index, lane, State::Claimed).ok_or(Refusal::NoRoom)?,
         };
@@ -127,8 +133,17 @@ impl Pool<'_> {
 
     /// Claims a lane of which a task was taken by hand, unless the room is needed for takes.
     pub fn claim_by_hand(&mut self, id: SlotId, lane: u64) -> Result<u64, Refusal> {
-        let is_known = self.ring(id).is_some() && self.find(id.index, lane).is_some();
+        let is_known = self.known(id, lane).is_some_and(|link| !self.is_idle(link));
         if is_known || self.has_room() { self.claim(id, lane) } else { Err(Refusal::NoRoom) }
+    }
+
+    /// Whether nobody has claimed a lane, nor has a task of it.
+    fn is_free(&mut self, link: u32) -> bool {
+        matches!(self.entry(link).state, State::Waiting | State::Idle)
+    }
+
+    fn is_idle(&mut self, link: u32) -> bool {
+        self.entry(link).state == State::Idle
     }
 
     fn mark_claimed(&mut self, link: u32) {
@@ -143,7 +158,7 @@ impl Pool<'_> {
         let dirty = self.entry(link).dirty;
         match to {
             Back::Away if dirty => self.queue(id, link, Back::Tail),
-            Back::Away => self.remove(link),
+            Back::Away => self.place(link, State::Idle, Back::Tail),
             to => self.queue(id, link, to),
         }
         to == Back::Front || dirty
@@ -171,7 +186,7 @@ impl Pool<'_> {
                 entry.settled |= change.taken < 0;
                 false
             }
-            (None, _) if change.taken < 0 || change.offers => {
+            (None, _) | (_, Some(State::Idle)) if change.taken < 0 || change.offers => {
                 self.offer(id, lane) != Offered::Known
             }
             // Whoever waits has found its first task locked, or come a moment too early.
@@ -198,11 +213,22 @@ impl Pool<'_> {
 
     /// Queues a lane that may have something to take, unless it is known.
     pub fn offer(&mut self, id: SlotId, lane: u64) -> Offered {
-        if self.ring(id).is_none() || self.find(id.index, lane).is_some() {
+        if self.ring(id).is_none() {
             return Offered::Known;
         }
-        if self.has_room() && self.add(id.index, lane, State::Waiting).is_some() {
+        let known = self.find(id.index, lane);
+        if known.is_some_and(|link| !self.is_idle(link)) {
+            return Offered::Known;
+        }
+        if self.has_room() {
+            match known {
+                Some(link) => self.place(link, State::Waiting, Back::Tail),
+                None => _ = self.add(id.index, lane, State::Waiting),
+            }
             return Offered::Queued;
+        }
+        if let Some(link) = known {
+            self.remove(link);
         }
         self.doubt(id);
         Offered::NoRoom
@@ -241,7 +267,9 @@ impl Pool<'_> {
         let Some(ring) = self.ring(id) else { return false };
         let state = |pool: &mut Self, link| pool.entry(link).state;
         ring.incomplete
-            || self.find(id.index, lane).is_some_and(|link| state(self, link) != State::Busy)
+            || self
+                .find(id.index, lane)
+                .is_some_and(|link| matches!(state(self, link), State::Waiting | State::Claimed))
     }
 
     /// Begins a part of a pass; None if the ring is complete.
@@ -264,20 +292,38 @@ impl Pool<'_> {
     }
 }
 
+/// Lanes that are clear: shared memory knows of every task of theirs that is taken. Who claims such a lane
+/// need not look whether one is.
+impl Pool<'_> {
+    pub fn is_clear(&mut self, id: SlotId, lane: u64) -> bool {
+        self.known(id, lane).is_some_and(|link| self.entry(link).clear)
+    }
+
+    /// Who has claimed the lane has taken a task of it, and seen that no other is taken; or has met one
+    /// that somebody has taken without the lane.
+    pub fn set_clear(&mut self, id: SlotId, lane: u64, is_clear: bool) {
+        if let Some(link) = self.known(id, lane) {
+            self.entry(link).clear = is_clear;
+        }
+    }
+
+    fn known(&mut self, id: SlotId, lane: u64) -> Option<u32> {
+        self.ring(id)?;
+        self.find(id.index, lane)
+    }
+}
+
 /// Marks: no task of a lane that is ready or waits stands before its mark. They keep a take from
 /// walking over what earlier takes have left behind in the index.
 impl Pool<'_> {
     /// The mark of a lane.
     pub fn mark(&mut self, id: SlotId, lane: u64) -> Position {
-        let found = self.ring(id).is_some().then(|| self.find(id.index, lane)).flatten();
-        found.map_or(FIRST, |link| self.entry(link).mark)
+        self.known(id, lane).map_or(FIRST, |link| self.entry(link).mark)
     }
 
     /// Begins a look for the first task of a lane that the caller has for itself.
     pub fn begin_look(&mut self, id: SlotId, lane: u64) -> Position {
-        if self.ring(id).is_some()
-            && let Some(link) = self.find(id.index, lane)
-        {
+        if let Some(link) = self.known(id, lane) {
             self.entry(link).floor = LAST;
         }
         self.mark(id, lane)
@@ -285,9 +331,7 @@ impl Pool<'_> {
 
     /// The look, in a snapshot of its own, has found that the first task stands at `first`.
     pub fn end_look(&mut self, id: SlotId, lane: u64, first: Position) {
-        if self.ring(id).is_some()
-            && let Some(link) = self.find(id.index, lane)
-        {
+        if let Some(link) = self.known(id, lane) {
             let entry = self.entry(link);
             entry.mark = first.min(entry.floor);
         }

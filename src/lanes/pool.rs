@@ -26,6 +26,8 @@ pub struct Entry {
     pub dirty: bool,
     /// While it was claimed, a task that was taken has come back or ended.
     pub settled: bool,
+    /// No task of the lane is taken but by whoever has claimed it, or while it is busy.
+    pub clear: bool,
 }
 
 #[repr(u8)]
@@ -36,6 +38,7 @@ pub enum State {
     Waiting,
     Claimed,
     Busy,
+    Idle,
 }
 
 /// The lists of a queue's entries.
@@ -45,7 +48,11 @@ pub enum List {
     Waiting,
     /// Those that are claimed or busy.
     Away,
+    /// Those that have nothing to take.
+    Idle,
 }
+
+const LISTS: [List; 3] = [List::Waiting, List::Away, List::Idle];
 
 /// The lanes of a queue.
 #[repr(C)]
@@ -54,7 +61,7 @@ pub struct Ring {
     /// 0 while there is no queue.
     generation: u64,
     /// First and last of each list.
-    ends: [[u32; 2]; 2],
+    ends: [[u32; 2]; LISTS.len()],
     /// The number of lanes in the ring.
     pub waiting: u32,
     /// Lanes that have something to take may be missing.
@@ -83,6 +90,8 @@ pub struct Header {
     fresh: u32,
     /// How many are in use.
     used: u32,
+    /// How many of these are idle, and give way where room is needed.
+    idle: u32,
 }
 
 /// All entries, and what leads to them.
@@ -109,7 +118,8 @@ impl Pool<'_> {
 
     /// Whether there is room for more than claims.
     pub fn has_room(&self) -> bool {
-        (self.header.used as usize) + self.reserve < self.entries.len()
+        let Header { used, idle, .. } = *self.header;
+        (used - idle) as usize + self.reserve < self.entries.len()
     }
 
     pub fn first(&self, queue: u32, list: List) -> Option<u32> {
@@ -142,6 +152,9 @@ impl Pool<'_> {
 
     /// Makes an entry, the last of its list; None if all are in use.
     pub fn add(&mut self, queue: u32, lane: u64, state: State) -> Option<u32> {
+        if self.header.used as usize == self.entries.len() && self.header.idle > 0 {
+            self.forget_idle(queue);
+        }
         let link = match some(self.header.free) {
             Some(link) => {
                 self.header.free = self.entry(link).chain;
@@ -160,6 +173,15 @@ impl Pool<'_> {
             Entry { lane, mark: FIRST, floor: FIRST, queue, chain, ..Entry::default() };
         self.link(link, state, Back::Tail);
         Some(link)
+    }
+
+    /// Frees the entry that has been idle for the longest time, of this queue if it has one.
+    fn forget_idle(&mut self, queue: u32) {
+        let others = 0..self.rings.len() as u32;
+        let idle = [queue].into_iter().chain(others).find_map(|of| self.first(of, List::Idle));
+        if let Some(link) = idle {
+            self.remove(link);
+        }
     }
 
     /// Brings an entry to a state, to the front or the tail of its list.
@@ -188,7 +210,7 @@ impl Pool<'_> {
 
     /// Frees all entries of a slot.
     pub fn empty(&mut self, queue: u32) {
-        for list in [List::Waiting, List::Away] {
+        for list in LISTS {
             while let Some(link) = self.first(queue, list) {
                 self.remove(link);
             }
@@ -219,6 +241,7 @@ impl Pool<'_> {
         let entry = self.entry(link);
         (entry.previous, entry.next, entry.state) = (previous, next, state);
         self.rings[queue].waiting += u32::from(state == State::Waiting);
+        self.header.idle += u32::from(state == State::Idle);
     }
 
     fn unlink(&mut self, link: u32) {
@@ -233,11 +256,16 @@ impl Pool<'_> {
             None => self.rings[queue as usize].ends[list][1] = previous,
         }
         self.rings[queue as usize].waiting -= u32::from(state == State::Waiting);
+        self.header.idle -= u32::from(state == State::Idle);
     }
 }
 
 fn list_of(state: State) -> List {
-    if state == State::Waiting { List::Waiting } else { List::Away }
+    match state {
+        State::Waiting => List::Waiting,
+        State::Idle => List::Idle,
+        _ => List::Away,
+    }
 }
 
 fn some(link: u32) -> Option<u32> {

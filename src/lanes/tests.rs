@@ -212,6 +212,61 @@ fn a_mark_passes_no_key_that_came_during_the_look() {
     assert_eq!(pool.begin_look(JOBS, 5), 60);
 }
 
+/// Claims the next lane, which has nothing to take.
+fn idle(pool: &mut Pool, id: SlotId) -> Option<u64> {
+    let lane = pool.claim_next(id)?;
+    assert!(!pool.give_back(id, lane, Back::Away));
+    Some(lane)
+}
+
+#[test]
+fn what_is_known_of_a_lane_outlasts_its_tasks() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    let put = |least| LaneChange { least, ..offers() };
+    pool.commit(JOBS, 5, &put(100));
+    pool.claim_next(JOBS);
+    pool.begin_look(JOBS, 5);
+    pool.end_look(JOBS, 5, 100);
+    pool.set_clear(JOBS, 5, true);
+    pool.commit(JOBS, 5, &took());
+    pool.commit(JOBS, 5, &settled());
+    assert_eq!(idle(&mut pool, JOBS), Some(5));
+    assert!(!pool.knows(JOBS, 5) && pool.waiting(JOBS) == 0);
+    assert_eq!((pool.mark(JOBS, 5), pool.is_clear(JOBS, 5)), (100, true));
+    assert!(pool.commit(JOBS, 5, &put(90)), "it has something to take again");
+    assert_eq!((pool.mark(JOBS, 5), pool.is_clear(JOBS, 5)), (90, true));
+    assert_eq!((pool.waiting(JOBS), pool.offer(JOBS, 5)), (1, Offered::Known));
+    assert_eq!(idle(&mut pool, JOBS), Some(5));
+    assert!(!pool.commit(JOBS, 5, &LaneChange { least: 80, ..LaneChange::default() }));
+    assert_eq!((pool.mark(JOBS, 5), pool.knows(JOBS, 5)), (80, false));
+    assert_eq!((pool.claim(JOBS, 5), pool.claim(JOBS, 5)), (Ok(5), Err(Refusal::InUse)));
+    pool.reset(JOBS);
+    assert_eq!((pool.mark(JOBS, 5), pool.is_clear(JOBS, 5)), (FIRST, false));
+}
+
+#[test]
+fn a_lane_that_is_idle_gives_way() {
+    let mut memory = Memory::complete(3);
+    let mut pool = memory.pool();
+    for lane in 1..=5 {
+        assert_eq!(pool.offer(JOBS, lane), Offered::Queued);
+        assert_eq!(idle(&mut pool, JOBS), Some(lane));
+        pool.set_clear(JOBS, lane, true);
+    }
+    assert_eq!(pool.offer(JOBS, 6), Offered::Queued);
+    let known: Vec<u64> = (1..=6).filter(|lane| pool.is_clear(JOBS, *lane)).collect();
+    assert_eq!(known, [2, 3, 4, 5], "the one that was idle for longest is forgotten");
+    for lane in [7, 8] {
+        assert_eq!(pool.offer(MAIL, lane), Offered::Queued);
+    }
+    assert_eq!(pool.offer(MAIL, 9), Offered::NoRoom, "some room is for claims");
+    assert_eq!(pool.offer(JOBS, 5), Offered::NoRoom);
+    assert!(!pool.is_clear(JOBS, 5));
+    assert_eq!((pool.claim(JOBS, 1), pool.claim(JOBS, 2)), (Ok(1), Ok(2)));
+    assert_eq!(pool.claim(MAIL, 3), Err(Refusal::NoRoom));
+}
+
 /// Many transactions at random: in the end every lane with something to take is served.
 #[test]
 fn no_lane_is_lost_and_none_is_claimed_twice() {

@@ -21,6 +21,10 @@ impl Tuple {
         Tuple { tuple, description }
     }
 
+    pub(super) fn pointer(&self) -> pg_sys::HeapTuple {
+        self.tuple
+    }
+
     /// The row as a composite value.
     pub fn to_record(&self) -> Datum {
         // SAFETY: by the contract of `new`; a table's descriptor names its row type.

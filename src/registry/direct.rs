@@ -20,6 +20,10 @@ pub struct Direct {
     pub ready: Option<Oid>,
     /// The same of a tube.
     pub tube: Option<Oid>,
+    /// The index of the tasks of a sub-queue in the order in which they are taken.
+    pub lane: Option<Oid>,
+    /// The unique index of the tasks in flight by sub-queue.
+    pub in_flight: Option<Oid>,
     /// The index of the tasks by the instant at which the worker has to act.
     pub due: Option<Oid>,
     /// The index of the key.
@@ -68,9 +72,41 @@ impl Queue {
     }
 }
 
+impl Queue {
+    /// The unique index of the tasks in flight by sub-queue.
+    pub fn in_flight_index(&self) -> Option<Oid> {
+        *self.in_flight.get_or_init(|| {
+            let relation = Relation::open(self.table, Lock::None)?;
+            let serving = self.serving(&index::of(&relation), [Index::InFlight].into_iter());
+            serving.first().map(|(_, oid)| *oid)
+        })
+    }
+
+    /// Which of the indexes that are there are the ones that are needed, as far as they say so themselves.
+    fn serving(
+        &self,
+        present: &[index::Index],
+        needed: impl Iterator<Item = Index>,
+    ) -> Vec<(Index, Oid)> {
+        let find =
+            |number: i16| self.columns().iter().find(|column| column.number == number).cloned();
+        let fields: BTreeMap<Field, ColumnType> = Field::ALL
+            .into_iter()
+            .filter_map(|field| Some((field, find(self.number_of(field))?)))
+            .collect();
+        let key: Vec<ColumnType> = self.key.iter().filter_map(|key| find(key.number)).collect();
+        let serves = |needed| {
+            let wanted = WantedIndex::new(&self.sql, needed, &fields, &key, &self.definition.made);
+            let index = present.iter().find(|index| wanted.is_surely_served_by(index));
+            index.map(|index| (needed, index.oid))
+        };
+        needed.filter_map(serves).collect()
+    }
+}
+
 impl Direct {
     fn of(queue: &Queue) -> Option<Direct> {
-        if !queue.acts_alone || queue.has_row_security || queue.features().has_subqueues() {
+        if !queue.acts_alone || queue.has_row_security {
             return None;
         }
         if Heap::is_watched() {
@@ -83,33 +119,26 @@ impl Direct {
         }
         let relation = Relation::open(queue.table, Lock::None)?;
         let heap = Heap::describe(&relation)?;
-        let find =
-            |number: i16| queue.columns().iter().find(|column| column.number == number).cloned();
-        let fields: BTreeMap<Field, ColumnType> = Field::ALL
-            .into_iter()
-            .filter_map(|field| Some((field, find(queue.number_of(field))?)))
-            .collect();
-        let key: Vec<ColumnType> = queue.key.iter().filter_map(|key| find(key.number)).collect();
-        let numbers: Vec<i16> = key.iter().map(|column| column.number).collect();
         let mut present = index::of(&relation);
         present.retain(|index| heap.has_index(index.oid));
-        let serves = |wanted| {
-            let made = &queue.definition.made;
-            let wanted = WantedIndex::new(&queue.sql, wanted, &fields, &key, made);
-            let index = present.iter().find(|index| wanted.is_surely_served_by(index));
-            index.map(|index| index.oid)
-        };
         let needed = Index::ALL.into_iter().filter(|index| queue.sql.needs_index(*index));
-        let states =
-            needed.filter_map(|index| Some((serves(index)?, queue.sql.index_states(index))));
+        let serving = queue.serving(&present, needed);
+        let serves = |wanted| {
+            let found = serving.iter().find(|(index, _)| *index == wanted);
+            found.map(|(_, oid)| *oid)
+        };
+        let states = serving.iter().map(|(index, oid)| (*oid, queue.sql.index_states(*index)));
+        let numbers: Vec<i16> = queue.key.iter().map(|column| column.number).collect();
         let is_key = |index: &&index::Index| {
             index.is_unique && index.predicate.is_none() && index.columns == numbers
         };
         let is_domain = |column: &ColumnType| column.base != column.oid;
         Some(Direct {
             ready: serves(Index::Ready),
-            tube: serves(Index::Tube).filter(|_| queue.sql.needs_index(Index::Tube)),
-            due: serves(Index::Due).filter(|_| queue.sql.needs_index(Index::Due)),
+            tube: serves(Index::Tube),
+            lane: serves(Index::Lane),
+            in_flight: serves(Index::InFlight),
+            due: serves(Index::Due),
             key: present.iter().find(is_key).map(|index| index.oid),
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),

@@ -20,7 +20,7 @@ use crate::shmem::{databases, queues};
 use crate::statement::{self, KeyColumn, TELLING_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 
 /// A queue, ready to work with.
@@ -59,6 +59,8 @@ pub struct Queue {
     numbers: [i16; Field::ALL.len()],
     pub(super) plans: Plans,
     pub(super) directs: Directs,
+    /// The unique index of the tasks in flight, once it was wanted.
+    pub(super) in_flight: OnceCell<Option<Oid>>,
     /// The key is one column, and no array: keys can be put into an array.
     pub has_simple_key: bool,
     pub(super) stale: Cell<bool>,
@@ -154,6 +156,7 @@ impl Queue {
             numbers,
             plans: Plans::default(),
             directs: Directs::default(),
+            in_flight: OnceCell::new(),
             has_simple_key,
             stale: Cell::new(false),
         })

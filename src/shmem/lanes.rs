@@ -89,6 +89,20 @@ impl QueueGuard {
         }
     }
 
+    /// Gives up the sub-queues of a transaction that is prepared: nobody could give them back at its end,
+    /// nor does anybody else know of the tasks that it has taken by hand.
+    pub fn give_up_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        with(|pool| {
+            let taken = delta.lanes.iter().filter(|(_, change)| change.taken > 0);
+            taken.for_each(|(lane, _)| pool.set_clear(id, lane, false));
+        });
+        self.undo_lanes(delta);
+        if delta.lanes.more {
+            reset(id);
+        }
+    }
+
     /// Takes back what a transaction, or a part of it, has done in the sub-queues.
     pub fn undo_lanes(&mut self, delta: &Delta) {
         let id = self.id();
@@ -123,7 +137,7 @@ fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool 
             }
         }
         if changes.more {
-            pool.doubt(id);
+            pool.reset(id);
         }
     });
     !changes.more
@@ -184,6 +198,16 @@ pub fn claim(id: SlotId, lane: u64) -> Result<u64, Refusal> {
 /// Claims a lane of which a task was taken by hand, if there is room.
 pub fn claim_by_hand(id: SlotId, lane: u64) -> Result<u64, Refusal> {
     with(|pool| pool.claim_by_hand(id, lane))
+}
+
+/// Whether shared memory knows of every task of the lane that is taken.
+pub fn is_clear(id: SlotId, lane: u64) -> bool {
+    with(|pool| pool.is_clear(id, lane))
+}
+
+/// See [`Pool::set_clear`].
+pub fn set_clear(id: SlotId, lane: u64, is_clear: bool) {
+    with(|pool| pool.set_clear(id, lane, is_clear));
 }
 
 /// Gives back a lane that was claimed; whether somebody is to be woken for it.

@@ -3,6 +3,7 @@
 
 mod access;
 mod open;
+pub mod unique;
 
 pub use open::{Bound, Found, Is, Open, Scan};
 
@@ -149,7 +150,11 @@ impl Heap {
     }
 
     pub fn has_index(&self, oid: Oid) -> bool {
-        self.indexes.iter().any(|index| index.oid == oid)
+        self.position(oid).is_some()
+    }
+
+    fn position(&self, oid: Oid) -> Option<usize> {
+        self.indexes.iter().position(|index| index.oid == oid)
     }
 
     /// False for an index that needs more than an insertion.

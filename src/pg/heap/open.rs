@@ -1,6 +1,6 @@
 //! Changes of the rows of a table that is open for them.
 
-use super::{Comparisons, Default, Heap, access};
+use super::{Comparisons, Default, Heap, access, unique};
 use crate::pg::relation::Relation;
 use crate::pg::row::Row;
 use crate::pg::{foreign, raw};
@@ -88,9 +88,7 @@ impl Open<'_> {
 
     /// Shows `see` the rows that an index leads to, in its order, for as long as it wants.
     pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
-        let Some(position) = self.heap.indexes.iter().position(|known| known.oid == index) else {
-            return;
-        };
+        let Some(position) = self.heap.position(index) else { return };
         let (index, columns) = (self.indexes[position], &self.heap.indexes[position].columns);
         let keys = (1..).zip(bounds).zip(columns);
         // SAFETY: the index is open, as the caller wants it to be; the values are of its columns' types.
@@ -123,6 +121,12 @@ impl Open<'_> {
         }
     }
 
+    /// Raises 23505 if a unique index has another row with the values of the one that was written last.
+    pub fn require_unique(&self, index: Oid) {
+        // SAFETY: what was written last is a row of the table, which is open.
+        unsafe { unique::require_of(&self.relation, index, self.heap.row) }
+    }
+
     /// The default of a column.
     fn evaluated(&self, default: &Default, number: i16) -> Option<Datum> {
         let mut is_null = false;
@@ -145,6 +149,34 @@ impl Open<'_> {
                 }
             });
             (!is_null).then_some(value)
+        }
+    }
+
+    /// Adds the row, by which another was updated, to the indexes; to one of them without a look whether
+    /// it is unique there.
+    ///
+    /// # Safety
+    /// The row has been stored. To be called within a guard.
+    unsafe fn add_to_indexes(
+        &self,
+        row: *mut pg_sys::TupleTableSlot,
+        indexes: access::UpdateIndexes,
+        unchecked: Option<usize>,
+    ) {
+        let (target, state) = (self.heap.target, self.heap.state);
+        // SAFETY: by the contract of this function; the target has an entry for each index.
+        unsafe {
+            let open = |position| (*target).ri_IndexRelationDescs.add(position);
+            // The server's functions pass over what is not open.
+            let unchecked =
+                unchecked.map(|position| (position, open(position).replace(null_mut())));
+            access::insert_index_tuples(target, row, state, Some(indexes));
+            if let Some((position, index)) = unchecked.filter(|(_, index)| !index.is_null()) {
+                let info = *(*target).ri_IndexRelationInfo.add(position);
+                let check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
+                unique::add(self.relation.pointer(), (index, info), row, state, check);
+                open(position).write(index);
+            }
         }
     }
 
@@ -259,6 +291,11 @@ impl Found<'_> {
     /// Changes some columns. False, without waiting, if somebody else has the row locked for a change, or
     /// has changed it since.
     pub fn update(&self, changes: &[(i16, Option<Datum>)]) -> bool {
+        self.update_unique(changes, None)
+    }
+
+    /// The same where the caller knows that one unique index has no other row with the values of this one.
+    pub fn update_unique(&self, changes: &[(i16, Option<Datum>)], index: Option<Oid>) -> bool {
         // An update that does not wait is no part of what access methods promise.
         if !self.lock() {
             return false;
@@ -270,6 +307,7 @@ impl Found<'_> {
         }
         let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
+        let unchecked = index.and_then(|index| open.heap.position(index));
         // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
         unsafe {
             pg_guard_ffi_boundary(|| {
@@ -289,8 +327,7 @@ impl Found<'_> {
                 );
                 let is_updated = result == pg_sys::TM_Result::TM_Ok;
                 if is_updated {
-                    let (target, state) = (open.heap.target, open.heap.state);
-                    access::insert_index_tuples(target, row, state, Some(indexes));
+                    open.add_to_indexes(row, indexes, unchecked);
                 }
                 is_updated
             })

@@ -1,0 +1,70 @@
+//! Takes of the first task of a sub-queue, without a statement and without a look whether another is in
+//! flight: whoever has claimed a lane that is clear knows that none is, see [`crate::lanes`].
+
+use super::{changes, is_alive, is_in, is_passing, note_move, shown};
+use crate::error::Result;
+use crate::model::change::Call;
+use crate::model::status::Status;
+use crate::pg::heap::{Bound, Is, Scan};
+use crate::pg::spi::Rows;
+use crate::pg::{injection, privileges, transaction};
+use crate::registry::{Arguments, Queue};
+use crate::shmem::lanes;
+use crate::statement::{Form, Parameter};
+use crate::xact;
+use pgrx::pg_sys::Datum;
+
+/// What has become of a look at the first task of a lane.
+pub enum First {
+    Taken(Rows<'static>),
+    /// Somebody has it locked, or has changed it since.
+    Held,
+    /// It waits for its time.
+    Waits,
+    Missing,
+}
+
+/// Takes the first task of a lane that this transaction has claimed, from the mark among the arguments
+/// on. None where that is left to a statement.
+pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Result<Option<First>> {
+    if !lanes::is_clear(queue.slot, lane) || !queue.is_told || transaction::has_fixed_snapshot() {
+        return Ok(None);
+    }
+    injection::point(c"xqueue-lane-is-clear");
+    let direct = queue.direct().filter(|_| privileges::may_update_all(queue.table));
+    let Some(direct) = direct else { return Ok(None) };
+    let Some((index, in_flight)) = direct.lane.zip(direct.in_flight) else { return Ok(None) };
+    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
+    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
+    let taken = queue.status_value(Status::Taken)?;
+    let is_passing = is_passing(queue, &direct);
+    let of_lane = Bound { is: Is::Equal, value: Datum::from(lane as i64) };
+    let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
+    let bounds: Vec<_> = [of_lane].into_iter().chain(mark).collect();
+    let mut first = Some(First::Missing);
+    let mut row = None;
+    open.scan(index, &bounds, |found| {
+        if !is_alive(found, queue) {
+            return Scan::GoesOn;
+        }
+        first = match changes(found, queue, taken, arguments) {
+            _ if !is_in(Status::Ready, found, queue) => Some(First::Waits),
+            Some(changes) if found.update_unique(&changes, Some(in_flight)) => {
+                note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
+                row = Some(found.updated());
+                None
+            }
+            changes => changes.map(|_| First::Held),
+        };
+        Scan::Ends
+    });
+    let Some(row) = row else { return Ok(first) };
+    // Somebody may have taken one by hand just then, and not yet found the lane claimed.
+    if !lanes::is_clear(queue.slot, lane) {
+        open.require_unique(in_flight);
+    }
+    if is_passing {
+        xact::note_only_taken();
+    }
+    Ok(Some(First::Taken(shown(vec![row], queue, form))))
+}
