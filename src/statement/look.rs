@@ -1,7 +1,7 @@
 //! Statements that only look.
 
 use super::change::MORTAL;
-use super::{AT_LEAST, Form, Parameter, Parameters, Table, Text, Within, join};
+use super::{AT_LEAST, EQUALS, Form, Parameter, Parameters, Table, Text, Within, join};
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::status::Status;
@@ -184,6 +184,18 @@ impl Table {
         Parameters::default().text(format!(
             "SELECT task.{0}, pg_catalog.count(*) FROM ONLY {1} AS task WHERE {2} GROUP BY task.{0}",
             self.field(Field::Owner),
+            self.qualified(),
+            self.is(Status::Taken)
+        ))
+    }
+
+    /// Those of given sessions that hold tasks.
+    pub fn holding(&self) -> Text {
+        let mut parameters = Parameters::default();
+        let (owner, sessions) = (self.field(Field::Owner), parameters.add(Parameter::Sessions));
+        parameters.text(format!(
+            "SELECT task.{owner} FROM ONLY {} AS task WHERE {} AND task.{owner} {EQUALS} ANY ({sessions}) \
+             GROUP BY task.{owner}",
             self.qualified(),
             self.is(Status::Taken)
         ))

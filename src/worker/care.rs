@@ -167,7 +167,7 @@ impl Care {
             let secured = &self.has_row_security;
             let found = job::run(table, |queue| {
                 secured.set(secured.get() || queue.has_row_security);
-                let holders = holders(queue);
+                let holders = owners(queue, &Statement::Holders, &Arguments::default());
                 let ownerless = match holders.contains(&None) {
                     true => batch(queue, Change::ReapOwnerless, Arguments::default()).run(),
                     false => 0,
@@ -188,9 +188,10 @@ impl Care {
         let reap = |queue: &Queue| {
             secured.set(secured.get() || queue.has_row_security);
             let sessions = Arguments::of(Parameter::Sessions, types::from_uuids(ended));
-            let (changed, failure) = batch(queue, Change::Reap, sessions).run_or_each();
+            let (changed, failure) = batch(queue, Change::Reap, sessions.clone()).run_or_each();
             // Rows that somebody has locked were passed over: then there is more to do.
-            let held: HashSet<_> = holders(queue).into_iter().flatten().collect();
+            let held = owners(queue, &Statement::Holding, &sessions);
+            let held: HashSet<_> = held.into_iter().flatten().collect();
             ((changed, held), failure)
         };
         let Some((changed, held)) = run_batch(table, self.slot, &mut self.give_back, reap) else {
@@ -340,9 +341,10 @@ fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
     })
 }
 
-fn holders(queue: &Queue) -> Vec<Option<[u8; 16]>> {
+/// The sessions that a statement finds; None for no session.
+fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<[u8; 16]>> {
     spi::connect(|spi| {
-        let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
+        let rows = queue.run(spi, find, arguments);
         (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect()
     })
 }

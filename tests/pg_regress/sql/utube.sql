@@ -23,7 +23,7 @@ SELECT xqueue.kick('jobs', 1);
 CALL xqueue.next('jobs', '0', 'a', NULL);
 SELECT id FROM xqueue.restart(NULL::jobs, 2);
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
-SELECT id FROM xqueue.ack(NULL::jobs, ARRAY(SELECT id FROM jobs WHERE status = 'T'));
+SELECT id FROM xqueue.ack(NULL::jobs, ARRAY(SELECT id FROM jobs WHERE status = 'T' ORDER BY id));
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
 SELECT xqueue.check('jobs');
 
@@ -53,7 +53,7 @@ SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'lane|fl
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}');
 :code
-SELECT count(*) FROM xqueue.release(NULL::jobs, ARRAY(SELECT id FROM jobs WHERE status = 'T'));
+SELECT count(*) FROM xqueue.release(NULL::jobs, ARRAY(SELECT id FROM jobs WHERE status = 'T' ORDER BY id));
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}')->'features'->'utube' AS utube;
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9) ORDER BY id;
 SELECT xqueue.check('jobs');
