@@ -22,14 +22,28 @@ impl Sample {
 
     /// The value that `share` of all do not exceed.
     pub fn percentile(&self, share: f64) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
+        let sorted = self.sorted();
         let rank = (share * sorted.len() as f64).ceil() as usize;
         sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
     }
 
     pub fn median(&self) -> f64 {
-        self.percentile(0.5)
+        self.quantile(0.5)
+    }
+
+    /// Between two values where the share falls between them: of a few it leans neither way.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let sorted = self.sorted();
+        let place = share * sorted.len().saturating_sub(1) as f64;
+        let value = |place: f64| sorted.get(place as usize).copied().unwrap_or(f64::NAN);
+        let (lower, upper) = (value(place.floor()), value(place.ceil()));
+        lower + (upper - lower) * place.fract()
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
     }
 
     /// Number, median, 99th percentile and maximum, for a table.
@@ -51,4 +65,23 @@ pub fn milliseconds(microseconds: f64) -> String {
 
 pub fn microseconds(microseconds: f64) -> String {
     format!("{microseconds:.1} µs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sample;
+
+    #[test]
+    fn a_quantile_lies_between_two_values() {
+        let sample: Sample = [4.0, 1.0, 2.0, 3.0].into_iter().collect();
+        assert_eq!([0.25, 0.5, 0.75].map(|share| sample.quantile(share)), [1.75, 2.5, 3.25]);
+        assert_eq!(Sample::from_iter([7.0]).median(), 7.0);
+        assert!(Sample::default().median().is_nan());
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let sample: Sample = (1..=200).map(f64::from).collect();
+        assert_eq!([0.99, 1.0].map(|share| sample.percentile(share)), [198.0, 200.0]);
+    }
 }

@@ -4,7 +4,7 @@ use postgres::Client;
 
 use crate::effort::Effort;
 use crate::numbers::Sample;
-use crate::peer::{Load, Peers, Work};
+use crate::peer::{Load, Peers, ROWS, Work};
 use crate::pgbench::Length;
 use crate::report::{Section, row};
 use crate::{Result, database, watchdog};
@@ -13,7 +13,7 @@ const TITLE: &str = "Settings of the table and its indexes";
 const CLIENTS: u32 = 4;
 const COMMIT: &str = "off";
 const STOCK: u32 = 1000;
-const CONTENDER: &str = "xqueue-rows";
+const CONTENDER: &str = ROWS;
 /// What is set of the table, and of its indexes.
 const SETTINGS: [(&str, &str); 7] = [
     ("", ""),

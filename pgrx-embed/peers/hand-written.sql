@@ -4,7 +4,7 @@ recovery of the tasks of a consumer that dies.
 -- install --
 CREATE TABLE measure.hand (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
                            payload jsonb, status "char" NOT NULL DEFAULT 'R', owner int);
-CREATE INDEX hand_ready_idx ON measure.hand (id) WHERE status = 'R'
+CREATE INDEX ON measure.hand (id) WHERE status = 'R'
 
 -- tables --
 measure.hand
@@ -34,8 +34,8 @@ INSERT INTO measure.hand (payload) SELECT jsonb_array_elements(:tasks::jsonb) RE
 
 -- take many --
 WITH next AS (SELECT id FROM measure.hand WHERE status = 'R' ORDER BY id FOR UPDATE SKIP LOCKED LIMIT {many}),
-     taken AS (UPDATE measure.hand SET status = 'T', owner = pg_backend_pid()
-               FROM next WHERE hand.id = next.id RETURNING hand.id, hand.payload)
+     taken AS (UPDATE measure.hand AS task SET status = 'T', owner = pg_backend_pid()
+               FROM next WHERE task.id = next.id RETURNING task.id, task.payload)
 SELECT array_agg(id) AS ids FROM taken
 
 -- ack many --

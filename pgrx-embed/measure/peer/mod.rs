@@ -14,9 +14,11 @@ use std::path::Path;
 use crate::Result;
 use crate::pgbench::Length;
 pub use peers::Peers;
+use sections::Sections;
 use sql::SqlPeer;
 
 pub const HAND: &str = "hand-written";
+pub const ROWS: &str = "xqueue-rows";
 /// How many tasks a batch has.
 pub const MANY: u32 = 100;
 
@@ -61,31 +63,40 @@ pub trait Peer {
     }
 }
 
-macro_rules! statements {
+macro_rules! text {
     ($name:literal) => {
-        ($name, include_str!(concat!("../../peers/", $name, ".sql")))
+        include_str!(concat!("../../peers/", $name, ".sql"))
     };
 }
 
-/// The ways to call xqueue, and what they have in common.
-const OURS: [(&str, &str); 5] = [
-    statements!("xqueue-rows"),
-    statements!("xqueue-jsonb"),
-    statements!("xqueue-insert"),
-    statements!("xqueue-next"),
-    statements!("xqueue-done"),
+/// Whose statements are part of the program: SQL written by hand, and the ways to call xqueue, each after what they have
+/// in common.
+const BUILT_IN: [(&str, &[&str]); 6] = [
+    (HAND, &[text!("hand-written")]),
+    (ROWS, &[text!("xqueue"), text!("xqueue-rows")]),
+    ("xqueue-jsonb", &[text!("xqueue"), text!("xqueue-jsonb")]),
+    ("xqueue-insert", &[text!("xqueue"), text!("xqueue-insert")]),
+    ("xqueue-next", &[text!("xqueue"), text!("xqueue-next")]),
+    ("xqueue-done", &[text!("xqueue"), text!("xqueue-done")]),
 ];
-const XQUEUE: &str = include_str!("../../peers/xqueue.sql");
 
-/// SQL written by hand, and ours: their statements are part of the program.
 pub fn built_in() -> Result<Peers> {
-    let (hand, sections) = statements!("hand-written");
     let mut peers = Peers::default();
-    peers.push(Box::new(SqlPeer::new(hand, "", &[sections])?));
-    for (name, sections) in OURS {
-        peers.push(Box::new(SqlPeer::new(name, "", &[XQUEUE, sections])?));
+    for (name, texts) in BUILT_IN {
+        peers.push(Box::new(SqlPeer::new(name, "", texts)?));
     }
     Ok(peers)
+}
+
+/// One of those that are built in, with this table in place of the one that all its cases share.
+pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
+    let known = BUILT_IN.iter().find(|(known, _)| *known == name);
+    let (_, texts) = known.ok_or(format!("{name} is not built in"))?;
+    let sections = Sections::parse(texts);
+    let shared = sections.need("tables")?;
+    let texts: Vec<_> = texts.iter().map(|text| text.replace(shared, table)).collect();
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    Ok(Box::new(SqlPeer::new(name, "", &texts)?))
 }
 
 /// Installs the peer that was fetched into a folder, which has its name.
