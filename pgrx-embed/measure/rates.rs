@@ -27,7 +27,8 @@ pub fn lifecycle(effort: &Effort, peers: &mut Peers) -> Result<Section> {
         clients: 4,
         stock: SOME,
         note: "Each its own statement and commit, but for xqueue-next and xqueue-done, which ack a task and \
-               take the next one in one. PgQ hands out batches only: four clients put, one more consumes.",
+               take the next one in one. PgQ hands out batches only: four clients put, one more consumes. limit is no queue: \
+               each client takes and acks by their keys, in one statement, the tasks that it has put itself.",
     }
     .run(effort, peers)
 }
@@ -38,7 +39,8 @@ pub fn backlog(effort: &Effort, peers: &mut Peers) -> Result<Section> {
         work: Work::TakeAndAck,
         clients: 16,
         stock: effort.backlog,
-        note: "Each its own statement and commit, but for xqueue-next and xqueue-done, which do both in one.",
+        note: "Each its own statement and commit, but for xqueue-next and xqueue-done, which do both in one. \
+               limit is no queue: each client takes and acks by their keys, in one statement, tasks that are its own.",
     }
     .run(effort, peers)
 }

@@ -69,15 +69,16 @@ macro_rules! text {
     };
 }
 
-/// Whose statements are part of the program: SQL written by hand, and the ways to call xqueue, each after what they have
-/// in common.
-const BUILT_IN: [(&str, &[&str]); 6] = [
+/// Whose statements are part of the program: SQL written by hand, the ways to call xqueue, each after what they have in
+/// common, and a yardstick.
+const BUILT_IN: [(&str, &[&str]); 7] = [
     (HAND, &[text!("hand-written")]),
     (ROWS, &[text!("xqueue"), text!("xqueue-rows")]),
     ("xqueue-jsonb", &[text!("xqueue"), text!("xqueue-jsonb")]),
     ("xqueue-insert", &[text!("xqueue"), text!("xqueue-insert")]),
     ("xqueue-next", &[text!("xqueue"), text!("xqueue-next")]),
     ("xqueue-done", &[text!("xqueue"), text!("xqueue-done")]),
+    ("limit", &[text!("limit")]),
 ];
 
 pub fn built_in() -> Result<Peers> {

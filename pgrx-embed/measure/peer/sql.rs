@@ -68,7 +68,9 @@ impl SqlPeer {
     fn bench(&self, work: Work, load: &Load) -> Result<Outcome> {
         let script = self.script(work).ok_or("it does not do that")?;
         let bench = Bench { clients: load.clients, commit: load.commit, length: load.length };
-        bench.run(&Script::new(&script)?, &[("started", "0"), ("tasks", &self.batch())])
+        let clients = load.clients.to_string();
+        let variables = [("started", "0"), ("clients", &clients), ("tasks", &self.batch())];
+        bench.run(&Script::new(&script)?, &variables)
     }
 
     /// A batch as a client sends it: an array in JSON.
