@@ -2,14 +2,15 @@
 //! keeps an old snapshot, so that VACUUM removes nothing?
 
 use crate::effort::Effort;
-use crate::peer::{Load, Peer, Peers, Work};
+use crate::peer::{self, Load, Peer, Peers, Work};
 use crate::pgbench::Length;
 use crate::plot::{Lines, Plot};
 use crate::report::Section;
-use crate::{Result, database, watchdog};
+use crate::snapshot::OldSnapshot;
+use crate::{Result, watchdog};
 
 const CLIENTS: u32 = 4;
-/// Ready tasks besides those of the lifecycles, so that no take finds all of them locked.
+/// Ready tasks, in each sub-queue if there are any, besides those of the lifecycles, so that no take finds all of them locked.
 const BACKLOG: u32 = 1000;
 const COMMIT: &str = "off";
 
@@ -25,27 +26,24 @@ pub fn flat(effort: &Effort, peers: &mut Peers) -> Result<Section> {
 }
 
 pub fn pinned(effort: &Effort, peers: &mut Peers) -> Result<Section> {
-    let (periods, seconds) = effort.pinned;
-    let rates = courses(peers, |peer| {
-        let mut rates = periods_of(peer, 1, seconds)?;
-        let mut holder = database::connect("xqueue measure snapshot")?;
-        let mut snapshot = holder
-            .build_transaction()
-            .isolation_level(postgres::IsolationLevel::RepeatableRead)
-            .start()?;
-        snapshot.execute("SELECT", &[])?;
-        rates.extend(periods_of(peer, periods, seconds)?);
-        snapshot.rollback()?;
-        Ok(rates)
-    });
-    Ok(section(
-        "Lifecycles beside an old snapshot",
-        seconds,
-        rates,
-        format!(
-            "First {seconds} s without, then {periods} periods beside a repeatable read transaction that has \
-             a snapshot and does nothing; the ratio is to the first."
-        ),
+    let courses = courses(peers, |peer| beside_snapshot(peer, effort));
+    Ok(pinned_section("Lifecycles beside an old snapshot", effort, courses, ""))
+}
+
+pub fn utube_pinned(effort: &Effort, peers: &mut Peers) -> Result<Section> {
+    let mut courses = Courses::new();
+    for mut peer in peer::with_sub_queues()? {
+        if peers.named(peer.name()).is_some() {
+            peer.fill(BACKLOG, COMMIT)?;
+            courses.push((peer.name().to_owned(), beside_snapshot(&mut *peer, effort)?));
+        }
+    }
+    Ok(pinned_section(
+        "Lifecycles in sub-queues beside an old snapshot",
+        effort,
+        courses,
+        " Ten sub-queues (utube), of which one task is in flight at a time; a put goes to any of them. By hand a row \
+         for each sub-queue says whether it is busy.",
     ))
 }
 
@@ -62,6 +60,27 @@ fn courses(
         Ok(())
     });
     courses
+}
+
+fn beside_snapshot(peer: &mut dyn Peer, effort: &Effort) -> Result<Vec<f64>> {
+    let (periods, seconds) = effort.pinned;
+    let mut rates = periods_of(peer, 1, seconds)?;
+    let _snapshot = OldSnapshot::take()?;
+    rates.extend(periods_of(peer, periods, seconds)?);
+    Ok(rates)
+}
+
+fn pinned_section(title: &'static str, effort: &Effort, courses: Courses, more: &str) -> Section {
+    let (periods, seconds) = effort.pinned;
+    section(
+        title,
+        seconds,
+        courses,
+        format!(
+            "First {seconds} s without, then {periods} periods beside a repeatable read transaction that has \
+             a snapshot and does nothing; the ratio is to the first.{more}"
+        ),
+    )
 }
 
 fn periods_of(peer: &mut dyn Peer, periods: u32, seconds: u32) -> Result<Vec<f64>> {

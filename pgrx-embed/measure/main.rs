@@ -21,6 +21,7 @@ mod plot;
 mod race;
 mod rates;
 mod report;
+mod snapshot;
 mod stats;
 mod storage;
 mod triggers;
@@ -48,7 +49,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and what carries it out.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 21] = [
+pub const CASES: [Case; 22] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
@@ -60,6 +61,7 @@ pub const CASES: [Case; 21] = [
     ("lifecycle", rates::lifecycle),
     ("flat", course::flat),
     ("pinned", course::pinned),
+    ("utube-pinned", course::utube_pinned),
     ("backlog", rates::backlog),
     ("batch-put", rates::batch_put),
     ("batch-take", rates::batch_take),

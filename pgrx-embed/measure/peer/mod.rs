@@ -100,6 +100,14 @@ pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
     Ok(Box::new(SqlPeer::new(name, "", &texts)?))
 }
 
+/// By hand and ours, of a queue that has sub-queues.
+pub fn with_sub_queues() -> Result<[Box<dyn Peer>; 2]> {
+    Ok([
+        Box::new(SqlPeer::new(HAND, "", &[text!("hand-written-utube")])?),
+        Box::new(SqlPeer::new(ROWS, "", &[text!("xqueue-utube")])?),
+    ])
+}
+
 /// Installs the peer that was fetched into a folder, which has its name.
 pub fn open(folder: &Path) -> Result<Box<dyn Peer>> {
     if let Ok(reason) = fs::read_to_string(folder.join("missing")) {
