@@ -1,16 +1,28 @@
-//! A process that takes a task and then does nothing, until it is killed.
+//! A process that works for a while, takes a task and then does nothing, until it is killed.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use crate::{Result, database};
 
+const TAKE_MANY: &str = "SELECT id FROM xqueue.take(NULL::measure.held, count => 100)";
+const ACK_MANY: &str = "SELECT count(*) FROM xqueue.ack(NULL::measure.held, $1::bigint[])";
 const TAKE: &str = "SELECT pg_backend_pid(), id FROM xqueue.take(NULL::measure.held)";
 
-/// The process itself: takes a task, says in one line which backend has which, and waits for the
-/// end of its input.
-pub fn hold() -> Result<()> {
+/// The process itself: takes and acks so many tasks, takes one more, says in one line which backend
+/// has which, and waits for the end of its input.
+pub fn hold(before: u32) -> Result<()> {
     let mut db = database::connect("xqueue measure holder")?;
+    let mut acked = 0;
+    while acked < before {
+        let rows = db.query(TAKE_MANY, &[])?;
+        if rows.is_empty() {
+            return Err(format!("there were {acked} tasks, not {before}").into());
+        }
+        let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        db.execute(ACK_MANY, &[&ids])?;
+        acked += ids.len() as u32;
+    }
     let row = db.query_one(TAKE, &[])?;
     println!("{} {}", row.get::<_, i32>(0), row.get::<_, i64>(1));
     io::stdin().read_to_end(&mut Vec::new())?;
@@ -25,9 +37,9 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub fn start() -> Result<Holder> {
+    pub fn start(before: u32) -> Result<Holder> {
         let mut child = Command::new(std::env::current_exe()?)
-            .arg("holder")
+            .args(["holder", &before.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -8,9 +8,14 @@ use crate::effort::Effort;
 use crate::holder::Holder;
 use crate::numbers::{Sample, milliseconds};
 use crate::report::{Section, row};
-use crate::{Result, database};
+use crate::snapshot::OldSnapshot;
+use crate::{Result, database, watchdog};
 
 const IS_READY: &str = "SELECT status = 'R' FROM measure.held WHERE id = $1";
+/// As many as a consumer acks before it takes the one that it holds.
+const REFILL: &str = "
+    TRUNCATE measure.held;
+    INSERT INTO measure.held (payload) SELECT '{}' FROM generate_series(0, {before});";
 /// After this a task is lost, not late.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -25,15 +30,24 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     let terminate = killer.prepare("SELECT pg_terminate_backend($1)")?;
     let (mut killed, mut terminated) = (Sample::default(), Sample::default());
     for _ in 0..effort.kills {
-        let mut holder = Holder::start()?;
-        let begin = Instant::now();
-        holder.kill()?;
-        killed.add_duration(poll.until_ready(&holder, begin)?);
+        killed.add_duration(poll.killed(0)?);
 
-        let holder = Holder::start()?;
+        let holder = Holder::start(0)?;
         let begin = Instant::now();
         killer.execute(&terminate, &[&holder.backend])?;
         terminated.add_duration(poll.until_ready(&holder, begin)?);
+    }
+    let before = effort.deep / 10;
+    let (mut veterans, mut pinned) = (Sample::default(), Sample::default());
+    for _ in 0..effort.kills.div_ceil(10) {
+        watchdog::enter(format!("a consumer is killed after {before} tasks"));
+        poll.refill(before)?;
+        veterans.add_duration(poll.killed(before)?);
+
+        watchdog::enter(format!("the same after {before} tasks beside an old snapshot"));
+        poll.refill(before)?;
+        let _snapshot = OldSnapshot::take()?;
+        pinned.add_duration(poll.killed(before)?);
     }
     Ok(Section {
         title: "A consumer dies: its task is ready again",
@@ -41,6 +55,8 @@ pub fn measure(effort: &Effort) -> Result<Section> {
         rows: vec![
             row("SIGKILL of the client process", killed.cells()),
             row("pg_terminate_backend", terminated.cells()),
+            row(format!("SIGKILL after it has acked {before} tasks"), veterans.cells()),
+            row("the same beside an old snapshot", pinned.cells()),
         ],
         notes: vec![format!(
             "From just before the signal to the answer of the first poll that saw the task ready: too \
@@ -60,6 +76,19 @@ struct Poll {
 }
 
 impl Poll {
+    fn refill(&mut self, before: u32) -> Result<()> {
+        self.db.batch_execute(&REFILL.replace("{before}", &before.to_string()))?;
+        Ok(self.db.batch_execute("VACUUM ANALYZE measure.held")?)
+    }
+
+    /// How long the task of a consumer takes that is killed after so many others.
+    fn killed(&mut self, before: u32) -> Result<Duration> {
+        let mut holder = Holder::start(before)?;
+        let begin = Instant::now();
+        holder.kill()?;
+        self.until_ready(&holder, begin)
+    }
+
     fn until_ready(&mut self, holder: &Holder, begin: Instant) -> Result<Duration> {
         let mut before = begin;
         loop {

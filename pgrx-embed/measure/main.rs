@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             println!("{}", options::help());
             Ok(())
         }
-        Ok(Command::Holder) => holder::hold(),
+        Ok(Command::Holder(before)) => holder::hold(before),
         Ok(Command::Measure(options)) => measure(&options),
     };
     match outcome {

@@ -7,8 +7,8 @@ use crate::effort::{Effort, FULL, QUICK};
 
 pub enum Command {
     Measure(Box<Options>),
-    /// A child of `killed`.
-    Holder,
+    /// A child of `killed`, which acks so many tasks first.
+    Holder(u32),
     Help,
 }
 
@@ -60,7 +60,7 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
             "--output" => output = Some(value()?.into()),
             "--peer" => peers.push(value()?.into()),
             "--help" | "-h" => return Ok(Command::Help),
-            "holder" => return Ok(Command::Holder),
+            "holder" => return Ok(Command::Holder(value()?.parse().map_err(|_| "how many?")?)),
             name if CASES.iter().any(|(case, _)| *case == name) => cases.push(argument),
             _ => return Err(format!("what is {argument}?")),
         }
