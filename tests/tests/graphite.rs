@@ -4,12 +4,13 @@
 
 mod carbon;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
 use carbon::Carbon;
 use xqueue_tests::{
@@ -90,28 +91,27 @@ fn wait_for_value(carbon: &Carbon, metric: &str, value: f64) {
     wait_until(&what, || carbon.last(metric).is_some_and(|(_, last)| last == value));
 }
 
-/// Delayed tasks come on time for so long, however the other end of the metrics behaves.
-#[track_caller]
-fn promotion_is_timely(queue: &mut Queue, period: Duration) {
-    const DELAY: Duration = Duration::from_millis(200);
-    const LATE: Duration = Duration::from_millis(500);
-    let mut c = queue.client();
-    let start = Instant::now();
-    while start.elapsed() < period {
-        let at = Instant::now();
-        let sql = "SELECT xqueue.put($1::text, '{}', '200ms')";
-        let task: xqueue_tests::Value = scalar(&mut c, sql, &[&queue.name]);
-        let taken = take(&mut c, &queue.name, "10s", 1);
-        let took = at.elapsed();
-        assert_eq!(taken.first().map(id), Some(id(&task)));
-        assert!(took < DELAY + LATE, "a task delayed by {DELAY:?} came after {took:?}");
-        let acked: i64 = scalar(
-            &mut c,
-            "SELECT count(*) FROM xqueue.ack($1::text, $2::bigint)",
-            &[&queue.name, &id(&task)],
-        );
-        assert_eq!(acked, 1);
-    }
+fn delayed_task_comes(queue: &mut Queue) {
+    let task = queue.ask_one("SELECT xqueue.put('{q}', '{}', '200ms')");
+    let taken = queue.ask("SELECT xqueue.take('{q}', '10s')");
+    assert_eq!(taken.first().map(id), Some(id(&task)), "a delayed task comes");
+    queue.sql(&format!("SELECT xqueue.ack('{{q}}', {})", id(&task)));
+}
+
+/// The near ends of the connections to a port of this machine, and of the attempts at one.
+fn connections_to(port: u16) -> BTreeSet<u16> {
+    const ESTABLISHED: &str = "01";
+    const SYN_SENT: &str = "02";
+    let far = format!("{:08X}:{port:04X}", u32::from_ne_bytes([127, 0, 0, 1]));
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
+    let near_end = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (near, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_wanted = remote == far && [ESTABLISHED, SYN_SENT].contains(&state);
+        let (_, port) = near.split_once(':').filter(|_| is_wanted)?;
+        u16::from_str_radix(port, 16).ok()
+    };
+    table.lines().filter_map(near_end).collect()
 }
 
 #[test]
@@ -222,8 +222,8 @@ fn a_graphite_that_dies_delays_nothing_and_is_found_again() {
 
     carbon.kill();
     wait_until("the log tells that Graphite is dead", || lines(&carbon) == 2);
-    // Several attempts to reconnect, after one second, two, four.
-    promotion_is_timely(&mut queue, Duration::from_secs(5));
+    // Each takes as long as its delay, so that there are attempts to reconnect meanwhile.
+    (0..25).for_each(|_| delayed_task_comes(&mut queue));
     assert_eq!(lines(&carbon), 2, "lines in the log for one death");
 
     let back = now();
@@ -240,11 +240,34 @@ fn a_deaf_graphite_delays_nothing() {
 
     let full = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let fillers = fill(&full);
-    one_line_and_no_delay(&mut settings, &mut queue, &full);
+    one_line_and_no_delay(&mut settings, &mut queue, &full, 2);
     drop(fillers);
 
     let never_reads = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    one_line_and_no_delay(&mut settings, &mut queue, &never_reads);
+    one_line_and_no_delay(&mut settings, &mut queue, &never_reads, 1);
+}
+
+/// A worker that waited for the end of an attempt would make no task ready while it lasts.
+#[track_caller]
+fn one_line_and_no_delay(
+    settings: &mut Settings,
+    queue: &mut Queue,
+    graphite: &TcpListener,
+    attempts: usize,
+) {
+    let port = graphite.local_addr().expect("it is bound").port();
+    let (before, others) = (logged("tcp", port), connections_to(port));
+    settings.send_to(port, "tcp", "xqueue");
+    let (mut last, mut outlasted) = (BTreeSet::new(), BTreeSet::new());
+    wait_until("a delayed task has come during each attempt to reach Graphite", || {
+        delayed_task_comes(queue);
+        let now = &connections_to(port) - &others;
+        outlasted.extend(&now & &last);
+        last = now;
+        outlasted.len() == attempts
+    });
+    wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
+    assert_eq!(logged("tcp", port), before + 1, "lines in the log");
 }
 
 /// The network is gone, and no packet says so: the kernel gives the connection up after ten seconds.
@@ -256,17 +279,24 @@ fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let before = logged("tcp", port);
+    // A line tells that it is there, the next that it is gone, and so on.
+    let is_there = || (logged("tcp", port) - before) % 2 == 1;
     settings.send_to(port, "tcp", "xqueue");
-    let (stream, _) = accept(&listener);
-    wait_until("the log tells of this Graphite", || logged("tcp", port) == before + 1);
-    vanish(&stream);
-    promotion_is_timely(&mut queue, Duration::from_secs(5));
-    wait_until("the log tells that Graphite is gone", || logged("tcp", port) == before + 2);
+    let mut vanished = Vec::new();
+    wait_until("a delayed task has come before a connection is given up", || {
+        let (stream, near_end) = accept(&listener);
+        wait_until("the log tells of this Graphite", is_there);
+        vanish(&stream);
+        vanished.push(stream);
+        delayed_task_comes(&mut queue);
+        connections_to(port).contains(&near_end.port())
+    });
+    wait_until("the log tells that Graphite is gone", || !is_there());
     let (stream, _) = accept(&listener);
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).expect("a line");
     assert!(line.starts_with("xqueue."), "{line}");
-    wait_until("the log tells that Graphite is back", || logged("tcp", port) == before + 3);
+    wait_until("the log tells that Graphite is back", is_there);
 }
 
 #[test]
@@ -275,19 +305,28 @@ fn a_graphite_that_closes_at_once_delays_nothing() {
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let (end, closes) = (AtomicBool::new(false), listener.try_clone().expect("a second handle"));
+    let port = listener.local_addr().expect("it is bound").port();
+    let (end, closed) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !end.load(Ordering::Relaxed) {
-                drop(closes.accept());
+                drop(listener.accept());
+                closed.fetch_add(1, Ordering::Relaxed);
             }
         });
         // Also when the assertions fail: the thread waits for one more connection.
         let _last = OnDrop(|| {
             end.store(true, Ordering::Relaxed);
-            drop(TcpStream::connect(listener.local_addr().expect("it is bound")));
+            drop(TcpStream::connect(("127.0.0.1", port)));
         });
-        one_line_and_no_delay(&mut settings, &mut queue, &listener);
+        let before = logged("tcp", port);
+        settings.send_to(port, "tcp", "xqueue");
+        wait_until("several connections have been closed", || {
+            delayed_task_comes(&mut queue);
+            closed.load(Ordering::Relaxed) > 3
+        });
+        wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
+        assert_eq!(logged("tcp", port), before + 1, "lines in the log");
     });
 }
 
@@ -297,16 +336,6 @@ impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
-}
-
-#[track_caller]
-fn one_line_and_no_delay(settings: &mut Settings, queue: &mut Queue, graphite: &TcpListener) {
-    let port = graphite.local_addr().expect("it is bound").port();
-    let before = logged("tcp", port);
-    settings.send_to(port, "tcp", "xqueue");
-    promotion_is_timely(queue, Duration::from_secs(5));
-    wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
-    assert_eq!(logged("tcp", port), before + 1, "lines in the log");
 }
 
 /// Connects until the kernel answers no more: connections are as if into nothing from then on.
