@@ -48,6 +48,11 @@ impl Mark {
         self.raised_since != 0 && now - self.raised_since <= LOST_AFTER
     }
 
+    /// Somebody looks by other means for what the mark is about: who has begun to raise it never ends that.
+    pub fn watch(&mut self) {
+        (self.raised_since, self.floor) = (0, LAST);
+    }
+
     /// Where to begin to look for so many tasks; with `may_raise` the caller may be asked to raise the
     /// mark.
     pub fn start(&mut self, tasks: u32, may_raise: bool, now: i64) -> Start {

@@ -106,19 +106,18 @@ pub fn first(
 /// one more.
 pub fn survey_of(queue: &Queue) -> Option<Vec<(i64, Position)>> {
     let mut found: Vec<(i64, Position)> = Vec::new();
-    while found.len() <= priorities::LIMIT {
-        let last = found.last().map_or(i64::MIN, |(priority, _)| *priority);
-        let arguments = Arguments::of(Parameter::Level, Datum::from(last));
+    let mut level = Some(i64::MIN);
+    while let Some(from) = level.filter(|_| found.len() <= priorities::LIMIT) {
+        let arguments = Arguments::of(Parameter::Level, Datum::from(from));
         let next = spi::connect(|spi| {
             let rows = queue.run(spi, &Statement::NextLevel, &arguments);
             let priority = rows.datum(0, 1).map(|priority| priority.value() as i64);
             priority
                 .map(|priority| (priority, rows.datum(0, 2).and_then(|key| queue.position(key))))
         });
-        match next {
-            None => return Some(found),
-            Some((priority, position)) => found.push((priority, position?)),
-        }
+        let Some((priority, position)) = next else { break };
+        found.push((priority, position?));
+        level = priority.checked_add(1);
     }
     Some(found)
 }

@@ -3,7 +3,8 @@
 //!
 //! That every ready task has one of the priorities known here is found out by a survey, which meets
 //! other transactions as the raising of a mark does: those that commit before the look at a priority
-//! are in what it finds, those after it lower `floor`, or make their priority known. Pure.
+//! are in what it finds, those after it lower `floor`, or make their priority known; where that cannot be
+//! done the survey has come to nothing. Pure.
 
 use super::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use crate::model::position::{LAST, Position};
@@ -44,16 +45,22 @@ impl Priorities {
 
     /// A task of this priority has come to be ready.
     pub fn lower(&mut self, priority: i64, position: Position) {
-        match self.mark(priority) {
-            Some(mark) => mark.lower(position),
-            None => self.complete &= self.insert(priority, position),
+        if let Some(mark) = self.mark(priority) {
+            mark.lower(position);
+        } else if !self.insert(priority, position) {
+            self.lose();
         }
     }
 
     /// A task has come to be ready whose priority nobody has noted.
     pub fn lower_all(&mut self, position: Position) {
-        self.complete = false;
+        self.lose();
         self.known[..self.count].iter_mut().for_each(|(_, mark)| mark.lower(position));
+    }
+
+    /// A ready task may have a priority that is not known, and not be seen by the survey that is under way.
+    fn lose(&mut self) {
+        (self.complete, self.surveyed_since) = (false, 0);
     }
 
     fn place(&self, priority: i64) -> Result<usize, usize> {
@@ -99,7 +106,7 @@ impl Priorities {
         if is_looked_at || self.surveyed_since != 0 && now - self.surveyed_since <= LOST_AFTER {
             return false;
         }
-        known.iter_mut().for_each(|(_, mark)| mark.floor = LAST);
+        known.iter_mut().for_each(|(_, mark)| mark.watch());
         (self.surveyed_since, self.takes) = (now, 0);
         true
     }
@@ -164,6 +171,38 @@ mod tests {
         priorities.end_survey(9, Some(&[(1, 20), (4, 1)]));
         assert!(priorities.complete);
         assert_eq!(at(&priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
+    }
+
+    /// Nobody knows whether the survey has seen it.
+    #[test]
+    fn a_survey_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
+        let mut priorities = Priorities::default();
+        assert!(priorities.begin_survey(7));
+        priorities.lower_all(5);
+        priorities.end_survey(7, Some(&[]));
+        assert!(!priorities.complete);
+        // The same where there is no room for it.
+        let all: Vec<(i64, Position)> = (0..16).map(|priority| (priority, 1)).collect();
+        let mut priorities = surveyed(&all);
+        priorities.lower_all(5);
+        assert!(priorities.begin_survey(9));
+        priorities.lower(40, 5);
+        priorities.end_survey(9, Some(&[(1, 8)]));
+        assert!(!priorities.complete);
+        assert!(priorities.begin_survey(9));
+    }
+
+    #[test]
+    fn who_raises_a_mark_for_too_long_has_come_to_nothing() {
+        let mut priorities = surveyed(&[(1, 10)]);
+        assert!(priorities.mark(1).unwrap().start(RAISE_AFTER + 1, true, 20).raises);
+        priorities.lower_all(8);
+        assert!(!priorities.begin_survey(LOST_AFTER));
+        assert!(priorities.begin_survey(30 + LOST_AFTER));
+        priorities.lower(1, 6);
+        priorities.mark(1).unwrap().end_raise(20, Some(50));
+        priorities.end_survey(30 + LOST_AFTER, Some(&[(1, 60)]));
+        assert_eq!(at(&priorities), [(1, 6)]);
     }
 
     #[test]

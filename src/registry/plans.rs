@@ -23,7 +23,7 @@ pub enum Statement {
     Peek(Form),
     /// The first ready task.
     First(Within),
-    /// The first ready task behind those of a priority.
+    /// The first ready task whose priority is a given one or comes later.
     NextLevel,
     /// The least priority of the ready tasks, from a mark on.
     Least {

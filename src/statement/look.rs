@@ -135,13 +135,13 @@ impl Table {
         ))
     }
 
-    /// Priority and key, of one column, of the first ready task behind those of a priority.
+    /// Priority and key, of one column, of the first ready task whose priority is a given one or comes later.
     pub fn next_level(&self) -> Text {
         let mut parameters = Parameters::default();
         let (priority, level) = (self.field(Field::Priority), parameters.add(Parameter::Level));
         parameters.text(format!(
             "SELECT task.{priority}::pg_catalog.int8, {} FROM ONLY {} AS task \
-             WHERE {} AND task.{priority} OPERATOR(pg_catalog.>) {level} ORDER BY {} LIMIT 1",
+             WHERE {} AND task.{priority} {AT_LEAST} {level} ORDER BY {} LIMIT 1",
             self.key_list("task."),
             self.qualified(),
             self.is(Status::Ready),

@@ -349,6 +349,23 @@ fn priorities_have_their_own() {
     finds(&mut q, 5040);
 }
 
+/// What is found out of the priorities of a column with room for very large ones.
+#[test]
+fn the_least_and_the_greatest_priority() {
+    let columns = format!("{COLUMNS}, level bigint NOT NULL DEFAULT 0");
+    let options = json!({"fields": {"priority": "level"}, "features": {"priority": true}});
+    let mut q = Queue::with("marks", &columns, &options);
+    q.sql("INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 500) n");
+    q.sql("INSERT INTO {q} (id, level) VALUES (5, 9223372036854775807), (6, -9223372036854775808)");
+    // Known by a survey, and not from the commit.
+    q.upgrade(&json!({"features": {"buried": true}}));
+    let take = format!("BEGIN; SELECT xqueue.take('{}'); ROLLBACK", q.name);
+    (0..TAKES).for_each(|_| q.sql(&take));
+    finds(&mut q, 6);
+    q.sql("DELETE FROM {q} WHERE id > 1000");
+    finds(&mut q, 5);
+}
+
 /// Producers and consumers of random priorities: nothing is hidden.
 #[test]
 fn nothing_is_hidden_from_a_crowd_by_priorities() {
