@@ -95,15 +95,20 @@ fn way(
     group: Group,
     arguments: &Arguments,
 ) -> Option<(Oid, Vec<Bound>)> {
-    let equal = |value| Bound { is: Is::Equal, value };
-    let (index, first) = match group {
-        Group::All => (direct.ready?, None),
-        Group::Priority(level) => (direct.ready?, Some(equal(queue.priority_value(level)?))),
-        Group::Tube(_) => (direct.tube?, Some(equal(arguments.get(Parameter::Tube)?))),
-        Group::Buried => return None,
-    };
-    let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
-    Some((index, first.into_iter().chain(mark).collect()))
+    let Group::Ready { tube, priority } = group else { return None };
+    let index = if tube.is_some() { direct.tube? } else { direct.ready? };
+    let mut bounds = Vec::with_capacity(3);
+    let mut bound = |is, value| bounds.push(Bound { is, value });
+    if tube.is_some() {
+        bound(Is::Equal, arguments.get(Parameter::Tube)?);
+    }
+    if let Some(priority) = priority {
+        bound(Is::Equal, queue.priority_value(priority)?);
+    }
+    if let Some(mark) = arguments.get(Parameter::Mark) {
+        bound(Is::AtLeast, mark);
+    }
+    Some((index, bounds))
 }
 
 /// Whether the end of a task's life is yet to come.

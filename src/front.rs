@@ -35,7 +35,7 @@ pub fn hint(queue: &Queue) -> String {
 fn least(queue: &Queue, first: Group) -> Option<i64> {
     let mut arguments = Arguments::default();
     let mark = match first {
-        Group::Priority(priority) => {
+        Group::Ready { priority: Some(priority), .. } => {
             marks::start(queue, first, &arguments, 1).map(|mark| (priority, mark))
         }
         _ => None,

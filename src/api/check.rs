@@ -3,11 +3,10 @@
 use super::argument::Target;
 use crate::delta::add;
 use crate::error::Result;
-use crate::marks::priorities::{self, Sight};
 use crate::model::change::Counts;
 use crate::model::definition::Field;
 use crate::model::options::Options;
-use crate::model::position::{FIRST, Group, Kind, LAST, Position};
+use crate::model::position::{FIRST, Group, Kind, Position};
 use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
@@ -16,7 +15,8 @@ use crate::pg::{catalog, jsonb, latch, spi, subscription, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
 use crate::shmem::lanes;
-use crate::shmem::queues::{self, QueueGuard};
+use crate::shmem::queues;
+use crate::statement::Parameter;
 use crate::upgrade::Blueprint;
 use crate::{marks, recount, sql_functions, subqueue, xact};
 use pgrx::pg_sys::Datum;
@@ -74,7 +74,7 @@ fn problems(target: &Target) -> Result<(String, Marks, Vec<String>)> {
         problems.extend(hidden_buried(&queue));
         problems.extend(subqueues(&queue));
     }
-    let marks = [("mark", Group::All), ("buried_mark", Group::Buried)];
+    let marks = [("mark", Group::ALL), ("buried_mark", Group::Buried)];
     let marks = marks.into_iter().filter_map(|(name, group)| Some((name, mark(&queue, group)?)));
     Ok((queue.name.clone(), marks.collect(), problems))
 }
@@ -122,42 +122,56 @@ fn mark(queue: &Queue, group: Group) -> Option<String> {
     if marked == FIRST { None } else { shown(queue, marked) }
 }
 
-/// A ready task before the low-water mark, which no take would find.
+/// A ready task before a low-water mark, which no take would find.
 fn hidden(queue: &Queue) -> Option<String> {
     let has_marks = queue.order.is_some() && !queue.features().has_subqueues();
     if !has_marks || xact::lowest(queue.slot, Kind::Ready).is_some() {
         return None;
     }
-    if !queue.by_priority {
-        return hidden_in(queue, Group::All, "ready");
-    }
-    let ready = marks::survey_of(queue)?;
-    let room = Vec::with_capacity(priorities::LIMIT);
-    let Sight::All(known) = queues::lock(queue.slot)?.priorities(room, false, 0) else {
-        return None;
-    };
-    let is_hidden = |(priority, first): &(i64, Position)| {
-        let mark = |mut slot: QueueGuard| slot.marked(Group::Priority(*priority));
-        let marked = known.contains(priority).then(|| queues::lock(queue.slot).map(mark)).flatten();
-        *first < marked.unwrap_or(LAST)
-    };
-    let (_, first) = ready.into_iter().find(is_hidden)?;
-    Some(stands_before(queue, first, "ready"))
+    let first = hidden_in(queue, None).map(|first| (first, ""));
+    let first = first.or_else(|| hidden_in_tubes(queue).map(|first| (first, " of its tube")));
+    first.map(|(first, of)| format!("{}{of}", stands_before(queue, first, "ready")))
 }
 
-/// The same of buried tasks.
+/// The same before those of its tube.
+fn hidden_in_tubes(queue: &Queue) -> Option<Position> {
+    let column = queue.tube()?;
+    spi::connect(|spi| {
+        let rows = spi.run(&queue.sql.tubes());
+        (0..rows.len()).find_map(|row| {
+            let value = rows.datum(row, 1)?;
+            let tube = queue.tube_named(value, column).hash;
+            let is_marked = queues::lock(queue.slot)?.marks_tube(tube);
+            is_marked.then(|| hidden_in(queue, Some((tube, value)))).flatten()
+        })
+    })
+}
+
+/// The first ready task, of a priority, that stands before the mark, of a tube or of all.
+fn hidden_in(queue: &Queue, tube: Option<(u64, Datum)>) -> Option<Position> {
+    let mut arguments = Arguments::default();
+    arguments.set_or_null(Parameter::Tube, tube.map(|(_, value)| value));
+    let group = |priority| Group::Ready { tube: tube.map(|(hash, _)| hash), priority };
+    let first: Vec<_> = match queue.by_priority {
+        true => {
+            let found = marks::survey_of(queue, &arguments)?.into_iter();
+            found.map(|(priority, first)| (group(Some(priority)), first)).collect()
+        }
+        false => vec![(group(None), marks::first(queue, group(None), &arguments, FIRST)?)],
+    };
+    let mut slot = queues::lock(queue.slot)?;
+    let is_hidden = |(group, first): &(Group, Position)| *first < slot.marked(*group);
+    first.into_iter().find(is_hidden).map(|(_, first)| first)
+}
+
+/// A buried task before the mark of those.
 fn hidden_buried(queue: &Queue) -> Option<String> {
     if queue.order.is_none() || xact::lowest(queue.slot, Kind::Buried).is_some() {
         return None;
     }
-    hidden_in(queue, Group::Buried, "buried")
-}
-
-/// The first task of a group, if it stands before the group's mark.
-fn hidden_in(queue: &Queue, group: Group, state: &str) -> Option<String> {
-    let first = marks::first(queue, group, &Arguments::default(), FIRST)?;
-    let marked = queues::lock(queue.slot)?.marked(group);
-    (first < marked).then(|| stands_before(queue, first, state))
+    let first = marks::first(queue, Group::Buried, &Arguments::default(), FIRST)?;
+    let marked = queues::lock(queue.slot)?.marked(Group::Buried);
+    (first < marked).then(|| stands_before(queue, first, "buried"))
 }
 
 fn stands_before(queue: &Queue, position: Position, state: &str) -> String {

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::definition::Field;
 use crate::model::names::Id;
+use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
@@ -283,7 +284,7 @@ impl<'call> Put<'call> {
                 for row in 0..rows.len() {
                     if let Some(position) = rows.datum(row, 2).and_then(|key| queue.position(key)) {
                         let priority = rows.datum(row, 3).map(|priority| priority.value() as i64);
-                        lowest.add(queue.group(None, priority), position);
+                        lowest.add(Group::Ready { tube: None, priority }, position);
                     }
                 }
                 Ok(rows.len())

@@ -1,13 +1,14 @@
 //! What the open transaction has changed: of one queue here, of all by subtransaction in [`Stack`].
 
 mod lanes;
+mod lowest;
 mod stack;
 
 pub use lanes::{LaneChange, LaneChanges};
+pub use lowest::Lowest;
 pub use stack::Stack;
 
 use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Outcome, Place, Transitions, end};
-use crate::model::position::{Group, Position};
 use crate::model::status::{Status, Tasks};
 
 /// Names a queue's slot in shared memory. The generation tells a slot from its reuse.
@@ -109,8 +110,8 @@ impl Growth {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready(Vec<(Option<u64>, u32)>);
 
-/// Of so many tubes a transaction notes how many of their tasks came to be ready; of the others, it
-/// says at commit, nobody knows which they are.
+/// Of so many tubes a transaction notes how many of their tasks came to be ready, and where; of the others,
+/// it says at commit, nobody knows which they are.
 const TUBES_NOTED: usize = 256;
 
 /// Of so many tasks a transaction notes what has become of each.
@@ -271,29 +272,6 @@ impl Ready {
 
     /// The numbers by tube; None where the queue has none.
     pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
-        self.0.iter().copied()
-    }
-}
-
-/// The first place in which a task came to be ready, by tube or priority, or to be buried.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lowest(Vec<(Group, Position)>);
-
-impl Lowest {
-    /// A task of this group has come to stand in this place.
-    pub fn add(&mut self, group: Group, position: Position) {
-        let at = |group: Group| self.0.iter().position(|(known, _)| *known == group);
-        let is_noted = at(group).is_some() || self.0.len() < TUBES_NOTED;
-        let group = if is_noted { group } else { Group::All };
-        match at(group) {
-            Some(place) => self.0[place].1 = self.0[place].1.min(position),
-            None => self.0.push((group, position)),
-        }
-    }
-
-    /// The places by group; of all where the queue has neither tubes nor priorities, and for groups that
-    /// are not noted.
-    pub fn by_group(&self) -> impl Iterator<Item = (Group, Position)> {
         self.0.iter().copied()
     }
 }

@@ -144,10 +144,9 @@ impl Stack {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Lowest, Ready, TUBES_NOTED};
+    use super::super::{Ready, TUBES_NOTED};
     use super::*;
     use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
-    use crate::model::position::Group;
     use crate::model::status::Status;
 
     const JOBS: SlotId = SlotId { index: 3, generation: 1 };
@@ -175,19 +174,6 @@ mod tests {
         let noted: Vec<_> = ready.by_tube().collect();
         assert_eq!(noted.len(), TUBES_NOTED + 1);
         assert_eq!((noted[0], noted[TUBES_NOTED]), ((Some(0), 4), (None, 2 * (1000 - 256))));
-    }
-
-    #[test]
-    fn of_many_tubes_the_lowest_place_of_the_rest_is_noted() {
-        let mut lowest = Lowest::default();
-        for tube in 0..1000 {
-            lowest.add(Group::Tube(tube), Position::from(5000 - tube));
-            lowest.add(Group::Tube(tube), Position::from(9000 - tube));
-        }
-        let noted: Vec<_> = lowest.by_group().collect();
-        assert_eq!(noted.len(), TUBES_NOTED + 1);
-        assert_eq!(noted[0], (Group::Tube(0), 5000));
-        assert_eq!(noted[TUBES_NOTED], (Group::All, 4001));
     }
 
     #[test]

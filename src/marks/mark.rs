@@ -1,4 +1,4 @@
-//! A low-water mark, as shared memory keeps it: see [`crate::shmem::marks`]. Pure.
+//! A low-water mark, as shared memory keeps it: see [`super::queue`]. Pure.
 
 use crate::model::position::{LAST, Position};
 

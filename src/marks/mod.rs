@@ -1,7 +1,9 @@
-//! Where a take begins to look: at the low-water marks, see [`crate::shmem::marks`].
+//! Where a take begins to look: at the low-water marks, see [`queue`].
 
+mod by_tube;
 pub mod mark;
 pub mod priorities;
+pub mod queue;
 
 use crate::delta::SlotId;
 use crate::model::position::{FIRST, Group, Kind, LAST, Position};
@@ -13,28 +15,34 @@ use crate::xact;
 use pgrx::pg_sys::Datum;
 use priorities::Sight;
 
-/// The groups of tasks that a take looks at one after the other: the tube that `arguments` name, each
-/// of the priorities, or all tasks.
+/// The groups of tasks that a take looks at one after the other: all, or those of the tube that `arguments`
+/// name, at once or by priority.
 pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
-    if let Some((column, value)) = queue.tube().zip(arguments.get(Parameter::Tube)) {
-        return vec![Group::Tube(queue.tube_named(value, column).hash)];
-    }
+    let tube = queue.tube().zip(arguments.get(Parameter::Tube));
+    let tube = tube.map(|(column, value)| queue.tube_named(value, column).hash);
+    let at_once = vec![Group::Ready { tube, priority: None }];
     // What the transaction itself has put is found whatever its priority.
     if !queue.by_priority || queue.order.is_none() || has_own(queue) {
-        return vec![Group::All];
+        return at_once;
     }
     let room = Vec::with_capacity(priorities::LIMIT);
+    let may_survey = may_raise(queue, Kind::Ready);
     let now = time::now();
     let sight = queues::lock(queue.slot)
-        .map_or(Sight::Some, |mut slot| slot.priorities(room, may_raise(queue, Kind::Ready), now));
+        .map_or(Sight::Some, |mut slot| slot.sight(tube, room, may_survey, now));
     match sight {
-        Sight::All(known) => known.into_iter().map(Group::Priority).collect(),
-        Sight::Some => vec![Group::All],
+        Sight::All(known) => {
+            let group = |priority| Group::Ready { tube, priority: Some(priority) };
+            known.into_iter().map(group).collect()
+        }
+        Sight::Some => at_once,
         Sight::Survey => {
-            let mut survey = Survey { slot: queue.slot, since: now, found: None };
-            let found = survey_of(queue);
+            let mut survey = Survey { slot: queue.slot, tube, since: now, found: None };
+            injection::point(c"xqueue-survey-begins");
+            let found = survey_of(queue, arguments);
+            injection::point(c"xqueue-survey-ends");
             survey.found = found.filter(|found| found.len() <= priorities::LIMIT);
-            vec![Group::All]
+            at_once
         }
     }
 }
@@ -48,7 +56,7 @@ fn has_own(queue: &Queue) -> bool {
 /// is known. Every so many tasks raises the mark first.
 pub fn start(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Option<Datum> {
     queue.order?;
-    if queue.by_priority && !matches!(group, Group::Priority(_) | Group::Buried) {
+    if queue.by_priority && matches!(group, Group::Ready { priority: None, .. }) {
         return None;
     }
     let now = time::now();
@@ -75,15 +83,11 @@ fn may_raise(queue: &Queue, tasks: Kind) -> bool {
 
 /// The statement's part for a group; gives the arguments that it takes.
 pub fn within(group: Group, arguments: &mut Arguments) -> Within {
-    match group {
-        Group::All => Within::All,
-        Group::Tube(_) => Within::Tube,
-        Group::Buried => Within::Buried,
-        Group::Priority(priority) => {
-            arguments.set(Parameter::Level, Datum::from(priority));
-            Within::Level
-        }
+    let Group::Ready { tube, priority } = group else { return Within::Buried };
+    if let Some(priority) = priority {
+        arguments.set(Parameter::Level, Datum::from(priority));
     }
+    Within::Ready { tube: tube.is_some(), level: priority.is_some() }
 }
 
 /// The place of the first task of a group from a place on.
@@ -102,15 +106,17 @@ pub fn first(
     })
 }
 
-/// The priorities of ready tasks, and where the first of each stands; as many as there is room for, and
-/// one more.
-pub fn survey_of(queue: &Queue) -> Option<Vec<(i64, Position)>> {
+/// The priorities of ready tasks, of the tube that `arguments` name if they name one, and where the first
+/// of each stands; as many as there is room for, and one more.
+pub fn survey_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Position)>> {
+    let mut arguments = arguments.clone();
+    let statement = Statement::NextLevel { tube: arguments.get(Parameter::Tube).is_some() };
     let mut found: Vec<(i64, Position)> = Vec::new();
     let mut level = Some(i64::MIN);
     while let Some(from) = level.filter(|_| found.len() <= priorities::LIMIT) {
-        let arguments = Arguments::of(Parameter::Level, Datum::from(from));
+        arguments.set(Parameter::Level, Datum::from(from));
         let next = spi::connect(|spi| {
-            let rows = queue.run(spi, &Statement::NextLevel, &arguments);
+            let rows = queue.run(spi, &statement, &arguments);
             let priority = rows.datum(0, 1).map(|priority| priority.value() as i64);
             priority
                 .map(|priority| (priority, rows.datum(0, 2).and_then(|key| queue.position(key))))
@@ -141,6 +147,7 @@ impl Drop for Raise {
 /// The same of a survey.
 struct Survey {
     slot: SlotId,
+    tube: Option<u64>,
     since: i64,
     found: Option<Vec<(i64, Position)>>,
 }
@@ -148,7 +155,7 @@ struct Survey {
 impl Drop for Survey {
     fn drop(&mut self) {
         if let Some(mut slot) = queues::lock(self.slot) {
-            slot.end_survey(self.since, self.found.as_deref());
+            slot.end_survey(self.tube, self.since, self.found.as_deref());
         }
     }
 }

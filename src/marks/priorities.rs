@@ -1,15 +1,15 @@
-//! The low-water marks of a queue with priorities: one for each, as a task of a priority that comes
-//! later may stand before those of one that comes first.
+//! The low-water marks of a queue with priorities, or of one of its tubes: one for each priority, as a task
+//! of one that comes later may stand before those of one that comes first.
 //!
 //! That every ready task has one of the priorities known here is found out by a survey, which meets
 //! other transactions as the raising of a mark does: those that commit before the look at a priority
 //! are in what it finds, those after it lower `floor`, or make their priority known; where that cannot be
 //! done the survey has come to nothing. Pure.
 
-use super::mark::{LOST_AFTER, Mark, RAISE_AFTER};
-use crate::model::position::{LAST, Position};
+use super::mark::{LOST_AFTER, Mark, RAISE_AFTER, Start};
+use crate::model::position::{FIRST, LAST, Position};
 
-/// How many priorities of a queue have marks.
+/// How many priorities of a queue, or of a tube, have marks.
 pub const LIMIT: usize = 16;
 
 #[repr(C)]
@@ -26,7 +26,7 @@ pub struct Priorities {
     takes: u32,
 }
 
-/// What is known of a queue's priorities.
+/// What is known of the priorities.
 pub enum Sight {
     /// All that ready tasks have, in their order.
     All(Vec<i64>),
@@ -41,6 +41,29 @@ impl Priorities {
     pub fn mark(&mut self, priority: i64) -> Option<&mut Mark> {
         let place = self.place(priority).ok()?;
         Some(&mut self.known[place].1)
+    }
+
+    /// Where to begin to look for so many tasks of a priority, see [`Mark::start`].
+    pub fn start(&mut self, priority: i64, tasks: u32, may_raise: bool, now: i64) -> Start {
+        let mark = if self.complete { self.mark(priority) } else { None };
+        mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
+    }
+
+    /// The place before which no task of a priority is ready, as far as that is known.
+    pub fn marked(&self, priority: i64) -> Position {
+        match self.place(priority) {
+            _ if !self.complete => FIRST,
+            Ok(place) => self.known[place].1.at,
+            Err(_) => LAST,
+        }
+    }
+
+    /// What is known of all tubes is true of each: with that the marks of a tube begin.
+    pub fn learn(&mut self, of_all_tubes: &Priorities) {
+        if !self.complete && of_all_tubes.complete {
+            let known = of_all_tubes.known.map(|(priority, mark)| (priority, Mark::new(mark.at)));
+            *self = Priorities { known, takes: 0, ..*of_all_tubes };
+        }
     }
 
     /// A task of this priority has come to be ready.
@@ -195,7 +218,7 @@ mod tests {
     #[test]
     fn who_raises_a_mark_for_too_long_has_come_to_nothing() {
         let mut priorities = surveyed(&[(1, 10)]);
-        assert!(priorities.mark(1).unwrap().start(RAISE_AFTER + 1, true, 20).raises);
+        assert!(priorities.start(1, RAISE_AFTER + 1, true, 20).raises);
         priorities.lower_all(8);
         assert!(!priorities.begin_survey(LOST_AFTER));
         assert!(priorities.begin_survey(30 + LOST_AFTER));
@@ -203,6 +226,38 @@ mod tests {
         priorities.mark(1).unwrap().end_raise(20, Some(50));
         priorities.end_survey(30 + LOST_AFTER, Some(&[(1, 60)]));
         assert_eq!(at(&priorities), [(1, 6)]);
+    }
+
+    #[test]
+    fn nothing_is_marked_until_all_are_known() {
+        let mut priorities = Priorities::default();
+        priorities.lower(1, 10);
+        assert_eq!((priorities.marked(1), priorities.marked(2)), (FIRST, FIRST));
+        assert_eq!(priorities.start(1, 1, true, 7).from, FIRST);
+        let mut priorities = surveyed(&[(1, 10)]);
+        assert_eq!((priorities.marked(1), priorities.marked(2)), (10, LAST));
+        assert_eq!(priorities.start(1, 1, true, 7).from, 10);
+    }
+
+    #[test]
+    fn a_tube_begins_with_what_is_known_of_all() {
+        let mut tube = Priorities::default();
+        tube.learn(&Priorities::default());
+        assert!(!tube.complete);
+        assert!(tube.begin_survey(9));
+        let mut all = surveyed(&[(1, 10), (5, 3)]);
+        assert!(all.start(5, RAISE_AFTER + 1, true, 20).raises);
+        tube.learn(&all);
+        assert!(tube.complete);
+        assert_eq!(at(&tube), at(&all));
+        // Its own survey comes too late, and nobody raises a mark of its own yet.
+        tube.end_survey(9, Some(&[]));
+        tube.mark(5).unwrap().end_raise(20, Some(50));
+        assert_eq!(at(&tube), [(1, 10), (5, 3)]);
+        assert!(tube.start(5, RAISE_AFTER + 1, true, 21).raises);
+        tube.mark(5).unwrap().end_raise(21, Some(50));
+        tube.learn(&all);
+        assert_eq!(at(&tube), [(1, 10), (5, 50)]);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Where a task stands in its queue: its key as a number that has the key's order.
 
-/// Which tasks of a queue: all that are ready, those of one tube, by the number that stands for it, those
-/// of one priority; or those that are buried.
+/// Which tasks of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    All,
-    Tube(u64),
-    Priority(i64),
+    /// Those that are ready; where they are given, of one tube, by the number that stands for it, and of
+    /// one priority.
+    Ready {
+        tube: Option<u64>,
+        priority: Option<i64>,
+    },
     Buried,
 }
 
@@ -18,8 +20,20 @@ pub enum Kind {
 }
 
 impl Group {
+    /// All tasks that are ready.
+    pub const ALL: Group = Group::Ready { tube: None, priority: None };
+
     pub fn kind(self) -> Kind {
         if self == Group::Buried { Kind::Buried } else { Kind::Ready }
+    }
+
+    /// As what a task is noted where there is no room for its group: of some tube of a priority, or of
+    /// all tasks.
+    pub fn wider(self) -> Group {
+        match self {
+            Group::Ready { tube: Some(_), priority } => Group::Ready { tube: None, priority },
+            _ => Group::ALL,
+        }
     }
 }
 
@@ -27,7 +41,7 @@ impl Kind {
     /// Whether what is noted for a group may be of this kind: the group of all takes in what there is no
     /// room to note.
     pub fn may_be_in(self, group: Group) -> bool {
-        group == Group::All || group.kind() == self
+        group == Group::ALL || group.kind() == self
     }
 }
 

@@ -21,10 +21,12 @@ pub enum Statement {
     Step(Step),
     Put(Put),
     Peek(Form),
-    /// The first ready task.
+    /// The first of some tasks.
     First(Within),
-    /// The first ready task whose priority is a given one or comes later.
-    NextLevel,
+    /// The first ready task, of a tube or of all, whose priority is a given one or comes later.
+    NextLevel {
+        tube: bool,
+    },
     /// The least priority of the ready tasks, from a mark on.
     Least {
         marked: bool,
@@ -164,7 +166,7 @@ impl Queue {
             Statement::Put(put) => self.sql.put(put),
             Statement::Peek(form) => self.sql.peek(*form),
             Statement::First(within) => self.sql.first(*within),
-            Statement::NextLevel => self.sql.next_level(),
+            Statement::NextLevel { tube } => self.sql.next_level(*tube),
             Statement::Least { marked } => self.sql.least(*marked),
             Statement::Account => self.sql.account(),
             Statement::Holder => self.sql.holder(),

@@ -46,10 +46,10 @@ impl Queue {
         self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
     }
 
-    /// The group of a row by which marks know it.
+    /// The group of a ready task by which marks know it.
     pub fn group_of(&self, row: &impl Row, place: &Place) -> Group {
-        let priority = self.value_of(row, Field::Priority);
-        self.group(place.tube.map(|tube| tube.hash), self.priority(priority))
+        let priority = self.priority(self.value_of(row, Field::Priority));
+        Group::Ready { tube: place.tube.map(|tube| tube.hash), priority }
     }
 
     /// The priority that a value of its column means, if marks go by priority.
@@ -67,15 +67,6 @@ impl Queue {
         let column =
             self.columns().iter().find(|column| self.by_priority && column.number == number);
         column.map(|column| column.base)
-    }
-
-    /// The group of tasks of a tube, or a priority.
-    pub fn group(&self, tube: Option<u64>, priority: Option<i64>) -> Group {
-        match (self.by_priority, priority, tube) {
-            (true, Some(priority), _) => Group::Priority(priority),
-            (false, _, Some(tube)) => Group::Tube(tube),
-            _ => Group::All,
-        }
     }
 
     /// The key that stands in a place.

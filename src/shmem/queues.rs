@@ -1,10 +1,10 @@
 //! A slot for each queue: counters, what the worker has to do, who waits, the last error.
 
-use super::marks::Marks;
 use super::room::Room;
 use super::waiters::{Line, Offer};
 use super::{Directory, Guard, lanes};
 use crate::delta::{Delta, SlotId, add, add_all};
+use crate::marks::queue::Marks;
 use crate::model::change::{Calls, Counts, Outcome, Transitions};
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};

@@ -185,27 +185,6 @@ impl Table {
         )
     }
 
-    pub(super) fn is_at_or_behind_mark(&self, parameters: &mut Parameters) -> String {
-        let mark = parameters.add(Parameter::Mark);
-        format!(" AND {} {AT_LEAST} {mark}", self.key_list("task."))
-    }
-
-    pub(super) fn is_within(&self, within: Within, parameters: &mut Parameters) -> String {
-        match within {
-            Within::All | Within::Buried => String::new(),
-            // An array of one, and an order by tube, leave the planner only the index that begins
-            // with the tube.
-            Within::Tube => {
-                let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
-                format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals)
-            }
-            Within::Level => {
-                let level = parameters.add(Parameter::Level);
-                format!(" AND task.{} {EQUALS} {level}", self.field(Field::Priority))
-            }
-        }
-    }
-
     fn picking(&self, change: Change, parameters: &mut Parameters) -> String {
         let runat = self.field(Field::Runat);
         let is_due = |status, parameters: &mut Parameters| {
@@ -219,17 +198,12 @@ impl Table {
         };
         let (condition, order) = match change {
             Change::Take { within, marked, .. } => {
-                let mut condition = self.is(Status::Ready);
-                condition += &self.is_within(within, parameters);
+                let mut condition = self.is_within(within, parameters);
                 if marked {
                     condition += &self.is_at_or_behind_mark(parameters);
                 }
                 condition += &self.is_alive();
-                let by_tube = match within == Within::Tube {
-                    true => format!("task.{}, ", self.field(Field::Tube)),
-                    false => String::new(),
-                };
-                (condition, format!(" ORDER BY {by_tube}{}", self.take_order("task.")))
+                (condition, format!(" ORDER BY {}", self.order_within(within)))
             }
             Change::TakeNamed { tube, any, .. } => {
                 let state = match any {
@@ -272,11 +246,11 @@ impl Table {
             }
             Change::SnatchAll => (self.is(Status::Taken), String::new()),
             Change::Plow { marked, .. } => {
-                let mut condition = self.is(Status::Buried);
+                let mut condition = self.is_within(Within::Buried, parameters);
                 if marked {
                     condition += &self.is_at_or_behind_mark(parameters);
                 }
-                (condition, format!(" ORDER BY {}", self.key_list("task.")))
+                (condition, format!(" ORDER BY {}", self.order_within(Within::Buried)))
             }
             Change::TakeInLane { marked, .. } => return self.picking_in_lane(marked, parameters),
         };
@@ -302,7 +276,7 @@ mod tests {
 
     const TAKE: Change = Change::Take {
         form: Form::Json,
-        within: Within::All,
+        within: Within::Ready { tube: false, level: false },
         ttr: false,
         marked: false,
         many: false,
@@ -325,7 +299,7 @@ mod tests {
         let table = table(r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5}"#);
         let take = Change::Take {
             form: Form::Row,
-            within: Within::Tube,
+            within: Within::Ready { tube: true, level: false },
             ttr: false,
             marked: false,
             many: true,

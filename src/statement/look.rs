@@ -86,18 +86,13 @@ impl Table {
     /// be taken.
     pub fn first(&self, within: Within) -> Text {
         let mut parameters = Parameters::default();
-        let status = if within == Within::Buried { Status::Buried } else { Status::Ready };
-        let mut condition = self.is(status) + &self.is_at_or_behind_mark(&mut parameters);
-        condition += &self.is_within(within, &mut parameters);
-        let order = match within {
-            Within::All | Within::Buried => self.key_list("task."),
-            Within::Tube => format!("task.{}, {}", self.field(Field::Tube), self.key_list("task.")),
-            Within::Level => self.take_order("task."),
-        };
+        let mut condition = self.is_within(within, &mut parameters);
+        condition += &self.is_at_or_behind_mark(&mut parameters);
         parameters.text(format!(
-            "SELECT {} FROM ONLY {} AS task WHERE {condition} ORDER BY {order} LIMIT 1",
+            "SELECT {} FROM ONLY {} AS task WHERE {condition} ORDER BY {} LIMIT 1",
             self.key_list("task."),
-            self.qualified()
+            self.qualified(),
+            self.order_within(within)
         ))
     }
 
@@ -135,18 +130,29 @@ impl Table {
         ))
     }
 
-    /// Priority and key, of one column, of the first ready task whose priority is a given one or comes later.
-    pub fn next_level(&self) -> Text {
+    /// Priority and key, of one column, of the first ready task, of a tube or of all, whose priority is a
+    /// given one or comes later.
+    pub fn next_level(&self, tube: bool) -> Text {
         let mut parameters = Parameters::default();
+        let within = Within::Ready { tube, level: false };
+        let condition = self.is_within(within, &mut parameters);
         let (priority, level) = (self.field(Field::Priority), parameters.add(Parameter::Level));
         parameters.text(format!(
             "SELECT task.{priority}::pg_catalog.int8, {} FROM ONLY {} AS task \
-             WHERE {} AND task.{priority} {AT_LEAST} {level} ORDER BY {} LIMIT 1",
+             WHERE {condition} AND task.{priority} {AT_LEAST} {level} ORDER BY {} LIMIT 1",
             self.key_list("task."),
             self.qualified(),
-            self.is(Status::Ready),
-            self.take_order("task.")
+            self.order_within(within)
         ))
+    }
+
+    /// The tubes of ready tasks.
+    pub fn tubes(&self) -> String {
+        let (tube, table) = (self.field(Field::Tube), self.qualified());
+        let is_ready = self.is(Status::Ready);
+        format!(
+            "SELECT DISTINCT task.{tube} FROM ONLY {table} AS task WHERE {is_ready} AND task.{tube} IS NOT NULL"
+        )
     }
 
     /// The next instant at which the worker has to act.

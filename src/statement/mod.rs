@@ -14,11 +14,13 @@ mod lane;
 mod look;
 mod put;
 mod step;
+mod within;
 
 pub use change::Change;
 pub use ddl::{Index, TELLING_TRIGGERS, TRIGGERS};
 pub use put::{Put, Source};
 pub use step::{Step, Verb};
+pub use within::Within;
 
 use crate::model::definition::Field;
 use crate::model::features::Features;
@@ -102,18 +104,6 @@ pub enum Parameter {
     Tasks,
     /// A row of the table.
     Row,
-}
-
-/// Which tasks of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Within {
-    All,
-    /// Those of one tube.
-    Tube,
-    /// Those of one priority.
-    Level,
-    /// Those that are buried; all others are ready.
-    Buried,
 }
 
 /// A statement with its parameters in their order.

@@ -1,0 +1,73 @@
+//! Which tasks of a queue a statement is about: conditions and an order that leave the planner only the index
+//! that leads to them, from a mark on.
+
+use super::{AT_LEAST, EQUALS, Parameter, Parameters, Table};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+
+/// Which tasks of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Within {
+    /// Those that are ready, of one tube, of one priority.
+    Ready {
+        tube: bool,
+        level: bool,
+    },
+    Buried,
+}
+
+impl Table {
+    pub(super) fn is_within(&self, within: Within, parameters: &mut Parameters) -> String {
+        let Within::Ready { tube, level } = within else { return self.is(Status::Buried) };
+        let mut condition = self.is(Status::Ready);
+        // An array of one, and an order by tube, leave the planner only the index that begins with the
+        // tube.
+        if tube {
+            let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
+            condition += &format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals);
+        }
+        if level {
+            let (column, level) = (self.field(Field::Priority), parameters.add(Parameter::Level));
+            condition += &format!(" AND task.{column} {EQUALS} {level}");
+        }
+        condition
+    }
+
+    pub(super) fn is_at_or_behind_mark(&self, parameters: &mut Parameters) -> String {
+        let mark = parameters.add(Parameter::Mark);
+        format!(" AND {} {AT_LEAST} {mark}", self.key_list("task."))
+    }
+
+    /// The order in which they are taken, or dug out.
+    pub(super) fn order_within(&self, within: Within) -> String {
+        match within {
+            Within::Buried => self.key_list("task."),
+            Within::Ready { tube: false, .. } => self.take_order("task."),
+            Within::Ready { tube: true, .. } => {
+                format!("task.{}, {}", self.field(Field::Tube), self.take_order("task."))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::table;
+    use super::*;
+
+    #[test]
+    fn the_index_of_a_tube_leads_to_its_tasks_of_a_priority() {
+        let table = table(r#"{"priority": true, "tube": true}"#);
+        let (within, mut parameters) =
+            (Within::Ready { tube: true, level: true }, Parameters::default());
+        let condition = table.is_within(within, &mut parameters);
+        assert_eq!(
+            condition,
+            "task.status OPERATOR(pg_catalog.=) 'R' AND task.tube OPERATOR(pg_catalog.=) ANY (ARRAY[$1]) \
+             AND task.priority OPERATOR(pg_catalog.=) $2"
+        );
+        assert_eq!(parameters.0, [Parameter::Tube, Parameter::Level]);
+        assert_eq!(table.order_within(within), "task.tube, task.priority, task.a, task.b");
+        assert_eq!(table.order_within(Within::Buried), "task.a, task.b");
+    }
+}
