@@ -17,6 +17,7 @@ mod role;
 mod server;
 mod stopped;
 mod tasks;
+mod tubes;
 mod waiter;
 mod watcher;
 
@@ -37,6 +38,7 @@ pub use role::Role;
 pub use server::Server;
 pub use stopped::Stopped;
 pub use tasks::{ack, id, ids, put, release, status, take, take_all};
+pub use tubes::{FEW, Tubes};
 pub use waiter::{Outcome, Waiter, is_waiting};
 pub use watcher::Watcher;
 
