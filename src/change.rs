@@ -27,9 +27,14 @@ pub fn note<Old: Row, New: Row>(
     let stand = new.as_ref().and_then(|new| stand(queue, new));
     let in_lane = new.as_ref().filter(|new| new.place.is_in_lane());
     let in_lane = in_lane.map(|new| queue.position_in_lane(new.row));
+    let key = || match (&old, &new) {
+        (Some(old), _) => queue.key_hash_of(old.row),
+        (None, Some(new)) => queue.key_hash_of(new.row),
+        (None, None) => 0,
+    };
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
-        delta.lanes.change(from, to, in_lane.unwrap_or(LAST));
+        delta.lanes.change(from, to, in_lane.unwrap_or(LAST), key);
         if let Some(place) = to.filter(|_| from == to) {
             delta.moved |= matches!(place.status, Status::Ready | Status::Buried);
             if let Some(position) = in_lane {
@@ -42,11 +47,6 @@ pub fn note<Old: Row, New: Row>(
         if let Some(instant) = due {
             delta.due_at(instant);
         }
-        let key = || match (&old, &new) {
-            (Some(old), _) => queue.key_hash_of(old.row),
-            (None, Some(new)) => queue.key_hash_of(new.row),
-            (None, None) => 0,
-        };
         if let Some(outcome) = outcome {
             delta.end(key, outcome);
         }

@@ -4,7 +4,7 @@
 use crate::direct::{self, lane::First};
 use crate::error::{Error, Result};
 use crate::lanes::{Back, Offered, Refusal, Scan};
-use crate::model::change::Place;
+use crate::model::change::{Call, Place};
 use crate::model::position::{FIRST, LAST, Position};
 use crate::pg::heap::unique;
 use crate::pg::row::Tuple;
@@ -238,12 +238,19 @@ impl Take<'_> {
     ) -> Result<Looked> {
         let slot = self.queue.slot;
         let before = xact::pending_lane(slot, lane);
-        let mark = lanes::begin_look(slot, lane).min(before.least);
+        // It may have the lane by the task alone that it has acked, of which shared memory has lost sight:
+        // then others look there, too.
+        let is_alone = before.claimed || lanes::is_busy(slot, lane);
+        let mark = if is_alone { lanes::begin_look(slot, lane).min(before.least) } else { FIRST };
         let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
         self.arguments.set(Parameter::Lane, Datum::from(lane as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
-        let (looked, end) = match direct::lane::take(self.queue, lane, &self.arguments, self.form)?
-        {
+        let first = match is_alone {
+            true => direct::lane::take(self.queue, lane, &self.arguments, self.form)?,
+            false => None,
+        };
+        let by_statement = first.is_none();
+        let (looked, end) = match first {
             Some(First::Taken(rows)) => {
                 see(&rows)?;
                 (Looked::Taken, None)
@@ -251,16 +258,23 @@ impl Take<'_> {
             Some(First::Held) => (Looked::Held, None),
             Some(First::Waits) => (Looked::Nothing, None),
             Some(First::Missing) => (Looked::Nothing, Some(LAST)),
-            None => (self.take_by_statement(spi, lane, mark.is_some(), see)?, None),
+            None => (self.take_by_statement(spi, mark.is_some(), see)?, None),
         };
         if looked != Looked::Taken {
             xact::note(slot, |delta| delta.lanes.exhaust(lane));
         }
         let first = || xact::pending_lane(slot, lane).first;
         let end = end.or_else(|| (looked == Looked::Taken).then(first));
-        // What this transaction alone sees gone would be there again after a rollback.
-        if let Some(end) = end.filter(|_| !before.lost) {
+        // What this transaction alone sees gone would be there again after a rollback, and a fixed snapshot
+        // does not see what others have put since.
+        let sees_all = is_alone && !before.lost && !transaction::has_fixed_snapshot();
+        if let Some(end) = end.filter(|_| sees_all) {
             lanes::end_look(slot, lane, end);
+        }
+        // The unique index has seen to it that no other is in flight, nor can be.
+        let is_clear = looked == Looked::Taken && by_statement && before.claimed;
+        if is_clear && self.queue.is_told && self.queue.in_flight_index().is_some() {
+            lanes::set_clear(slot, lane, true);
         }
         Ok(looked)
     }
@@ -268,21 +282,14 @@ impl Take<'_> {
     fn take_by_statement(
         &self,
         spi: &Spi,
-        lane: u64,
         marked: bool,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let queue = self.queue;
         let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked };
         let take = || queue.change(spi, change, &self.arguments, &mut *see);
-        if unless_hidden(queue, take)? == 0 {
-            return Ok(Looked::InVain);
-        }
-        // The unique index has seen to it that no other is in flight, nor can be.
-        if queue.is_told && queue.in_flight_index().is_some() {
-            lanes::set_clear(queue.slot, lane, true);
-        }
-        Ok(Looked::Taken)
+        let taken = unless_hidden(queue, take)?;
+        Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
     }
 
     fn is_takeable(&self, spi: &Spi, lane: u64) -> bool {
@@ -391,11 +398,16 @@ fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<
     transaction::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
 }
 
-/// A task has been taken by hand: nobody is to wait for the end of the transaction in the unique index,
-/// as whoever looks into its sub-queue would. Raises 23505 if another of it is in flight.
-pub fn claim_by_hand(queue: &Queue, place: &Place, row: &Tuple) {
-    let Some(lane) = place.tube.map(|tube| tube.hash) else { return };
+/// A task has been taken. If that is by hand, or the task has just come from another sub-queue, nobody is to
+/// wait for the end of the transaction in the unique index, as whoever looks into its sub-queue would.
+/// Raises 23505 if another of it is in flight.
+pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
+    let Some(lane) = place.tube.filter(|tube| tube.is_lane).map(|tube| tube.hash) else { return };
     let slot = queue.slot;
+    let is_take = xact::being_done(slot) == Some(Call::Take);
+    if is_take && xact::pending_lane(slot, lane).is_own() {
+        return;
+    }
     // Otherwise it is in use already, or there is no room.
     let claim = || lanes::claim_by_hand(slot, lane);
     if xact::note(slot, |delta| delta.lanes.claim(claim)).is_err() {

@@ -43,9 +43,8 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
     let call = xact::being_done(queue.slot);
     if let Some((place, row)) = &new {
         let before = old.as_ref().map(|(place, _)| *place);
-        let comes_to_be_taken = place.status == Status::Taken && before != Some(*place);
-        if comes_to_be_taken && place.is_in_lane() && call != Some(Call::Take) {
-            subqueue::claim_by_hand(&queue, place, row);
+        if place.status == Status::Taken && before != Some(*place) {
+            subqueue::claim_unless_own(&queue, place, row);
         }
     }
     change::note(&queue, seen(&old), seen(&new), call);

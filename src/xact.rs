@@ -92,6 +92,12 @@ pub fn hides(slot: SlotId, tasks: Kind) -> bool {
     CHANGES.with_borrow(|stack| stack.hides(slot, tasks))
 }
 
+/// Whether the open transaction has changed a queue's table or its triggers: what it has done since nobody
+/// may have been told of.
+pub fn has_redefined(slot: SlotId) -> bool {
+    NOTED.get().triggers || CHANGES.with_borrow(|stack| stack.has_redefined(slot))
+}
+
 /// The first place of a queue in which the open transaction has made a task ready, or buried one, which
 /// nobody else knows of.
 pub fn lowest(slot: SlotId, tasks: Kind) -> Option<Position> {

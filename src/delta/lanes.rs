@@ -22,6 +22,10 @@ pub struct LaneChange {
     pub least: Position,
     /// The place of the task that was taken last.
     pub first: Position,
+    /// The task that was taken last, by the number that stands for its key.
+    pub took: Option<u64>,
+    /// The first that was taken and is so no more.
+    pub left: Option<u64>,
 }
 
 impl Default for LaneChange {
@@ -34,6 +38,8 @@ impl Default for LaneChange {
             exhausted: false,
             least: LAST,
             first: FIRST,
+            took: None,
+            left: None,
         }
     }
 }
@@ -47,6 +53,8 @@ impl LaneChange {
         self.exhausted = later.exhausted;
         self.least = self.least.min(later.least);
         self.first = if later.taken > 0 { later.first } else { self.first };
+        self.took = later.took.or(self.took);
+        self.left = self.left.or(later.left);
     }
 
     /// Whether this transaction sees the lane otherwise than all others do.
@@ -79,8 +87,14 @@ const LANES_NOTED: usize = 100_000;
 
 impl LaneChanges {
     /// A task has come from one place to another, or from or to nowhere. `position`: that of
-    /// its key.
-    pub fn change(&mut self, old: Option<Place>, new: Option<Place>, position: Position) {
+    /// its key, for which `hash` gives the number that stands for it.
+    pub fn change(
+        &mut self,
+        old: Option<Place>,
+        new: Option<Place>,
+        position: Position,
+        hash: impl Fn() -> u64,
+    ) {
         let in_lane = |place: Option<Place>| {
             let place = place?;
             place.tube.filter(|tube| tube.is_lane).map(|tube| (tube.hash, place.status))
@@ -91,7 +105,10 @@ impl LaneChanges {
             && old != new
         {
             self.note(lane, |change| match status {
-                Status::Taken => change.taken -= 1,
+                Status::Taken => {
+                    change.taken -= 1;
+                    change.left = change.left.or_else(|| Some(hash()));
+                }
                 // Behind one that waited there may be one that is ready.
                 Status::Waiting => (change.offers, change.lost) = (true, true),
                 Status::Ready => change.lost = true,
@@ -106,7 +123,10 @@ impl LaneChanges {
                 change.least = change.least.min(position);
             });
         } else if status == Status::Taken && old != new {
-            self.note(lane, |change| (change.taken, change.first) = (change.taken + 1, position));
+            self.note(lane, |change| {
+                (change.taken, change.first) = (change.taken + 1, position);
+                change.took = Some(hash());
+            });
         }
     }
 
@@ -203,10 +223,10 @@ mod tests {
     #[test]
     fn a_task_taken_and_settled_leaves_the_lane_as_it_was() {
         let mut lanes = LaneChanges::default();
-        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), 1);
+        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), 1, || 0);
         assert_eq!((lanes.get(7).taken, lanes.get(7).offers), (1, false));
         assert!(!lanes.get(7).is_left());
-        lanes.change(at(Status::Taken, 7), None, 1);
+        lanes.change(at(Status::Taken, 7), None, 1, || 0);
         assert_eq!(lanes.get(7).taken, 0);
         assert!(!lanes.get(7).is_left());
         lanes.claim(|| Ok::<_, ()>(7)).expect("claimed");
@@ -224,12 +244,12 @@ mod tests {
             (at(Status::Waiting, 1), at(Status::Waiting, 2)),
         ] {
             let mut lanes = LaneChanges::default();
-            lanes.change(old, new, 5);
+            lanes.change(old, new, 5, || 0);
             assert!(lanes.get(1).offers, "{old:?} -> {new:?}");
         }
         let mut lanes = LaneChanges::default();
-        lanes.change(None, at(Status::Waiting, 1), 5);
-        lanes.change(at(Status::Ready, 2), at(Status::Buried, 2), 5);
+        lanes.change(None, at(Status::Waiting, 1), 5, || 0);
+        lanes.change(at(Status::Ready, 2), at(Status::Buried, 2), 5, || 0);
         assert!(!lanes.get(1).offers && !lanes.get(2).offers);
         assert_eq!((lanes.get(1).least, lanes.get(2).least), (5, LAST));
         assert!(lanes.get(2).lost && !lanes.get(1).lost);
@@ -239,7 +259,7 @@ mod tests {
     fn a_claim_is_noted_however_many_lanes_there_are() {
         let mut lanes = LaneChanges::default();
         for lane in 0..LANES_NOTED as u64 + 10 {
-            lanes.change(None, at(Status::Ready, lane), 5);
+            lanes.change(None, at(Status::Ready, lane), 5, || 0);
         }
         assert!(lanes.more);
         let last = LANES_NOTED as u64 + 9;

@@ -104,6 +104,11 @@ impl Stack {
         self.of(slot).any(hides)
     }
 
+    /// Whether the transaction has done what nobody tells of row by row.
+    pub fn has_redefined(&self, slot: SlotId) -> bool {
+        self.of(slot).any(|delta| delta.redefined || delta.recount || delta.replaces)
+    }
+
     /// The first place in which the transaction has made a task be of a kind.
     pub fn lowest(&self, slot: SlotId, kind: Kind) -> Option<Position> {
         let places = self.of(slot).flat_map(|delta| delta.lowest.by_group());

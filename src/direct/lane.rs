@@ -27,7 +27,8 @@ pub enum First {
 /// Takes the first task of a lane that this transaction has claimed, from the mark among the arguments
 /// on. None where that is left to a statement.
 pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Result<Option<First>> {
-    if !lanes::is_clear(queue.slot, lane) || !queue.is_told || transaction::has_fixed_snapshot() {
+    let is_known = lanes::is_clear(queue.slot, lane) && queue.is_told;
+    if !is_known || xact::has_redefined(queue.slot) || transaction::has_fixed_snapshot() {
         return Ok(None);
     }
     injection::point(c"xqueue-lane-is-clear");

@@ -171,10 +171,17 @@ impl Pool<'_> {
         }
         self.lower(id, lane, change.least);
         if change.claimed {
-            return self.commit_claim(id, lane, change.taken > 0);
+            return self.commit_claim(id, lane, change);
         }
         let found = self.find(id.index, lane);
         let state = found.map(|link| self.entry(link).state);
+        if let Some(link) = found {
+            let entry = self.entry(link);
+            // A task that nobody knew of has come to be taken, or to be so no more.
+            let is_known = |left| entry.state == State::Busy && entry.in_flight == left;
+            entry.clear &= change.taken <= 0 && change.left.is_none_or(is_known);
+            entry.in_flight = change.took.unwrap_or(entry.in_flight);
+        }
         match (found, state) {
             (Some(link), Some(State::Busy)) if change.taken < 0 => {
                 self.queue(id, link, Back::Tail);
@@ -195,11 +202,15 @@ impl Pool<'_> {
         }
     }
 
-    /// A transaction that had claimed a lane has ended; `is_busy`: with a task taken.
-    fn commit_claim(&mut self, id: SlotId, lane: u64, is_busy: bool) -> bool {
+    /// A transaction that had claimed a lane has ended.
+    fn commit_claim(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
         let Some(link) = self.claimed(id, lane) else { return false };
-        // Who has given the task back, as its time to run was over, may have come here first.
-        let is_busy = is_busy && !self.entry(link).settled;
+        let entry = self.entry(link);
+        entry.in_flight = change.took.unwrap_or_default();
+        // Who has given the task back, as its time to run was over, may have come here first; or it was
+        // another task that had been taken, which nobody knew of.
+        entry.clear &= !entry.settled;
+        let is_busy = change.taken > 0 && !entry.settled;
         if !is_busy {
             self.queue(id, link, Back::Tail);
         } else if self.has_room() {
@@ -299,8 +310,13 @@ impl Pool<'_> {
         self.known(id, lane).is_some_and(|link| self.entry(link).clear)
     }
 
-    /// Who has claimed the lane has taken a task of it, and seen that no other is taken; or has met one
-    /// that somebody has taken without the lane.
+    /// Whether shared memory knows of a task of the lane that is taken.
+    pub fn is_busy(&mut self, id: SlotId, lane: u64) -> bool {
+        self.known(id, lane).is_some_and(|link| self.entry(link).state == State::Busy)
+    }
+
+    /// Who has claimed the lane has taken a task of it, and seen that no other is taken; or somebody has
+    /// taken one without the lane.
     pub fn set_clear(&mut self, id: SlotId, lane: u64, is_clear: bool) {
         if let Some(link) = self.known(id, lane) {
             self.entry(link).clear = is_clear;

@@ -14,6 +14,8 @@ pub struct Entry {
     pub mark: Position,
     /// The first place in which one came to do so since the last look began.
     pub floor: Position,
+    /// While it is busy: the task that is taken, by the number that stands for its key.
+    pub in_flight: u64,
     /// The queue's slot.
     queue: u32,
     /// The neighbours in the list. Links are indexes plus one, 0 being none.

@@ -246,6 +246,47 @@ fn what_is_known_of_a_lane_outlasts_its_tasks() {
 }
 
 #[test]
+fn a_lane_is_clear_only_while_every_taken_task_is_known() {
+    let took = |task| LaneChange { took: Some(task), ..took() };
+    let left = |task| LaneChange { left: Some(task), ..settled() };
+    let next = LaneChange { took: Some(2), left: Some(1), ..LaneChange::default() };
+    // Takes 1, and says that the lane is clear.
+    let taken = |pool: &mut Pool| {
+        pool.offer(JOBS, 5);
+        pool.claim(JOBS, 5).expect("it is free");
+        pool.set_clear(JOBS, 5, true);
+        pool.commit(JOBS, 5, &took(1));
+    };
+    for (changes, is_clear) in [
+        (vec![left(1)], true),
+        (vec![next, left(2)], true),
+        (vec![next, left(1)], false),
+        // A task that was taken before, whose ack is told of only now.
+        (vec![left(9)], false),
+        (vec![next, left(9)], false),
+        (vec![left(1), left(9)], false),
+        (vec![LaneChange { claimed: false, ..took(3) }], false),
+    ] {
+        let mut memory = Memory::complete(10);
+        let mut pool = memory.pool();
+        taken(&mut pool);
+        for change in &changes {
+            pool.commit(JOBS, 5, change);
+        }
+        assert_eq!(pool.is_clear(JOBS, 5), is_clear, "{changes:?}");
+    }
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    taken(&mut pool);
+    pool.commit(JOBS, 5, &left(1));
+    pool.claim(JOBS, 5).expect("it is free");
+    pool.commit(JOBS, 5, &left(9));
+    pool.set_clear(JOBS, 5, true);
+    pool.commit(JOBS, 5, &took(2));
+    assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "it is looked at again");
+}
+
+#[test]
 fn a_lane_that_is_idle_gives_way() {
     let mut memory = Memory::complete(3);
     let mut pool = memory.pool();

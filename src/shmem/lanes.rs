@@ -98,9 +98,6 @@ impl QueueGuard {
             taken.for_each(|(lane, _)| pool.set_clear(id, lane, false));
         });
         self.undo_lanes(delta);
-        if delta.lanes.more {
-            reset(id);
-        }
     }
 
     /// Takes back what a transaction, or a part of it, has done in the sub-queues.
@@ -108,7 +105,7 @@ impl QueueGuard {
         let id = self.id();
         undo(id, &delta.lanes, |lane| self.wake(1, Offer { tube: Some(lane) }));
         // What is there again after a TRUNCATE that is undone, nobody has told of.
-        if delta.replaces || delta.redefined {
+        if delta.replaces || delta.redefined || delta.lanes.more {
             reset(id);
             self.wake(u32::MAX, Offer { tube: None });
         }
@@ -203,6 +200,11 @@ pub fn claim_by_hand(id: SlotId, lane: u64) -> Result<u64, Refusal> {
 /// Whether shared memory knows of every task of the lane that is taken.
 pub fn is_clear(id: SlotId, lane: u64) -> bool {
     with(|pool| pool.is_clear(id, lane))
+}
+
+/// Whether shared memory knows of a task of the lane that is taken.
+pub fn is_busy(id: SlotId, lane: u64) -> bool {
+    with(|pool| pool.is_busy(id, lane))
 }
 
 /// See [`Pool::set_clear`].

@@ -34,8 +34,9 @@ impl QueueGuard {
     /// they have put. One that has begun before this does not.
     pub fn resolve_prepared(&mut self, room: i64) {
         self.recount = true;
-        // What it has put was not to be seen by whoever raised a mark meanwhile.
+        // What it has put was not to be seen by whoever looked for it meanwhile.
         self.forget_marks();
+        lanes::reset(self.id());
         self.room.resolve(room);
     }
 }

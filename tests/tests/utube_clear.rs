@@ -134,3 +134,106 @@ fn without_the_unique_index_a_take_looks_for_itself() {
     q.upgrade(&json!({}));
     q.verify();
 }
+
+/// Whoever has acked the task of a lane of which shared memory has lost sight has it not for itself.
+#[test]
+fn a_lane_that_was_lost_sight_of_is_not_clear() {
+    for left_by_another in [false, true] {
+        let mut q = cleared();
+        let (name, mut other) = (q.name.clone(), q.client());
+        assert_eq!(taken(&mut q), [2]);
+        q.sql("ALTER TABLE {q} SET (fillfactor = 90)");
+        q.sql("INSERT INTO {q} (id, tube) VALUES (5, 'a')");
+        if left_by_another {
+            assert!(ids(&values(&mut other, &take_from(&name), &[])).is_empty());
+        }
+        assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a', done => 2)")), [3]);
+        assert!(ids(&take(&mut other, &name, "0", 9)).is_empty());
+        assert!(ids(&values(&mut other, &take_from(&name), &[])).is_empty());
+        q.verify();
+    }
+}
+
+fn take_from(name: &str) -> String {
+    format!("SELECT xqueue.take('{name}', tube => 'a')")
+}
+
+#[test]
+fn a_fixed_snapshot_hides_no_task_from_others() {
+    let mut q = cleared();
+    let (name, mut other) = (q.name.clone(), q.client());
+    other.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+    q.sql("INSERT INTO {q} (id, tube) VALUES (0, 'a')");
+    assert_eq!(ids(&take(&mut other, &name, "0", 1)), [2]);
+    other.batch_execute(&format!("COMMIT; SELECT xqueue.ack('{name}', 2)")).unwrap();
+    for id in [0, 3, 4] {
+        assert_eq!(taken(&mut q), [id]);
+        q.sql(&format!("SELECT xqueue.ack('{{q}}', {id})"));
+    }
+}
+
+#[test]
+fn who_changes_the_table_takes_nothing_unseen() {
+    let by_hand = "UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3";
+    let off = "ALTER TABLE {q} DISABLE TRIGGER xqueue_update";
+    let on = "ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update";
+    let mut q = cleared();
+    q.sql(&format!("BEGIN; {off}; {by_hand}; {on}"));
+    assert!(taken(&mut q).is_empty());
+    q.sql("COMMIT");
+    assert!(taken(&mut q).is_empty());
+    q.verify();
+}
+
+/// What somebody else's trigger takes meanwhile is no part of the take.
+#[test]
+fn a_task_that_a_trigger_takes_is_seen() {
+    let mut q = cleared();
+    q.sql("INSERT INTO {q} (id, tube) VALUES (5, 'b'), (6, 'b'), (7, 'b')");
+    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'b')")), [5]);
+    q.sql("SELECT xqueue.ack('{q}', 5)");
+    q.sql(
+        "CREATE FUNCTION {q}_also() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE {q} SET status = 'T', owner = new.owner WHERE id = 7 AND status = 'R'; RETURN NULL; END $$;
+         CREATE TRIGGER also AFTER UPDATE ON {q} FOR EACH ROW
+             WHEN (new.status = 'T' AND new.id = 2) EXECUTE FUNCTION {q}_also()",
+    );
+    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a')")), [2]);
+    q.sql("DROP TRIGGER also ON {q}; DROP FUNCTION {q}_also()");
+    assert!(taken(&mut q).is_empty(), "7 is in flight");
+    q.verify();
+}
+
+/// A trigger of somebody else's changes each row again before ours tells of it.
+#[test]
+fn a_row_that_a_trigger_changes_again_is_no_second_one() {
+    let mut q = cleared();
+    q.sql(
+        "CREATE FUNCTION {q}_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE {q} SET tube = tube || '!' WHERE id = new.id; RETURN NULL; END $$;
+         CREATE TRIGGER again AFTER UPDATE OF status ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_again()",
+    );
+    for id in [3, 4] {
+        q.sql("VACUUM {q}");
+        q.sql(&format!("UPDATE {{q}} SET status = 'T' WHERE id = {id}"));
+        q.sql("UPDATE {q} SET tube = 'b' WHERE status = 'T'");
+        q.sql("UPDATE {q} SET status = 'R' WHERE status = 'T'");
+    }
+    q.sql("DROP TRIGGER again ON {q}; DROP FUNCTION {q}_again()");
+    assert_eq!(taken(&mut q).len(), 2, "of two sub-queues");
+    q.verify();
+}
+
+/// More than are noted: what was done to the others is told of none.
+#[test]
+fn a_rollback_over_very_many_sub_queues_hides_no_task() {
+    let mut q = Queue::with("clear", COLUMNS, &json!({"features": {"utube": true}}));
+    q.sql("INSERT INTO {q} (tube) SELECT n FROM generate_series(1, 100002) n");
+    let last = "SELECT xqueue.take('{q}', tube => '100002')";
+    let id = ids(&q.ask(last))[0];
+    q.sql(&format!("SELECT xqueue.release('{{q}}', {id})"));
+    q.sql("BEGIN; DELETE FROM {q}");
+    assert!(q.ask(last).is_empty());
+    q.sql("ROLLBACK");
+    assert_eq!(ids(&q.ask(last)), [id]);
+}

@@ -98,7 +98,12 @@ fn run(seed: u64) {
         let report = q.ask_one("SELECT xqueue.check('{q}')");
         assert_eq!(report["problems"], json!([]), "{log:#?}");
     }
+    let pids: Vec<i32> = sessions.iter_mut().map(|session| pid(&mut session.client)).collect();
     drop(sessions);
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ($1)";
+    wait_until("their transactions have ended", || {
+        scalar::<i64>(&mut q.admin, left, &[&pids]) == 0
+    });
     q.wait_for("taken", 0);
     // What can be taken is taken, one of each sub-queue.
     let heads = "SELECT to_jsonb(count(*)) FROM (SELECT DISTINCT ON (tube) status FROM {q} \

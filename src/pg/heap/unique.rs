@@ -7,6 +7,7 @@ use crate::pg::relation::{Lock, Relation};
 use crate::pg::row::Tuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
+use std::ptr::null_mut;
 
 /// Raises 23505 if another row has the values of this one, which the index has: waits for whoever is
 /// just writing such a row, or removing it. As the server checks what a constraint has put off.
@@ -32,6 +33,12 @@ pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::
     // SAFETY: by the contract of this function; what is opened and made here is closed and freed here,
     // or by the end of the transaction after an error.
     unsafe {
+        // A row that the transaction itself has changed again is another's concern: the server would not find
+        // it in the index.
+        let (mut place, now) = ((*row).tts_tid, &raw mut pg_sys::SnapshotSelfData);
+        if !pg_sys::table_index_fetch_tuple_check(table.pointer(), &mut place, now, null_mut()) {
+            return;
+        }
         let index = pg_sys::index_open(index, Lock::RowExclusive.mode());
         let info = pg_sys::BuildIndexInfo(index);
         let state = pg_sys::CreateExecutorState();
@@ -42,7 +49,8 @@ pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::
     }
 }
 
-/// Adds a row that is stored to an index, which holds rows like this one, or only checks it.
+/// Adds a row that is stored to an index, which holds rows like this one, or only checks it. Entries that are
+/// not needed any more may make room for it, as nobody looks at those of equal values otherwise.
 ///
 /// # Safety
 /// Table and index are open, the row is one of the table and says where it is, the state is what the
@@ -62,6 +70,6 @@ pub(super) unsafe fn add(
         raw::FormIndexDatum(info, row, state, values.as_mut_ptr(), nulls.as_mut_ptr());
         let place = &mut (*row).tts_tid;
         let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
-        raw::index_insert(index, values, nulls, place, table, check, false, info);
+        raw::index_insert(index, values, nulls, place, table, check, true, info);
     }
 }
