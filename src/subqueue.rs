@@ -1,11 +1,12 @@
 //! Taking from sub-queues, one task from each: which lanes to look into is known in shared memory,
 //! see [`crate::lanes`]; what is there to take, and in which order, only the table says.
 
-use crate::direct::{self, lane::First};
+mod look;
+
 use crate::error::{Error, Result};
 use crate::lanes::{Back, Offered, Refusal, Scan};
 use crate::model::change::{Call, Place};
-use crate::model::position::{FIRST, LAST, Position};
+use crate::model::position::{FIRST, Position};
 use crate::pg::heap::unique;
 use crate::pg::row::Tuple;
 use crate::pg::spi::{self, Rows, Spi};
@@ -13,8 +14,9 @@ use crate::pg::transaction;
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::waiters::Offer;
 use crate::shmem::{lanes, queues};
-use crate::statement::{Change, Form, Parameter};
+use crate::statement::{Form, Parameter};
 use crate::xact;
+use look::Looked;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
@@ -38,24 +40,6 @@ enum Found {
     Kept,
     /// It had nothing to take. If that has changed since, it is in the ring again.
     Dropped,
-}
-
-/// What has come of a look at the first task of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looked {
-    Taken,
-    /// It is there, but somebody has it locked.
-    Held,
-    /// There is none to be taken.
-    Nothing,
-    /// It has not been taken, for whatever reason.
-    InVain,
-}
-
-impl Looked {
-    fn tasks(self) -> usize {
-        usize::from(self == Looked::Taken)
-    }
 }
 
 /// A take's search for lanes that have something to take.
@@ -226,76 +210,6 @@ impl Take<'_> {
         }
         give_back(self.queue, lane, if stays { Back::Tail } else { Back::Away });
         Ok(if stays { Found::Kept } else { Found::Dropped })
-    }
-
-    /// Takes the first task of a lane that this transaction has for itself, if it is there to be
-    /// taken.
-    fn look(
-        &mut self,
-        spi: &Spi,
-        lane: u64,
-        see: &mut impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<Looked> {
-        let slot = self.queue.slot;
-        let before = xact::pending_lane(slot, lane);
-        // It may have the lane by the task alone that it has acked, of which shared memory has lost sight:
-        // then others look there, too.
-        let is_alone = before.claimed || lanes::is_busy(slot, lane);
-        let mark = if is_alone { lanes::begin_look(slot, lane).min(before.least) } else { FIRST };
-        let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
-        self.arguments.set(Parameter::Lane, Datum::from(lane as i64));
-        self.arguments.set_or_null(Parameter::Mark, mark);
-        let first = match is_alone {
-            true => direct::lane::take(self.queue, lane, &self.arguments, self.form)?,
-            false => None,
-        };
-        let by_statement = first.is_none();
-        let (looked, end) = match first {
-            Some(First::Taken(rows)) => {
-                see(&rows)?;
-                (Looked::Taken, None)
-            }
-            Some(First::Held) => (Looked::Held, None),
-            Some(First::Waits) => (Looked::Nothing, None),
-            Some(First::Missing) => (Looked::Nothing, Some(LAST)),
-            None => (self.take_by_statement(spi, mark.is_some(), see)?, None),
-        };
-        if looked != Looked::Taken {
-            xact::note(slot, |delta| delta.lanes.exhaust(lane));
-        }
-        let first = || xact::pending_lane(slot, lane).first;
-        let end = end.or_else(|| (looked == Looked::Taken).then(first));
-        // What this transaction alone sees gone would be there again after a rollback, and a fixed snapshot
-        // does not see what others have put since.
-        let sees_all = is_alone && !before.lost && !transaction::has_fixed_snapshot();
-        if let Some(end) = end.filter(|_| sees_all) {
-            lanes::end_look(slot, lane, end);
-        }
-        // The unique index has seen to it that no other is in flight, nor can be.
-        let is_clear = looked == Looked::Taken && by_statement && before.claimed;
-        if is_clear && self.queue.is_told && self.queue.in_flight_index().is_some() {
-            lanes::set_clear(slot, lane, true);
-        }
-        Ok(looked)
-    }
-
-    fn take_by_statement(
-        &self,
-        spi: &Spi,
-        marked: bool,
-        see: &mut impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<Looked> {
-        let queue = self.queue;
-        let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked };
-        let take = || queue.change(spi, change, &self.arguments, &mut *see);
-        let taken = unless_hidden(queue, take)?;
-        Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
-    }
-
-    fn is_takeable(&self, spi: &Spi, lane: u64) -> bool {
-        let lane = Arguments::of(Parameter::Lane, Datum::from(lane as i64));
-        let rows = self.queue.run(spi, &Statement::IsTakeable, &lane);
-        rows.datum(0, 1).is_some_and(|flag| flag.value() != 0)
     }
 
     /// Whoever waits for one sub-queue in vain may have been woken instead of somebody who would
