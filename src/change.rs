@@ -35,11 +35,10 @@ pub fn note<Old: Row, New: Row>(
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
         delta.lanes.change(from, to, in_lane.unwrap_or(LAST), key);
-        if let Some(place) = to.filter(|_| from == to) {
-            delta.moved |= matches!(place.status, Status::Ready | Status::Buried);
-            if let Some(position) = in_lane {
-                delta.lanes.moved(place, position);
-            }
+        let is_in_order = matches!(status(to), Some(Status::Ready | Status::Buried));
+        delta.moved |= is_in_order && status(from) == status(to);
+        if let Some((place, position)) = to.filter(|_| from == to).zip(in_lane) {
+            delta.lanes.moved(place, position);
         }
         if let Some((group, position)) = stand {
             delta.lowest.add(group, position);

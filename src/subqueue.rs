@@ -192,18 +192,19 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Found> {
         let slot = self.queue.slot;
-        // What this transaction sees alone may be undone.
-        let is_seen_otherwise = || xact::pending_lane(slot, lane).is_seen_otherwise();
-        let stays = match self.look(spi, lane, see)? {
+        let looked = self.look(spi, lane, see)?;
+        // What this transaction sees alone may be undone, and an old snapshot does not see what is new.
+        let sees_otherwise = || {
+            xact::pending_lane(slot, lane).is_seen_otherwise()
+                || self.queue.may_be_changing()
+                || transaction::has_fixed_snapshot()
+        };
+        let stays = match looked {
             Looked::Taken => return Ok(Found::Taken),
             Looked::Held => true,
-            Looked::Nothing => is_seen_otherwise(),
-            // Somebody may have the task's row locked; an old snapshot does not see what is new.
-            Looked::InVain => {
-                transaction::has_fixed_snapshot()
-                    || is_seen_otherwise()
-                    || self.is_takeable(spi, lane)
-            }
+            Looked::Nothing => sees_otherwise(),
+            // Somebody may have the task's row locked.
+            Looked::InVain => sees_otherwise() || self.is_takeable(spi, lane),
         };
         if stays {
             lanes::end_look(slot, lane, FIRST);

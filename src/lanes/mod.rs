@@ -210,6 +210,8 @@ impl Pool<'_> {
         // Who has given the task back, as its time to run was over, may have come here first; or it was
         // another task that had been taken, which nobody knew of.
         entry.clear &= !entry.settled;
+        // It has acked a task that it had taken before, and taken another, of which nobody knows.
+        entry.clear &= change.taken != 0 || change.left == change.took;
         let is_busy = change.taken > 0 && !entry.settled;
         if !is_busy {
             self.queue(id, link, Back::Tail);

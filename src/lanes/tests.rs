@@ -284,6 +284,10 @@ fn a_lane_is_clear_only_while_every_taken_task_is_known() {
     pool.set_clear(JOBS, 5, true);
     pool.commit(JOBS, 5, &took(2));
     assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "it is looked at again");
+    pool.claim(JOBS, 5).expect("it is free");
+    pool.set_clear(JOBS, 5, true);
+    pool.commit(JOBS, 5, &LaneChange { claimed: true, ..next });
+    assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "2 is in flight");
 }
 
 #[test]

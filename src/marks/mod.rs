@@ -22,7 +22,8 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     let tube = tube.map(|(column, value)| queue.tube_named(value, column).hash);
     let at_once = vec![Group::Ready { tube, priority: None }];
     // What the transaction itself has put is found whatever its priority.
-    if !queue.by_priority || queue.order.is_none() || has_own(queue) {
+    let is_marked = queue.order.is_some() && (tube.is_none() || queue.tells_tubes);
+    if !queue.by_priority || !is_marked || has_own(queue) {
         return at_once;
     }
     let room = Vec::with_capacity(priorities::LIMIT);
@@ -59,6 +60,9 @@ pub fn start(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> 
     if queue.by_priority && matches!(group, Group::Ready { priority: None, .. }) {
         return None;
     }
+    if !queue.tells_tubes && matches!(group, Group::Ready { tube: Some(_), .. }) {
+        return None;
+    }
     let now = time::now();
     let may_raise = may_raise(queue, group.kind());
     let start = queues::lock(queue.slot)?.start(group, tasks, may_raise, now);
@@ -78,7 +82,9 @@ pub fn start(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> 
 /// What this transaction itself has taken, dug out or moved, and may give back by a rollback, would not be
 /// seen; nor would a fixed snapshot show what others have put since.
 fn may_raise(queue: &Queue, tasks: Kind) -> bool {
-    !transaction::has_fixed_snapshot() && !xact::hides(queue.slot, tasks)
+    !transaction::has_fixed_snapshot()
+        && !xact::hides(queue.slot, tasks)
+        && !queue.may_be_changing()
 }
 
 /// The statement's part for a group; gives the arguments that it takes.

@@ -104,6 +104,13 @@ pub fn try_lock(table: Oid, lock: Lock) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
 }
 
+/// Whether this session has a table open, as in the middle of a statement.
+pub fn is_in_use(table: Oid) -> bool {
+    let relation = Relation::open(table, Lock::None);
+    // SAFETY: an open relation, once more than it was before.
+    relation.is_some_and(|relation| unsafe { (*relation.pointer).rd_refcnt } > 1)
+}
+
 /// Tells every process to look at the table's definition again.
 pub fn invalidate(table: Oid) {
     // SAFETY: queues a message for the end of the transaction.
@@ -236,11 +243,24 @@ impl Relation {
                 has_default: attribute.atthasdef,
                 is_identity: attribute.attidentity != 0,
                 is_generated: attribute.attgenerated != 0,
-                is_not_null: attribute.attnotnull,
+                is_not_null: self.holds_no_null(attribute),
                 collation: attribute.attcollation,
                 modifier: attribute.atttypmod,
             })
             .collect()
+    }
+
+    /// Whether every row that is there has a value in a column.
+    fn holds_no_null(&self, attribute: &pg_sys::FormData_pg_attribute) -> bool {
+        #[cfg(not(feature = "pg18"))]
+        return attribute.attnotnull;
+        // SAFETY: the description has an entry for each column.
+        #[cfg(feature = "pg18")]
+        unsafe {
+            let columns = (*self.description()).compact_attrs.as_ptr();
+            let nullability = (*columns.add(attribute.attnum as usize - 1)).attnullability;
+            attribute.attnotnull && nullability as u32 == pg_sys::ATTNULLABLE_VALID as u32
+        }
     }
 
     /// Whether every trigger of the table bears one of these names, and it has no rules.

@@ -37,6 +37,10 @@ pub fn timestamp(value: Datum) -> i64 {
     value.value() as i64
 }
 
+pub fn is_integer(oid: Oid) -> bool {
+    [INT2, INT4, INT8].contains(&oid)
+}
+
 /// A value of type int2, int4 or int8; None for other types.
 pub fn integer(value: Datum, oid: Oid) -> Option<i64> {
     match oid {

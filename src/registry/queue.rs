@@ -13,9 +13,9 @@ use crate::model::definition::{Column, Definition, Field};
 use crate::model::features::Features;
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::relation::{ColumnType, Relation, RowType};
+use crate::pg::relation::{self, ColumnType, Relation, RowType};
 use crate::pg::row::Row;
-use crate::pg::{catalog, process, time, types};
+use crate::pg::{catalog, process, time, transaction, types};
 use crate::shmem::{databases, queues};
 use crate::statement::{self, KeyColumn, TELLING_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
@@ -41,6 +41,8 @@ pub struct Queue {
     pub order: Option<Order>,
     /// There is a mark for each priority.
     pub by_priority: bool,
+    /// Equal labels of tubes have the same number.
+    pub tells_tubes: bool,
     /// The triggers tell of every task, and everybody sees all of them.
     pub is_told: bool,
     /// Row security is on: not everybody sees everything.
@@ -115,12 +117,21 @@ impl Queue {
         }
         let has_row_security = relation.has_row_security();
         let is_told = relation.has_triggers(&TELLING_TRIGGERS) && !has_row_security;
-        // A priority of NULL stands behind all others; the marks of sub-queues know no priorities.
+        // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
+        // know no priorities.
         let has_subqueues = definition.options.features.has_subqueues();
-        let by_priority = fields.get(&Field::Priority).map(|column| column.is_not_null);
+        let by_priority = fields.get(&Field::Priority);
+        let by_priority =
+            by_priority.map(|column| column.is_not_null && types::is_integer(column.base));
+        let tells_tubes =
+            fields.get(&Field::Tube).is_none_or(|column| catalog::is_hashable(column.oid));
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let is_marked = is_told && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
+        // Nobody lowers marks meanwhile.
+        if let Some(mut slot) = queues::lock(slot).filter(|_| order.is_none()) {
+            slot.forget_marks();
+        }
         let is_simple = |key: &ColumnType| catalog::element_type(key.base).is_none();
         let has_simple_key = key.len() == 1 && key.iter().all(is_simple);
         let key = key.into_iter();
@@ -147,6 +158,7 @@ impl Queue {
             hook: definition.options.features.hook().map(String::from),
             order,
             by_priority: by_priority == Some(true),
+            tells_tubes,
             is_told,
             has_row_security,
             acts_alone,
@@ -160,6 +172,12 @@ impl Queue {
             has_simple_key,
             stale: Cell::new(false),
         })
+    }
+
+    /// Whether the open transaction may be in the middle of a statement that changes the table: its triggers
+    /// have not told yet of what is seen already.
+    pub fn may_be_changing(&self) -> bool {
+        transaction::id_if_any() != 0 && relation::is_in_use(self.table)
     }
 
     pub fn features(&self) -> &Features {

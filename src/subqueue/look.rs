@@ -48,6 +48,12 @@ impl Take<'_> {
         let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
         self.arguments.set(Parameter::Lane, Datum::from(lane as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
+        // What this transaction alone sees gone would be there again after a rollback, and a fixed snapshot
+        // does not see what others have put since.
+        let sees_all = is_alone
+            && !before.lost
+            && !transaction::has_fixed_snapshot()
+            && !self.queue.may_be_changing();
         let first = match is_alone {
             true => direct::lane::take(self.queue, lane, &self.arguments, self.form)?,
             false => None,
@@ -68,14 +74,12 @@ impl Take<'_> {
         }
         let first = || xact::pending_lane(slot, lane).first;
         let end = end.or_else(|| (looked == Looked::Taken).then(first));
-        // What this transaction alone sees gone would be there again after a rollback, and a fixed snapshot
-        // does not see what others have put since.
-        let sees_all = is_alone && !before.lost && !transaction::has_fixed_snapshot();
         if let Some(end) = end.filter(|_| sees_all) {
             lanes::end_look(slot, lane, end);
         }
         // The unique index has seen to it that no other is in flight, nor can be.
-        let is_clear = looked == Looked::Taken && by_statement && before.claimed;
+        let has_only_taken = before.claimed && before.taken == 0;
+        let is_clear = looked == Looked::Taken && by_statement && has_only_taken;
         if is_clear && self.queue.is_told && self.queue.in_flight_index().is_some() {
             lanes::set_clear(slot, lane, true);
         }

@@ -185,7 +185,8 @@ impl Queue {
         let start = std::time::Instant::now();
         while report["ok"] != json!(true) {
             report = scalar(&mut self.admin, "SELECT xqueue.check($1::text)", &[&self.name]);
-            assert!(start.elapsed().as_secs() < 10, "check finds: {report}");
+            let is_late = start.elapsed().as_secs() >= 10;
+            assert!(report["ok"] == json!(true) || !is_late, "check finds: {report}");
         }
     }
 }

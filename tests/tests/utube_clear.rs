@@ -138,7 +138,8 @@ fn without_the_unique_index_a_take_looks_for_itself() {
 /// Whoever has acked the task of a lane of which shared memory has lost sight has it not for itself.
 #[test]
 fn a_lane_that_was_lost_sight_of_is_not_clear() {
-    for left_by_another in [false, true] {
+    let ways = [("", false), ("", true), (", tube => 'a'", false), (", tube => 'a'", true)];
+    for (tube, left_by_another) in ways {
         let mut q = cleared();
         let (name, mut other) = (q.name.clone(), q.client());
         assert_eq!(taken(&mut q), [2]);
@@ -147,7 +148,7 @@ fn a_lane_that_was_lost_sight_of_is_not_clear() {
         if left_by_another {
             assert!(ids(&values(&mut other, &take_from(&name), &[])).is_empty());
         }
-        assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a', done => 2)")), [3]);
+        assert_eq!(ids(&q.ask(&format!("SELECT xqueue.take('{{q}}', done => 2{tube})"))), [3]);
         assert!(ids(&take(&mut other, &name, "0", 9)).is_empty());
         assert!(ids(&values(&mut other, &take_from(&name), &[])).is_empty());
         q.verify();
@@ -183,6 +184,18 @@ fn who_changes_the_table_takes_nothing_unseen() {
     q.sql("COMMIT");
     assert!(taken(&mut q).is_empty());
     q.verify();
+}
+
+/// The triggers tell of what a statement does at its end, and the take within it sees that before.
+#[test]
+fn a_take_within_a_statement_that_is_undone_hides_no_task() {
+    let mut q = cleared();
+    q.sql("DELETE FROM {q} WHERE id > 2");
+    q.sql(
+        "BEGIN; WITH gone AS (DELETE FROM {q} WHERE id = 2 RETURNING id)
+         SELECT (SELECT xqueue.take('{q}', tube => 'a') WHERE gone.id > 0) FROM gone; ROLLBACK",
+    );
+    assert_eq!(taken(&mut q), [2]);
 }
 
 /// What somebody else's trigger takes meanwhile is no part of the take.
@@ -236,4 +249,5 @@ fn a_rollback_over_very_many_sub_queues_hides_no_task() {
     assert!(q.ask(last).is_empty());
     q.sql("ROLLBACK");
     assert_eq!(ids(&q.ask(last)), [id]);
+    q.sql("TRUNCATE {q}");
 }
