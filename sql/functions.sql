@@ -299,7 +299,7 @@ COMMENT ON FUNCTION xqueue.stats_reset() IS 'The same for each queue of this dat
 CREATE FUNCTION xqueue.check(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
 COMMENT ON FUNCTION xqueue.check(text) IS
-'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or that nobody would look into, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend. Errors: 42501 no SELECT on the table, 55000 no queue.';
+'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or that nobody would look into, tasks that the own connection has taken and does not know of, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend. Errors: 42501 no SELECT on the table, 55000 no queue.';
 
 CREATE FUNCTION xqueue.check(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';

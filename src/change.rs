@@ -1,10 +1,14 @@
 //! What has happened to a row, noted for the end of the transaction.
 
 use crate::model::change::{Call, Outcome, Place};
+use crate::model::definition::Field;
 use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
 use crate::pg::row::Row;
+use crate::pg::types;
 use crate::registry::Queue;
+use crate::session::{self, held};
+use crate::shmem::sessions::{Part, Uuid};
 use crate::xact;
 
 /// A row of a queue's table, and where its task is.
@@ -32,6 +36,7 @@ pub fn note<Old: Row, New: Row>(
         (None, Some(new)) => queue.key_hash_of(new.row),
         (None, None) => 0,
     };
+    note_holder(queue, old.as_ref(), new.as_ref());
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
         delta.lanes.change(from, to, in_lane.unwrap_or(LAST), key);
@@ -50,6 +55,36 @@ pub fn note<Old: Row, New: Row>(
             delta.end(key, outcome);
         }
     });
+}
+
+/// Notes who has got a task, and lost it, if that has changed.
+fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<impl Row>>) {
+    let before = old.and_then(|old| Some((holder(queue, old)?, queue.named_position_of(old.row))));
+    let after = new.and_then(|new| Some((holder(queue, new)?, queue.named_position_of(new.row))));
+    if before == after {
+        return;
+    }
+    let own = session::joined(Part::Own);
+    let own_place = |held: Option<(Uuid, Option<Position>)>| {
+        held.filter(|(holder, _)| Some(*holder) == own).map(|(_, position)| position)
+    };
+    let (lost, got) = (own_place(before), own_place(after));
+    if lost.is_some() || got.is_some() {
+        held::prepare(queue.slot);
+        xact::note(queue.slot, |delta| {
+            lost.into_iter().for_each(|position| delta.held.lose(position));
+            got.into_iter().for_each(|position| delta.held.get(position));
+        });
+    }
+    if let Some((other, _)) = after.filter(|_| got.is_none()) {
+        held::note_of_another(queue.slot, other);
+    }
+}
+
+/// Who holds a task that is taken.
+fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
+    let is_taken = seen.place.status == Status::Taken;
+    is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(types::uuid)).flatten()
 }
 
 /// Where a task stands that is ready or buried, if the queue has marks; a sub-queue has its own.

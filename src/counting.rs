@@ -9,6 +9,7 @@ use crate::model::change::{Call, Place};
 use crate::model::status::Status;
 use crate::pg::executor;
 use crate::registry::Queue;
+use crate::session::{self, held};
 use crate::xact;
 
 /// What a statement does to each of its rows.
@@ -39,6 +40,15 @@ pub fn run(
 pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: usize) {
     if tasks == 0 {
         return;
+    }
+    let holds = |status| if status == Some(Status::Taken) { tasks as u64 } else { 0 };
+    let (lost, got) = transition.map_or((0, 0), |Transition { from, to }| (holds(from), holds(to)));
+    if lost + got > 0 && session::is_own() {
+        held::prepare(queue.slot);
+        xact::note(queue.slot, |delta| delta.held.count(got, lost));
+    }
+    if call == Call::Take && !queue.is_told {
+        held::forget();
     }
     xact::note(queue.slot, |delta| {
         if call == Call::Take {

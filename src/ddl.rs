@@ -33,6 +33,12 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
             xact::note_registry_change()
         }
         ObjectEvent::TriggerChanged => xact::note_trigger(object),
+        ObjectEvent::TriggerDropped => {
+            let slot_of = |table: Oid| queues::find(process::database().into(), table.into());
+            if let Some(slot) = catalog::table_of_trigger(object).and_then(slot_of) {
+                xact::note(slot, |delta| delta.redefined = true);
+            }
+        }
         ObjectEvent::ExtensionChanged => xact::note_extension(),
         // It may be a copy of one that has the extension.
         ObjectEvent::DatabaseCreated => xact::note_created_database(object.into()),

@@ -24,6 +24,9 @@ use crate::{session, xact};
 use pgrx::pg_sys::{Datum, Oid};
 use std::rc::Rc;
 
+/// Of up to so many tasks each is noted, at the price of a statement that counts them.
+const FEW: usize = 32;
+
 /// Values by the numbers of their columns.
 pub type Values = Vec<(i16, Option<Datum>)>;
 
@@ -249,7 +252,7 @@ fn note_move(
 
 /// Of many tasks a statement does each for less, if it need not say what it does to each.
 fn is_bulk(queue: &Queue, tasks: usize) -> bool {
-    tasks > 1 && queue.counts_itself && queue.has_simple_key
+    tasks > FEW && queue.counts_itself && queue.has_simple_key
 }
 
 fn is_in(status: Status, found: &Found, queue: &Queue) -> bool {

@@ -7,9 +7,10 @@ use crate::model::change::Call;
 use crate::model::position::{Kind, Position};
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::{catalog, durability, injection, process, transaction};
+use crate::session::{self, held};
 use crate::shmem::waiters::Offer;
-use crate::shmem::{databases, queues, sessions};
-use crate::{session, wait};
+use crate::shmem::{databases, doubts, queues, sessions};
+use crate::wait;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -263,6 +264,11 @@ fn commit(slot: SlotId, delta: &Delta) {
     if delta.dropped == Some(true) {
         return queues::remove(slot);
     }
+    held::commit(slot, &delta.held);
+    // Somebody may have taken a task while nobody told of it, or told by other keys.
+    if delta.redefined || delta.recount {
+        doubts::raise(slot);
+    }
     let database = u32::from(process::database());
     let Some(mut queue) = queues::lock(slot) else {
         return databases::request(database, |requests| requests.registry = true);
@@ -353,7 +359,11 @@ fn refuse_to_prepare_takes() {
 
 fn mark_prepared() {
     CHANGES.with_borrow(|stack| {
-        stack.for_each(|slot, _| {
+        stack.for_each(|slot, delta| {
+            // Written by hand: nobody tells the session whether it is committed.
+            if !delta.held.is_empty() {
+                held::forget();
+            }
             if let Some(mut queue) = queues::lock(slot) {
                 queue.mark_prepared();
             }

@@ -13,9 +13,10 @@ use crate::pg::relation::{Lock, Relation};
 use crate::pg::transaction::{self, Verdict};
 use crate::pg::{catalog, jsonb, latch, spi, subscription, types};
 use crate::registry::{Arguments, Queue, Statement};
-use crate::session::store;
+use crate::session::{self, held, store};
 use crate::shmem::lanes;
 use crate::shmem::queues;
+use crate::shmem::sessions::Part;
 use crate::statement::Parameter;
 use crate::upgrade::Blueprint;
 use crate::{marks, recount, sql_functions, subqueue, xact};
@@ -72,6 +73,7 @@ fn problems(target: &Target) -> Result<(String, Marks, Vec<String>)> {
         problems.extend(counters(&queue));
         problems.extend(hidden(&queue));
         problems.extend(hidden_buried(&queue));
+        problems.extend(unnoted(&queue));
         problems.extend(subqueues(&queue));
     }
     let marks = [("mark", Group::ALL), ("buried_mark", Group::Buried)];
@@ -172,6 +174,22 @@ fn hidden_buried(queue: &Queue) -> Option<String> {
     let first = marks::first(queue, Group::Buried, &Arguments::default(), FIRST)?;
     let marked = queues::lock(queue.slot)?.marked(Group::Buried);
     (first < marked).then(|| stands_before(queue, first, "buried"))
+}
+
+/// A task of this connection's own session that would not come back with its end.
+fn unnoted(queue: &Queue) -> Option<String> {
+    let own = session::joined(Part::Own).filter(|_| queue.order.is_some())?;
+    if !xact::pending(queue.slot).held.is_empty() {
+        return None;
+    }
+    let arguments = Arguments::of(Parameter::Session, types::from_uuid(own));
+    let missing = spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::Held, &arguments);
+        let places = (0..rows.len()).filter_map(|row| queue.position(rows.datum(row, 1)?));
+        places.into_iter().find(|place| !held::may_hold(queue.slot, *place))
+    });
+    let key = shown(queue, missing?).unwrap_or_default();
+    Some(format!("task {key} is taken by this session, which does not know of it"))
 }
 
 fn stands_before(queue: &Queue, position: Position, state: &str) -> String {

@@ -1,9 +1,11 @@
 //! What the open transaction has changed: of one queue here, of all by subtransaction in [`Stack`].
 
+mod held;
 mod lanes;
 mod lowest;
 mod stack;
 
+pub use held::{HeldChange, HeldChanges, TASKS_NOTED};
 pub use lanes::{LaneChange, LaneChanges};
 pub use lowest::Lowest;
 pub use stack::Stack;
@@ -46,6 +48,8 @@ pub struct Delta {
     pub ended_more: bool,
     /// Tasks taken by this session.
     pub taken: u32,
+    /// What the connection's own session has got, and lost.
+    pub held: HeldChanges,
     /// The earliest instant at which the worker has to act, in microseconds.
     pub due: Option<i64>,
     /// Room that this transaction has under the queue's capacity: by so many tasks it may grow.
@@ -234,6 +238,7 @@ impl Delta {
         self.ended.extend_from_slice(&later.ended[..room]);
         self.ended_more |= later.ended_more || room < later.ended.len();
         self.taken = self.taken.saturating_add(later.taken);
+        self.held.absorb(&later.held);
         if let Some(instant) = later.due {
             self.due_at(instant);
         }

@@ -33,6 +33,8 @@ pub enum ObjectEvent {
     SchemaChanged,
     /// A trigger was made, enabled or disabled.
     TriggerChanged,
+    /// A trigger is about to be dropped.
+    TriggerDropped,
     /// An extension was created or dropped; which one cannot be looked up yet, or no more.
     ExtensionChanged,
     DatabaseCreated,
@@ -191,6 +193,7 @@ unsafe extern "C-unwind" fn object_access(
         (pg_sys::TriggerRelationId, OAT_POST_CREATE | OAT_POST_ALTER, _) => {
             ObjectEvent::TriggerChanged
         }
+        (pg_sys::TriggerRelationId, OAT_DROP, _) => ObjectEvent::TriggerDropped,
         (pg_sys::NamespaceRelationId, OAT_POST_ALTER, _) => ObjectEvent::SchemaChanged,
         (pg_sys::ExtensionRelationId, OAT_POST_CREATE | OAT_DROP, _) => {
             ObjectEvent::ExtensionChanged

@@ -201,6 +201,14 @@ pub fn tables_of_triggers(triggers: &[Oid]) -> Vec<Oid> {
     tables
 }
 
+/// The table of a trigger.
+pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
+    let catalogue = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare)?;
+    let by_oid = (Oid::from(pg_sys::TriggerOidIndexId), pg_sys::Anum_pg_trigger_oid as i16);
+    let snapshot = super::relation::Snapshot::latest();
+    catalogue.first(by_oid, trigger, &snapshot, |row| row.datum(2).map(types::oid))?
+}
+
 /// The databases that can be connected to and are no templates.
 pub fn connectable_databases() -> Vec<u32> {
     let table = Relation::open_shared(pg_sys::DatabaseRelationId);

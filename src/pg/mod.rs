@@ -26,6 +26,7 @@ pub mod row;
 pub mod scan;
 pub mod spi;
 pub mod subscription;
+mod systable;
 pub mod system;
 pub mod time;
 pub mod transaction;

@@ -1,7 +1,6 @@
-//! Tables: finding, locking, describing and scanning them.
+//! Tables: finding, locking and describing them.
 
 use super::foreign::{attribute, list_nth};
-use super::row::Tuple;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
@@ -299,54 +298,6 @@ impl Relation {
 
     pub fn row_columns(&self) -> RowType {
         RowType(attributes(self.description()).map(|a| (a.atttypid, a.attisdropped)).collect())
-    }
-
-    /// Sees every row that `snapshot` sees. Runs no user code and knows no row security. Ends
-    /// early, with false, when `see` says so.
-    pub fn scan(&self, snapshot: &Snapshot, mut see: impl FnMut(&Tuple) -> bool) -> bool {
-        // SAFETY: a sequential scan of an open table under a registered snapshot; each tuple is
-        // valid until the next one is fetched.
-        unsafe {
-            let scan = pg_sys::systable_beginscan(
-                self.pointer,
-                Oid::INVALID,
-                false,
-                snapshot.0,
-                0,
-                std::ptr::null_mut(),
-            );
-            let mut complete = true;
-            loop {
-                let tuple = pg_sys::systable_getnext(scan);
-                if tuple.is_null() {
-                    break;
-                }
-                if !see(&Tuple::new(tuple, self.description())) {
-                    complete = false;
-                    break;
-                }
-            }
-            pg_sys::systable_endscan(scan);
-            complete
-        }
-    }
-}
-
-impl Relation {
-    /// Whether the table has a row with this oid in a column that is the first one of the index.
-    pub fn holds(&self, index: Oid, column: i16, value: Oid, snapshot: &Snapshot) -> bool {
-        // SAFETY: an index scan of an open catalogue under a registered snapshot, with one key.
-        unsafe {
-            let mut key = pg_sys::ScanKeyData::default();
-            let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
-            let operator = pg_sys::F_OIDEQ.into();
-            pg_sys::ScanKeyInit(&mut key, column, equal, operator, value.into());
-            let scan =
-                pg_sys::systable_beginscan(self.pointer, index, true, snapshot.0, 1, &mut key);
-            let found = !pg_sys::systable_getnext(scan).is_null();
-            pg_sys::systable_endscan(scan);
-            found
-        }
     }
 }
 

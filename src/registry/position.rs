@@ -46,6 +46,11 @@ impl Queue {
         self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
     }
 
+    /// The same, if the place tells the task from all others.
+    pub fn named_position_of(&self, row: &impl Row) -> Option<Position> {
+        self.position_of(row).filter(|position| *position < position::of_bytes([0xff; 16]))
+    }
+
     /// The group of a ready task by which marks know it.
     pub fn group_of(&self, row: &impl Row, place: &Place) -> Group {
         let priority = self.priority(self.value_of(row, Field::Priority));
@@ -78,6 +83,12 @@ impl Queue {
                 types::from_integer_or_instant(key, self.key_base())
             }
         }
+    }
+
+    /// An array of the keys that stand in some places; None if the queue has no marks.
+    pub fn keys_at(&self, positions: &[Position]) -> Option<Datum> {
+        let keys = positions.iter().map(|position| self.key_at(*position));
+        keys.collect::<Option<Vec<_>>>().map(|keys| types::from_values(keys, self.key_base()))
     }
 
     fn key_base(&self) -> Oid {

@@ -4,6 +4,7 @@
 //! connections by a time of grace, see [`store`]; a connection may join one, for as long as it likes
 //! or until the end of its transaction.
 
+pub mod held;
 pub mod store;
 
 use crate::error::{Error, Result};
@@ -70,6 +71,11 @@ pub fn outlives_connection() -> bool {
     is_joined() || sessions::own_is_identified()
 }
 
+/// Whether this connection acts for its own session.
+pub fn is_own() -> bool {
+    !is_joined() && joined(Part::Own).is_some()
+}
+
 /// Whether this connection acts for a session that it has joined.
 pub fn is_joined() -> bool {
     [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some())
@@ -114,7 +120,7 @@ pub fn propose(uuid: Uuid) {
 /// Ends what `propose` began. The worker is to look whether the time of a session that may not be
 /// joined is over by now.
 pub fn withdraw(may_join: bool) {
-    sessions::detach(Part::Candidate, false);
+    sessions::detach(Part::Candidate, false, None);
     if !may_join {
         note_change();
     }
@@ -128,8 +134,11 @@ pub fn leave(part: Part) {
         Part::Local => LOCAL.take().is_some(),
         Part::Candidate => false,
     };
-    if left {
-        sessions::detach(part, true);
+    if left && part == Part::Own {
+        sessions::detach(part, true, held::tasks().as_deref());
+        held::clear();
+    } else if left {
+        sessions::detach(part, true, None);
     }
 }
 
@@ -143,8 +152,9 @@ pub fn transaction_ended() {
     if CHANGED.take() {
         databases::request(process::database().into(), |requests| requests.sessions = true);
     }
+    held::transaction_ended();
     if let Some(local) = LOCAL.take() {
-        sessions::detach(Part::Local, time::now() >= local.renew_at);
+        sessions::detach(Part::Local, time::now() >= local.renew_at, None);
     }
 }
 
@@ -152,7 +162,7 @@ pub fn transaction_ended() {
 /// identified one. The next one is another.
 pub fn end() {
     [Part::Local, Part::Joined, Part::Own].into_iter().for_each(leave);
-    sessions::detach(Part::Candidate, false);
+    sessions::detach(Part::Candidate, false, None);
 }
 
 /// The process that a session's identifier was made for.

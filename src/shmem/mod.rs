@@ -7,7 +7,9 @@
 //! Nothing that can fail runs under any of them.
 
 pub mod databases;
+pub mod doubts;
 pub mod lanes;
+pub mod left;
 pub mod marks;
 mod prepared;
 pub mod queues;
@@ -34,8 +36,12 @@ struct Header {
     ready: bool,
     launcher: u32,
     last_generation: u64,
+    /// How often nobody may have been told what happened to a queue's tasks.
+    doubts: u64,
+    /// There is a queue whose triggers do not tell of every task, or was.
+    has_untold: bool,
     databases: [databases::Database; databases::LIMIT],
-    left: sessions::LeftList,
+    left: left::LeftList,
     recounts: [recount::Area; recount::LIMIT],
 }
 

@@ -31,6 +31,10 @@ pub struct Queue {
     pauses: bool,
     /// How often it was defined anew, paused or resumed.
     redefinitions: u64,
+    /// The last of the doubts about what has happened to its tasks, by its number among those of all queues.
+    pub(super) doubt: u64,
+    /// Its triggers tell of every task.
+    pub(super) is_told: bool,
     /// The tubes are sub-queues.
     has_lanes: bool,
     /// Those, in the order of the options.
@@ -107,13 +111,15 @@ pub fn find(database: u32, table: u32) -> Option<SlotId> {
 
 /// The slot of a table; a new one if it has none, and whether it is. None if all are in use.
 pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(SlotId, bool)> {
-    let directory = super::directory();
+    let mut directory = super::directory();
     if let Some(id) = find_in(&directory, database, table) {
         return Some((id, false));
     }
     let free = (0..super::segment().queue_count).find(|index| peek(*index).0 == 0)?;
     directory.header.last_generation += 1;
     let generation = directory.header.last_generation;
+    // What was a queue before may have tasks that are taken.
+    let doubt = directory.next_doubt();
     let queue = at(free as u32)?;
     *queue.queue = Queue {
         generation,
@@ -125,6 +131,8 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
         counts_tubes: false,
         pauses: false,
         redefinitions: 0,
+        doubt,
+        is_told: true,
         has_lanes: false,
         tubes: [Tube::default(); TUBES_COUNTED],
         settled: false,

@@ -1,15 +1,13 @@
 //! The sessions that take tasks: which are attached to a connection, and which have been left.
 
 use super::databases;
+use super::left::HeldTask;
 use crate::pg::{latch, process, user};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A session's identifier.
 pub type Uuid = [u8; 16];
-
-/// How many sessions that were left are remembered; when there are more, the worker looks at all.
-const LEFT_LIMIT: usize = 4096;
 
 /// How a connection has come to a session. Each has one of each kind at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +33,10 @@ pub struct Session {
     /// The transaction that has begun to commit changes of queues and has not told the counters
     /// yet; 0 if there is none.
     committing: AtomicU32,
+    /// The connection's own session may hold tasks of which it does not know.
+    own_is_distrusted: bool,
+    /// So many doubts there were when it began.
+    doubts: u64,
     /// The connection's own session has been identified.
     own_is_identified: AtomicBool,
     /// A commit is under way that counts on it that it has not.
@@ -52,22 +54,6 @@ struct Attached {
     role: u32,
 }
 
-/// A session that a connection has left.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Left {
-    pub uuid: Uuid,
-    /// It may go on without a connection.
-    pub identified: bool,
-    database: u32,
-}
-
-#[repr(C)]
-pub struct LeftList {
-    count: u32,
-    entries: [Left; LEFT_LIMIT],
-}
-
 /// Attaches this process to a session.
 pub fn attach(part: Part, uuid: Uuid, identified: bool) {
     let directory = super::directory();
@@ -77,6 +63,8 @@ pub fn attach(part: Part, uuid: Uuid, identified: bool) {
         let role = u32::from(user::outer());
         session.attached[part as usize] = Attached { live: true, identified, uuid, role };
         if part == Part::Own {
+            session.own_is_distrusted = false;
+            session.doubts = directory.header.doubts;
             session.own_is_identified.store(identified, Ordering::SeqCst);
             session.is_passing.store(false, Ordering::SeqCst);
         }
@@ -84,8 +72,8 @@ pub fn attach(part: Part, uuid: Uuid, identified: bool) {
 }
 
 /// Leaves a session. If that was one until the end of the transaction, its time is looked after
-/// only with `renews`.
-pub fn detach(part: Part, renews: bool) {
+/// only with `renews`. `tasks`: what the connection's own holds, as far as that is known.
+pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
     let mut directory = super::directory();
     let Some(session) = directory.sessions.get_mut(process::index() as usize) else { return };
     let (attached, database) = (&mut session.attached[part as usize], session.database);
@@ -93,15 +81,46 @@ pub fn detach(part: Part, renews: bool) {
         return;
     }
     let Attached { uuid, identified, .. } = *attached;
-    let left = &mut directory.header.left;
-    match left.entries.get_mut(left.count as usize) {
-        Some(entry) => {
-            *entry = Left { uuid, identified, database };
-            left.count += 1;
-        }
-        None => databases::request_sweep(&mut directory, database),
+    let since = session.doubts;
+    // Whoever joined it may have taken more.
+    let is_known = !identified && !session.own_is_distrusted;
+    let tasks = tasks.filter(|_| is_known);
+    let is_sure = since == directory.header.doubts && !directory.header.has_untold;
+    if is_sure && tasks.is_some_and(<[HeldTask]>::is_empty) {
+        return;
+    }
+    let tasks = tasks.map(|tasks| (tasks, since));
+    if !directory.header.left.push(database, (uuid, identified), tasks) {
+        databases::request_sweep(&mut directory, database);
     }
     databases::wake_worker(&directory, database);
+}
+
+/// Notes that a connection's own session may hold tasks of which it does not know. False if there is no
+/// such session, or not any more.
+pub fn distrust(uuid: Uuid) -> bool {
+    let directory = super::directory();
+    let mut owns = directory.sessions.iter_mut().filter(|session| {
+        let own = &session.attached[Part::Own as usize];
+        own.live && own.uuid == uuid
+    });
+    match owns.next() {
+        Some(session) => {
+            session.own_is_distrusted = true;
+            true
+        }
+        None => directory.header.left.distrust(uuid),
+    }
+}
+
+/// Since when this connection's own session knows what it holds, as the number of doubts that there were;
+/// None if it does not, or outlives the connection.
+pub fn own_is_sure_since() -> Option<u64> {
+    let directory = super::directory();
+    let session = directory.sessions.get(process::index() as usize)?;
+    let own = &session.attached[Part::Own as usize];
+    let is_sure = own.live && !own.identified && !session.own_is_distrusted;
+    is_sure.then_some(session.doubts)
 }
 
 /// Notes that a connection's own session may outlive it. The role that it belongs to; None if there
@@ -182,25 +201,6 @@ struct Unlocked {
     committing: &'static AtomicU32,
     own_is_identified: &'static AtomicBool,
     is_passing: &'static AtomicBool,
-}
-
-/// Takes the sessions of `database` that were left off the list.
-pub fn drain_left(database: u32) -> Vec<Left> {
-    let mut drained = Vec::with_capacity(LEFT_LIMIT);
-    let directory = super::directory();
-    let left = &mut directory.header.left;
-    let mut kept = 0;
-    for index in 0..left.count as usize {
-        let entry = left.entries[index];
-        if entry.database == database {
-            drained.push(entry);
-        } else {
-            left.entries[kept] = entry;
-            kept += 1;
-        }
-    }
-    left.count = kept as u32;
-    drained
 }
 
 /// Shows `see` the sessions of this database that connections are attached to, with their

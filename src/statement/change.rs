@@ -2,8 +2,7 @@
 
 use super::step::hidden;
 use super::{
-    AT_LEAST, CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, Within,
-    interval,
+    AT_LEAST, CLOCK, Form, PLUS, Parameter, Parameters, Return, Table, Text, Within, interval,
 };
 use crate::model::definition::Field;
 use crate::model::status::Status;
@@ -41,7 +40,10 @@ pub enum Change {
     /// Tasks at the end of their life are deleted.
     Expire,
     /// Tasks taken by sessions that have ended come back.
-    Reap,
+    Reap {
+        /// Those with given keys.
+        named: bool,
+    },
     /// Tasks taken by no session come back.
     ReapOwnerless,
     /// Taken tasks come back, whoever has taken them.
@@ -128,7 +130,9 @@ impl Table {
             ],
             Change::Rot | Change::Expire => vec![],
             Change::Overdue => self.returned(&back(Some("time to run was over"))),
-            Change::Reap | Change::ReapOwnerless => self.returned(&back(Some("session was lost"))),
+            Change::Reap { .. } | Change::ReapOwnerless => {
+                self.returned(&back(Some("session was lost")))
+            }
             Change::SnatchAll => self.returned(&back(None)),
             Change::Plow { delay, ttl, .. } => self.returned(&Return {
                 delay: delay.then(|| parameters.add(Parameter::Delay)),
@@ -231,15 +235,7 @@ impl Table {
                 );
                 (condition, format!(" ORDER BY task.{expires}"))
             }
-            Change::Reap => {
-                let (owner, sessions) =
-                    (self.field(Field::Owner), parameters.add(Parameter::Sessions));
-                let condition = format!(
-                    "{} AND task.{owner} {EQUALS} ANY ({sessions})",
-                    self.is(Status::Taken)
-                );
-                (condition, String::new())
-            }
+            Change::Reap { named } => (self.is_held(named, parameters), String::new()),
             Change::ReapOwnerless => {
                 let owner = self.field(Field::Owner);
                 (format!("{} AND task.{owner} IS NULL", self.is(Status::Taken)), String::new())

@@ -263,7 +263,8 @@ impl Table {
             let when = format!("WHEN ({arrival}) ");
             wanted.push(("xqueue_arrive", "BEFORE INSERT", "FOR EACH ROW", when, "row_arrives"));
         }
-        let mut watched = vec![Field::Status, Field::Runat, Field::Expires, Field::Priority];
+        let mut watched =
+            vec![Field::Status, Field::Owner, Field::Runat, Field::Expires, Field::Priority];
         if self.features.has_tubes() {
             watched.push(Field::Tube);
         }

@@ -1,6 +1,7 @@
 //! Statements that only look.
 
 use super::change::MORTAL;
+use super::step::hidden;
 use super::{AT_LEAST, EQUALS, Form, Parameter, Parameters, Table, Text, Within, join};
 use crate::model::definition::Field;
 use crate::model::names::Id;
@@ -195,16 +196,42 @@ impl Table {
         ))
     }
 
-    /// Those of given sessions that hold tasks.
-    pub fn holding(&self) -> Text {
+    /// The keys, of one column, of the tasks that a session holds.
+    pub fn held(&self) -> Text {
         let mut parameters = Parameters::default();
-        let (owner, sessions) = (self.field(Field::Owner), parameters.add(Parameter::Sessions));
+        let (owner, session) = (self.field(Field::Owner), parameters.add(Parameter::Session));
         parameters.text(format!(
-            "SELECT task.{owner} FROM ONLY {} AS task WHERE {} AND task.{owner} {EQUALS} ANY ({sessions}) \
-             GROUP BY task.{owner}",
+            "SELECT {} FROM ONLY {} AS task WHERE {} AND task.{owner} {EQUALS} {session}",
+            self.key_list("task."),
             self.qualified(),
             self.is(Status::Taken)
         ))
+    }
+
+    /// Those of given sessions that hold tasks; `named`: among those with given keys.
+    pub fn holding(&self, named: bool) -> Text {
+        let mut parameters = Parameters::default();
+        let condition = self.is_held(named, &mut parameters);
+        let (owner, table) = (self.field(Field::Owner), self.qualified());
+        parameters.text(format!(
+            "SELECT task.{owner} FROM ONLY {table} AS task WHERE {condition} GROUP BY task.{owner}"
+        ))
+    }
+
+    /// The condition that one of given sessions holds the task; `named`: that has one of given keys.
+    pub(super) fn is_held(&self, named: bool, parameters: &mut Parameters) -> String {
+        let (owner, sessions) = (self.field(Field::Owner), parameters.add(Parameter::Sessions));
+        let is_taken = self.is(Status::Taken);
+        let is_theirs = format!("task.{owner} {EQUALS} ANY ({sessions})");
+        match named {
+            true => format!(
+                "{} AND {} AND {}",
+                self.is_among_keys(parameters),
+                hidden(&is_taken),
+                hidden(&is_theirs)
+            ),
+            false => format!("{is_taken} AND {is_theirs}"),
+        }
     }
 
     /// Number of tasks in a state whose end would never come.

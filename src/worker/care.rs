@@ -1,16 +1,20 @@
 //! What the worker does for one queue: gives tasks back, promotes, deletes what is over, recounts.
 
 use super::job::{self, Batch, Outcome};
+use super::leases::Ended;
 use super::recounter::{self, Recounted};
+use super::retry::Retry;
 use crate::delta::SlotId;
 use crate::error::OrRaise;
 use crate::model::change::Call;
 use crate::model::definition::Field;
+use crate::model::position::Position;
 use crate::pg::transaction::Failure;
 use crate::pg::{spi, time, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
 use crate::shmem::queues::{self, NEVER};
+use crate::shmem::sessions::Uuid;
 use crate::statement::{Change, Parameter};
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::Cell;
@@ -29,6 +33,17 @@ const ALL_INTERVAL: Duration = Duration::from_secs(5);
 /// With tasks waiting the clock is looked at so often at least, as somebody may set it.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// So many sessions are looked after at a time that have left tasks.
+const LEAVERS: usize = 100;
+
+/// A session that has ended, and the places of the tasks that it has left.
+struct Leaver {
+    uuid: Uuid,
+    /// So many doubts there were when it began.
+    since: u64,
+    places: Vec<Position>,
+}
+
 /// A queue in the worker's care, beyond what its shared slot says.
 pub struct Care {
     pub slot: SlotId,
@@ -38,40 +53,15 @@ pub struct Care {
     has_row_security: Cell<bool>,
     /// When everything was last looked for that there may be to do because of that.
     looked: Instant,
-    /// Sessions that have ended and may have left tasks.
-    ended: Vec<[u8; 16]>,
+    /// Sessions that have ended and may have left tasks, which are looked for.
+    ended: Vec<Uuid>,
+    /// Those of which it is known which tasks they have left.
+    leavers: Vec<Leaver>,
     /// All taken tasks have to be compared with the live sessions.
     sweep: bool,
     give_back: Retry,
     promote: Retry,
     recount: Retry,
-}
-
-/// When something may be tried again.
-#[derive(Default)]
-struct Retry {
-    at: Option<Instant>,
-    pause: Duration,
-    has_failed: bool,
-}
-
-impl Retry {
-    fn is_due(&self) -> bool {
-        self.at.is_none_or(|at| Instant::now() >= at)
-    }
-
-    fn left(&self) -> Option<Duration> {
-        self.at.map(|at| at.saturating_duration_since(Instant::now()))
-    }
-
-    fn after(&mut self, (first, longest): (Duration, Duration)) {
-        self.pause = (self.pause * 2).clamp(first, longest);
-        self.at = Some(Instant::now() + self.pause);
-    }
-
-    fn succeed(&mut self) {
-        (self.at, self.pause) = (None, Duration::ZERO);
-    }
 }
 
 impl Care {
@@ -82,6 +72,7 @@ impl Care {
             has_row_security: Cell::new(false),
             looked: Instant::now(),
             ended: vec![],
+            leavers: vec![],
             sweep: true,
             give_back: Retry::default(),
             promote: Retry::default(),
@@ -118,11 +109,26 @@ impl Care {
     }
 
     /// Takes note of sessions that have ended; with `sweep`, of some that nobody has noted.
-    pub fn note_ended(&mut self, ended: &[[u8; 16]], sweep: bool) {
+    pub fn note_ended(&mut self, ended: &[Ended], sweep: bool) {
         self.sweep |= sweep;
-        if !ended.is_empty() && queues::lock(self.slot).is_some_and(|slot| slot.has_taken()) {
-            self.ended.extend(ended);
+        let Some(doubt) = self.doubt_if_taken().filter(|_| !ended.is_empty()) else { return };
+        for Ended { uuid, tasks } in ended {
+            let Some(held) = tasks.as_ref().filter(|held| held.since >= doubt) else {
+                self.ended.push(*uuid);
+                continue;
+            };
+            let places = held.tasks.iter().filter(|task| task.slot == self.slot);
+            let places: Vec<Position> = places.map(|task| task.position).collect();
+            if !places.is_empty() {
+                self.leavers.push(Leaver { uuid: *uuid, since: held.since, places });
+            }
         }
+    }
+
+    /// The last doubt about what has happened to the queue's tasks, if there may be some that are taken.
+    fn doubt_if_taken(&self) -> Option<u64> {
+        let slot = queues::lock(self.slot)?;
+        slot.has_taken().then(|| slot.doubt())
     }
 
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
@@ -131,7 +137,7 @@ impl Care {
             self.look_for_all();
         }
         if self.passive {
-            (self.sweep, self.ended) = (false, vec![]);
+            (self.sweep, self.ended, self.leavers) = (false, vec![], vec![]);
         } else {
             self.give_back(table);
             self.promote(table);
@@ -146,7 +152,7 @@ impl Care {
         let slot = queues::lock(self.slot)?;
         let (due, needs_recount) = (slot.due(), slot.needs_recount());
         drop(slot);
-        let gives_back = self.sweep || !self.ended.is_empty();
+        let gives_back = self.sweep || self.has_ended();
         let give_back = gives_back.then(|| self.give_back.left().unwrap_or_default());
         let recount = needs_recount.then(|| self.recount.left().unwrap_or(BUSY_PAUSES.1));
         let promote = (due != NEVER && !self.passive).then(|| {
@@ -158,9 +164,13 @@ impl Care {
         [give_back, promote, recount, all].into_iter().flatten().min()
     }
 
+    fn has_ended(&self) -> bool {
+        !self.ended.is_empty() || !self.leavers.is_empty()
+    }
+
     /// Gives back what ended sessions had taken.
     fn give_back(&mut self, table: Oid) {
-        if (!self.sweep && self.ended.is_empty()) || !self.give_back.is_due() {
+        if (!self.sweep && !self.has_ended()) || !self.give_back.is_due() {
             return;
         }
         if self.sweep {
@@ -181,26 +191,66 @@ impl Care {
             self.sweep = ownerless > 0;
             self.ended.extend(lost);
         }
-        if self.ended.is_empty() {
-            return;
+        let mut changed = 0;
+        if !self.leavers.is_empty() {
+            let Some(some) = self.reap_leavers(table) else { return };
+            changed += some;
         }
-        let (ended, secured) = (&self.ended, &self.has_row_security);
-        let reap = |queue: &Queue| {
-            secured.set(secured.get() || queue.has_row_security);
-            let sessions = Arguments::of(Parameter::Sessions, types::from_uuids(ended));
-            let (changed, failure) = batch(queue, Change::Reap, sessions.clone()).run_or_each();
-            // Rows that somebody has locked were passed over: then there is more to do.
-            let held = owners(queue, &Statement::Holding, &sessions);
-            let held: HashSet<_> = held.into_iter().flatten().collect();
-            ((changed, held), failure)
-        };
-        let Some((changed, held)) = run_batch(table, self.slot, &mut self.give_back, reap) else {
-            return;
-        };
-        self.ended.retain(|uuid| held.contains(uuid));
-        if !self.ended.is_empty() && changed == 0 {
+        if !self.ended.is_empty() {
+            let Some((some, held)) = self.reap(table, &self.ended.clone(), None) else { return };
+            changed += some;
+            self.ended.retain(|uuid| held.contains(uuid));
+        }
+        if self.has_ended() && changed == 0 {
             self.give_back.after(BUSY_PAUSES);
         }
+    }
+
+    /// Gives back what is known to have been left, by some sessions at a time.
+    fn reap_leavers(&mut self, table: Oid) -> Option<usize> {
+        let mut others = std::mem::take(&mut self.leavers);
+        let leavers: Vec<Leaver> = others.drain(..others.len().min(LEAVERS)).collect();
+        let uuids: Vec<Uuid> = leavers.iter().map(|leaver| leaver.uuid).collect();
+        let places = leavers.iter().flat_map(|leaver| leaver.places.iter().copied()).collect();
+        let reaped = self.reap(table, &uuids, Some(places));
+        // From here on what they have left was seen as it was before the doubt.
+        let doubt = queues::lock(self.slot).map_or(u64::MAX, |slot| slot.doubt());
+        self.leavers = others;
+        for leaver in leavers {
+            let holds = |(_, held): &(usize, HashSet<Uuid>)| held.contains(&leaver.uuid);
+            if leaver.since < doubt {
+                self.ended.push(leaver.uuid);
+            } else if reaped.as_ref().is_none_or(holds) {
+                self.leavers.push(leaver);
+            }
+        }
+        reaped.map(|(changed, _)| changed)
+    }
+
+    /// Gives back tasks that sessions had taken, those in these places if they are given. How many, and
+    /// which of the sessions hold some yet.
+    fn reap(
+        &mut self,
+        table: Oid,
+        sessions: &[Uuid],
+        places: Option<Vec<Position>>,
+    ) -> Option<(usize, HashSet<Uuid>)> {
+        let secured = &self.has_row_security;
+        let reap = |queue: &Queue| {
+            secured.set(secured.get() || queue.has_row_security);
+            let mut arguments = Arguments::of(Parameter::Sessions, types::from_uuids(sessions));
+            // Without triggers that tell, nobody has been told where they are.
+            let keys = places.as_ref().filter(|_| queue.is_told);
+            let keys = keys.and_then(|places| queue.keys_at(places));
+            let named = keys.is_some();
+            arguments.set_or_null(Parameter::Keys, keys);
+            let (changed, failure) =
+                batch(queue, Change::Reap { named }, arguments.clone()).run_or_each();
+            // Rows that somebody has locked were passed over: then there is more to do.
+            let held = owners(queue, &Statement::Holding { named }, &arguments);
+            ((changed, held.into_iter().flatten().collect()), failure)
+        };
+        run_batch(table, self.slot, &mut self.give_back, reap)
     }
 
     /// Does what is due: delays, times to run, lives that are over.
@@ -342,7 +392,7 @@ fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
 }
 
 /// The sessions that a statement finds; None for no session.
-fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<[u8; 16]>> {
+fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
     spi::connect(|spi| {
         let rows = queue.run(spi, find, arguments);
         (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect()

@@ -10,8 +10,8 @@ use crate::pg::relation::{self, Lock};
 use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, types, worker};
 use crate::registry;
 use crate::shmem::databases::{self, Requests};
+use crate::shmem::left;
 use crate::shmem::queues;
-use crate::shmem::sessions;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -163,7 +163,7 @@ impl Worker {
         let unsettled = self.look_for_prepared();
         // The connections before those that were left: who leaves in between is among either.
         let attached = Attached::now();
-        let left = sessions::drain_left(self.database);
+        let left = left::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
         for (table, care) in &mut self.queues {
             care.note_ended(&ended, requests.sweep);

@@ -5,7 +5,8 @@ use super::job::Outcome;
 use crate::error::{OrRaise, Result};
 use crate::pg::{time, transaction};
 use crate::session::store;
-use crate::shmem::sessions::{self, Left, Uuid};
+use crate::shmem::left::{HeldTasks, Left};
+use crate::shmem::sessions::{self, Uuid};
 use std::time::{Duration, Instant};
 
 /// Before the next try on a session that somebody has locked, or after a failure.
@@ -29,6 +30,13 @@ impl Attached {
     }
 }
 
+/// A session that is over.
+pub struct Ended {
+    pub uuid: Uuid,
+    /// The tasks that it holds; None if they are not known.
+    pub tasks: Option<HeldTasks>,
+}
+
 #[derive(Default)]
 pub struct Leases {
     /// Sessions that were left, and may go on without a connection.
@@ -43,15 +51,18 @@ pub struct Leases {
 impl Leases {
     /// Looks after the leases; the sessions that are over. `compares`: some may have got, or lost,
     /// connections that nobody has told of.
-    pub fn settle(&mut self, left: Vec<Left>, attached: Attached, compares: bool) -> Vec<Uuid> {
+    pub fn settle(&mut self, left: Vec<Left>, attached: Attached, compares: bool) -> Vec<Ended> {
         let (identified, anonymous): (Vec<Left>, Vec<Left>) =
             left.into_iter().partition(|left| left.identified);
-        let mut ended: Vec<Uuid> = anonymous.iter().map(|left| left.uuid).collect();
+        let anonymous = anonymous.into_iter();
+        let mut ended: Vec<_> =
+            anonymous.map(|left| Ended { uuid: left.uuid, tasks: left.tasks }).collect();
         self.left.extend(identified.iter().map(|left| left.uuid));
         self.compares |= compares;
         let is_time = self.end.is_some_and(|end| end <= time::now());
         if !self.left.is_empty() || self.compares || is_time {
-            ended.extend(self.look(&attached));
+            let looked = self.look(&attached).into_iter();
+            ended.extend(looked.map(|uuid| Ended { uuid, tasks: None }));
         }
         ended
     }

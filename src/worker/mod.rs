@@ -9,6 +9,7 @@ pub mod launcher;
 pub mod leases;
 pub mod metrics;
 pub mod recounter;
+mod retry;
 
 use crate::pg::worker;
 

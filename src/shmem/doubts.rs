@@ -1,0 +1,40 @@
+//! Doubts whether everybody was told what happened to a queue's tasks: since when a session knows for
+//! certain what it holds. They are numbered through all queues.
+
+use super::Directory;
+use super::queues::{self, QueueGuard};
+use crate::delta::SlotId;
+
+impl Directory {
+    /// A number for one more doubt.
+    pub(super) fn next_doubt(&mut self) -> u64 {
+        self.header.doubts += 1;
+        self.header.doubts
+    }
+}
+
+/// Notes that something may have happened to a queue's tasks of which nobody was told. Must neither
+/// allocate nor fail.
+pub fn raise(id: SlotId) {
+    let mut directory = super::directory();
+    let doubt = directory.next_doubt();
+    if let Some(mut queue) = queues::lock(id) {
+        queue.doubt = doubt;
+    }
+}
+
+/// Notes whether a queue's triggers tell of every task.
+pub fn set_told(id: SlotId, is_told: bool) {
+    let directory = super::directory();
+    directory.header.has_untold |= !is_told;
+    if let Some(mut queue) = queues::lock(id) {
+        queue.is_told = is_told;
+    }
+}
+
+impl QueueGuard {
+    /// Since there were so many doubts everybody was told what happened to the queue's tasks.
+    pub fn doubt(&self) -> u64 {
+        if self.is_told { self.doubt } else { u64::MAX }
+    }
+}
