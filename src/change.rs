@@ -5,10 +5,11 @@ use crate::model::definition::Field;
 use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
 use crate::pg::row::Row;
-use crate::pg::types;
+use crate::pg::{process, types};
 use crate::registry::Queue;
 use crate::session::{self, held};
-use crate::shmem::sessions::{Part, Uuid};
+use crate::shmem::doubts;
+use crate::shmem::sessions::{self, Part, Uuid};
 use crate::xact;
 
 /// A row of a queue's table, and where its task is.
@@ -76,8 +77,23 @@ fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<im
             got.into_iter().for_each(|position| delta.held.get(position));
         });
     }
-    if let Some((other, _)) = after.filter(|_| got.is_none()) {
-        held::note_of_another(queue.slot, other);
+    // Of what identified sessions hold nothing is noted, so if the connection has joined that, it is none.
+    if let Some((other, _)) = after.filter(|_| got.is_none())
+        && session::current_if_any() != Some(other)
+        && !xact::note(queue.slot, |delta| delta.given.knows(other))
+    {
+        note_given(queue, other);
+    }
+}
+
+/// Notes that a task has been given to the session of another connection by hand, or has got another key
+/// there.
+fn note_given(queue: &Queue, session: Uuid) {
+    if sessions::distrust(session) {
+        xact::note(queue.slot, |delta| delta.given.add(session));
+    } else if !process::replays() {
+        // If it has ended, the worker may have its tasks in hand.
+        doubts::raise(queue.slot);
     }
 }
 

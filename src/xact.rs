@@ -270,6 +270,10 @@ fn commit(slot: SlotId, delta: &Delta) {
         doubts::raise(slot);
     }
     let database = u32::from(process::database());
+    delta.given.sessions().for_each(sessions::look_after);
+    if delta.given.more {
+        databases::request(database, |requests| requests.sweep = true);
+    }
     let Some(mut queue) = queues::lock(slot) else {
         return databases::request(database, |requests| requests.registry = true);
     };
@@ -279,7 +283,7 @@ fn commit(slot: SlotId, delta: &Delta) {
     drop(queue);
     if wake_worker {
         databases::request(database, |requests| {
-            requests.registry |= delta.redefined;
+            requests.registry |= delta.redefined || delta.recount;
             requests.sweep |= delta.recount;
         });
     }

@@ -1,10 +1,12 @@
 //! What the open transaction has changed: of one queue here, of all by subtransaction in [`Stack`].
 
+mod given;
 mod held;
 mod lanes;
 mod lowest;
 mod stack;
 
+pub use given::Given;
 pub use held::{HeldChange, HeldChanges, TASKS_NOTED};
 pub use lanes::{LaneChange, LaneChanges};
 pub use lowest::Lowest;
@@ -50,6 +52,8 @@ pub struct Delta {
     pub taken: u32,
     /// What the connection's own session has got, and lost.
     pub held: HeldChanges,
+    /// To whom it has given some by hand.
+    pub given: Given,
     /// The earliest instant at which the worker has to act, in microseconds.
     pub due: Option<i64>,
     /// Room that this transaction has under the queue's capacity: by so many tasks it may grow.
@@ -239,6 +243,7 @@ impl Delta {
         self.ended_more |= later.ended_more || room < later.ended.len();
         self.taken = self.taken.saturating_add(later.taken);
         self.held.absorb(&later.held);
+        self.given.absorb(&later.given);
         if let Some(instant) = later.due {
             self.due_at(instant);
         }

@@ -16,7 +16,7 @@ use crate::model::status::Status;
 use crate::pg::relation::{self, ColumnType, Relation, RowType};
 use crate::pg::row::Row;
 use crate::pg::{catalog, process, time, transaction, types};
-use crate::shmem::{databases, doubts, queues};
+use crate::shmem::{databases, queues};
 use crate::statement::{self, KeyColumn, TELLING_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
@@ -117,7 +117,6 @@ impl Queue {
         }
         let has_row_security = relation.has_row_security();
         let is_told = relation.has_triggers(&TELLING_TRIGGERS) && !has_row_security;
-        doubts::set_told(slot, is_told);
         // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
         // know no priorities.
         let has_subqueues = definition.options.features.has_subqueues();

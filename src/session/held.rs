@@ -10,16 +10,14 @@
 use crate::delta::{HeldChange, HeldChanges, SlotId, TASKS_NOTED};
 use crate::model::position::Position;
 use crate::shmem::left::HeldTask;
-use crate::shmem::sessions::{self, Uuid};
-use crate::shmem::{doubts, queues};
+use crate::shmem::queues;
+use crate::shmem::sessions;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
     static HELD: RefCell<Vec<(SlotId, Held)>> = const { RefCell::new(Vec::new()) };
     /// The session may hold what is not noted.
     static UNKNOWN: Cell<bool> = const { Cell::new(false) };
-    /// The last session to which tasks were given by hand, and their queue.
-    static OTHER: Cell<Option<(SlotId, Uuid)>> = const { Cell::new(None) };
 }
 
 /// The memory for so many queues is kept from one transaction to the next.
@@ -43,8 +41,8 @@ impl Default for Held {
 impl Held {
     /// Must neither allocate nor fail.
     fn apply(&mut self, changes: &HeldChanges) {
-        // Within a statement a task may be noted to be got again before it is noted to be lost: meanwhile
-        // it is there twice.
+        // A statement's triggers tell at its end: what a call within it does is noted before. So a task may
+        // be lost before it is noted to be got, or be got twice.
         let mut has_twice = false;
         for change in changes.iter() {
             match change {
@@ -52,8 +50,15 @@ impl Held {
                     has_twice |= self.places.contains(&position);
                     self.get(position);
                 }
+                HeldChange::Count { got, .. } => self.others += got,
+                HeldChange::Lost(_) => {}
+            }
+        }
+        for change in changes.iter() {
+            match change {
                 HeldChange::Lost(position) => self.lose(position),
-                HeldChange::Count { got, lost } => self.count(got, lost),
+                HeldChange::Count { lost, .. } if lost > 0 => self.lose_some(lost),
+                HeldChange::Count { .. } | HeldChange::Got(_) => {}
             }
         }
         if has_twice {
@@ -76,14 +81,11 @@ impl Held {
         }
     }
 
-    fn count(&mut self, got: u64, lost: u64) {
-        self.others += got;
-        if lost > 0 {
-            // Which of them they are nobody knows.
-            self.others += self.places.len() as u64;
-            self.places.clear();
-            self.others = self.others.saturating_sub(lost);
-        }
+    /// Loses so many, of which nobody knows which they are.
+    fn lose_some(&mut self, tasks: u64) {
+        self.others += self.places.len() as u64;
+        self.places.clear();
+        self.others = self.others.saturating_sub(tasks);
     }
 
     fn is_empty(&self) -> bool {
@@ -103,17 +105,6 @@ pub fn prepare(slot: SlotId) {
             held.push((slot, Held::default()));
         }
     });
-}
-
-/// A task of a queue has been given to another session than the connection's own, by hand, or has got
-/// another key there. Of what identified sessions hold nothing is noted, so if the connection has joined
-/// that, it is none.
-pub fn note_of_another(slot: SlotId, session: Uuid) {
-    let is_new = || OTHER.replace(Some((slot, session))) != Some((slot, session));
-    if super::current_if_any() != Some(session) && is_new() && !sessions::distrust(session) {
-        // If it has ended, the worker may have its tasks in hand.
-        doubts::raise(slot);
-    }
 }
 
 /// Notes what a transaction has committed. Must neither allocate nor fail.
@@ -210,6 +201,18 @@ mod tests {
     fn a_task_that_is_got_again_before_its_loss_is_noted() {
         let held = after(&[&[(true, 3), (true, 4)], &[(true, 3), (false, 3)]]);
         assert!(held.may_hold(3) && held.may_hold(4) && held.places.len() == 2);
+    }
+
+    #[test]
+    fn a_loss_that_is_noted_before_its_gain() {
+        let mut held = after(&[&[(true, 1), (true, 2)], &[(false, 3), (true, 3)]]);
+        assert!(held.may_hold(1) && held.may_hold(2) && !held.may_hold(3));
+        let mut changes = HeldChanges::default();
+        changes.count(0, 1);
+        changes.get(Some(3));
+        held.apply(&changes);
+        held.lose(1);
+        assert!(held.may_hold(2));
     }
 
     #[test]

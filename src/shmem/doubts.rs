@@ -23,18 +23,14 @@ pub fn raise(id: SlotId) {
     }
 }
 
-/// Notes whether a queue's triggers tell of every task.
-pub fn set_told(id: SlotId, is_told: bool) {
-    let directory = super::directory();
-    directory.header.has_untold |= !is_told;
-    if let Some(mut queue) = queues::lock(id) {
-        queue.is_told = is_told;
-    }
+/// Notes that there is a queue whose triggers do not tell of every task.
+pub fn note_untold() {
+    super::directory().header.has_untold = true;
 }
 
 impl QueueGuard {
     /// Since there were so many doubts everybody was told what happened to the queue's tasks.
     pub fn doubt(&self) -> u64 {
-        if self.is_told { self.doubt } else { u64::MAX }
+        self.doubt
     }
 }

@@ -33,8 +33,6 @@ pub struct Queue {
     redefinitions: u64,
     /// The last of the doubts about what has happened to its tasks, by its number among those of all queues.
     pub(super) doubt: u64,
-    /// Its triggers tell of every task.
-    pub(super) is_told: bool,
     /// The tubes are sub-queues.
     has_lanes: bool,
     /// Those, in the order of the options.
@@ -132,7 +130,6 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
         pauses: false,
         redefinitions: 0,
         doubt,
-        is_told: true,
         has_lanes: false,
         tubes: [Tube::default(); TUBES_COUNTED],
         settled: false,

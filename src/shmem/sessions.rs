@@ -113,6 +113,25 @@ pub fn distrust(uuid: Uuid) -> bool {
     }
 }
 
+/// Tasks were given to a session that has perhaps ended meanwhile: then the worker looks for them. Must
+/// neither allocate nor fail.
+pub fn look_after(uuid: Uuid) {
+    let mut directory = super::directory();
+    let is_attached = |session: &Session| {
+        let mut attached = session.attached.iter();
+        attached.any(|attached| attached.live && attached.uuid == uuid)
+    };
+    if directory.sessions.iter().any(is_attached) {
+        return;
+    }
+    let database = u32::from(process::database());
+    // It may have been identified before its end.
+    if !directory.header.left.push(database, (uuid, true), None) {
+        databases::request_sweep(&mut directory, database);
+    }
+    databases::wake_worker(&directory, database);
+}
+
 /// Since when this connection's own session knows what it holds, as the number of doubts that there were;
 /// None if it does not, or outlives the connection.
 pub fn own_is_sure_since() -> Option<u64> {

@@ -135,12 +135,12 @@ impl Worker {
                         if let Some(mut slot) = queues::lock(queue.slot) {
                             slot.set_names([name, &schema, &table]);
                         }
-                        Outcome::Done((queue.slot, queue.has_row_security))
+                        Outcome::Done((queue.slot, queue.has_row_security, queue.is_told))
                     }
                     None => Outcome::Gone,
                 }
             });
-            if let Ok(Outcome::Done((slot, has_row_security))) = read {
+            if let Ok(Outcome::Done((slot, has_row_security, is_told))) = read {
                 let known = queues.get(table).is_some_and(|care| care.slot == slot);
                 if !known {
                     queues.insert(*table, Care::of(slot));
@@ -149,6 +149,7 @@ impl Worker {
                 if let Some(care) = queues.get_mut(table) {
                     care.set_passive(*passive);
                     care.set_row_security(has_row_security);
+                    care.set_told(is_told);
                 }
             }
             matches!(read, Ok(Outcome::Busy))

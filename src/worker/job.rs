@@ -60,14 +60,25 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
 
 /// A change of as many tasks as a batch has.
 pub struct Batch<'a> {
-    pub queue: &'a Queue,
-    pub change: Change,
+    queue: &'a Queue,
+    change: Change,
     /// The parameters of the pick, but for the number of tasks.
-    pub arguments: Arguments,
-    pub call: Call,
+    arguments: Arguments,
+    call: Call,
 }
 
 impl Batch<'_> {
+    pub fn of(queue: &Queue, change: Change, arguments: Arguments) -> Batch<'_> {
+        let call = match change {
+            Change::Promote => Call::Delay,
+            Change::Overdue => Call::Ttr,
+            Change::Expire => Call::Ttl,
+            Change::Rot => Call::Zombie,
+            _ => Call::Session,
+        };
+        Batch { queue, change, arguments, call }
+    }
+
     /// Changes a batch of tasks; how many.
     pub fn run(&self) -> usize {
         self.run_some(guc::batch_size(), 0)

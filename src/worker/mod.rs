@@ -7,6 +7,7 @@ pub mod graphite;
 pub mod job;
 pub mod launcher;
 pub mod leases;
+mod left;
 pub mod metrics;
 pub mod recounter;
 mod retry;

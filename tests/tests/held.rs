@@ -169,6 +169,25 @@ fn taken_again_by_the_statement_that_gives_it_back() {
     ends(&mut q, c, 1);
 }
 
+/// The other way round: what the call within it has acked, the statement has taken by hand.
+#[test]
+fn acked_by_the_statement_that_takes_it() {
+    let (mut q, mut c) = filled(json!({}), 3);
+    (0..2).for_each(|_| run(&mut c, &q, "SELECT xqueue.take('{q}')"));
+    let session = own_session(&mut c);
+    run(
+        &mut c,
+        &q,
+        &format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ;
+             UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 3 
+             RETURNING (SELECT count(*) FROM xqueue.ack('{{q}}', 3));
+             COMMIT; SELECT xqueue.ack('{{q}}', 1)"
+        ),
+    );
+    ends(&mut q, c, 1);
+}
+
 #[test]
 fn what_is_undone_is_not_noted_and_what_stays_is() {
     let (mut q, mut c) = filled(json!({}), 10);
@@ -240,23 +259,48 @@ fn in_its_name_by_the_hand_of_another() {
     }
 }
 
-/// The worker, of this database alone, has it in hand already, and waits for whoever gives it another key.
-#[test]
-fn another_key_after_its_end() {
+/// A queue in a database of its own, whose worker nobody else makes look at all that is taken.
+fn alone(tasks: i64) -> (Database, Queue, Client) {
     let database = Database::new("held");
     let mut q = Queue::new_in(&database.name, "held");
-    q.sql("INSERT INTO {q} (id) VALUES (1), (2)");
-    let mut c = q.client();
-    let mut later = q.client();
-    run(&mut c, &q, "SELECT xqueue.take('{q}')");
-    run(&mut later, &q, "SELECT xqueue.take('{q}')");
-    let mut hand = q.client();
-    run(&mut hand, &q, "BEGIN; SELECT FROM {q} WHERE id = 1 FOR UPDATE");
+    q.sql(&format!("INSERT INTO {{q}} (id) SELECT generate_series(1, {tasks})"));
+    let c = q.client();
+    (database, q, c)
+}
+
+/// Ends a connection, and another one after it: the worker has looked after both then.
+fn ends_before(q: &mut Queue, mut c: Client, later: Client) {
     let ended = pid(&mut c);
     drop(c);
     let is_gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)";
     wait_until("the connection is gone", || scalar(&mut q.admin, is_gone, &[&ended]));
     drop(later);
+}
+
+/// By the hand of another, whose transaction goes on beyond its end.
+#[test]
+fn given_before_its_end_and_committed_after_it() {
+    let (_database, mut q, mut c) = alone(2);
+    let session = own_session(&mut c);
+    let (mut hand, mut later) = (q.client(), q.client());
+    run(&mut later, &q, "SELECT xqueue.take('{q}', id => 2)");
+    let give = format!("BEGIN; UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 1");
+    run(&mut hand, &q, &give);
+    ends_before(&mut q, c, later);
+    q.wait_for("taken", 0);
+    run(&mut hand, &q, "COMMIT");
+    q.wait_for("ready", 2);
+}
+
+/// The worker has it in hand already, and waits for whoever gives it another key.
+#[test]
+fn another_key_after_its_end() {
+    let (_database, mut q, mut c) = alone(2);
+    let (mut hand, mut later) = (q.client(), q.client());
+    run(&mut c, &q, "SELECT xqueue.take('{q}')");
+    run(&mut later, &q, "SELECT xqueue.take('{q}')");
+    run(&mut hand, &q, "BEGIN; SELECT FROM {q} WHERE id = 1 FOR UPDATE");
+    ends_before(&mut q, c, later);
     q.wait_for("ready", 1);
     run(&mut hand, &q, "UPDATE {q} SET id = 7000 WHERE id = 1; COMMIT");
     q.wait_for("ready", 2);
