@@ -89,10 +89,13 @@ fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<im
 /// Notes that a task has been given to the session of another connection by hand, or has got another key
 /// there.
 fn note_given(queue: &Queue, session: Uuid) {
-    if sessions::distrust(session) {
-        xact::note(queue.slot, |delta| delta.given.add(session));
-    } else if !process::replays() {
-        // If it has ended, the worker may have its tasks in hand.
+    let is_there = sessions::distrust(session);
+    if process::replays() {
+        return;
+    }
+    xact::note(queue.slot, |delta| delta.given.add(session));
+    if !is_there {
+        // The worker may have its tasks in hand.
         doubts::raise(queue.slot);
     }
 }

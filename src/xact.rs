@@ -270,10 +270,6 @@ fn commit(slot: SlotId, delta: &Delta) {
         doubts::raise(slot);
     }
     let database = u32::from(process::database());
-    delta.given.sessions().for_each(sessions::look_after);
-    if delta.given.more {
-        databases::request(database, |requests| requests.sweep = true);
-    }
     let Some(mut queue) = queues::lock(slot) else {
         return databases::request(database, |requests| requests.registry = true);
     };
@@ -286,6 +282,11 @@ fn commit(slot: SlotId, delta: &Delta) {
             requests.registry |= delta.redefined || delta.recount;
             requests.sweep |= delta.recount;
         });
+    }
+    // Now that the counters say that there are such tasks.
+    delta.given.sessions().for_each(sessions::look_after);
+    if delta.given.more {
+        databases::request(database, |requests| requests.sweep = true);
     }
 }
 

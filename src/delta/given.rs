@@ -1,5 +1,5 @@
-//! The sessions of other connections to which the open transaction has given tasks by hand: if it is
-//! committed after their end, somebody has to look after them once more.
+//! The sessions, but for the connection's own, to which the open transaction has given tasks by hand: those
+//! that have ended when it is committed, or have never been, somebody has to look after.
 
 /// So many are noted.
 const SESSIONS_NOTED: usize = 16;

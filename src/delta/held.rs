@@ -1,5 +1,5 @@
 //! What the open transaction changes in what this connection's own session holds of a queue: it is told
-//! to [`crate::session::held`] at commit, in the order in which it happened.
+//! to [`crate::session::held`] at commit.
 
 use crate::model::position::Position;
 
@@ -17,7 +17,7 @@ pub enum HeldChange {
     Count { got: u64, lost: u64 },
 }
 
-/// All that has happened, in its order.
+/// All that has happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldChanges(Vec<HeldChange>);
 
@@ -74,7 +74,7 @@ mod tests {
     use HeldChange::{Count, Got, Lost};
 
     #[test]
-    fn what_happened_keeps_its_order() {
+    fn what_happened_is_noted() {
         let (mut changes, mut later) = (HeldChanges::default(), HeldChanges::default());
         changes.get(Some(7));
         changes.count(3, 0);

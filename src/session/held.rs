@@ -165,6 +165,7 @@ pub fn may_hold(slot: SlotId, position: Position) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     /// What is held after transactions of which each has got or lost (false) the tasks in these places.
     fn after(transactions: &[&[(bool, Position)]]) -> Held {
         let mut held = Held::default();

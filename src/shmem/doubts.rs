@@ -29,7 +29,7 @@ pub fn note_untold() {
 }
 
 impl QueueGuard {
-    /// Since there were so many doubts everybody was told what happened to the queue's tasks.
+    /// Since there were so many doubts there was none about this queue, but for triggers that are off.
     pub fn doubt(&self) -> u64 {
         self.doubt
     }

@@ -99,10 +99,10 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
 /// Notes that a connection's own session may hold tasks of which it does not know. False if there is no
 /// such session, or not any more.
 pub fn distrust(uuid: Uuid) -> bool {
-    let directory = super::directory();
+    let (directory, database) = (super::directory(), u32::from(process::database()));
     let mut owns = directory.sessions.iter_mut().filter(|session| {
         let own = &session.attached[Part::Own as usize];
-        own.live && own.uuid == uuid
+        session.database == database && own.live && own.uuid == uuid
     });
     match owns.next() {
         Some(session) => {
@@ -113,18 +113,18 @@ pub fn distrust(uuid: Uuid) -> bool {
     }
 }
 
-/// Tasks were given to a session that has perhaps ended meanwhile: then the worker looks for them. Must
+/// Tasks were given to a session: if there is none, or not any more, the worker looks for them. Must
 /// neither allocate nor fail.
 pub fn look_after(uuid: Uuid) {
-    let mut directory = super::directory();
+    let (mut directory, database) = (super::directory(), u32::from(process::database()));
     let is_attached = |session: &Session| {
         let mut attached = session.attached.iter();
         attached.any(|attached| attached.live && attached.uuid == uuid)
     };
-    if directory.sessions.iter().any(is_attached) {
+    let mut sessions = directory.sessions.iter().filter(|session| session.database == database);
+    if sessions.any(is_attached) {
         return;
     }
-    let database = u32::from(process::database());
     // It may have been identified before its end.
     if !directory.header.left.push(database, (uuid, true), None) {
         databases::request_sweep(&mut directory, database);

@@ -2,7 +2,7 @@
 
 use super::job::Batch;
 use super::leases::Ended;
-use super::left::Left;
+use super::leftovers::Leftovers;
 use super::recounter::{self, Recounted};
 use super::retry::{BUSY_PAUSES, FAILURE_PAUSES, Retry};
 use crate::delta::SlotId;
@@ -29,7 +29,7 @@ pub struct Care {
     has_row_security: Cell<bool>,
     /// When everything was last looked for that there may be to do because of that.
     looked: Instant,
-    left: Left,
+    left: Leftovers,
     promote: Retry,
     recount: Retry,
 }
@@ -41,7 +41,7 @@ impl Care {
             passive: false,
             has_row_security: Cell::new(false),
             looked: Instant::now(),
-            left: Left::of(slot),
+            left: Leftovers::of(slot),
             promote: Retry::of(slot),
             recount: Retry::of(slot),
         }
@@ -83,12 +83,14 @@ impl Care {
         }
     }
 
-    /// Takes note of sessions that have ended; with `sweep`, of some that nobody has noted.
-    pub fn note_ended(&mut self, ended: &[Ended], sweep: bool) {
-        if sweep {
-            self.left.sweep();
-        }
+    /// Takes note of sessions that have ended.
+    pub fn note_ended(&mut self, ended: &[Ended]) {
         self.left.note(ended);
+    }
+
+    /// Some have ended that nobody has noted.
+    pub fn sweep(&mut self) {
+        self.left.sweep();
     }
 
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
@@ -157,11 +159,9 @@ impl Care {
         match outcome {
             Some((promoted, Some(next))) => {
                 slot.lower_due(next);
-                if promoted == 0 && next <= now {
-                    self.promote.after(BUSY_PAUSES);
-                }
+                self.promote.go_on(promoted > 0 || next > now);
             }
-            Some((_, None)) => {}
+            Some((_, None)) => self.promote.go_on(true),
             // Nobody knows when: it is looked up at the next try.
             None => {
                 slot.lower_due(i64::MIN);
@@ -176,7 +176,7 @@ impl Care {
             return;
         }
         match recounter::recount(table, Some(recounter::PAGES_COUNTED_BY_WORKER)) {
-            Recounted::Done => return self.recount.succeed(),
+            Recounted::Done => return self.recount = Retry::of(self.slot),
             Recounted::TooLarge => recounter::start(database),
             Recounted::Later => {}
         }

@@ -126,7 +126,8 @@ impl Worker {
         let looks_for_prepared = &mut self.looks_for_prepared;
         self.unread.retain(|table, passive| {
             let read = transaction::try_in_transaction(|| {
-                if !registry::try_lock() || !relation::try_lock(*table, Lock::AccessShare) {
+                // The lock keeps away who changes the triggers, whose change is told before it can be seen.
+                if !registry::try_lock() || !relation::try_lock(*table, Lock::RowExclusive) {
                     return Outcome::Busy;
                 }
                 let queue = registry::find(*table).ok().flatten();
@@ -167,7 +168,10 @@ impl Worker {
         let left = left::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
         for (table, care) in &mut self.queues {
-            care.note_ended(&ended, requests.sweep);
+            care.note_ended(&ended);
+            if requests.sweep {
+                care.sweep();
+            }
             care.work(*table, self.database, !unsettled.contains(table));
         }
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
@@ -212,6 +216,10 @@ impl Worker {
                     true => queue.find_prepared(),
                     false => queue.resolve_prepared(room),
                 }
+            }
+            // It may have given tasks to sessions that have ended since.
+            if let Some(care) = self.queues.get_mut(&table).filter(|_| !is_locked(&table)) {
+                care.sweep();
             }
         }
         locked.unwrap_or_default()

@@ -7,7 +7,7 @@ pub mod graphite;
 pub mod job;
 pub mod launcher;
 pub mod leases;
-mod left;
+mod leftovers;
 pub mod metrics;
 pub mod recounter;
 mod retry;

@@ -17,10 +17,12 @@ pub const FAILURE_PAUSES: (Duration, Duration) =
 /// The same for what has taken too long, which delays others.
 const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// When something may be tried again.
+/// Work of one kind, its failures, and when it may be tried again.
 pub struct Retry {
     slot: SlotId,
+    /// None: at once.
     at: Option<Instant>,
+    /// The last one, until something comes of the work.
     pause: Duration,
     has_failed: bool,
 }
@@ -43,8 +45,14 @@ impl Retry {
         self.at = Some(Instant::now() + self.pause);
     }
 
-    pub fn succeed(&mut self) {
-        (self.at, self.pause) = (None, Duration::ZERO);
+    /// Whether something has come of the work, or there is no more of it; else somebody has it locked. After a
+    /// failure that is of no account.
+    pub fn go_on(&mut self, has_come: bool) {
+        match self.at {
+            Some(_) => {}
+            None if has_come => self.pause = Duration::ZERO,
+            None => self.after(BUSY_PAUSES),
+        }
     }
 
     /// Runs a job; a failure is noted and delays the next try.
@@ -75,7 +83,7 @@ impl Retry {
     }
 
     fn end_failure(&mut self) {
-        self.succeed();
+        self.at = None;
         if std::mem::take(&mut self.has_failed)
             && let Some(mut slot) = queues::lock(self.slot)
         {

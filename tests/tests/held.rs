@@ -292,6 +292,21 @@ fn given_before_its_end_and_committed_after_it() {
     q.wait_for("ready", 2);
 }
 
+/// By hand to one that has ended, or has never been.
+#[test]
+fn given_after_its_end() {
+    let (_database, mut q, mut c) = alone(3);
+    let session = own_session(&mut c);
+    let (never, later) = ("00000000-0000-8000-8000-000000000001", q.client());
+    ends_before(&mut q, c, later);
+    let give = |session: &str, id: i64| {
+        format!("UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = {id}")
+    };
+    q.sql(&give(&session, 1));
+    q.sql(&give(never, 2));
+    q.wait_for("ready", 3);
+}
+
 /// The worker has it in hand already, and waits for whoever gives it another key.
 #[test]
 fn another_key_after_its_end() {

@@ -2,7 +2,7 @@
 
 use super::job::Batch;
 use super::leases::Ended;
-use super::retry::{BUSY_PAUSES, Retry};
+use super::retry::Retry;
 use crate::delta::SlotId;
 use crate::error::OrRaise;
 use crate::model::position::Position;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// So many sessions are looked after at a time of which it is known what they have left.
 const LEAVERS: usize = 100;
 
-pub struct Left {
+pub struct Leftovers {
     slot: SlotId,
     /// The queue's triggers tell of every task.
     is_told: bool,
@@ -43,9 +43,9 @@ struct Leaver {
     places: Vec<Position>,
 }
 
-impl Left {
-    pub fn of(slot: SlotId) -> Left {
-        Left {
+impl Leftovers {
+    pub fn of(slot: SlotId) -> Leftovers {
+        Leftovers {
             slot,
             is_told: true,
             sweep: true,
@@ -56,12 +56,16 @@ impl Left {
         }
     }
 
-    /// What was taken while nobody told of it no session knows of.
+    /// What is taken by hand while nobody tells of it no session notes. What was so before this is known is
+    /// looked for.
     pub fn set_told(&mut self, is_told: bool) {
         match (std::mem::replace(&mut self.is_told, is_told), is_told) {
-            (_, false) => doubts::note_untold(),
+            (true, false) => {
+                doubts::note_untold();
+                self.sweep = true;
+            }
             (false, true) => doubts::raise(self.slot),
-            (true, true) => {}
+            _ => {}
         }
     }
 
@@ -70,9 +74,9 @@ impl Left {
         self.sweep = true;
     }
 
-    /// Everything is another server's.
+    /// Looks for nothing any more: the tasks are another server's.
     pub fn forget(&mut self) {
-        *self = Left { is_told: self.is_told, sweep: false, ..Left::of(self.slot) };
+        *self = Leftovers { is_told: self.is_told, sweep: false, ..Leftovers::of(self.slot) };
     }
 
     /// Takes note of sessions that have ended.
@@ -139,9 +143,8 @@ impl Left {
             reaped.as_ref().is_none_or(|(_, holders)| holders.contains(&leaver.uuid))
         };
         self.leavers.extend(sure.into_iter().filter(may_hold));
-        if !self.leavers.is_empty() && reaped.is_some_and(|(changed, _)| changed == 0) {
-            self.for_leavers.after(BUSY_PAUSES);
-        }
+        self.for_leavers
+            .go_on(self.leavers.is_empty() || reaped.is_some_and(|(tasks, _)| tasks > 0));
     }
 
     /// Gives back what no session holds, and finds the sessions that have ended unnoticed.
@@ -158,6 +161,9 @@ impl Left {
         });
         if let Some((lost, ownerless)) = found {
             self.sweep = ownerless > 0;
+            self.for_ended.go_on(true);
+            let is_new = |uuid: &Uuid| !self.ended.contains(uuid);
+            let lost: Vec<Uuid> = lost.into_iter().filter(is_new).collect();
             self.ended.extend(lost);
         }
     }
@@ -170,9 +176,7 @@ impl Left {
         });
         let Some((changed, holders)) = reaped else { return };
         self.ended.retain(|uuid| holders.contains(uuid));
-        if !self.ended.is_empty() && changed == 0 {
-            self.for_ended.after(BUSY_PAUSES);
-        }
+        self.for_ended.go_on(self.ended.is_empty() || changed > 0);
     }
 }
 
