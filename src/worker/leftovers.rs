@@ -21,6 +21,7 @@ use std::time::Duration;
 /// So many sessions are looked after at a time of which it is known what they have left.
 const LEAVERS: usize = 100;
 
+/// What is to be given back of one queue, and to whom it belonged.
 pub struct Leftovers {
     slot: SlotId,
     /// The queue's triggers tell of every task.

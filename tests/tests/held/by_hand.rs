@@ -1,0 +1,215 @@
+//! What a session holds by hand, its own or another's, and while nobody told of it.
+
+use super::*;
+
+fn own_session(c: &mut Client) -> String {
+    scalar(c, "SELECT xqueue.identify()::text", &[])
+}
+
+#[test]
+fn by_hand_in_its_own_name_and_with_another_key() {
+    let (mut q, mut c) = filled(json!({}), 4);
+    let session = own_session(&mut c);
+    run(
+        &mut c,
+        &q,
+        &format!(
+            "UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id IN (1, 2);
+             UPDATE {{q}} SET id = 7000 WHERE id = 2;
+             INSERT INTO {{q}} (id, status, owner) VALUES (8000, 'T', '{session}')"
+        ),
+    );
+    ends(&mut q, c, 5);
+}
+
+#[test]
+fn in_its_name_by_the_hand_of_another() {
+    let by_hand = [
+        "UPDATE {q} SET status = 'T', owner = '{session}' WHERE id = 1",
+        "INSERT INTO {q} (id, status, owner) VALUES (9, 'T', '{session}')",
+        "UPDATE {q} SET status = 'T', owner = gen_random_uuid() WHERE id = 1;
+         UPDATE {q} SET owner = '{session}' WHERE id = 1",
+        "UPDATE {q} SET id = 7000 WHERE status = 'T'",
+    ];
+    for (index, sql) in by_hand.into_iter().enumerate() {
+        let (mut q, mut c) = filled(json!({}), 3);
+        run(&mut c, &q, "SELECT xqueue.take('{q}')");
+        run(&mut c, &q, "SELECT xqueue.release('{q}', 1)");
+        if index == 3 {
+            run(&mut c, &q, "SELECT xqueue.take('{q}')");
+        }
+        let session = own_session(&mut c);
+        q.sql(&sql.replace("{session}", &session));
+        // It acks what it has not noted, and goes on.
+        if index == 1 {
+            run(&mut c, &q, "SELECT xqueue.ack('{q}', 9); SELECT xqueue.take('{q}')");
+        }
+        ends(&mut q, c, 3);
+    }
+}
+
+/// A queue in a database of its own, whose worker nobody else makes look at all that is taken.
+fn alone(tasks: i64) -> (Database, Queue, Client) {
+    let database = Database::new("held");
+    let mut q = Queue::new_in(&database.name, "held");
+    q.sql(&format!("INSERT INTO {{q}} (id) SELECT generate_series(1, {tasks})"));
+    let c = q.client();
+    (database, q, c)
+}
+
+/// Ends a connection, and another one after it: the worker has looked after both then.
+fn ends_before(q: &mut Queue, mut c: Client, later: Client) {
+    let ended = pid(&mut c);
+    drop(c);
+    let is_gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)";
+    wait_until("the connection is gone", || scalar(&mut q.admin, is_gone, &[&ended]));
+    drop(later);
+}
+
+/// By the hand of another, whose transaction goes on beyond its end.
+#[test]
+fn given_before_its_end_and_committed_after_it() {
+    let (_database, mut q, mut c) = alone(2);
+    let session = own_session(&mut c);
+    let (mut hand, mut later) = (q.client(), q.client());
+    run(&mut later, &q, "SELECT xqueue.take('{q}', id => 2)");
+    let give = format!("BEGIN; UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 1");
+    run(&mut hand, &q, &give);
+    ends_before(&mut q, c, later);
+    q.wait_for("taken", 0);
+    run(&mut hand, &q, "COMMIT");
+    q.wait_for("ready", 2);
+}
+
+/// The same through a prepared transaction.
+#[test]
+fn given_before_its_end_and_prepared() {
+    let (_database, mut q, mut c) = alone(2);
+    let session = own_session(&mut c);
+    let (mut hand, mut later) = (q.client(), q.client());
+    run(&mut later, &q, "SELECT xqueue.take('{q}', id => 2)");
+    let name = unique("held");
+    let give = format!(
+        "BEGIN; UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 1;
+         PREPARE TRANSACTION '{name}'"
+    );
+    run(&mut hand, &q, &give);
+    ends_before(&mut q, c, later);
+    let is_back = format!("SELECT status = 'R' FROM {} WHERE id = 2", q.name);
+    wait_until("the other task is back", || scalar(&mut q.admin, &is_back, &[]));
+    run(&mut hand, &q, &format!("COMMIT PREPARED '{name}'"));
+    q.wait_for("ready", 2);
+}
+
+/// By hand to one that has ended, or has never been.
+#[test]
+fn given_after_its_end() {
+    let (_database, mut q, mut c) = alone(3);
+    let session = own_session(&mut c);
+    let (never, later) = ("00000000-0000-8000-8000-000000000001", q.client());
+    ends_before(&mut q, c, later);
+    let give = |session: &str, id: i64| {
+        format!("UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = {id}")
+    };
+    q.sql(&give(&session, 1));
+    q.sql(&give(never, 2));
+    q.wait_for("ready", 3);
+}
+
+/// The worker has it in hand already, and waits for whoever gives it another key.
+#[test]
+fn another_key_after_its_end() {
+    let (_database, mut q, mut c) = alone(2);
+    let (mut hand, mut later) = (q.client(), q.client());
+    run(&mut c, &q, "SELECT xqueue.take('{q}')");
+    run(&mut later, &q, "SELECT xqueue.take('{q}')");
+    run(&mut hand, &q, "BEGIN; SELECT FROM {q} WHERE id = 1 FOR UPDATE");
+    ends_before(&mut q, c, later);
+    q.wait_for("ready", 1);
+    run(&mut hand, &q, "UPDATE {q} SET id = 7000 WHERE id = 1; COMMIT");
+    q.wait_for("ready", 2);
+}
+
+const ON: &str = "ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update";
+const OFF: &str = "ALTER TABLE {q} DISABLE TRIGGER xqueue_update";
+
+#[test]
+fn while_triggers_were_off() {
+    let hand = "UPDATE {q} SET status = 'T', owner = '{session}' WHERE id = 1";
+    // What the session itself does meanwhile, and what somebody else does.
+    let (take, in_one) =
+        ("SELECT xqueue.take('{q}')", format!("BEGIN; {OFF}; {hand}; {ON}; COMMIT"));
+    for (own, other) in [(hand, ""), (take, ""), ("", hand), ("", &in_one), (&in_one, "")] {
+        let (mut q, mut c) = filled(json!({}), 3);
+        run(&mut c, &q, "SELECT FROM xqueue.take(NULL::{q}) AS t, xqueue.release(t)");
+        let session = own_session(&mut c);
+        q.sql(OFF);
+        run(&mut c, &q, &own.replace("{session}", &session));
+        q.sql(&other.replace("{session}", &session));
+        q.sql(ON);
+        wait_until("the counters are exact", || q.stats()["exact"] == true);
+        ends(&mut q, c, 3);
+    }
+}
+
+#[test]
+fn with_triggers_that_are_off_when_it_ends() {
+    for (off, is_later) in [(OFF, false), (OFF, true), ("DROP TRIGGER xqueue_update ON {q}", false)]
+    {
+        let (mut q, mut c) = filled(json!({}), 3);
+        if is_later {
+            q.sql(off);
+            // The worker has seen that.
+            wait_until("the counters are exact", || q.stats()["exact"] == true);
+        }
+        run(&mut c, &q, "SELECT xqueue.take('{q}')");
+        if !is_later {
+            q.sql(off);
+        }
+        let session = own_session(&mut c);
+        q.sql(&format!("UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 2"));
+        let name = q.name.clone();
+        drop(c);
+        let mut is_ready = |id| status(&mut q.admin, &name, id).as_deref() == Some("R");
+        wait_until("all tasks are back", || is_ready(1) && is_ready(2));
+        q.abandon();
+        q.sql("DROP TABLE {q}");
+    }
+}
+
+#[test]
+fn prepared_by_hand() {
+    let (mut q, mut c) = filled(json!({}), 2);
+    let session = own_session(&mut c);
+    let name = unique("held");
+    run(
+        &mut c,
+        &q,
+        &format!(
+            "BEGIN; UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 1;
+             PREPARE TRANSACTION '{name}'"
+        ),
+    );
+    run(&mut c, &q, &format!("COMMIT PREPARED '{name}'"));
+    wait_until("the counters are exact", || q.stats()["exact"] == true);
+    ends(&mut q, c, 2);
+}
+
+/// A statement's triggers tell at its end what it has done before the ack within it.
+#[test]
+fn acked_by_the_statement_that_takes_it() {
+    let (mut q, mut c) = filled(json!({}), 3);
+    (0..2).for_each(|_| run(&mut c, &q, "SELECT xqueue.take('{q}')"));
+    let session = own_session(&mut c);
+    run(
+        &mut c,
+        &q,
+        &format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ;
+             UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 3 
+             RETURNING (SELECT count(*) FROM xqueue.ack('{{q}}', 3));
+             COMMIT; SELECT xqueue.ack('{{q}}', 1)"
+        ),
+    );
+    ends(&mut q, c, 1);
+}
