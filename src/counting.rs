@@ -43,9 +43,9 @@ pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: us
     }
     let holds = |status| if status == Some(Status::Taken) { tasks as u64 } else { 0 };
     let (lost, got) = transition.map_or((0, 0), |Transition { from, to }| (holds(from), holds(to)));
-    if lost + got > 0 && session::is_own() {
+    let is_held = lost + got > 0 && session::is_own();
+    if is_held {
         held::prepare(queue.slot);
-        xact::note(queue.slot, |delta| delta.held.count(got, lost));
     }
     if call == Call::Take && !queue.is_told {
         held::forget();
@@ -57,6 +57,9 @@ pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: us
         // The trigger counts what is put, as it may be put by hand.
         if call != Call::Put || transition.is_some() {
             delta.call(call, tasks);
+        }
+        if is_held {
+            delta.held.count(got, lost);
         }
         if let Some(Transition { from, to }) = transition {
             let place = |status: Option<Status>| status.map(|status| Place { status, tube: None });

@@ -16,15 +16,15 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
     if !shmem::is_available() {
         return;
     }
-    let slot = || queues::find(process::database().into(), object.into());
+    let slot_of = |table: Oid| queues::find(process::database().into(), table.into());
     match event {
         ObjectEvent::TableChanged => {
-            if let Some(slot) = slot() {
+            if let Some(slot) = slot_of(object) {
                 xact::note(slot, |delta| delta.redefined = true);
             }
         }
         ObjectEvent::TableDropped => {
-            if let Some(slot) = slot() {
+            if let Some(slot) = slot_of(object) {
                 xact::note(slot, |delta| delta.dropped = Some(true));
                 xact::note_registry_change();
             }
@@ -34,7 +34,6 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
         }
         ObjectEvent::TriggerChanged => xact::note_trigger(object),
         ObjectEvent::TriggerDropped => {
-            let slot_of = |table: Oid| queues::find(process::database().into(), table.into());
             if let Some(slot) = catalog::table_of_trigger(object).and_then(slot_of) {
                 xact::note(slot, |delta| delta.redefined = true);
             }

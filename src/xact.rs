@@ -250,7 +250,7 @@ fn look_behind() {
     if triggers.is_empty() {
         return;
     }
-    for table in catalog::tables_of_triggers(&triggers) {
+    for table in triggers.into_iter().filter_map(catalog::table_of_trigger) {
         if let Some(slot) = queues::find(process::database().into(), table.into()) {
             note(slot, |delta| delta.recount = true);
         }

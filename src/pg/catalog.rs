@@ -186,21 +186,6 @@ pub fn find_database(name: &str) -> Option<Oid> {
     (database != Oid::INVALID).then_some(database)
 }
 
-/// The tables that these triggers are on.
-pub fn tables_of_triggers(triggers: &[Oid]) -> Vec<Oid> {
-    let mut tables = Vec::new();
-    let Some(catalogue) = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare) else {
-        return tables;
-    };
-    catalogue.scan(&super::relation::Snapshot::latest(), |row| {
-        if row.datum(1).map(types::oid).is_some_and(|trigger| triggers.contains(&trigger)) {
-            tables.extend(row.datum(2).map(types::oid));
-        }
-        true
-    });
-    tables
-}
-
 /// The table of a trigger.
 pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare)?;

@@ -66,39 +66,32 @@ fn ends_before(q: &mut Queue, mut c: Client, later: Client) {
     drop(later);
 }
 
-/// By the hand of another, whose transaction goes on beyond its end.
-#[test]
-fn given_before_its_end_and_committed_after_it() {
+/// By the hand of another, whose transaction goes on beyond its end: it is prepared, if need be, before that.
+fn given_beyond_its_end(prepare: &str, commit: &str) {
     let (_database, mut q, mut c) = alone(2);
     let session = own_session(&mut c);
     let (mut hand, mut later) = (q.client(), q.client());
     run(&mut later, &q, "SELECT xqueue.take('{q}', id => 2)");
     let give = format!("BEGIN; UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 1");
     run(&mut hand, &q, &give);
-    ends_before(&mut q, c, later);
-    q.wait_for("taken", 0);
-    run(&mut hand, &q, "COMMIT");
-    q.wait_for("ready", 2);
-}
-
-/// The same through a prepared transaction.
-#[test]
-fn given_before_its_end_and_prepared() {
-    let (_database, mut q, mut c) = alone(2);
-    let session = own_session(&mut c);
-    let (mut hand, mut later) = (q.client(), q.client());
-    run(&mut later, &q, "SELECT xqueue.take('{q}', id => 2)");
-    let name = unique("held");
-    let give = format!(
-        "BEGIN; UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 1;
-         PREPARE TRANSACTION '{name}'"
-    );
-    run(&mut hand, &q, &give);
+    run(&mut hand, &q, prepare);
     ends_before(&mut q, c, later);
     let is_back = format!("SELECT status = 'R' FROM {} WHERE id = 2", q.name);
     wait_until("the other task is back", || scalar(&mut q.admin, &is_back, &[]));
-    run(&mut hand, &q, &format!("COMMIT PREPARED '{name}'"));
+    run(&mut hand, &q, commit);
     q.wait_for("ready", 2);
+}
+
+#[test]
+fn given_before_its_end_and_committed_after_it() {
+    given_beyond_its_end("", "COMMIT");
+}
+
+#[test]
+fn given_before_its_end_and_prepared() {
+    let name = unique("held");
+    let (prepare, commit) = ("PREPARE TRANSACTION", "COMMIT PREPARED");
+    given_beyond_its_end(&format!("{prepare} '{name}'"), &format!("{commit} '{name}'"));
 }
 
 /// By hand to one that has ended, or has never been.
