@@ -52,7 +52,7 @@ pub fn take(
     let Some(direct) = queue.direct() else { return Ok(None) };
     let Some((index, bounds)) = way(queue, &direct, group, arguments) else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
-    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
+    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
     let taken = queue.status_value(Status::Taken)?;
     let is_passing = is_passing(queue, &direct);
     let (mut rows, mut has_missed) = (Vec::new(), false);
@@ -153,7 +153,7 @@ pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) ->
     }
     let Some(direct) = queue.direct() else { return none() };
     let Some(index) = direct.key else { return none() };
-    let Some(open) = direct.heap.open(|oid| oid == index) else { return none() };
+    let Some(open) = direct.open(|oid| oid == index) else { return none() };
     let owner = queue.number_of(Field::Owner);
     let delete = |key: &Vec<Datum>| {
         let bounds: Vec<_> =
@@ -188,7 +188,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
     let Some(direct) = queue.direct() else { return Ok(None) };
     let Some(index) = direct.due else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Ready);
-    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
+    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
     let changes = [
         (queue.number_of(Field::Status), Some(queue.status_value(Status::Ready)?)),
         (queue.number_of(Field::Runat), None),
@@ -221,7 +221,7 @@ pub fn put(
     (status, common): (Status, Values),
     form: Form,
 ) -> Result<Option<Rows<'static>>> {
-    let Some(open) = direct.heap.open(|oid| direct.may_hold(oid, status)) else { return Ok(None) };
+    let Some(open) = direct.open(|oid| direct.may_hold(oid, status)) else { return Ok(None) };
     let value = (queue.number_of(Field::Status), Some(queue.status_value(status)?));
     let insert = |task: &Values| {
         let row = open.insert(task.iter().chain(&common).chain([&value]));

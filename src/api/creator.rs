@@ -264,28 +264,38 @@ fn options(call: &Call, index: usize) -> Result<Options> {
 
 fn open(table: Oid) -> Result<Relation> {
     Relation::open(table, Lock::None).ok_or_else(|| {
-        Error::new(PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE, "the table does not exist any more")
-            .hint("Create it again.")
+        let what = match catalog::relation_kind(table) {
+            Some(b'p') => "a partitioned table; upgrade its partitions",
+            Some(b'v' | b'm') => "a view",
+            Some(b'f') => "a foreign table",
+            Some(_) => "no table",
+            None => {
+                let message = "the table does not exist any more";
+                return Error::new(PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE, message)
+                    .hint("Create it again.");
+            }
+        };
+        unsuitable(&catalog::table_name(table).unwrap_or_default().1, what)
     })
 }
 
-/// Refuses what cannot be a queue.
+/// Refuses tables that cannot be queues.
 fn suitable(relation: &Relation) -> Result<()> {
-    let what = match (relation.kind(), relation.persistence()) {
+    let what = match relation.persistence() {
         _ if relation.is_system() => "a system table",
-        (b'r', b't') => "a temporary table, which the worker cannot see",
-        (b'r', _) if registry::is_own_table(relation) => "a table of the extension itself",
-        (b'r', _) => return Ok(()),
-        (b'p', _) => "a partitioned table; upgrade its partitions",
-        (b'v' | b'm', _) => "a view",
-        (b'f', _) => "a foreign table",
-        _ => "no table",
+        b't' => "a temporary table, which the worker cannot see",
+        _ if registry::is_own_table(relation) => "a table of the extension itself",
+        _ => return Ok(()),
     };
-    Err(Error::new(
+    Err(unsuitable(&relation.name(), what))
+}
+
+fn unsuitable(relation: &str, what: &str) -> Error {
+    Error::new(
         PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
-        format!("\"{}\" cannot be a queue: it is {what}", relation.name()),
+        format!("\"{relation}\" cannot be a queue: it is {what}"),
     )
-    .hint("A queue is an ordinary table."))
+    .hint("A queue is an ordinary table.")
 }
 
 fn run(ddl: &[String]) {

@@ -36,7 +36,7 @@ pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Resu
     let Some(direct) = direct else { return Ok(None) };
     let Some((index, in_flight)) = direct.lane.zip(direct.in_flight) else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
-    let Some(open) = direct.heap.open(is_wanted) else { return Ok(None) };
+    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
     let taken = queue.status_value(Status::Taken)?;
     let is_passing = is_passing(queue, &direct);
     let of_lane = Bound { is: Is::Equal, value: Datum::from(lane as i64) };

@@ -142,10 +142,14 @@ pub fn has_relation(name: &str, schema: Oid) -> bool {
     unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) != Oid::INVALID }
 }
 
-/// Whether an oid is that of an ordinary table.
-pub fn is_table(relation: Oid) -> bool {
+/// The kind of an ordinary table, as `relation_kind` says it.
+pub const TABLE: u8 = pg_sys::RELKIND_RELATION;
+
+/// The kind of a relation, as in `pg_class`; None if there is no such relation.
+pub fn relation_kind(relation: Oid) -> Option<u8> {
     // SAFETY: a look-up.
-    unsafe { pg_sys::get_rel_relkind(relation) as u8 == b'r' }
+    let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
+    (kind != 0).then_some(kind)
 }
 
 /// A name for a new index of a table that no other relation has.
@@ -275,6 +279,36 @@ pub fn hash(value: Datum, oid: Oid, collation: Oid) -> Option<u64> {
         let hash = pg_sys::FunctionCall2Coll(function, collation, value, Datum::from(0u64));
         Some(hash.value() as u64)
     }
+}
+
+/// Whether strings may be equal in a collation that are not the same.
+pub fn tells_by_rules(collation: Oid) -> bool {
+    // SAFETY: a look-up.
+    collation != Oid::INVALID && unsafe { !pg_sys::get_collation_isdeterministic(collation) }
+}
+
+/// Whether two strings are equal as values of type text, varchar or char(n) with a collation.
+pub fn equal_texts(first: &str, second: &str, oid: Oid, collation: Oid) -> bool {
+    equals_text(types::from_text(first), second, oid, collation)
+}
+
+/// The same of a value of such a type and a string.
+pub fn equals_text(value: Datum, text: &str, oid: Oid, collation: Oid) -> bool {
+    let text = types::from_text(text);
+    // SAFETY: the cache entry lives as long as the process; these types have an equality of the server's, and
+    // are stored alike.
+    unsafe {
+        let kind = pg_sys::TYPECACHE_EQ_OPR_FINFO as i32;
+        let entry = pg_sys::lookup_type_cache(oid, kind);
+        let function = &raw mut (*entry).eq_opr_finfo;
+        pg_sys::FunctionCall2Coll(function, collation, value, text).value() != 0
+    }
+}
+
+/// The collation of a type's columns unless they say otherwise.
+pub fn type_collation(oid: Oid) -> Oid {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_typcollation(oid) }
 }
 
 /// Whether values of a type can be hashed.

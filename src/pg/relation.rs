@@ -1,5 +1,6 @@
 //! Tables: finding, locking and describing them.
 
+use super::catalog;
 use super::foreign::{attribute, list_nth};
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
@@ -139,12 +140,14 @@ pub struct ColumnType {
 }
 
 impl Relation {
-    /// Opens a table; None if there is none (any more).
+    /// Opens an ordinary table; None if there is none (any more). What was a table may have been made a
+    /// view since by a rule, up to PostgreSQL 15, and has no storage then.
     pub fn open(table: Oid, lock: Lock) -> Option<Relation> {
         // SAFETY: closed on drop; the lock stays until the end of the transaction.
         let pointer = unsafe { pg_sys::try_relation_open(table, lock.mode()) };
         // Not `then_some`: a relation that is made is closed.
-        (!pointer.is_null()).then(|| Relation { pointer })
+        let relation = (!pointer.is_null()).then(|| Relation { pointer });
+        relation.filter(|relation| relation.form().relkind as u8 == catalog::TABLE)
     }
 
     /// Opens a catalogue that all databases share, which works without a database as well.
@@ -168,8 +171,9 @@ impl Relation {
         unsafe { (*self.pointer).rd_id }
     }
 
-    pub fn kind(&self) -> u8 {
-        self.form().relkind as u8
+    /// Whether its rows are stored as the server's own tables are.
+    pub fn is_heap(&self) -> bool {
+        self.form().relam == pg_sys::HEAP_TABLE_AM_OID
     }
 
     pub fn persistence(&self) -> u8 {
@@ -238,7 +242,7 @@ impl Relation {
                 name: name_text(&attribute.attname),
                 number: attribute.attnum,
                 oid: attribute.atttypid,
-                base: super::catalog::base_type(attribute.atttypid),
+                base: catalog::base_type(attribute.atttypid),
                 has_default: attribute.atthasdef,
                 is_identity: attribute.attidentity != 0,
                 is_generated: attribute.attgenerated != 0,

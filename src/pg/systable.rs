@@ -2,34 +2,42 @@
 
 use super::relation::{Relation, Snapshot};
 use super::row::Tuple;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Oid};
+use std::ptr::null_mut;
 
 impl Relation {
-    /// Sees every row that `snapshot` sees. Ends early, with false, when `see` says so.
+    /// Sees every row that `snapshot` sees, whatever the table's access method. Ends early, with false, when
+    /// `see` says so.
     pub fn scan(&self, snapshot: &Snapshot, mut see: impl FnMut(&Tuple) -> bool) -> bool {
-        // SAFETY: a sequential scan of an open table under a registered snapshot; each tuple is
-        // valid until the next one is fetched.
+        const FLAGS: u32 = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
+            | pg_sys::ScanOptions::SO_ALLOW_PAGEMODE
+            | pg_sys::ScanOptions::SO_ALLOW_STRAT;
+        // SAFETY: a sequential scan of an open table under a registered snapshot, by the functions that every
+        // access method has; each tuple is valid until the next one is fetched.
         unsafe {
-            let scan = pg_sys::systable_beginscan(
-                self.pointer(),
-                Oid::INVALID,
-                false,
-                snapshot.0,
-                0,
-                std::ptr::null_mut(),
-            );
+            let Some(methods) = (*self.pointer()).rd_tableam.as_ref() else { return true };
+            let (Some(begin), Some(next), Some(end)) =
+                (methods.scan_begin, methods.scan_getnextslot, methods.scan_end)
+            else {
+                return true;
+            };
+            let slot = pg_sys::table_slot_create(self.pointer(), null_mut());
+            let scan = pg_guard_ffi_boundary(|| {
+                begin(self.pointer(), snapshot.0, 0, null_mut(), null_mut(), FLAGS)
+            });
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
             let mut complete = true;
-            loop {
-                let tuple = pg_sys::systable_getnext(scan);
-                if tuple.is_null() {
-                    break;
-                }
-                if !see(&Tuple::new(tuple, self.description())) {
-                    complete = false;
-                    break;
+            while complete && pg_guard_ffi_boundary(|| next(scan, forward, slot)) {
+                let mut is_copy = false;
+                let tuple = pg_sys::ExecFetchSlotHeapTuple(slot, false, &mut is_copy);
+                complete = see(&Tuple::new(tuple, self.description()));
+                if is_copy {
+                    pg_sys::heap_freetuple(tuple);
                 }
             }
-            pg_sys::systable_endscan(scan);
+            pg_guard_ffi_boundary(|| end(scan));
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
             complete
         }
     }

@@ -4,12 +4,12 @@ use super::Queue;
 use super::index::WantedIndex;
 use crate::model::definition::Field;
 use crate::model::status::Status;
-use crate::pg::heap::Heap;
+use crate::pg::heap::{Heap, Open};
 use crate::pg::relation::{ColumnType, Lock, Relation};
 use crate::pg::{index, user};
 use crate::statement::Index;
 use pgrx::pg_sys::Oid;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -32,6 +32,8 @@ pub struct Direct {
     states: Vec<(Oid, Vec<Status>)>,
     /// No column is of a domain, which a statement would check without a value as well.
     pub inserts: bool,
+    /// What is known of the queue is.
+    stale: Rc<Cell<bool>>,
 }
 
 /// What was found out for a role: None where statements do more than what is done without them.
@@ -105,6 +107,13 @@ impl Queue {
 }
 
 impl Direct {
+    /// Opens the table, and the indexes that are wanted, for changes. None where that is left to a statement:
+    /// while it is open already, and once this transaction has altered it, as what a user wrote may do
+    /// in the middle of a call.
+    pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
+        if self.stale.get() { None } else { self.heap.open(is_wanted) }
+    }
+
     fn of(queue: &Queue) -> Option<Direct> {
         if !queue.acts_alone || queue.has_row_security {
             return None;
@@ -143,6 +152,7 @@ impl Direct {
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),
             heap,
+            stale: queue.stale.clone(),
         })
     }
 

@@ -2,6 +2,7 @@
 //! kept until the server says that the table has changed.
 
 mod direct;
+mod fitness;
 mod index;
 mod plans;
 mod position;
@@ -22,10 +23,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 pub use direct::Direct;
+pub use fitness::Fitness;
 pub use index::WantedIndex;
 pub use plans::{Arguments, Statement};
 pub use queue::{KeyType, Queue, table_names};
-pub use status::StatusColumn;
 pub use store::{
     Entry, REGISTRY, as_owner, delete, is_own_table, pause, read, resume, try_lock, write,
 };
@@ -64,7 +65,10 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
         QUEUES.with_borrow_mut(|queues| queues.remove(&table));
         return Ok(None);
     };
-    let Some(relation) = Relation::open(table, Lock::AccessShare) else { return Ok(None) };
+    let Some(relation) = Relation::open(table, Lock::AccessShare) else {
+        // A rule may have made the table a view.
+        return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));
+    };
     let queue = Rc::new(Queue::describe(&relation, entry, redefinitions)?);
     // What was read may have changed while it was read: good for this call, looked at again by
     // the next.
@@ -145,7 +149,7 @@ pub fn not_a_queue(table: Oid) -> Error {
         .hint("Create the queue again.");
     }
     let name = display_name(table);
-    if !catalog::is_table(table) {
+    if catalog::relation_kind(table) != Some(catalog::TABLE) {
         return Error::new(
             PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
             format!("\"{name}\" is not an ordinary table, and so no queue"),

@@ -1,6 +1,7 @@
 //! A queue, ready to work with: its table, its columns, its plans.
 
 use super::direct::Directs;
+use super::fitness::Fitness;
 use super::plans::Plans;
 use super::position::Order;
 use super::status::StatusColumn;
@@ -22,6 +23,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A queue, ready to work with.
 pub struct Queue {
@@ -65,7 +67,7 @@ pub struct Queue {
     pub(super) in_flight: OnceCell<Option<Oid>>,
     /// The key is one column, and no array: keys can be put into an array.
     pub has_simple_key: bool,
-    pub(super) stale: Cell<bool>,
+    pub(super) stale: Rc<Cell<bool>>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,9 +97,12 @@ impl Queue {
             fields.insert(*field, column);
         }
         let key = definition.key.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let display_name = super::display_name(table);
+        let fitness = Fitness { options: &definition.options, queue: Some(&display_name) };
+        fitness.require(&fields, &key)?;
         let status =
             fields.get(&Field::Status).ok_or_else(|| lost_column(table, Field::Status.name()))?;
-        let status = StatusColumn::new(status, &definition.options)?;
+        let status = StatusColumn::new(status, &fitness)?;
         let sql = table_names(relation, &definition.options, &fields, &key)?;
         let database = process::database();
         let capacity = definition.options.features.capacity();
@@ -170,7 +175,7 @@ impl Queue {
             directs: Directs::default(),
             in_flight: OnceCell::new(),
             has_simple_key,
-            stale: Cell::new(false),
+            stale: Rc::default(),
         })
     }
 
@@ -334,24 +339,12 @@ pub fn table_names(
     fields: &BTreeMap<Field, ColumnType>,
     key: &[ColumnType],
 ) -> Result<statement::Table> {
-    let ordered = |column: &ColumnType, part: &str| {
-        catalog::equality(column.oid).ok_or_else(|| {
-            Error::new(
-                PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-                format!(
-                    "type {} of {part} column \"{}\" has no order",
-                    catalog::type_name(column.oid),
-                    column.name
-                ),
-            )
-            .hint("Keys and tubes need types with a btree order.")
-        })
-    };
+    let fitness = Fitness { options, queue: None };
     let key = key.iter().map(|column| {
-        let equals = ordered(column, "key")?;
+        let equals = fitness.equality("key", column)?;
         Ok(KeyColumn { name: catalog::quote(&column.name), equals })
     });
-    let tube_equals = fields.get(&Field::Tube).map(|column| ordered(column, "tube"));
+    let tube_equals = fields.get(&Field::Tube).map(|column| fitness.equality("tube", column));
     let status = fields.get(&Field::Status);
     let quoted = |column: &ColumnType| catalog::quote(&column.name);
     let attempts = fields.get(&Field::Attempts).map(|column| column.base);

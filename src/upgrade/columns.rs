@@ -6,9 +6,8 @@ use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation};
 use crate::pg::{catalog, spi, types};
-use crate::registry::{self, StatusColumn};
+use crate::registry::{self, Fitness};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Oid;
 use std::collections::BTreeMap;
 
 /// Finds the columns of a queue among those of its table.
@@ -64,60 +63,10 @@ impl Columns<'_> {
                     self.to_add(field)
                 }
             };
-            self.refuse_unfit(field, &column)?;
+            Fitness { options: self.options, queue: None }.require_field(field, &column)?;
             fields.insert(field, column);
         }
         Ok((fields, added))
-    }
-
-    fn refuse_unfit(&self, field: Field, column: &ColumnType) -> Result<()> {
-        let base = column.base;
-        let wanted = match field {
-            Field::Status => {
-                StatusColumn::new(column, self.options)?;
-                None
-            }
-            Field::Owner => (column.oid != types::UUID).then_some("uuid"),
-            Field::Runat | Field::Expires => {
-                (column.oid != types::TIMESTAMPTZ).then_some("timestamp with time zone")
-            }
-            Field::Priority | Field::Attempts => {
-                let is_integer = [types::INT2, types::INT4, types::INT8].contains(&base);
-                (!is_integer).then_some("smallint, integer or bigint")
-            }
-            Field::Ttr => (base != types::INTERVAL).then_some("interval"),
-            Field::Reason => (!types::TEXTS.contains(&base)).then_some("text"),
-            // Any type with an order, which is looked at with the key's.
-            Field::Tube => {
-                let is_fit =
-                    !self.options.features.has_subqueues() || catalog::is_hashable(column.oid);
-                (!is_fit).then_some("text, integer, uuid or another that can be hashed")
-            }
-        };
-        if let Some(wanted) = wanted {
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-                format!(
-                    "column \"{}\" cannot be the {}: it is of type {}",
-                    column.name,
-                    field.name(),
-                    catalog::type_name(column.oid)
-                ),
-            )
-            .hint(format!("It has to be of type {wanted}.")));
-        }
-        if column.is_generated {
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-                format!(
-                    "column \"{}\" cannot be the {}: it is generated",
-                    column.name,
-                    field.name()
-                ),
-            )
-            .hint("Use a column that can be changed."));
-        }
-        Ok(())
     }
 
     fn to_add(&self, field: Field) -> ColumnType {
@@ -139,7 +88,7 @@ impl Columns<'_> {
             is_identity: false,
             is_generated: false,
             is_not_null: false,
-            collation: Oid::INVALID,
+            collation: catalog::type_collation(oid),
             modifier: -1,
         }
     }

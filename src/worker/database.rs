@@ -6,7 +6,9 @@ use super::care::Care;
 use super::job::Outcome;
 use super::leases::{Attached, Leases};
 use crate::delta::SlotId;
+use crate::error::OrRaise;
 use crate::pg::relation::{self, Lock};
+use crate::pg::transaction::Failure;
 use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, types, worker};
 use crate::registry;
 use crate::shmem::databases::{self, Requests};
@@ -21,6 +23,8 @@ use std::time::{Duration, Instant};
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Before the next look at a queue whose table somebody has for himself.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
+/// Before the next look at a queue that cannot be worked with.
+const UNFIT_PAUSE: Duration = Duration::from_secs(5);
 /// Before the next try to read the list of queues.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
@@ -66,6 +70,8 @@ struct Worker {
     queues: HashMap<Oid, Care>,
     /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
     unread: HashMap<Oid, bool>,
+    /// The same of those that are no queues to work with as they are now, and when to look again.
+    unfit: HashMap<Oid, (bool, Instant)>,
     leases: Leases,
     /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
     looks_for_prepared: bool,
@@ -84,6 +90,7 @@ impl Worker {
             name: name.unwrap_or_default(),
             queues: HashMap::new(),
             unread: HashMap::new(),
+            unfit: HashMap::new(),
             leases: Leases::default(),
             looks_for_prepared: true,
             nudged: Instant::now(),
@@ -103,6 +110,7 @@ impl Worker {
         match listed {
             Ok(Outcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
+                self.unfit.retain(|table, _| listed.contains_key(table));
                 self.unread = listed;
                 self.complained = false;
             }
@@ -123,6 +131,7 @@ impl Worker {
     fn read_definitions(&mut self) {
         let name = &self.name;
         let queues = &mut self.queues;
+        let unfit = &mut self.unfit;
         let looks_for_prepared = &mut self.looks_for_prepared;
         self.unread.retain(|table, passive| {
             let read = transaction::try_in_transaction(|| {
@@ -130,7 +139,7 @@ impl Worker {
                 if !registry::try_lock() || !relation::try_lock(*table, Lock::RowExclusive) {
                     return Outcome::Busy;
                 }
-                let queue = registry::find(*table).ok().flatten();
+                let queue = registry::find(*table).or_raise();
                 match queue.zip(catalog::table_name(*table)) {
                     Some((queue, (schema, table))) => {
                         if let Some(mut slot) = queues::lock(queue.slot) {
@@ -153,11 +162,36 @@ impl Worker {
                     care.set_told(is_told);
                 }
             }
+            match &read {
+                Ok(Outcome::Busy) => {}
+                Ok(Outcome::Done((slot, ..))) if unfit.remove(table).is_some() => {
+                    if let Some(mut slot) = queues::lock(*slot) {
+                        slot.clear_error();
+                    }
+                }
+                Ok(_) => drop(unfit.remove(table)),
+                Err(failure) => {
+                    note_unfit(name, *table, failure);
+                    unfit.insert(*table, (*passive, Instant::now() + UNFIT_PAUSE));
+                }
+            }
             matches!(read, Ok(Outcome::Busy))
         });
     }
 
+    /// Whoever alters a table tells; what else a definition depends on may be mended without a word.
+    fn look_at_unfit(&mut self) {
+        let now = Instant::now();
+        for (table, (passive, again)) in &mut self.unfit {
+            if *again <= now {
+                *again = now + UNFIT_PAUSE;
+                self.unread.insert(*table, *passive);
+            }
+        }
+    }
+
     fn work(&mut self, requests: Requests) {
+        self.look_at_unfit();
         if !self.unread.is_empty() {
             self.read_definitions();
         }
@@ -232,10 +266,24 @@ impl Worker {
             |care: &Care| queues::lock(care.slot).is_some_and(|slot| slot.has_idle_consumers(now));
         let nudge = self.queues.values().any(is_beside_ready).then_some(NUDGE_INTERVAL);
         let unread = (!self.unread.is_empty()).then_some(UNREAD_PAUSE);
-        let reload = self.reload_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let unfit = self.unfit.values().map(|(_, again)| *again);
+        let until = unfit.chain(self.reload_at);
+        let until = until.map(|at| at.saturating_duration_since(Instant::now()));
         let cares = self.queues.values().filter_map(Care::pause);
-        cares.chain(nudge).chain(unread).chain(reload).chain(self.leases.pause()).min()
+        cares.chain(nudge).chain(unread).chain(until).chain(self.leases.pause()).min()
     }
+}
+
+/// Shows why a table that is listed as a queue cannot be worked with. It may not have had a slot yet.
+fn note_unfit(database: &str, table: Oid, failure: &Failure) {
+    let of_database = u32::from(process::database());
+    let found = queues::find_or_add(of_database, table.into(), None);
+    let names = transaction::try_in_transaction(|| catalog::table_name(table));
+    let Some(mut slot) = found.and_then(|(slot, _)| queues::lock(slot)) else { return };
+    if let Ok(Some((schema, name))) = &names {
+        slot.set_names([database, schema, name]);
+    }
+    slot.set_error(&failure.message);
 }
 
 const GONE: &str =

@@ -59,7 +59,11 @@ pub fn recount(table: Oid, limit: Option<u32>) -> Recounted {
         if limit.is_some_and(|limit| pages > limit) {
             return Recounted::TooLarge;
         }
-        let Ok(Some(queue)) = registry::find(table) else { return Recounted::Done };
+        let queue = match registry::find(table) {
+            Ok(Some(queue)) => queue,
+            Ok(None) => return Recounted::Done,
+            Err(_) => return Recounted::Later,
+        };
         match recount::count(&queue, true) {
             Some((tasks, mut slot)) => {
                 slot.set_counted(&tasks);

@@ -82,7 +82,9 @@ impl Heap {
     /// None where a statement does more than what is done here. Triggers, rules and row security are
     /// the caller's to look for.
     pub fn describe(relation: &Relation) -> Option<Heap> {
-        if relation.is_partition() || relation.columns().iter().any(|column| column.is_generated) {
+        let has_generated = || relation.columns().iter().any(|column| column.is_generated);
+        // Other access methods promise less about locks and versions of rows than is relied on here.
+        if relation.is_partition() || !relation.is_heap() || has_generated() {
             return None;
         }
         let methods = Methods::of(relation)?;

@@ -1,0 +1,242 @@
+//! Owners may alter the tables of their queues in every way that PostgreSQL allows: what the definition relies on is
+//! looked at again each time that it is read.
+
+use xqueue_tests::*;
+
+const COLUMNS: &str = "id bigserial PRIMARY KEY, payload jsonb";
+const ALL: &str = r#"{"features": {"delayed": true, "buried": true, "ttl": true, "ttr": true, "priority": true,
+    "tube": true, "retry": {"limit": 3}}}"#;
+
+/// A queue with all fields, one task taken by this session and one ready, without triggers and indexes.
+fn stripped() -> Queue {
+    let mut q = Queue::with("altered", COLUMNS, &serde_json::from_str(ALL).expect("options"));
+    put(&mut q.admin, &q.name.clone(), 2);
+    take_all(&mut q.admin, &q.name.clone());
+    put(&mut q.admin, &q.name.clone(), 1);
+    strip(&mut q);
+    q
+}
+
+/// Drops all triggers and indexes but that of the key.
+fn strip(q: &mut Queue) {
+    q.sql(
+        "DO $$ DECLARE x text; BEGIN
+           FOR x IN SELECT tgname FROM pg_trigger WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
+           LOOP EXECUTE format('DROP TRIGGER %I ON {q}', x); END LOOP;
+           FOR x IN SELECT indexrelid::regclass FROM pg_index WHERE indrelid = '{q}'::regclass AND NOT indisprimary
+           LOOP EXECUTE format('DROP INDEX %s', x); END LOOP;
+         END $$",
+    );
+}
+
+/// The error of the worker with the queue, as the view shows it.
+fn error(q: &mut Queue) -> Option<String> {
+    scalar(
+        &mut q.admin,
+        "SELECT error FROM xqueue.queues WHERE queue = $1::text::regclass",
+        &[&q.name],
+    )
+}
+
+#[test]
+fn a_column_that_has_got_another_type() {
+    let mut q = stripped();
+    let mut other = Queue::new("altered");
+    for (column, kind, using, wanted) in [
+        ("owner", "bigint", "140737488355328", "uuid"),
+        ("runat", "text", "'x'", "timestamp with time zone"),
+        ("expires", "bytea", "'x'", "timestamp with time zone"),
+        ("ttr", "bigint", "1", "interval"),
+        ("attempts", "text", "'1'", "integer"),
+        ("priority", "uuid", "gen_random_uuid()", "integer"),
+        ("reason", "bigint", "1", "text"),
+        ("status", "bigint", "1", "char"),
+        ("tube", "json", "'{}'", "order"),
+        ("id", "json", "to_json(id)", "order"),
+    ] {
+        let was: String = scalar(
+            &mut q.admin,
+            "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2",
+            &[&q.name, &column],
+        );
+        if column == "id" {
+            q.sql("ALTER TABLE {q} ALTER id DROP DEFAULT, DROP CONSTRAINT {q}_pkey");
+        }
+        q.sql(&format!(
+            "ALTER TABLE {{q}} ALTER {column} DROP DEFAULT, ALTER {column} TYPE {kind} USING {using}"
+        ));
+        for call in [
+            "take('{q}')",
+            "take(NULL::{q})",
+            "put('{q}', '{}')",
+            "ack('{q}', 1)",
+            "peek('{q}', 1)",
+            "check('{q}')",
+            "tasks_by_state('{q}', 'taken')",
+        ] {
+            let sql = format!("SELECT xqueue.{}", call.replace("{q}", &q.name));
+            let refused = expect_error(&mut q.admin, &sql, "42804", &format!("\"{column}\""));
+            assert!(refused.message().contains(&q.name), "{}", refused.message());
+            let hint = refused.hint().expect("a hint");
+            assert!(hint.contains(wanted) && hint.contains("downgrade"), "{hint}");
+        }
+        // The view shows what it can of the others.
+        q.sql("SELECT * FROM xqueue.taken");
+        wait_until("the worker shows the error", || {
+            error(&mut q).is_some_and(|error| error.contains(&format!("\"{column}\"")))
+        });
+        other.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+        other.wait_for("waiting", 0);
+        let back = match column {
+            "id" => "1".to_owned(),
+            "status" => "'R'".to_owned(),
+            "priority" | "attempts" => "0".to_owned(),
+            _ => "NULL".to_owned(),
+        };
+        if column == "id" {
+            q.sql("DELETE FROM {q}");
+        }
+        q.sql(&format!("ALTER TABLE {{q}} ALTER {column} TYPE {was} USING {back}::{was}"));
+        wait_until("the worker is content", || error(&mut q).is_none());
+    }
+    q.sql("ALTER TABLE {q} ADD PRIMARY KEY (id)");
+    q.sql("SELECT xqueue.upgrade('{q}')");
+    q.sql("INSERT INTO {q} (id, status, priority, attempts) VALUES (7, 'R', 0, 0); SELECT xqueue.take('{q}')");
+}
+
+/// What the check of a domain does may run in the middle of a call.
+#[test]
+fn a_table_that_is_altered_in_the_middle_of_a_call() {
+    let name = unique("altered");
+    let mut q = Queue::adopt(&database(), &name);
+    q.sql(
+        "CREATE FUNCTION {q}_f(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+           IF $1 = 'now' THEN
+             ALTER TABLE {q} DROP COLUMN owner;
+             ALTER TABLE {q} ADD COLUMN owner bigint DEFAULT 140737488355328;
+           END IF;
+           RETURN true; END $$;
+         CREATE DOMAIN {q}_d AS text CHECK ({q}_f(VALUE));
+         CREATE TABLE {q} (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, word text, tube {q}_d)",
+    );
+    q.upgrade(&json!({"fields": {"tube": "tube"}, "features": {"tube": true}}));
+    q.sql("SELECT xqueue.put('{q}', '{\"word\": \"a\"}', tube => 'then')");
+    for call in [
+        "put('{q}', '{\"word\": \"b\"}', tube => 'now')",
+        "take('{q}', tube => 'now')",
+        "put(NULL::{q}, '{\"word\": \"b\"}', tube => 'now')",
+    ] {
+        let sql = format!("SELECT xqueue.{}", call.replace("{q}", &name));
+        let refused = match try_sql(&mut q.admin, &sql) {
+            Ok(()) => panic!("{sql} succeeds"),
+            Err(error) => error,
+        };
+        assert!(!code(&refused).starts_with("XX"), "{sql}: {refused:?}");
+        q.sql("SELECT count(*), max(word), max(owner::text) FROM {q}");
+    }
+    q.verify();
+    q.sql("DROP TABLE {q}; DROP DOMAIN {q}_d; DROP FUNCTION {q}_f");
+    q.abandon();
+}
+
+/// Up to PostgreSQL 15 a rule can make a table a view.
+#[test]
+fn a_table_that_is_made_a_view() {
+    let mut q =
+        Queue::with("altered", COLUMNS, &json!({"features": {"delayed": true, "ttl": true}}));
+    if scalar::<i32>(&mut q.admin, "SELECT current_setting('server_version_num')::int / 10000", &[])
+        > 15
+    {
+        return eprintln!("skipped: since PostgreSQL 16 no rule makes a table a view");
+    }
+    let role = Role::create();
+    q.sql(&format!("CREATE FUNCTION {{q}}_f() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE '%', current_user; END $$; ALTER TABLE {{q}} OWNER TO {0}; ALTER FUNCTION {{q}}_f OWNER TO {0}", role.name));
+    let mut other = Queue::new("altered");
+    strip(&mut q);
+    q.sql("ALTER TABLE {q} DROP CONSTRAINT {q}_pkey, ALTER id DROP DEFAULT");
+    let columns: String = scalar(
+        &mut q.admin,
+        "SELECT string_agg(CASE attname WHEN 'id' THEN $1 || '_f() AS id' ELSE format('NULL::%s AS %I', format_type(atttypid, atttypmod), attname) END, ', ' ORDER BY attnum)
+         FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped",
+        &[&q.name],
+    );
+    q.sql(&format!("CREATE RULE \"_RETURN\" AS ON SELECT TO {{q}} DO INSTEAD SELECT {columns}"));
+    for call in [
+        "take('{q}')",
+        "put('{q}', '{}')",
+        "peek('{q}', 1)",
+        "check('{q}')",
+        "upgrade('{q}')",
+        "time64('{q}')",
+        "truncate('{q}')",
+    ] {
+        let sql = format!("SELECT xqueue.{}", call.replace("{q}", &q.name));
+        expect_error(&mut q.admin, &sql, "42809", &q.name.clone());
+    }
+    q.sql("SELECT * FROM xqueue.taken; SELECT * FROM xqueue.queues; SELECT xqueue.metrics(); SELECT xqueue.stats()");
+    wait_until("the worker shows the error", || {
+        error(&mut q).is_some_and(|error| error.contains("not an ordinary table"))
+    });
+    other.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+    other.wait_for("waiting", 0);
+    q.sql("DROP VIEW {q}; DROP FUNCTION {q}_f");
+    q.abandon();
+}
+
+#[test]
+fn labels_that_the_column_does_not_tell_from_each_other() {
+    let name = unique("altered");
+    let mut q = Queue::adopt(&database(), &name);
+    q.sql(
+        "CREATE TABLE {q} (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, state char(10))",
+    );
+    let upgrade = |q: &mut Queue, states: &str| {
+        let sql = format!(
+            r#"SELECT xqueue.upgrade('{}', '{{"fields": {{"status": "state"}}, "states": {states}}}')"#,
+            q.name
+        );
+        try_sql(&mut q.admin, &sql)
+    };
+    let refused = |result: Result<(), postgres::Error>| {
+        let error = result.expect_err("the labels are equal");
+        let error = db_error(&error);
+        assert_eq!(error.code().code(), "22023", "{error:?}");
+        assert!(error.message().contains("does not tell"), "{}", error.message());
+        assert!(error.hint().is_some_and(|hint| hint.contains("states")));
+    };
+    refused(upgrade(&mut q, r#"{"R": "R", "T": "R "}"#));
+    // Blanks count in text.
+    q.sql("ALTER TABLE {q} ALTER state TYPE text");
+    upgrade(&mut q, r#"{"R": "R", "T": "R "}"#).expect("they differ");
+    q.sql("INSERT INTO {q} VALUES (1, 'R'), (2, 'R '); SELECT xqueue.take('{q}')");
+    q.status_is("state", ["R", "R ", "W", "B", "Z", "D"]);
+    q.assert_tasks(&[("ready", 0), ("taken", 2)]);
+    // Where they are equal afterwards the queue is no more to be worked with.
+    strip(&mut q);
+    q.sql("ALTER TABLE {q} ALTER state DROP DEFAULT, ALTER state TYPE char(10)");
+    let sql = format!("SELECT xqueue.take('{name}')");
+    expect_error(&mut q.admin, &sql, "22023", "does not tell");
+    q.sql("SELECT xqueue.downgrade('{q}', drop_columns => true)");
+    q.sql("DROP TABLE {q}");
+
+    let collation = "CREATE COLLATION {q}_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+    if let Err(error) = try_sql(&mut q.admin, &collation.replace("{q}", &name)) {
+        assert_eq!(code(&error), "0A000", "{error:?}");
+        eprintln!("skipped: this server knows no collations that tell by rules: {error}");
+        return q.abandon();
+    }
+    q.sql("CREATE TABLE {q} (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, state text COLLATE {q}_ci)");
+    refused(upgrade(&mut q, r#"{"R": "ready", "T": "READY"}"#));
+    // What is equal to a label is that label, however it is written.
+    q.sql("INSERT INTO {q} (state) VALUES ('READY'), ('ready')");
+    upgrade(&mut q, r#"{"R": "ready", "T": "taken"}"#).expect("they differ");
+    q.sql("INSERT INTO {q} (state) VALUES ('ReadY')");
+    let tasks: Value = q.stats()["tasks"].clone();
+    assert_eq!(tasks["ready"], json!(3), "{tasks}");
+    q.sql("SELECT xqueue.take('{q}', count => 3)");
+    q.status_is("state", ["ready", "taken", "W", "B", "Z", "D"]);
+    q.assert_tasks(&[("ready", 0), ("taken", 3)]);
+    q.verify();
+    q.sql("DROP TABLE {q}; DROP COLLATION {q}_ci");
+    q.abandon();
+}
