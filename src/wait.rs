@@ -112,7 +112,7 @@ impl Place {
     }
 
     fn stand(&self, queue: &str, nudge_at: i64) -> Result<()> {
-        let session = session::current();
+        let session = session::current()?;
         match queues::lock(self.slot) {
             Some(mut line) => {
                 line.join_line(self.since, session, (self.want.get(), self.precedes), nudge_at);

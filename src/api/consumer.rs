@@ -101,7 +101,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
 fn ack_done(call: &Call, target: &Target) -> Result<bool> {
     let queue = target.open(Lock::RowExclusive)?;
     let keys = argument::keys(call, 5, &queue)?;
-    Plan::new(Verb::Ack, target.form).settle(&queue, &keys, |_| Ok(()))?;
+    Plan::new(Verb::Ack, target.form)?.settle(&queue, &keys, |_| Ok(()))?;
     Ok(!keys.is_empty())
 }
 
@@ -163,7 +163,7 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> R
                 Form::Json => vec![argument::key_of_object(task, &queue)?],
                 Form::Row => vec![argument::key_of_row(task, &queue)?],
             };
-            Plan::new(Verb::Ack, target.form).settle(&queue, &keys, |_| Ok(()))?;
+            Plan::new(Verb::Ack, target.form)?.settle(&queue, &keys, |_| Ok(()))?;
         }
         if look(&order, &mut taken)? == Look::Taken {
             spi.commit();
@@ -213,7 +213,7 @@ impl Order {
     fn arguments(&self, ttr: Option<Datum>, queue: &Queue) -> Result<Arguments> {
         let mut arguments = Arguments::of(Parameter::Limit, Datum::from(self.count));
         arguments.set(Parameter::Skip, Datum::from(0i32));
-        arguments.set(Parameter::Session, types::from_uuid(session::current()));
+        arguments.set(Parameter::Session, types::from_uuid(session::current()?));
         if let Some(tube) = &self.tube {
             arguments.set(Parameter::Tube, tube_value(tube, queue)?);
         }

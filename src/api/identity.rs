@@ -1,11 +1,15 @@
 //! `identify`: who this connection is, and sessions that outlive connections.
+//!
+//! A uuid is no credential, as all who may read a queue read it in the owner column. What counts is membership
+//! of the role that opened the session; and only code with the connection's own rights may change whom it acts
+//! for, as only such code may SET ROLE.
 
 use super::argument;
 use crate::error::{Error, Result};
 use crate::pg::function::{Call, Output};
-use crate::pg::{jsonb, time, transaction, types, user};
-use crate::session;
+use crate::pg::{jsonb, process, time, transaction, types, user};
 use crate::session::store::{self, Known};
+use crate::session::{self, Session};
 use crate::shmem::sessions::{self, Part, Uuid};
 use crate::{guc, sql_functions};
 use pgrx::PgSqlErrorCode;
@@ -20,6 +24,7 @@ sql_functions! {
 /// identify(session uuid, grace interval, local boolean)
 fn identify_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
+    require_connection()?;
     let grace = argument::duration(call, 1, "grace")?;
     let grace = grace.map(|(interval, length)| Grace { interval, length });
     let local: bool = call.require(2, "local")?;
@@ -30,6 +35,38 @@ fn identify_impl(call: &Call) -> Result<Datum> {
         (None, false) => itself(grace)?,
     };
     Ok(types::from_uuid(uuid))
+}
+
+/// Refuses to say who a process is that serves no client, or to answer code that is to reach nothing around it.
+fn require_connection() -> Result<()> {
+    const FUNCTION: &str = "xqueue.identify()";
+    if !process::serves_client() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            format!("{FUNCTION} works only in the connection of a client"),
+        )
+        .hint("A background process, such as one that runs triggers for the queue's worker, joins no session."));
+    }
+    if user::is_restricted() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            format!("{FUNCTION} cannot be called within a security-restricted operation"),
+        )
+        .hint("Call it as a statement of its own."));
+    }
+    Ok(())
+}
+
+/// Refuses to change whom the connection acts for to code that has other rights than the connection.
+fn require_own_rights() -> Result<()> {
+    if !user::is_borrowed() {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "a security-definer function cannot change the session that the connection acts for",
+    )
+    .hint("Call xqueue.identify() before that function: it needs no privilege but membership of the session's role."))
 }
 
 /// A time of grace, and its length in microseconds.
@@ -53,30 +90,41 @@ impl Grace {
 
 /// The session that this connection acts for. With a time of grace it outlives the connection.
 fn itself(grace: Option<Grace>) -> Result<Uuid> {
-    let uuid = session::current();
-    let is_own = session::joined(Part::Own) == Some(uuid);
+    let session = session::acting()?;
+    let is_own = session::joined(Part::Own) == Some(session.uuid);
     if let Some(grace) = grace.or_else(|| Grace::by_default().filter(|_| is_own)) {
-        sessions::identify(uuid);
-        keep(uuid, user::outer(), grace)?;
+        require_own_rights()?;
+        keep_joined(session, grace)?;
     }
-    Ok(uuid)
+    Ok(session.uuid)
 }
 
 /// Back into the connection's own session.
 fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
+    require_own_rights()?;
+    let session = session::own()?;
     session::leave(Part::Joined);
-    if let Some(grace) = grace.or_else(Grace::by_default) {
-        sessions::identify(uuid);
-        keep(uuid, user::outer(), grace)?;
+    if let Some((session, grace)) = session.zip(grace.or_else(Grace::by_default)) {
+        keep_joined(session, grace)?;
     }
     Ok(uuid)
+}
+
+/// Keeps a session that this connection acts for. It stays the role's whose it is.
+fn keep_joined(session: Session, grace: Grace) -> Result<()> {
+    let role = match session::joined(Part::Own) == Some(session.uuid) {
+        true => sessions::identify(session.uuid, session.role.into()).then_some(session.role),
+        false => identify_live(session.uuid)?,
+    };
+    keep(session.uuid, role.unwrap_or(session.role), grace)
 }
 
 /// A new session, which this connection acts for until the end of the transaction; that of this
 /// transaction if it has one already, whose opening was not rolled back to a savepoint.
 fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
+    require_own_rights()?;
     if let Some(uuid) = session::joined(Part::Local) {
-        if store::find(uuid, time::now())?.is_some() {
+        if store::find(uuid, time::now()).is_some() {
             return Ok(uuid);
         }
         session::leave(Part::Local);
@@ -86,14 +134,15 @@ fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
             "Give it, xqueue.identify(grace => '1 min', local => true), or set xqueue.session_grace.",
         )
     })?;
-    let uuid = session::new_uuid();
-    keep(uuid, user::outer(), grace)?;
-    session::join(Part::Local, uuid);
+    let (uuid, role) = (session::new_uuid(), user::outer());
+    keep(uuid, role, grace)?;
+    session::join(Part::Local, uuid, role);
     Ok(uuid)
 }
 
 /// Joins a session that somebody has identified, or that a connection has.
 fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
+    require_own_rights()?;
     if transaction::has_fixed_snapshot() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -102,17 +151,21 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
         .detail("It would not see whether that is over by now.")
         .hint("Use read committed."));
     }
+    // A refusal leaves no trace, so that refused calls keep no session alive.
+    let role = store::find(uuid, time::now()).map(|known| known.role);
+    let role = role.or_else(|| sessions::role_of_own(uuid).map(Oid::from));
+    require_member(role.ok_or_else(|| unknown(uuid))?, uuid)?;
     // First the connection, then the look: the worker, which does it the other way round, ends no
     // session that has one.
     let mut proposal = Proposal::of(uuid);
-    let lease = admit(uuid, grace)?;
+    let Admission { role, renew_at } = admit(uuid, grace)?;
     proposal.admitted = true;
     if local {
-        session::join(Part::Local, uuid);
+        session::join(Part::Local, uuid, role);
         // Until then there is at least the time of grace left, whatever was just renewed.
-        session::set_renewal(lease);
+        session::set_renewal(renew_at);
     } else {
-        session::join(Part::Joined, uuid);
+        session::join(Part::Joined, uuid, role);
         // Its lease has no end from now on. One that is joined for a transaction keeps its own: of that
         // the worker need not hear, each time.
         session::note_change();
@@ -138,17 +191,22 @@ impl Drop for Proposal {
     }
 }
 
+/// A session that may be joined.
+struct Admission {
+    role: Oid,
+    /// Until this instant its lease need not be renewed.
+    renew_at: i64,
+}
+
 /// Refuses a session that is not there, or belongs to a role that the current one is no member of;
-/// sees to it that one that is there lasts. Gives the instant until which its lease need not be
-/// renewed.
-fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<i64> {
+/// sees to it that one that is there lasts.
+fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
     let now = time::now();
-    let Some(known) = store::find(uuid, now)? else {
-        let role = sessions::identify(uuid).ok_or_else(|| unknown(uuid))?;
-        require_member(Oid::from(role), uuid)?;
+    let Some(known) = store::find(uuid, now) else {
+        let role = identify_live(uuid)?.ok_or_else(|| unknown(uuid))?;
         let grace = grace.or_else(Grace::by_default).unwrap_or(Grace::of(0));
-        keep(uuid, Oid::from(role), grace)?;
-        return Ok(i64::MIN);
+        keep(uuid, role, grace)?;
+        return Ok(Admission { role, renew_at: i64::MIN });
     };
     require_member(known.role, uuid)?;
     match grace {
@@ -156,7 +214,21 @@ fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<i64> {
         None => renew(uuid, &known, now)?,
     }
     let is_endless = known.lease == i64::MAX;
-    Ok(if is_endless { i64::MIN } else { known.lease - known.grace })
+    let renew_at = if is_endless { i64::MIN } else { known.lease - known.grace };
+    Ok(Admission { role: known.role, renew_at })
+}
+
+/// Notes that another connection's own session may outlive that, if the current role may join it. The role that
+/// it belongs to; None if there is no such session.
+fn identify_live(uuid: Uuid) -> Result<Option<Oid>> {
+    while let Some(role) = sessions::role_of_own(uuid) {
+        require_member(Oid::from(role), uuid)?;
+        // It may have become another role's meanwhile.
+        if sessions::identify(uuid, role) {
+            return Ok(Some(Oid::from(role)));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes a session down, or sees to it that it lasts for this time of grace.
@@ -169,7 +241,7 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
         .hint("Connect to the primary."));
     }
     let now = time::now();
-    match store::find(uuid, now)? {
+    match store::find(uuid, now) {
         Some(known) if known.grace == grace.length => return renew(uuid, &known, now),
         Some(_) => store::set_grace(uuid, types::from_interval(grace.interval))?,
         None => store::keep(uuid, role, types::from_interval(grace.interval))?,
@@ -186,14 +258,11 @@ fn renew(uuid: Uuid, known: &Known, now: i64) -> Result<()> {
 }
 
 fn require_member(role: Oid, uuid: Uuid) -> Result<()> {
-    if user::is_member_of(role) {
-        return Ok(());
+    match user::is_member(user::current(), role) {
+        true => Ok(()),
+        false => Err(session::denied(uuid)
+            .hint("Only members of the role that has opened a session may join it.")),
     }
-    Err(Error::new(
-        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-        format!("permission denied for session {}", types::uuid_text(uuid)),
-    )
-    .hint("Only members of the role that has opened a session may join it."))
 }
 
 fn unknown(uuid: Uuid) -> Error {
@@ -209,7 +278,7 @@ fn session_connections_impl(call: &Call) -> Result<Datum> {
     session::require_loaded()?;
     let output = Output::open(call);
     for (uuid, pid, role) in sessions::attached() {
-        if user::is_member_of(Oid::from(role)) {
+        if user::is_member(user::current(), Oid::from(role)) {
             output
                 .push(jsonb::from_value(&json!({ "session": types::uuid_text(uuid), "pid": pid })));
         }

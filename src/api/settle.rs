@@ -101,12 +101,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(verb: Verb, form: Form) -> Plan {
+    pub fn new(verb: Verb, form: Form) -> Result<Plan> {
         let mut arguments = Arguments::default();
         if verb.is_owners() {
-            arguments.set(Parameter::Session, types::from_uuid(session::current()));
+            arguments.set(Parameter::Session, types::from_uuid(session::current()?));
         }
-        Plan { step: Step::new(verb, form), arguments }
+        Ok(Plan { step: Step::new(verb, form), arguments })
     }
 
     pub fn give(&mut self, value: Option<Datum>, parameter: Parameter) {
@@ -272,7 +272,7 @@ pub fn run(
     let target = Target::of(call)?;
     let queue = target.open(Lock::RowExclusive)?;
     let output = target.output(call, &queue)?;
-    let mut plan = Plan::new(verb, target.form);
+    let mut plan = Plan::new(verb, target.form)?;
     prepare(&mut plan, &queue)?;
     let keys = named_keys(call, &target, &queue)?;
     plan.settle(&queue, &keys, |rows| {

@@ -230,6 +230,18 @@ pub fn own_row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Optio
     seen
 }
 
+/// The same of the row whose first column, a uuid, is `key`, by the index of that column.
+pub fn own_row_of<T>(
+    name: &CStr,
+    index: &CStr,
+    key: [u8; 16],
+    see: impl FnOnce(&Tuple) -> T,
+) -> Option<T> {
+    let table = Relation::open(own_relation(name)?, Lock::AccessShare)?;
+    let index = own_relation(index)?;
+    table.first_of_uuid((index, 1), key, &super::relation::Snapshot::latest(), see)
+}
+
 /// Reads a value of a type from its text; errors are those of the type's input function.
 pub fn parse_value(text: &str, oid: Oid) -> Result<Datum> {
     parse_value_for(text, oid, -1)

@@ -18,6 +18,13 @@ pub fn pid() -> i32 {
     unsafe { pg_sys::MyProcPid }
 }
 
+/// Whether this process serves the connection of a client: no background worker, and none of a parallel
+/// query.
+pub fn serves_client() -> bool {
+    // SAFETY: set at the start of the process.
+    unsafe { pg_sys::MyBackendType == pg_sys::BackendType::B_BACKEND }
+}
+
 pub fn database() -> Oid {
     // SAFETY: set before any of our code runs in a session.
     unsafe { pg_sys::MyDatabaseId }

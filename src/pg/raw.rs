@@ -11,6 +11,7 @@ unsafe extern "C-unwind" {
     pub fn GetCurrentTransactionNestLevel() -> c_int;
     pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     pub fn GetUserId() -> Oid;
+    pub fn GetOuterUserId() -> Oid;
     pub fn GetCurrentTimestamp() -> i64;
 }
 

@@ -3,7 +3,7 @@
 use super::relation::{Relation, Snapshot};
 use super::row::Tuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
 
 impl Relation {
@@ -45,17 +45,42 @@ impl Relation {
     /// What `see` makes of the first row with this oid in a column that is the first one of the index.
     pub fn first<T>(
         &self,
-        (index, column): (Oid, i16),
+        at: (Oid, i16),
         value: Oid,
         snapshot: &Snapshot,
         see: impl FnOnce(&Tuple) -> T,
     ) -> Option<T> {
-        // SAFETY: an index scan of an open catalogue under a registered snapshot, with one key.
+        // SAFETY: the operator and the value are of type oid.
+        unsafe { self.first_equal(at, (pg_sys::F_OIDEQ, value.into()), snapshot, see) }
+    }
+
+    /// The same with a uuid.
+    pub fn first_of_uuid<T>(
+        &self,
+        at: (Oid, i16),
+        value: [u8; 16],
+        snapshot: &Snapshot,
+        see: impl FnOnce(&Tuple) -> T,
+    ) -> Option<T> {
+        let key = (pg_sys::F_UUID_EQ, Datum::from(value.as_ptr()));
+        // SAFETY: the operator is that of type uuid, whose values are 16 bytes passed by reference.
+        unsafe { self.first_equal(at, key, snapshot, see) }
+    }
+
+    /// # Safety
+    /// The operator is an equality of the column's type, of which the value is.
+    unsafe fn first_equal<T>(
+        &self,
+        (index, column): (Oid, i16),
+        (operator, value): (u32, Datum),
+        snapshot: &Snapshot,
+        see: impl FnOnce(&Tuple) -> T,
+    ) -> Option<T> {
+        // SAFETY: an index scan of an open table under a registered snapshot, with one key.
         unsafe {
             let mut key = pg_sys::ScanKeyData::default();
             let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
-            let operator = pg_sys::F_OIDEQ.into();
-            pg_sys::ScanKeyInit(&mut key, column, equal, operator, value.into());
+            pg_sys::ScanKeyInit(&mut key, column, equal, operator.into(), value);
             let scan =
                 pg_sys::systable_beginscan(self.pointer(), index, true, snapshot.0, 1, &mut key);
             let tuple = pg_sys::systable_getnext(scan);

@@ -67,9 +67,7 @@ pub fn seconds(text: &str) -> std::result::Result<f64, String> {
 pub fn duration(argument: &str, interval: &pg_sys::Interval) -> Result<i64> {
     let endless =
         interval.month == i32::MAX && interval.day == i32::MAX && interval.time == i64::MAX;
-    let days = i64::from(interval.month) * 30 + i64::from(interval.day);
-    let length = days.checked_mul(DAY).and_then(|part| part.checked_add(interval.time));
-    match length {
+    match microseconds(interval) {
         Some(length) if length >= 0 && !endless => Ok(length),
         Some(length) if length < 0 => {
             Err(Error::invalid(format!("{argument} must not be negative"))
@@ -78,4 +76,14 @@ pub fn duration(argument: &str, interval: &pg_sys::Interval) -> Result<i64> {
         _ => Err(Error::invalid(format!("{argument} must not be infinite"))
             .hint(format!("Give an interval that ends as \"{argument}\", '1 hour' for example."))),
     }
+}
+
+/// The length of an interval in microseconds, a month being 30 days, and no more than there can be.
+pub fn length(interval: &pg_sys::Interval) -> i64 {
+    microseconds(interval).unwrap_or(i64::MAX)
+}
+
+fn microseconds(interval: &pg_sys::Interval) -> Option<i64> {
+    let days = i64::from(interval.month) * 30 + i64::from(interval.day);
+    days.checked_mul(DAY).and_then(|part| part.checked_add(interval.time))
 }

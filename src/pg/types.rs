@@ -144,6 +144,11 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
 }
 
+pub fn interval(value: Datum) -> pg_sys::Interval {
+    // SAFETY: a value of type interval is passed by reference.
+    unsafe { *value.cast_mut_ptr::<pg_sys::Interval>() }
+}
+
 /// An interval in memory of the current context.
 pub fn from_interval(interval: pg_sys::Interval) -> Datum {
     // SAFETY: palloc gives the memory asked for, or raises an error.

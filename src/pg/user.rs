@@ -8,16 +8,34 @@ pub fn current() -> Oid {
     unsafe { super::raw::GetUserId() }
 }
 
-/// The role that the session acts as, also inside a function that acts as its owner.
+/// The role that the connection acts as, also inside a function that acts as its owner.
 pub fn outer() -> Oid {
     // SAFETY: reads a backend variable.
-    unsafe { pg_sys::GetOuterUserId() }
+    unsafe { super::raw::GetOuterUserId() }
 }
 
-/// Whether that role is a member of another, or that role itself.
-pub fn is_member_of(role: Oid) -> bool {
+/// The role that the connection was opened as, whatever it acts as now.
+pub fn authenticated() -> Oid {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::GetAuthenticatedUserId() }
+}
+
+/// Whether a role is a member of another, or that role itself.
+pub fn is_member(member: Oid, role: Oid) -> bool {
     // SAFETY: a look-up.
-    unsafe { pg_sys::is_member_of_role(pg_sys::GetOuterUserId(), role) }
+    unsafe { pg_sys::is_member_of_role(member, role) }
+}
+
+/// Whether what runs acts for an owner of objects, and must not reach the connection around it.
+pub fn is_restricted() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::InSecurityRestrictedOperation() }
+}
+
+/// Whether what runs has rights that are not the connection's, as in a SECURITY DEFINER function.
+pub fn is_borrowed() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::InLocalUserIdChange() }
 }
 
 /// The role in force before, restored on drop.

@@ -48,6 +48,18 @@ pub fn start(name: &str, function: &str, database: u32) -> bool {
         .is_ok()
 }
 
+/// Whether this process is a background worker of ours.
+pub fn is_own() -> bool {
+    // SAFETY: null in other processes; set before any of our code runs in a background worker, with a name
+    // that ends with NUL.
+    unsafe {
+        let entry = pg_sys::MyBgworkerEntry.as_ref();
+        entry.is_some_and(|entry| {
+            CStr::from_ptr(entry.bgw_library_name.as_ptr()).to_bytes() == LIBRARY.as_bytes()
+        })
+    }
+}
+
 /// Makes this worker end on SIGTERM wherever it is, as sessions do, and read the settings again
 /// on SIGHUP.
 pub fn handle_signals() {

@@ -8,25 +8,36 @@ pub mod held;
 pub mod store;
 
 use crate::error::{Error, Result};
-use crate::pg::{callbacks, process, time};
+use crate::pg::{callbacks, process, time, types, user, worker};
 use crate::shmem::sessions::{self, Part, Uuid};
 use crate::shmem::{self, databases};
 use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 
 thread_local! {
-    static OWN: Cell<Option<Uuid>> = const { Cell::new(None) };
-    static JOINED: Cell<Option<Uuid>> = const { Cell::new(None) };
+    static OWN: Cell<Option<Session>> = const { Cell::new(None) };
+    static JOINED: Cell<Option<Session>> = const { Cell::new(None) };
     static LOCAL: Cell<Option<Local>> = const { Cell::new(None) };
     /// The worker is to be told at the end of the transaction, when it can see what has changed.
     static CHANGED: Cell<bool> = const { Cell::new(false) };
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// A session that this connection may act for.
+#[derive(Clone, Copy)]
+pub struct Session {
+    pub uuid: Uuid,
+    /// The role that it belongs to.
+    pub role: Oid,
+    /// The role as which the connection was last found to be allowed to act for it.
+    checked: Oid,
+}
+
 /// A session that was joined until the end of the transaction.
 #[derive(Clone, Copy)]
 struct Local {
-    uuid: Uuid,
+    session: Session,
     /// From this instant on the time that the session has left has to be renewed.
     renew_at: i64,
 }
@@ -45,25 +56,83 @@ pub fn require_loaded() -> Result<()> {
     if shmem::is_available() { Ok(()) } else { Err(not_loaded()) }
 }
 
+/// In this order.
+const ACTS_FOR: [Part; 3] = [Part::Local, Part::Joined, Part::Own];
+
 /// The session that this connection acts for, made known to the worker: from now on what it takes
 /// is given back when the session ends.
-pub fn current() -> Uuid {
-    current_if_any().unwrap_or_else(open_own)
+pub fn current() -> Result<Uuid> {
+    Ok(acting()?.uuid)
 }
 
-/// The same, if this connection has acted for one yet.
+/// The same with the role that it belongs to.
+pub fn acting() -> Result<Session> {
+    let known = ACTS_FOR.into_iter().find_map(|part| Some((part, session(part)?)));
+    let role = user::outer();
+    match known {
+        Some((_, session)) if session.checked == role => Ok(session),
+        Some((part, session)) => check(part, session, role),
+        None => open_own(role),
+    }
+}
+
+/// The session that this connection acts for, if it has acted for one yet.
 pub fn current_if_any() -> Option<Uuid> {
-    [Part::Local, Part::Joined, Part::Own].into_iter().find_map(joined)
+    ACTS_FOR.into_iter().find_map(joined)
 }
 
 /// The session that was joined in this way, if there is one.
 pub fn joined(part: Part) -> Option<Uuid> {
+    session(part).map(|session| session.uuid)
+}
+
+fn session(part: Part) -> Option<Session> {
     match part {
         Part::Own => OWN.get(),
         Part::Joined => JOINED.get(),
-        Part::Local => LOCAL.get().map(|local| local.uuid),
+        Part::Local => LOCAL.get().map(|local| local.session),
         Part::Candidate => None,
     }
+}
+
+/// The connection's own session, if there is one, for the role that the connection acts as.
+pub fn own() -> Result<Option<Session>> {
+    OWN.get().map(|session| check(Part::Own, session, user::outer())).transpose()
+}
+
+/// Looks whether the connection, which acts as another role than before, may act for a session.
+fn check(part: Part, session: Session, role: Oid) -> Result<Session> {
+    let mut session = Session { checked: role, ..session };
+    let login = user::authenticated();
+    let is_own = part == Part::Own;
+    // What several roles have taken is for none of them alone to join.
+    if is_own
+        && role != session.role
+        && session.role != login
+        && sessions::give_own_to(login.into())
+    {
+        session.role = login;
+    }
+    if !(is_own && session.role == login || user::is_member(role, session.role)) {
+        return Err(denied(session.uuid).hint(
+            "The connection has come to this session as another role: RESET ROLE, or DISCARD ALL, which leaves it.",
+        ));
+    }
+    match part {
+        Part::Own => OWN.set(Some(session)),
+        Part::Joined => JOINED.set(Some(session)),
+        Part::Local => LOCAL.set(LOCAL.get().map(|local| Local { session, ..local })),
+        Part::Candidate => {}
+    }
+    Ok(session)
+}
+
+/// The current role may not act for a session.
+pub fn denied(uuid: Uuid) -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        format!("permission denied for session {}", types::uuid_text(uuid)),
+    )
 }
 
 /// Whether the session that this connection acts for may outlive it, with what it has taken.
@@ -81,26 +150,36 @@ pub fn is_joined() -> bool {
     [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some())
 }
 
-fn open_own() -> Uuid {
-    let uuid = new_uuid();
+/// Opens the connection's own session, for the role that it acts as.
+fn open_own(role: Oid) -> Result<Session> {
+    if worker::is_own() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "a background worker of xqueue has no session that could take tasks",
+        )
+        .hint("Triggers that it runs may put tasks; take, ack and release them on a connection."));
+    }
+    let session = Session { uuid: new_uuid(), role, checked: role };
     watch_exit();
-    sessions::attach(Part::Own, uuid, false);
-    OWN.set(Some(uuid));
-    uuid
+    sessions::attach(Part::Own, session.uuid, role.into(), false);
+    OWN.set(Some(session));
+    Ok(session)
 }
 
-/// Acts for an identified session, from now on or until the end of the transaction, instead of the
-/// one joined before in this way.
-pub fn join(part: Part, uuid: Uuid) {
+/// Acts for an identified session of a role, of which the current one is a member, from now on or until the
+/// end of the transaction, instead of the one joined before in this way.
+pub fn join(part: Part, uuid: Uuid, role: Oid) {
     watch_exit();
     if joined(part) == Some(uuid) {
         return;
     }
     leave(part);
-    sessions::attach(part, uuid, true);
+    let checked = user::outer();
+    sessions::attach(part, uuid, checked.into(), true);
+    let session = Session { uuid, role, checked };
     match part {
-        Part::Local => LOCAL.set(Some(Local { uuid, renew_at: i64::MIN })),
-        _ => JOINED.set(Some(uuid)),
+        Part::Local => LOCAL.set(Some(Local { session, renew_at: i64::MIN })),
+        _ => JOINED.set(Some(session)),
     }
 }
 
@@ -114,7 +193,7 @@ pub fn set_renewal(instant: i64) {
 /// meanwhile.
 pub fn propose(uuid: Uuid) {
     watch_exit();
-    sessions::attach(Part::Candidate, uuid, true);
+    sessions::attach(Part::Candidate, uuid, user::outer().into(), true);
 }
 
 /// Ends what `propose` began. The worker is to look whether the time of a session that may not be

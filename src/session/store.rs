@@ -8,14 +8,16 @@
 
 use crate::error::Result;
 use crate::pg::relation::{self, Lock};
+use crate::pg::row::Row;
 use crate::pg::spi::Rows;
-use crate::pg::{catalog, types};
+use crate::pg::{catalog, time, types};
 use crate::registry;
 use crate::shmem::sessions::{self, Uuid};
 use pgrx::pg_sys::{Datum, Oid};
 use std::ffi::CStr;
 
 const TABLE: &CStr = c"session";
+const KEY: &CStr = c"session_pkey";
 
 /// An identified session.
 pub struct Known {
@@ -26,21 +28,17 @@ pub struct Known {
     pub lease: i64,
 }
 
-/// The session of this identifier, if its lease has not ended before `now`.
-pub fn find(uuid: Uuid, now: i64) -> Result<Option<Known>> {
-    registry::as_owner(|spi| {
-        let rows = spi.run_with(
-            "SELECT s.role::pg_catalog.oid, (pg_catalog.date_part('epoch', s.grace) OPERATOR(pg_catalog.*) \
-             1000000::pg_catalog.float8)::pg_catalog.int8, s.lease FROM xqueue.session s \
-             WHERE s.uuid OPERATOR(pg_catalog.=) $1 AND s.lease OPERATOR(pg_catalog.>) $2",
-            &[(types::UUID, Some(types::from_uuid(uuid))), (types::TIMESTAMPTZ, Some(now.into()))],
-        );
+/// The session of this identifier, if its lease has not ended before `now`. Read as it is now, whatever
+/// snapshot the transaction has.
+pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
+    let known = catalog::own_row_of(TABLE, KEY, uuid, |row| {
         Some(Known {
-            role: rows.datum(0, 1).map(types::oid)?,
-            grace: rows.datum(0, 2)?.value() as i64,
-            lease: rows.datum(0, 3).map(types::timestamp)?,
+            role: row.datum(2).map(types::oid)?,
+            grace: time::length(&types::interval(row.datum(3)?)),
+            lease: row.datum(4).map(types::timestamp)?,
         })
-    })
+    });
+    known.flatten().filter(|known| known.lease > now)
 }
 
 /// Gives a session that is known another time of grace, and as much as that at least.

@@ -1,8 +1,8 @@
 //! The sessions that take tasks: which are attached to a connection, and which have been left.
 
-use super::databases;
 use super::left::HeldTask;
-use crate::pg::{latch, process, user};
+use super::{Directory, databases};
+use crate::pg::{latch, process};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -50,17 +50,16 @@ struct Attached {
     /// It may outlive the connection: the table `xqueue.session` knows.
     identified: bool,
     uuid: Uuid,
-    /// The role that it belongs to while it is not identified.
+    /// The connection's own session belongs to this role; another one it has come to as this role.
     role: u32,
 }
 
 /// Attaches this process to a session.
-pub fn attach(part: Part, uuid: Uuid, identified: bool) {
+pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     let directory = super::directory();
     if let Some(session) = directory.sessions.get_mut(process::index() as usize) {
         session.database = u32::from(process::database());
         session.pid = process::pid();
-        let role = u32::from(user::outer());
         session.attached[part as usize] = Attached { live: true, identified, uuid, role };
         if part == Part::Own {
             session.own_is_distrusted = false;
@@ -99,13 +98,9 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
 /// Notes that a connection's own session may hold tasks of which it does not know. False if there is no
 /// such session, or not any more.
 pub fn distrust(uuid: Uuid) -> bool {
-    let (directory, database) = (super::directory(), u32::from(process::database()));
-    let mut owns = directory.sessions.iter_mut().filter(|session| {
-        let own = &session.attached[Part::Own as usize];
-        session.database == database && own.live && own.uuid == uuid
-    });
-    match owns.next() {
-        Some(session) => {
+    let mut directory = super::directory();
+    match find_own(&mut directory, uuid) {
+        Some((_, session)) => {
             session.own_is_distrusted = true;
             true
         }
@@ -142,31 +137,56 @@ pub fn own_is_sure_since() -> Option<u64> {
     is_sure.then_some(session.doubts)
 }
 
-/// Notes that a connection's own session may outlive it. The role that it belongs to; None if there
-/// is no such session in this database.
-pub fn identify(uuid: Uuid) -> Option<u32> {
-    let (process, role) = note_identified(uuid)?;
+/// The role that a connection's own session belongs to; None if there is no such session in this database.
+pub fn role_of_own(uuid: Uuid) -> Option<u32> {
+    let mut directory = super::directory();
+    find_own(&mut directory, uuid).map(|(_, session)| session.attached[Part::Own as usize].role)
+}
+
+/// Makes this connection's own session another role's. False if it may outlive the connection: then it
+/// stays its role's.
+pub fn give_own_to(role: u32) -> bool {
+    let directory = super::directory();
+    let Some(session) = directory.sessions.get_mut(process::index() as usize) else { return false };
+    let own = &mut session.attached[Part::Own as usize];
+    if !own.identified {
+        own.role = role;
+    }
+    !own.identified
+}
+
+/// Notes that a connection's own session, which belongs to `role`, may outlive it. False if there is no such
+/// session (any more).
+pub fn identify(uuid: Uuid, role: u32) -> bool {
+    let Some(process) = note_identified(uuid, role) else { return false };
     // What the session commits from here on is made safe; what it was about to commit without that comes
     // before the commit of whoever identifies it, which makes it safe too.
     while entry(process).is_passing.load(Ordering::SeqCst) {
         latch::wait(Some(Duration::from_millis(1)), false);
     }
-    Some(role)
+    true
 }
 
-/// The index of the connection's process, and the role.
-fn note_identified(uuid: Uuid) -> Option<(usize, u32)> {
-    let directory = super::directory();
+/// The index of the connection's process.
+fn note_identified(uuid: Uuid, role: u32) -> Option<usize> {
+    let mut directory = super::directory();
+    let (process, session) = find_own(&mut directory, uuid)?;
+    let own = &mut session.attached[Part::Own as usize];
+    if own.role != role {
+        return None;
+    }
+    own.identified = true;
+    session.own_is_identified.store(true, Ordering::SeqCst);
+    Some(process)
+}
+
+/// The connection to this database whose own session this is.
+fn find_own(directory: &mut Directory, uuid: Uuid) -> Option<(usize, &mut Session)> {
     let database = u32::from(process::database());
-    let mut sessions = directory.sessions.iter_mut().enumerate();
-    let (process, session) = sessions.find(|(_, session)| {
+    directory.sessions.iter_mut().enumerate().find(|(_, session)| {
         let own = &session.attached[Part::Own as usize];
         session.database == database && own.live && own.uuid == uuid
-    })?;
-    session.own_is_identified.store(true, Ordering::SeqCst);
-    let own = &mut session.attached[Part::Own as usize];
-    own.identified = true;
-    Some((process, own.role))
+    })
 }
 
 /// Says that this process's transaction begins to commit changes of queues, or, with 0, that the

@@ -93,6 +93,24 @@ fn only_a_take_alone_is_not_waited_for() {
     q.wait_for("taken", 0);
 }
 
+/// Else any role could make all others wait for the disk, and the worker look for what their sessions have left.
+#[test]
+fn a_refused_identify_changes_nothing_for_the_session() {
+    let cluster = Cluster::new(SETTINGS);
+    let mut q = queue(&cluster, &json!({}));
+    q.sql("CREATE ROLE stranger LOGIN");
+    let mut stranger = open(cluster.config().user("stranger"));
+    let mut c = careful(&q);
+    let session: String = scalar(&mut c, "SELECT xqueue.identify()::text", &[]);
+    for call in ["", ", local => true", ", grace => '1 hour'"] {
+        let sql = format!("SELECT xqueue.identify('{session}'{call})");
+        expect_error(&mut stranger, &sql, "42501", "permission denied for session");
+        returns(&mut c, &q, "SELECT FROM xqueue.take('{q}')");
+    }
+    drop(c);
+    q.wait_for("taken", 0);
+}
+
 #[test]
 fn what_is_to_outlast_a_crash_is_waited_for() {
     let cluster = Cluster::new(SETTINGS);

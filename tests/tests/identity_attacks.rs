@@ -1,0 +1,298 @@
+//! A uuid that others can read is no credential, and no code but the connection's own chooses whom it acts for.
+
+use xqueue_tests::*;
+
+const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
+
+fn identity(c: &mut Client) -> String {
+    scalar(c, "SELECT xqueue.identify()::text", &[])
+}
+
+/// Opens a session that outlives its connection.
+fn open(c: &mut Client) -> String {
+    scalar(c, "SELECT xqueue.identify(grace => '1 hour')::text", &[])
+}
+
+/// A function that runs a statement and gives the SQLSTATE of its error, or the word "none".
+fn trier(c: &mut Client, name: &str, properties: &str, statement: &str) {
+    c.batch_execute(&format!(
+        "CREATE FUNCTION {name}() RETURNS text LANGUAGE plpgsql {properties} AS $f$ BEGIN
+           EXECUTE $x${statement}$x$; RETURN 'none';
+         EXCEPTION WHEN OTHERS THEN RETURN sqlstate; END $f$"
+    ))
+    .unwrap();
+}
+
+/// A queue whose owner, an ordinary role, has the worker run a statement for each task that was put with a delay. Gives
+/// the errors that it met, or "none".
+fn run_by_the_worker(role: &Role, statement: &str) -> String {
+    let (mut c, name) = (role.client(), unique("identity"));
+    c.batch_execute(&format!(
+        "CREATE TABLE {name} (id bigserial PRIMARY KEY, payload jsonb); SELECT xqueue.upgrade('{name}', '{DELAYED}');
+         CREATE TABLE {name}_log (error text)"
+    ))
+    .unwrap();
+    trier(&mut c, &format!("{name}_try"), "", statement);
+    c.batch_execute(&format!(
+        "CREATE FUNCTION {name}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF OLD.status = 'W' THEN INSERT INTO public.{name}_log SELECT public.{name}_try(); END IF;
+           RETURN NEW; END $$;
+         CREATE TRIGGER own BEFORE UPDATE ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_f();
+         SELECT xqueue.put('{name}', '{{}}', '10 milliseconds')"
+    ))
+    .unwrap();
+    let mut q = Queue::adopt(&database(), &name);
+    q.wait_for("ready", 1);
+    let error = scalar(&mut c, &format!("SELECT error FROM {name}_log"), &[]);
+    q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f(); DROP FUNCTION {q}_try(); DROP TABLE {q}_log");
+    error
+}
+
+/// The worker would keep the session alive, and with it the tasks that it has taken.
+#[test]
+fn what_the_worker_runs_for_an_owner_joins_no_session() {
+    let mut q = Queue::new("identity");
+    let name = q.name.clone();
+    let hostile = Role::create();
+    let mut victim = q.client();
+    let session = identity(&mut victim);
+    put(&mut victim, &name, 1);
+    take_all(&mut victim, &name);
+    for call in [
+        format!("SELECT xqueue.identify('{session}')"),
+        format!("SELECT xqueue.identify('{session}', local => true)"),
+        "SELECT xqueue.identify(grace => '1 hour')".into(),
+        "SELECT xqueue.identify(grace => '1 hour', local => true)".into(),
+        "SELECT xqueue.identify()".into(),
+    ] {
+        assert_eq!(run_by_the_worker(&hostile, &call), "0A000", "{call}");
+    }
+    drop(victim);
+    q.wait_for("ready", 1);
+}
+
+/// What it takes would stay taken for as long as the worker runs.
+#[test]
+fn what_the_worker_runs_for_an_owner_takes_nothing() {
+    let hostile = Role::create();
+    let mut c = hostile.client();
+    let name = unique("identity");
+    c.batch_execute(&format!(
+        "CREATE TABLE {name} (id bigserial PRIMARY KEY, payload jsonb);
+         SELECT xqueue.upgrade('{name}'); SELECT xqueue.put('{name}', '{{}}')"
+    ))
+    .unwrap();
+    let take = format!("SELECT xqueue.take('public.{name}')");
+    assert_eq!(run_by_the_worker(&hostile, &take), "0A000");
+    let mut q = Queue::adopt(&database(), &name);
+    q.assert_tasks(&[("ready", 1), ("total", 1)]);
+}
+
+/// A worker of a parallel query is no connection either.
+#[test]
+fn a_parallel_worker_joins_no_session() {
+    let mut c = connect();
+    let (name, session) = (unique("identity_parallel"), identity(&mut c));
+    c.batch_execute(&format!(
+        "CREATE FUNCTION {name}() RETURNS uuid LANGUAGE plpgsql PARALLEL SAFE AS
+         'BEGIN RETURN xqueue.identify(''{session}''); END';
+         SELECT set_config(name, 'on', false) FROM pg_settings
+         WHERE name IN ('force_parallel_mode', 'debug_parallel_query')"
+    ))
+    .unwrap();
+    expect_error(&mut c, &format!("SELECT {name}()"), "0A000", "connection of a client");
+    c.batch_execute(&format!("DROP FUNCTION {name}()")).unwrap();
+}
+
+/// What an owner's function does while others maintain his objects: it runs as the owner, in their connection.
+#[test]
+fn a_security_restricted_operation_changes_nobodys_identity() {
+    let hostile = Role::create();
+    let mut c = hostile.client();
+    let (name, trap) = (unique("identity_restricted"), open(&mut c));
+    let mut superuser = connect();
+    let mine = identity(&mut superuser);
+    for (n, call) in [
+        format!("SELECT xqueue.identify('{trap}')"),
+        format!("SELECT xqueue.identify('{trap}', local => true)"),
+        "SELECT xqueue.identify(grace => '1 hour')".into(),
+        "SELECT xqueue.identify()".into(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        trier(&mut c, &format!("{name}_{n}"), "", call);
+        c.batch_execute(&format!(
+            "CREATE MATERIALIZED VIEW {name}_v{n} AS SELECT public.{name}_{n}() AS error WITH NO DATA"
+        ))
+        .unwrap();
+        superuser.batch_execute(&format!("REFRESH MATERIALIZED VIEW {name}_v{n}")).unwrap();
+        let error: String = scalar(&mut superuser, &format!("SELECT error FROM {name}_v{n}"), &[]);
+        assert_eq!(error, "42501", "{call}");
+        assert_eq!(identity(&mut superuser), mine);
+    }
+    let kept = "SELECT count(*) FROM xqueue.sessions WHERE session = $1::text::uuid";
+    assert_eq!(scalar::<i64>(&mut superuser, kept, &[&mine]), 0);
+    c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+}
+
+/// The caller's connection is not the function owner's to give away, also if the caller is a superuser; nor may the
+/// owner's code use the caller's rights to join the caller's sessions.
+#[test]
+fn a_security_definer_function_reads_the_identity_and_changes_nothing() {
+    let (hostile, victim) = (Role::create(), Role::create());
+    let mut c = hostile.client();
+    let (name, trap) = (unique("identity_definer"), open(&mut c));
+    let other = open(&mut victim.client());
+    c.batch_execute(&format!(
+        "CREATE FUNCTION {name}() RETURNS uuid LANGUAGE sql SECURITY DEFINER AS 'SELECT xqueue.identify()'"
+    ))
+    .unwrap();
+    for mut caller in [victim.client(), connect()] {
+        let mine = identity(&mut caller);
+        let read: String = scalar(&mut caller, &format!("SELECT {name}()::text"), &[]);
+        assert_eq!(read, mine, "to look does no harm");
+        for (n, call) in [
+            format!("SELECT xqueue.identify('{trap}')"),
+            format!("SELECT xqueue.identify('{trap}', local => true)"),
+            format!("SELECT xqueue.identify('{other}')"),
+            format!("SELECT xqueue.identify('{mine}')"),
+            format!("SELECT xqueue.identify('{mine}', grace => '1 hour')"),
+            "SELECT xqueue.identify(grace => '1 hour')".into(),
+            "SELECT xqueue.identify(grace => '1 hour', local => true)".into(),
+            "SET LOCAL xqueue.session_grace = '1 h'; SELECT xqueue.identify()".into(),
+        ]
+        .iter()
+        .enumerate()
+        {
+            let function = format!("{name}_{}_{n}", pid(&mut caller));
+            trier(&mut c, &function, "SECURITY DEFINER", call);
+            let error: String = scalar(&mut caller, &format!("SELECT {function}()"), &[]);
+            assert_eq!(error, "42501", "{call}");
+            assert_eq!(identity(&mut caller), mine, "{call}");
+        }
+        let kept = "SELECT count(*) FROM xqueue.sessions WHERE session = $1::text::uuid";
+        assert_eq!(scalar::<i64>(&mut caller, kept, &[&mine]), 0);
+    }
+    c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+}
+
+/// Who may read the table knows the uuids of all who hold tasks.
+#[test]
+fn the_uuid_of_the_owner_column_opens_nothing() {
+    let mut q = Queue::new("identity");
+    let (name, stranger) = (q.name.clone(), Role::create());
+    let (mut lasting, mut passing) = (q.client(), q.client());
+    let sessions = [open(&mut lasting), identity(&mut passing)];
+    for victim in [&mut lasting, &mut passing] {
+        put(victim, &name, 1);
+        take(victim, &name, "0", 1);
+    }
+    q.sql(&format!("GRANT SELECT, UPDATE, DELETE ON {{q}} TO {}", stranger.name));
+    let row = "SELECT to_jsonb(s) || jsonb_build_object('version', s.xmin::text) FROM xqueue.session s \
+               WHERE uuid = $1::text::uuid";
+    wait_until("the worker knows", || {
+        values(&mut q.admin, row, &[&sessions[0]])[0]["lease"] == "infinity"
+    });
+    let before = values(&mut q.admin, row, &[&sessions[0]]);
+    let mut c = stranger.client();
+    let owners = format!("SELECT to_jsonb(owner) FROM {name} ORDER BY id");
+    assert_eq!(values(&mut c, &owners, &[]), [json!(sessions[0]), json!(sessions[1])]);
+    for session in &sessions {
+        for call in ["'{s}'", "'{s}', local => true", "'{s}', grace => '1 year'"] {
+            let sql = format!("SELECT xqueue.identify({})", call.replace("{s}", session));
+            let error = expect_error(&mut c, &sql, "42501", "permission denied for session");
+            assert!(error.hint().is_some_and(|hint| hint.contains("members")), "{error:?}");
+        }
+    }
+    assert_eq!(values(&mut q.admin, row, &[&sessions[0]]), before, "nor is it renewed");
+    assert_eq!(values(&mut q.admin, row, &[&sessions[1]]), Vec::<Value>::new(), "nor kept");
+    for list in ["xqueue.sessions", "xqueue.session_connections()"] {
+        let others = format!("SELECT to_jsonb(s) FROM {list} s WHERE s::text ~ $1");
+        for session in &sessions {
+            assert_eq!(values(&mut c, &others, &[session]).len(), 0, "{list}");
+        }
+    }
+    let mine = identity(&mut c);
+    for id in [1, 2] {
+        let sql = format!("SELECT xqueue.ack('{name}', {id})");
+        let error = expect_error(&mut c, &sql, "55006", "is taken by");
+        assert!(!sessions.iter().any(|session| error.message().contains(session)), "{error:?}");
+    }
+    assert_eq!(identity(&mut c), mine);
+    lasting.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+}
+
+/// A connection that several roles use one after the other, as a pool's, is none of theirs alone.
+#[test]
+fn roles_that_share_a_connection() {
+    let mut q = Queue::new("identity");
+    let name = q.name.clone();
+    let [pool, a, b] = [Role::create(), Role::create(), Role::create()];
+    q.sql(&format!(
+        "GRANT {0}, {1} TO {2}; GRANT ALL ON {{q}} TO {0}, {1}, {2}",
+        a.name, b.name, pool.name
+    ));
+    let mut shared = pool.client();
+    // The session that it has from the start is the first role's until another one takes with it.
+    shared.batch_execute(&format!("SET ROLE {}", a.name)).unwrap();
+    let session = identity(&mut shared);
+    let mut c = a.client();
+    let join = format!("SELECT xqueue.identify('{session}')");
+    c.batch_execute(&format!("{join}; SELECT xqueue.identify(grace => '0')")).unwrap();
+    drop(c);
+    let mut shared = pool.client();
+    shared.batch_execute(&format!("SET ROLE {}", a.name)).unwrap();
+    let session = identity(&mut shared);
+    shared.batch_execute(&format!("SET ROLE {}", b.name)).unwrap();
+    let id = put(&mut shared, &name, 1);
+    assert_eq!(take_all(&mut shared, &name), [id]);
+    let join = format!("SELECT xqueue.identify('{session}')");
+    for role in [&a, &b] {
+        expect_error(&mut role.client(), &join, "42501", "permission denied for session");
+    }
+    let mut member = pool.client();
+    member.batch_execute(&join).unwrap();
+    assert_eq!(ack(&mut member, &name, id).len(), 1);
+    // One that was joined as one role serves no other, also if it is kept.
+    let of_a = open(&mut a.client());
+    shared.batch_execute(&format!("RESET ROLE; SELECT xqueue.identify('{of_a}')")).unwrap();
+    let id = put(&mut shared, &name, 2);
+    shared.batch_execute(&format!("SET ROLE {}", b.name)).unwrap();
+    for call in [
+        format!("SELECT xqueue.take('{name}')"),
+        "SELECT xqueue.identify()".into(),
+        "SELECT xqueue.identify(grace => '2 hours')".into(),
+    ] {
+        let error = expect_error(&mut shared, &call, "42501", "permission denied for session");
+        assert!(error.hint().is_some_and(|hint| hint.contains("RESET ROLE")), "{error:?}");
+    }
+    shared.batch_execute("RESET ROLE").unwrap();
+    assert_eq!(take_all(&mut shared, &name), [id]);
+    assert_eq!(ack(&mut a_session(&a, &of_a), &name, id).len(), 1);
+    shared.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+}
+
+/// A connection of a role that has joined a session.
+fn a_session(role: &Role, session: &str) -> Client {
+    let mut c = role.client();
+    c.batch_execute(&format!("SELECT xqueue.identify('{session}')")).unwrap();
+    c
+}
+
+/// Whoever keeps a session that he has joined does not make it his own.
+#[test]
+fn a_session_stays_its_openers() {
+    let mut q = Queue::new("identity");
+    let [opener, member] = [Role::create(), Role::create()];
+    q.sql(&format!("GRANT {} TO {}", opener.name, member.name));
+    let mut first = opener.client();
+    let session = identity(&mut first);
+    let mut second = member.client();
+    let join = format!("BEGIN; SELECT xqueue.identify('{session}'); ROLLBACK");
+    second.batch_execute(&join).unwrap();
+    second.batch_execute("SELECT xqueue.identify(grace => '1 hour')").unwrap();
+    let role = "SELECT role::text FROM xqueue.session WHERE uuid = $1::text::uuid";
+    assert_eq!(scalar::<String>(&mut q.admin, role, &[&session]), opener.name);
+    second.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+}
