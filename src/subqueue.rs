@@ -193,10 +193,12 @@ impl Take<'_> {
     ) -> Result<Found> {
         let slot = self.queue.slot;
         let looked = self.look(spi, lane, see)?;
-        // What this transaction sees alone may be undone, and an old snapshot does not see what is new.
+        // What this transaction sees alone may be undone, an old snapshot does not see what is new, and
+        // row security hides what others see.
         let sees_otherwise = || {
             xact::pending_lane(slot, lane).is_seen_otherwise()
                 || self.queue.may_be_changing()
+                || self.queue.has_row_security
                 || transaction::has_fixed_snapshot()
         };
         let stays = match looked {
@@ -231,9 +233,11 @@ impl Take<'_> {
         if part.is_none() {
             return;
         }
-        // What this transaction sees alone may be undone, and an old snapshot makes no ring complete.
+        // What this transaction sees alone may be undone, and neither an old snapshot nor a part of the rows
+        // makes a ring complete.
         let pending = xact::pending_lanes(slot);
-        let is_old = transaction::has_fixed_snapshot() || pending.more;
+        let sees_part =
+            transaction::has_fixed_snapshot() || pending.more || self.queue.has_row_security;
         let mut queued = 0;
         if search.ends == 0 {
             let seen_otherwise = pending.iter().filter(|(_, change)| change.is_seen_otherwise());
@@ -250,7 +254,7 @@ impl Take<'_> {
                 }
             }
             search.ends += u32::from(next.is_none());
-            if is_old {
+            if sees_part {
                 search.part = Some(Scan { from: next.unwrap_or(i64::MIN), ..scan });
             } else {
                 lanes::end_scan(slot, scan, next);

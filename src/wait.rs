@@ -1,12 +1,12 @@
 //! Waiting for a task, for the end of one, or for room: stand in line, look again, sleep, pass the
-//! baton on.
+//! wake token on.
 
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::pg::{injection, latch, process, time, transaction};
 use crate::session;
-use crate::shmem::waiters::{Offer, Want};
+use crate::shmem::waiters::{Want, token::WakeToken};
 use crate::shmem::{databases, queues, waiters};
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 thread_local! {
     /// The queue in whose line this process stands.
     static LINE: Cell<Option<SlotId>> = const { Cell::new(None) };
-    /// A wake-up has been received and the task that it tells of not been looked for yet.
-    static BATON: Cell<Option<Offer>> = const { Cell::new(None) };
+    /// A wake-up has been received, and the look for the task that it tells of has not ended yet. With
+    /// it, whether others may find what that look does not.
+    static TOKEN: Cell<Option<(WakeToken, bool)>> = const { Cell::new(None) };
     /// The end of the transaction is part of the wait, not the end of it.
     static KEEPS_PLACE: Cell<bool> = const { Cell::new(false) };
 }
@@ -49,12 +50,21 @@ pub struct Place {
     precedes: bool,
     /// After how many microseconds to look again after a wake-up that came to nothing.
     patience: Cell<i64>,
-    /// How often somebody had been woken before the last look.
-    wakes: Cell<u64>,
+    /// Others may find what the last look did not.
+    by_caller: Cell<bool>,
 }
 
 /// The first look again, and the longest pause before another.
 const PATIENCE: (i64, i64) = (1_000_000, 64_000_000);
+
+/// A look for tasks that has found none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InVain {
+    /// The end of the pause that the queue is in.
+    pub paused_until: Option<i64>,
+    /// What the queue gives depends on the caller: others may find what this one did not.
+    pub by_caller: bool,
+}
 
 /// What somebody who waits for the end of a task comes to know.
 pub enum News {
@@ -104,7 +114,7 @@ impl Place {
             want: Cell::new(want),
             precedes,
             patience: Cell::new(0),
-            wakes: Cell::new(0),
+            by_caller: Cell::new(false),
         };
         place.stand(queue, time::now() + PATIENCE.0)?;
         injection::point(c"xqueue-consumer-stands-in-line");
@@ -115,8 +125,8 @@ impl Place {
         let session = session::current()?;
         match queues::lock(self.slot) {
             Some(mut line) => {
-                line.join_line(self.since, session, (self.want.get(), self.precedes), nudge_at);
-                self.wakes.set(line.wakes());
+                let wish = (self.want.get(), self.precedes, self.by_caller.get());
+                line.join_line(self.since, session, wish, nudge_at);
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -130,30 +140,40 @@ impl Place {
             return Ok(false);
         }
         let mut line = queues::lock(self.slot).ok_or_else(|| gone(queue))?;
-        if let Some(offer) = line.leave_line() {
-            line.wake(1, offer);
+        if let Some((token, by_caller)) = line.leave_line() {
+            line.hand_on(token, by_caller);
         }
         drop(line);
         self.stand(queue, time::now() + PATIENCE.0)?;
         Ok(true)
     }
 
-    /// Sleeps until this consumer is woken; false when the deadline has passed before that.
-    /// Whoever is woken stands in line again, in the old place, should the task be gone.
-    /// `pause`: the end of the pause that the queue is in.
-    pub fn sleep(&self, deadline: Deadline, pause: Option<i64>, queue: &str) -> Result<bool> {
-        BATON.set(None);
-        if !deadline.is_over() && self.has_missed_some(pause) {
+    /// Sleeps, after a look in vain, until this consumer is woken; false when the deadline has passed
+    /// before that. Once woken it stands in line again, in the old place, should the task be gone.
+    pub fn sleep(&self, deadline: Deadline, look: InVain, queue: &str) -> Result<bool> {
+        let unused = TOKEN.take();
+        self.by_caller.set(look.by_caller);
+        if look.by_caller
+            && let Some((token, _)) = unused
+            && let Some(mut line) = queues::lock(self.slot)
+        {
+            line.pass_on(token);
+        }
+        if !deadline.is_over() && self.has_missed_some(look) {
             latch::wait(Some(Duration::ZERO), true);
             return Ok(true);
         }
-        if !self.is_woken_before(deadline, pause) {
+        if !self.is_woken_before(deadline, look.paused_until) {
             return Ok(false);
         }
         // Nothing is taken for a client that is gone.
         latch::wait(Some(Duration::ZERO), true);
-        BATON.set(Some(waiters::offer()));
-        self.patience.set((self.patience.get() * 2).clamp(PATIENCE.0, PATIENCE.1));
+        let token = waiters::token();
+        TOKEN.set(Some((token, look.by_caller)));
+        // Where others take what there is, a wake-up in vain says nothing of the next.
+        let is_first = look.by_caller && !token.is_nudge();
+        let patience = if is_first { 0 } else { self.patience.get() * 2 };
+        self.patience.set(patience.clamp(PATIENCE.0, PATIENCE.1));
         self.stand(queue, time::now() + self.patience.get())?;
         Ok(true)
     }
@@ -191,17 +211,16 @@ impl Place {
 
     /// Whether tasks came to be ready while this consumer looked in vain, which others may have
     /// been woken for. Should it sleep beside ready tasks, the worker is to look after it.
-    fn has_missed_some(&self, pause: Option<i64>) -> bool {
+    fn has_missed_some(&self, look: InVain) -> bool {
         let Some(mut line) = queues::lock(self.slot) else { return false };
-        let (wakes, has_ready) = (line.wakes(), line.has_ready());
-        let has_changed = self.wakes.replace(wakes) != wakes;
+        let (has_changed, has_ready) = (line.end_look(look.by_caller), line.has_ready());
         // If somebody was woken meanwhile the pause may be over: this consumer looks again first.
-        if let Some(until) = pause.filter(|_| !has_changed) {
+        if let Some(until) = look.paused_until.filter(|_| !has_changed) {
             line.note_pause(until);
         }
         drop(line);
         let has_missed = has_changed && !waiters::was_woken();
-        if has_ready && !has_missed && pause.is_none() {
+        if has_ready && !has_missed && look.paused_until.is_none() {
             databases::request(process::database().into(), |_| {});
         }
         has_missed
@@ -225,7 +244,7 @@ impl Place {
 
     /// Ends the wait: a task was found. Another wake-up that came meanwhile goes to the next.
     pub fn succeed(self) {
-        BATON.set(None);
+        TOKEN.set(None);
     }
 
     /// Ends the transaction without leaving the line.
@@ -249,13 +268,13 @@ pub fn leave_any_line() {
     if KEEPS_PLACE.get() {
         return;
     }
-    let unused = BATON.take();
+    let unused = TOKEN.take();
     if let Some(slot) = LINE.take()
         && let Some(mut line) = queues::lock(slot)
     {
         let another = line.leave_line();
-        for offer in unused.into_iter().chain(another) {
-            line.wake(1, offer);
+        for (token, by_caller) in unused.into_iter().chain(another) {
+            line.hand_on(token, by_caller);
         }
     }
 }

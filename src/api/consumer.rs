@@ -19,7 +19,7 @@ use crate::pg::types;
 use crate::registry::{Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
 use crate::subqueue::Take;
-use crate::wait::Deadline;
+use crate::wait::{Deadline, InVain};
 use crate::{counting, direct, marks, session, sql_functions};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
@@ -67,7 +67,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
     refuse_fixed_snapshot("a task")?;
     // A subtransaction that finds nothing is undone: who waits holds no lock.
     let look = |order: &Order| {
-        let mut outcome = Ok(Look::Nothing);
+        let mut outcome = Ok(Look::InVain(InVain::default()));
         transaction::in_subtransaction(|| {
             outcome = take_now(&target, order, deliver);
             if matches!(outcome, Ok(Look::Taken)) { Verdict::Keep(()) } else { Verdict::Undo }
@@ -82,15 +82,15 @@ fn take_impl(call: &Call) -> Result<Datum> {
     let place = line.join()?;
     order.waits = true;
     loop {
-        let pause = match look(&order) {
+        let in_vain = match look(&order) {
             Ok(Look::Taken) => break place.succeed(),
-            Ok(outcome) => outcome.paused_until(),
+            Ok(Look::InVain(look)) => look,
             Err(error) => return Err(gone_or(error, &target, &line.name)),
         };
         if line.has_changed(&place, &target, order.tube.as_deref())? {
             continue;
         }
-        if !place.sleep(deadline, pause, &line.name)? {
+        if !place.sleep(deadline, in_vain, &line.name)? {
             break;
         }
     }
@@ -174,23 +174,23 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> R
         let place = line.join()?;
         order.waits = true;
         loop {
-            let pause = match look(&order, &mut taken) {
+            let in_vain = match look(&order, &mut taken) {
                 Ok(Look::Taken) => {
                     spi.commit();
                     place.succeed();
                     return Ok(());
                 }
-                Ok(outcome) => {
+                Ok(Look::InVain(look)) => {
                     let has_changed = line.has_changed(&place, &target, order.tube.as_deref());
                     place.over_transaction_end(|| spi.rollback());
                     if has_changed? {
                         continue;
                     }
-                    outcome.paused_until()
+                    look
                 }
                 Err(error) => return Err(gone_or(error, &target, &line.name)),
             };
-            if !place.sleep(deadline, pause, &line.name)? {
+            if !place.sleep(deadline, in_vain, &line.name)? {
                 return Ok(());
             }
         }
@@ -231,21 +231,20 @@ impl Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Taken,
-    Nothing,
-    /// Nobody takes a task before this instant.
-    Paused(i64),
+    InVain(InVain),
 }
 
 impl Look {
-    fn of(taken: usize) -> Look {
-        if taken > 0 { Look::Taken } else { Look::Nothing }
+    fn of(taken: usize, queue: &Queue) -> Look {
+        let by_caller = queue.gives_by_caller();
+        match taken {
+            0 => Look::InVain(InVain { paused_until: None, by_caller }),
+            _ => Look::Taken,
+        }
     }
 
-    fn paused_until(self) -> Option<i64> {
-        match self {
-            Look::Paused(until) => Some(until),
-            Look::Taken | Look::Nothing => None,
-        }
+    fn paused(until: i64) -> Look {
+        Look::InVain(InVain { paused_until: Some(until), by_caller: false })
     }
 }
 
@@ -280,18 +279,18 @@ fn take_now(
     };
     let ttr = order.ttr.filter(|_| queue.features().has_deadlines() || !order.waits);
     if order.waits && order.tube.is_some() && queue.tube().is_none() {
-        return Ok(Look::Nothing);
+        return Ok(Look::InVain(InVain::default()));
     }
     let mut arguments = order.arguments(ttr, &queue)?;
     if let Some(until) = queue.paused_until() {
-        return Ok(Look::Paused(until));
+        return Ok(Look::paused(until));
     }
     let (form, tube, ttr) = (target.form, order.tube.is_some(), ttr.is_some());
     if let Some(picker) = queue.features().picker() {
         let change = Change::TakeNamed { form, tube, ttr, any: false };
         let wanted = (order.count, order.tube.as_deref());
         let taken = named::take_picked(&queue, picker, change, &arguments, wanted, &mut deliver)?;
-        return Ok(Look::of(taken));
+        return Ok(Look::of(taken, &queue));
     }
     if queue.features().has_subqueues() {
         let tube = arguments.get(Parameter::Tube).zip(queue.tube());
@@ -301,7 +300,7 @@ fn take_now(
             let count = order.count as usize;
             spi::connect(|spi| take.run(spi, count, lane, |rows| deliver(rows, &queue)))
         })?;
-        return Ok(Look::of(taken));
+        return Ok(Look::of(taken, &queue));
     }
     // With a time to run each row says when it is over; for a key of several columns there is a
     // statement for each task.
@@ -336,5 +335,5 @@ fn take_now(
             break;
         }
     }
-    Ok(Look::of((order.count - left) as usize))
+    Ok(Look::of((order.count - left) as usize, &queue))
 }

@@ -185,6 +185,11 @@ impl Queue {
         transaction::id_if_any() != 0 && relation::is_in_use(self.table)
     }
 
+    /// Whether what it gives depends on the caller: others may find what one does not.
+    pub fn gives_by_caller(&self) -> bool {
+        self.has_row_security || self.features().picker().is_some()
+    }
+
     pub fn features(&self) -> &Features {
         &self.definition.options.features
     }

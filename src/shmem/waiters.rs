@@ -1,13 +1,19 @@
 //! Those who wait for a task, for the end of one, or for room: a line for each queue, first come,
 //! first served.
 //!
-//! A wake-up is a baton: the consumer at the head is taken out of the line and woken; if it ends
-//! without having used the wake-up, it passes it on. Producers are woken with their room reserved, so
+//! A wake-up is a token: the consumer at the head is taken out of the line and woken; if it ends
+//! without having used the token, it passes it on. Producers are woken with their room reserved, so
 //! that nobody comes before them.
+//!
+//! Where the tasks that a consumer gets depend on who it is, by row security or by a function that
+//! picks, a look in vain says nothing of the others: see [`token`].
+
+pub mod token;
 
 use super::queues::QueueGuard;
 use crate::model::change::Outcome;
-use crate::pg::{latch, process, time};
+use crate::pg::{latch, process};
+use token::WakeToken;
 
 pub const NO_QUEUE: u32 = u32::MAX;
 
@@ -41,7 +47,11 @@ pub struct Waiter {
     /// Taken out of the line by a wake-up that has not been used yet.
     woken: bool,
     want: Want,
-    offer: Option<u64>,
+    token: WakeToken,
+    /// How many wake-ups there had been when its last look began.
+    seen: u64,
+    /// Others may find what that look did not.
+    by_caller: bool,
     outcome: Option<Outcome>,
     /// Room that has been reserved for this process, which it has not taken over yet.
     granted: i64,
@@ -67,7 +77,7 @@ pub struct Line {
     watchers: u32,
     /// Of these, those who wait for room.
     pub(super) producers: u32,
-    /// How often somebody was to be woken.
+    /// How often consumers were to be woken: the number of the last wake-up.
     wakes: u64,
     /// The end of the pause that those in line wait for, if there is one.
     pub(super) paused_until: i64,
@@ -126,11 +136,12 @@ impl QueueGuard {
     /// Puts this process into the line, behind all who have waited since an earlier instant.
     /// `nudge_at`: when to be woken again though nothing has happened, `NEVER` if not at all.
     /// `precedes`: in front of all who are newcomers, as they may be waiting for its end.
+    /// `by_caller`: others may find what its looks do not.
     pub fn join_line(
         &mut self,
         since: i64,
         session: [u8; 16],
-        (want, precedes): (Want, bool),
+        (want, precedes, by_caller): (Want, bool, bool),
         nudge_at: i64,
     ) {
         let process = process::index();
@@ -157,7 +168,9 @@ impl QueueGuard {
             next,
             woken: false,
             want,
-            offer: None,
+            token: WakeToken::NUDGE,
+            seen: self.line.wakes,
+            by_caller,
             outcome: None,
             granted: 0,
             precedes,
@@ -179,66 +192,38 @@ impl QueueGuard {
     }
 
     /// Takes this process out of the line. If it had been woken meanwhile, it gets the wake-up,
-    /// which it has either used or has to pass on; room that it has not taken over is given back.
-    pub fn leave_line(&mut self) -> Option<Offer> {
+    /// which it has either used or has to pass on, with whether others may find what it does not; room
+    /// that it has not taken over is given back.
+    pub fn leave_line(&mut self) -> Option<(WakeToken, bool)> {
         let process = process::index();
         if waiter(process).queue == self.index() {
             self.unlink(process);
         }
         let entry = waiter(process);
         let was_woken = std::mem::replace(&mut entry.woken, false);
-        let (want, offer) = (entry.want, Offer { tube: entry.offer });
+        let (want, token) = (entry.want, (entry.token, entry.by_caller));
         if matches!(want, Want::Room(_)) {
             self.room.reserved -= std::mem::take(&mut entry.granted);
             // It may have stood before others that need less.
             self.grant();
         }
-        (was_woken && want.is_for_task()).then_some(offer)
+        (was_woken && want.is_for_task()).then_some(token)
     }
 
     /// Wakes the first `count` consumers in the line that want what there is. If nobody knows what
     /// that is and some want only one tube, all look for themselves.
     pub fn wake(&mut self, count: u32, offer: Offer) {
-        self.line.wakes += 1;
+        let token = self.next_token(offer);
         let everyone = offer.tube.is_none() && self.line.choosy > 0;
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
         let mut link = self.line.head;
         while link != 0 && left > 0 {
             let Waiter { next, want, .. } = *waiter(link - 1);
             if want.accepts(offer) {
-                self.notify(link - 1, offer.tube, None);
+                self.notify(link - 1, token, None);
                 left -= 1;
             }
             link = next;
-        }
-    }
-
-    /// Wakes the first `count` consumers that want any task, and those who want one tube's if a
-    /// wake-up of theirs has come to nothing: someone may have had the task's row locked.
-    fn nudge(&mut self, count: u32, now: i64) {
-        let (mut left, mut link) = (count, self.line.head);
-        while link != 0 {
-            let Waiter { next, want, nudge_at, .. } = *waiter(link - 1);
-            match want {
-                Want::Any if left > 0 => left -= 1,
-                Want::Tube(_) if nudge_at <= now => {}
-                _ => {
-                    link = next;
-                    continue;
-                }
-            }
-            self.notify(link - 1, None, None);
-            link = next;
-        }
-    }
-
-    /// Wakes consumers for ready tasks that nobody has told them of, as after COMMIT PREPARED. Those
-    /// who wait beside them had better look everywhere.
-    pub fn nudge_for_ready(&mut self) {
-        let now = time::now();
-        if self.has_idle_consumers(now) {
-            self.forget_marks();
-            self.nudge(self.ready(), now);
         }
     }
 
@@ -249,18 +234,6 @@ impl QueueGuard {
             true => self.wake(self.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
         }
-    }
-
-    /// Whether consumers wait beside ready tasks, and not because the queue is paused.
-    pub fn has_idle_consumers(&self, now: i64) -> bool {
-        self.line.consumers() > 0 && self.has_ready() && self.line.paused_until <= now
-    }
-
-    /// How often somebody was to be woken. Who has looked in vain while that has changed may have
-    /// missed a task: the one that he was woken for went to somebody else, who was woken for
-    /// another, which the look came too early for.
-    pub fn wakes(&self) -> u64 {
-        self.line.wakes
     }
 
     /// This process waits for the end of a pause.
@@ -278,13 +251,13 @@ impl QueueGuard {
 
     /// Wakes everyone to look again.
     pub fn wake_everyone(&mut self) {
-        self.line.wakes += 1;
+        let token = self.next_token(Offer { tube: None });
         self.tell_end(None, None);
         let mut link = self.line.head;
         while link != 0 {
             let Waiter { next, want, .. } = *waiter(link - 1);
             if want.is_for_task() {
-                self.notify(link - 1, None, None);
+                self.notify(link - 1, token, None);
             }
             link = next;
         }
@@ -302,7 +275,7 @@ impl QueueGuard {
                 }
                 self.room.reserved += tasks;
                 waiter(link - 1).granted = tasks;
-                self.notify(link - 1, None, None);
+                self.notify(link - 1, WakeToken::NUDGE, None);
             }
             link = next;
         }
@@ -314,7 +287,7 @@ impl QueueGuard {
         while link != 0 {
             let Waiter { next, want, .. } = *waiter(link - 1);
             if matches!(want, Want::Room(tasks) if tasks > capacity) {
-                self.notify(link - 1, None, None);
+                self.notify(link - 1, WakeToken::NUDGE, None);
             }
             link = next;
         }
@@ -329,7 +302,7 @@ impl QueueGuard {
     /// Sends everyone away: the queue is gone.
     pub fn dismiss_everyone(&mut self) {
         while self.line.head != 0 {
-            self.notify(self.line.head - 1, None, None);
+            self.notify(self.line.head - 1, WakeToken::NUDGE, None);
         }
     }
 
@@ -344,7 +317,7 @@ impl QueueGuard {
                 && hash.is_none_or(|hash| hash == wanted)
             {
                 match outcome {
-                    Some(_) => self.notify(link - 1, None, outcome),
+                    Some(_) => self.notify(link - 1, WakeToken::NUDGE, outcome),
                     None => {
                         waiter(link - 1).woken = true;
                         latch::wake(link - 1);
@@ -381,10 +354,10 @@ impl QueueGuard {
         }
     }
 
-    fn notify(&mut self, process: u32, offer: Option<u64>, outcome: Option<Outcome>) {
+    fn notify(&mut self, process: u32, token: WakeToken, outcome: Option<Outcome>) {
         self.unlink(process);
         let entry = waiter(process);
-        (entry.offer, entry.outcome, entry.woken) = (offer, outcome, true);
+        (entry.token, entry.outcome, entry.woken) = (token, outcome, true);
         latch::wake(process);
     }
 
@@ -408,7 +381,7 @@ pub fn was_woken() -> bool {
     waiter(process::index()).woken
 }
 
-/// The ready task that this process has been told of when it was taken out of the line.
-pub fn offer() -> Offer {
-    Offer { tube: waiter(process::index()).offer }
+/// What this process has been given when it was taken out of the line.
+pub fn token() -> WakeToken {
+    waiter(process::index()).token
 }

@@ -67,7 +67,7 @@ pub fn recount(table: Oid, limit: Option<u32>) -> Recounted {
         match recount::count(&queue, true) {
             Some((tasks, mut slot)) => {
                 slot.set_counted(&tasks);
-                slot.nudge_for_ready();
+                slot.nudge_for_counted();
                 Recounted::Done
             }
             None => Recounted::Later,

@@ -2,7 +2,7 @@
 
 use postgres::Client;
 
-use crate::client::{connect, connect_as, unique};
+use crate::client::{config, connect, connect_as, open, unique};
 
 /// Two tests at once would change the rights of the schema public concurrently, which fails.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(5550001)";
@@ -26,6 +26,10 @@ impl Role {
 
     pub fn client(&self) -> Client {
         connect_as(&self.name)
+    }
+
+    pub fn client_in(&self, db: &str) -> Client {
+        open(config(db).user(&self.name))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The worker of a database, stopped by a signal: what it does not do shows what others do.
+//! A process of the server, stopped by a signal: what it does not do shows what others do.
 
 use postgres::Client;
 
@@ -10,7 +10,7 @@ const WAITS: [i64; 2] = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait];
 #[cfg(not(target_arch = "x86_64"))]
 const WAITS: [i64; 1] = [libc::SYS_epoll_pwait];
 
-/// A worker that does nothing until this is dropped.
+/// A worker or a backend that does nothing until this is dropped.
 pub struct Stopped {
     pid: i32,
 }
@@ -28,6 +28,17 @@ impl Stopped {
             stopped.is_some()
         });
         stopped.expect("the worker has a PID")
+    }
+
+    /// Stops a backend while it sleeps.
+    #[track_caller]
+    pub fn backend(pid: i32) -> Stopped {
+        let mut stopped = None;
+        wait_until("the backend sleeps", || {
+            stopped = Stopped::asleep(pid);
+            stopped.is_some()
+        });
+        stopped.expect("it has been stopped")
     }
 
     /// None if somebody has woken it before it stopped: then it goes on.

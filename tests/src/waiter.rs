@@ -36,7 +36,14 @@ impl Waiter {
     /// A statement that gives jsonb, and that is waiting when this returns.
     #[track_caller]
     pub fn waiting(queue: &mut Queue, sql: &str) -> Waiter {
-        let waiter = Waiter::start(queue.client(), sql);
+        let client = queue.client();
+        Waiter::waiting_in(queue, client, sql)
+    }
+
+    /// The same in a connection that is there already.
+    #[track_caller]
+    pub fn waiting_in(queue: &mut Queue, client: Client, sql: &str) -> Waiter {
+        let waiter = Waiter::start(client, sql);
         let what = format!("backend {} waits in {sql}", waiter.pid);
         wait_until(&what, || waiter.finished() || is_waiting(&mut queue.admin, waiter.pid));
         if waiter.finished() {

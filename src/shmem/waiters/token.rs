@@ -1,0 +1,113 @@
+//! Wake tokens that go on. Where the tasks that a consumer gets depend on who it is, by row security or by a
+//! function that picks, its look in vain says nothing of the others.
+//!
+//! Wake-ups are numbered, and each consumer in line notes the last before its look began. A look sees what
+//! was committed before the wake-ups up to there, so a token goes to the first whose look began earlier. When
+//! there is none it has been round the line, and ends: for one wake-up each consumer is woken once at the most.
+
+use super::{Offer, Want, waiter};
+use crate::model::status::Status;
+use crate::pg::{process, time};
+use crate::shmem::queues::{NEVER, QueueGuard};
+
+/// A wake-up that a consumer has been given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WakeToken {
+    offer: Offer,
+    /// Its number among the wake-ups of the queue; 0: it is for one process alone.
+    number: u64,
+}
+
+impl WakeToken {
+    /// To look, and no more.
+    pub(super) const NUDGE: WakeToken = WakeToken { offer: Offer { tube: None }, number: 0 };
+
+    pub fn is_nudge(self) -> bool {
+        self.number == 0
+    }
+}
+
+impl QueueGuard {
+    pub(super) fn next_token(&mut self, offer: Offer) -> WakeToken {
+        self.line.wakes += 1;
+        WakeToken { offer, number: self.line.wakes }
+    }
+
+    /// Passes a token on that this process has not used. `by_caller`: others may find what its look
+    /// has not, or would not have; else all find the same, and it is the first's turn again.
+    pub fn hand_on(&mut self, token: WakeToken, by_caller: bool) {
+        match by_caller {
+            true => self.pass_on(token),
+            false => self.wake(1, token.offer),
+        }
+    }
+
+    /// Passes a token on to the next that has not looked since its wake-up, unless nothing is ready.
+    pub fn pass_on(&mut self, token: WakeToken) {
+        if self.is_exact() && self.tasks[Status::Ready as usize] == 0 {
+            return;
+        }
+        let mut link = self.line.head;
+        while link != 0 {
+            let entry = waiter(link - 1);
+            if entry.want.accepts(token.offer) && entry.seen < token.number {
+                return self.notify(link - 1, token, None);
+            }
+            link = entry.next;
+        }
+    }
+
+    /// A look of this process has come to nothing. Whether there was a wake-up since it began: who has looked
+    /// in vain meanwhile may have missed a task. The one that it was woken for went to another process,
+    /// which was woken for another, which the look came too early for.
+    pub fn end_look(&mut self, by_caller: bool) -> bool {
+        let wakes = self.line.wakes;
+        let entry = waiter(process::index());
+        entry.by_caller = by_caller;
+        std::mem::replace(&mut entry.seen, wakes) != wakes
+    }
+
+    /// Wakes consumers that wait beside ready tasks: they had better look everywhere.
+    pub fn nudge_for_ready(&mut self) {
+        let now = time::now();
+        if self.has_idle_consumers(now) {
+            self.forget_marks();
+            self.nudge(self.ready(), now);
+        }
+    }
+
+    /// The same once the tasks were counted, for those that nobody had told of.
+    pub fn nudge_for_counted(&mut self) {
+        if self.has_idle_consumers(time::now()) {
+            self.forget_marks();
+            self.nudge(self.ready(), NEVER);
+        }
+    }
+
+    /// Wakes the first `count` consumers that take any task. Those who want one tube's, or what there is for
+    /// them, are woken if a wake-up of theirs has come to nothing, less and less often: someone may
+    /// have had the task's row locked.
+    fn nudge(&mut self, count: u32, now: i64) {
+        let (mut left, mut link) = (count, self.line.head);
+        while link != 0 {
+            let entry = waiter(link - 1);
+            let (next, is_due) = (entry.next, entry.nudge_at <= now);
+            match entry.want {
+                Want::Any if entry.by_caller && is_due => {}
+                Want::Any if !entry.by_caller && left > 0 => left -= 1,
+                Want::Tube(_) if is_due => {}
+                _ => {
+                    link = next;
+                    continue;
+                }
+            }
+            self.notify(link - 1, WakeToken::NUDGE, None);
+            link = next;
+        }
+    }
+
+    /// Whether consumers wait beside ready tasks, and not because the queue is paused.
+    pub fn has_idle_consumers(&self, now: i64) -> bool {
+        self.line.consumers() > 0 && self.has_ready() && self.line.paused_until <= now
+    }
+}
