@@ -5,13 +5,13 @@
 //! for, as only such code may SET ROLE.
 
 use super::argument;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::pg::function::{Call, Output};
 use crate::pg::{jsonb, process, time, transaction, types, user};
 use crate::session::store::{self, Known};
-use crate::session::{self, Session};
+use crate::session::{self, Session, held};
 use crate::shmem::sessions::{self, Part, Uuid};
-use crate::{guc, sql_functions};
+use crate::{guc, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Interval, Oid};
 use serde_json::json;
@@ -165,12 +165,36 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
         // Until then there is at least the time of grace left, whatever was just renewed.
         session::set_renewal(renew_at);
     } else {
+        warn_of_tasks_left();
         session::join(Part::Joined, uuid, role);
         // Its lease has no end from now on. One that is joined for a transaction keeps its own: of that
         // the worker need not hear, each time.
         session::note_change();
     }
     Ok(uuid)
+}
+
+/// What the connection's own session has taken stays with that: to give it back would hand to others what the
+/// client may be working on.
+fn warn_of_tasks_left() {
+    let own = session::joined(Part::Own).filter(|_| session::joined(Part::Joined).is_none());
+    let Some(own) = own.map(types::uuid_text) else { return };
+    let (got, lost) = xact::held();
+    let tasks = held::count().map(|count| (count + got).saturating_sub(lost));
+    let message = match tasks {
+        Some(0) => return,
+        Some(count) => {
+            let tasks = error::tasks(i64::try_from(count).unwrap_or(i64::MAX), "taken");
+            format!("this connection's own session may still hold {tasks}")
+        }
+        None => "this connection's own session may still hold tasks".into(),
+    };
+    Error::new(PgSqlErrorCode::ERRCODE_WARNING, message)
+        .detail(format!("They stay taken by session {own}, and are ready again when that ends."))
+        .hint(format!(
+            "Ack or release them before xqueue.identify(); SELECT xqueue.identify('{own}'); goes back to them."
+        ))
+        .warn();
 }
 
 /// Withdrawn on drop, in case of an error of the server as well.

@@ -76,7 +76,7 @@ fn account(rows: &Rows, queue: &Queue) -> Result<Value> {
     };
     let status = queue.status_named(&rows.text(0, 1).unwrap_or_default());
     let owner = rows.datum(0, 2).map(types::uuid);
-    let holder = owner.map(store::holder).transpose()?.flatten();
+    let holder = owner.and_then(store::holder);
     let key: Value = rows
         .datum(0, 3)
         .map_or(Value::Null, |key| serde_json::from_str(&jsonb::text(key)).unwrap_or(Value::Null));

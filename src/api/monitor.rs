@@ -118,7 +118,7 @@ fn holders_impl(call: &Call) -> Result<Datum> {
             let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
             for row in 0..rows.len() {
                 let session = rows.datum(row, 1).map(types::uuid);
-                let holder = session.map(store::holder).transpose()?.flatten();
+                let holder = session.and_then(store::holder);
                 output.push(jsonb::from_value(&json!({
                     "relation": u32::from(table),
                     "session": session.map(types::uuid_text),

@@ -8,7 +8,7 @@ use crate::pg::spi::Spi;
 use crate::pg::{process, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::{self, store};
-use crate::shmem::sessions::Uuid;
+use crate::shmem::sessions::{Part, Uuid};
 use crate::statement::{Parameter, Verb};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
@@ -53,9 +53,26 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
 /// Who holds a task: a process, or a session that is without a connection just now.
 fn holder(owner: Uuid) -> String {
     match store::holder(owner) {
-        Ok(Some(pid)) => pid.to_string(),
-        _ => format!("session {}", types::uuid_text(owner)),
+        Some(pid) if pid == process::pid() && !session::is_joined_to(owner) => {
+            format!("an earlier session of this connection ({pid})")
+        }
+        Some(pid) => pid.to_string(),
+        None if store::is_open_to_current_role(owner) => {
+            format!("session {}", types::uuid_text(owner))
+        }
+        None => "a session without a connection".into(),
     }
+}
+
+/// What to do about a task that another session of this connection holds.
+fn way_back(owner: Uuid) -> String {
+    if session::joined(Part::Local).is_some() {
+        return "Until the end of the transaction the connection acts for the session that was joined for it.".into();
+    }
+    format!(
+        "SELECT xqueue.identify('{}'); makes the connection act for that.",
+        types::uuid_text(owner)
+    )
 }
 
 fn not_in_state(message: String) -> Error {
@@ -73,7 +90,21 @@ impl Found {
             return not_in_state(format!("task {} is taken, but by no session", self.task))
                 .hint("Its status was set by hand; set it back to ready by hand.");
         };
-        if Some(owner) != session::current_if_any() {
+        let acting = session::current_if_any();
+        if Some(owner) != acting && session::is_joined_to(owner) {
+            return Error::new(
+                PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
+                format!(
+                    "task {} is taken by session {} of this connection ({}), not by session {}, for which it acts",
+                    self.task,
+                    types::uuid_text(owner),
+                    process::pid(),
+                    acting.map(types::uuid_text).unwrap_or_default(),
+                ),
+            )
+            .hint(way_back(owner));
+        }
+        if Some(owner) != acting {
             let error = Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
                 format!(

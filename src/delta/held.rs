@@ -63,6 +63,17 @@ impl HeldChanges {
         self.0.iter().copied()
     }
 
+    /// How many tasks it has got, and lost.
+    pub fn total(&self) -> (u64, u64) {
+        self.iter().fold((0, 0), |(got, lost), change| match change {
+            HeldChange::Got(_) => (got + 1, lost),
+            HeldChange::Lost(_) => (got, lost + 1),
+            HeldChange::Count { got: more_got, lost: more_lost } => {
+                (got + more_got, lost + more_lost)
+            }
+        })
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -148,6 +148,13 @@ pub(super) fn tasks() -> Option<Vec<HeldTask>> {
     })
 }
 
+/// How many tasks the session holds at the most; None if that is not known.
+pub fn count() -> Option<u64> {
+    let count = |held: &Held| held.places.len() as u64 + held.others;
+    let sum = HELD.with_borrow(|held| held.iter().map(|(_, held)| count(held)).sum());
+    (!UNKNOWN.get()).then_some(sum)
+}
+
 /// The session is over: the next one holds nothing.
 pub(super) fn clear() {
     UNKNOWN.set(false);

@@ -135,6 +135,11 @@ pub fn denied(uuid: Uuid) -> Error {
     )
 }
 
+/// Whether a session is the connection's own or one that it has joined.
+pub fn is_joined_to(uuid: Uuid) -> bool {
+    ACTS_FOR.into_iter().any(|part| joined(part) == Some(uuid))
+}
+
 /// Whether the session that this connection acts for may outlive it, with what it has taken.
 pub fn outlives_connection() -> bool {
     is_joined() || sessions::own_is_identified()

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::pg::relation::{self, Lock};
 use crate::pg::row::Row;
 use crate::pg::spi::Rows;
-use crate::pg::{catalog, time, types};
+use crate::pg::{catalog, time, types, user};
 use crate::registry;
 use crate::shmem::sessions::{self, Uuid};
 use pgrx::pg_sys::{Datum, Oid};
@@ -96,12 +96,16 @@ pub fn lost(uuids: Vec<Uuid>) -> Result<Vec<Uuid>> {
 }
 
 /// The process that acts for a session; None for an identified one without a connection.
-pub fn holder(uuid: Uuid) -> Result<Option<i32>> {
+pub fn holder(uuid: Uuid) -> Option<i32> {
     let attached = sessions::pid_of(uuid);
-    if attached.is_some() || !among(&[uuid])?.is_empty() {
-        return Ok(attached);
-    }
-    Ok(Some(super::pid(uuid)))
+    let is_identified = || find(uuid, i64::MIN).is_some();
+    if attached.is_some() || is_identified() { attached } else { Some(super::pid(uuid)) }
+}
+
+/// Whether the current role may know of a session by name: it might join it.
+pub fn is_open_to_current_role(uuid: Uuid) -> bool {
+    let known = find(uuid, i64::MIN);
+    known.is_some_and(|known| user::is_member(user::current(), known.role))
 }
 
 /// Those of `uuids` that are identified sessions.

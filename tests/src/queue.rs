@@ -87,6 +87,11 @@ impl Queue {
         open(&self.server)
     }
 
+    /// How to connect to its server.
+    pub fn config(&self) -> Config {
+        self.server.clone()
+    }
+
     pub fn reconnect(&mut self) {
         self.admin = self.client();
     }

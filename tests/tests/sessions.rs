@@ -1,5 +1,6 @@
 //! Identified sessions: shared by connections, outliving them for their time of grace, and no longer.
 
+use std::sync::{Arc, Mutex};
 use xqueue_tests::*;
 
 const UNKNOWN: &str = "does not exist, or not any more";
@@ -136,9 +137,27 @@ fn back_into_ones_own() {
     take_all(&mut c, &name);
     join(&mut c, &session);
     let sql = format!("SELECT xqueue.ack('{name}', {id})");
-    let words = format!("task {id} is taken by {0}, not by you ({0})", pid(&mut c));
-    expect_error(&mut c, &sql, "55006", &words);
+    let words = format!(
+        "task {id} is taken by session {mine} of this connection ({}), not by session {session}, for which it acts",
+        pid(&mut c)
+    );
+    let error = expect_error(&mut c, &sql, "55006", &words);
+    assert!(error.hint().is_some_and(|hint| hint.contains(&mine)), "{error:?}");
+    // The other way round, and while a third is joined for the transaction.
+    let id_of_session = put(&mut c, &name, 2);
+    assert_eq!(take_all(&mut c, &name), [id_of_session]);
     join(&mut c, &mine);
+    let words = format!("task {id_of_session} is taken by session {session}, not by you");
+    let by_pid = format!("task {id_of_session} is taken by {}, not by you", pid(&mut other));
+    let sql_of_session = format!("SELECT xqueue.ack('{name}', {id_of_session})");
+    let error = expect_error(&mut c, &sql_of_session, "55006", "is taken by");
+    assert!([words, by_pid].iter().any(|words| error.message().contains(words)), "{error:?}");
+    let local = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
+    c.batch_execute(&local).unwrap();
+    let error = expect_error(&mut c, &sql, "55006", "of this connection");
+    assert!(error.hint().is_some_and(|hint| hint.contains("end of the transaction")), "{error:?}");
+    c.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(ack(&mut other, &name, id_of_session).len(), 1);
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
 
@@ -443,4 +462,59 @@ fn statistics_of_a_task_name_who_holds_it() {
     let stats = q.ask_one(&sql);
     assert_eq!((&stats["session"], stats.get("pid")), (&json!(session), None));
     q.sql(&format!("SELECT xqueue.identify('{session}', grace => '0')"));
+}
+
+/// DISCARD ALL has ended the session that took it, and the worker has not given it back yet.
+#[test]
+fn a_task_of_an_earlier_session_of_the_connection() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let id = put(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    q.sql("BEGIN; SELECT FROM {q} FOR UPDATE");
+    c.batch_execute("DISCARD ALL").unwrap();
+    let words = format!("task {id} is taken by an earlier session of this connection");
+    expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', {id})"), "55006", &words);
+    q.sql("ROLLBACK");
+    q.wait_for("ready", 1);
+}
+
+/// What is taken stays with the session that took it: the one left behind is named, with what it may hold.
+#[test]
+fn joining_another_session_tells_of_the_tasks_left_behind() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let session = open(&mut q.admin, "1 hour");
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let heard = warnings.clone();
+    let mut config = q.config();
+    config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
+    let mut c = xqueue_tests::open(&config);
+    let mine = identity(&mut c);
+    let warned = |c: &mut Client, sql: &str| {
+        c.batch_execute(sql).unwrap();
+        std::mem::take(&mut *warnings.lock().unwrap())
+    };
+    let join_it = format!("SELECT xqueue.identify('{session}')");
+    let go_back = format!("SELECT xqueue.identify('{mine}')");
+    assert!(warned(&mut c, &format!("{join_it}; {go_back}")).is_empty(), "it holds nothing");
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
+    take(&mut c, &name, "0", 1);
+    let takes_two = format!("BEGIN; SELECT xqueue.take('{name}', count => 2)");
+    for (sql, count) in [
+        (join_it.clone(), "1 taken task"),
+        (format!("{takes_two}; {join_it}; ROLLBACK"), "3 taken tasks"),
+    ] {
+        let warned = warned(&mut c, &format!("{sql}; {join_it}; {go_back}"));
+        assert_eq!(warned.len(), 1, "once: {warned:?}");
+        assert_eq!(warned[0].code().code(), "01000");
+        assert!(warned[0].message().contains(count), "{warned:?}");
+        assert!(warned[0].hint().is_some_and(|hint| hint.contains(&mine)), "{warned:?}");
+    }
+    let local = format!("BEGIN; SELECT xqueue.identify('{session}', local => true); COMMIT");
+    assert!(warned(&mut c, &local).is_empty(), "it comes back by itself");
+    assert_eq!(ack(&mut c, &name, ids[0]).len(), 1);
+    assert!(warned(&mut c, &join_it).is_empty(), "it holds nothing any more");
+    q.sql("SELECT xqueue.identify(grace => '0')");
 }
