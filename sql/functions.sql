@@ -69,7 +69,7 @@ COMMENT ON PROCEDURE xqueue.put_wait(anyelement, jsonb, interval, text) IS 'As p
 
 CREATE FUNCTION xqueue.time64(queue regclass)
 RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'time64';
-COMMENT ON FUNCTION xqueue.time64(regclass) IS 'Microseconds since 1970-01-01, greater than what any connection got before for this queue, also when the clock has been set back: the default of a key with feature id = time64. Errors: 55000 not a queue, 22003 there is no greater key, 25006 on a standby.';
+COMMENT ON FUNCTION xqueue.time64(regclass) IS 'Microseconds since 1970-01-01, greater than what any connection got before for this queue, also when the clock has been set back: the default of a key with feature id = time64. After a restart it goes on after the greatest key that is there, but for keys more than a hundred years ahead of the clock. Errors: 55000 not a queue, 25006 on a standby.';
 
 -- Consumer -----------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 //! `time64`: keys made of the clock, in microseconds, never twice the same.
 //!
 //! The last key of each queue is in shared memory, so keys rise also if the clock is set back. After
-//! a restart the greatest key that is there says where to go on.
+//! a restart the greatest key that is there says where to go on. A key that no clock can have made says
+//! nothing: producers may give any, and after the greatest bigint there is none.
 
 use crate::error::{Error, Result};
 use crate::pg::function::Call;
@@ -10,7 +11,6 @@ use crate::pg::{spi, time, transaction, types, user};
 use crate::registry::{self, Queue};
 use crate::shmem::queues;
 use crate::{session, sql_functions};
-use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Datum;
 
 sql_functions! {
@@ -27,32 +27,33 @@ fn time64_impl(call: &Call) -> Result<Datum> {
         return Err(Error::on_standby(format!("cannot make a key of queue \"{name}\"")));
     }
     let queue = registry::get(table)?;
-    let next = |now| queues::lock(queue.slot).and_then(|mut slot| slot.next_key(now));
-    let now = time::unix_microseconds(time::now());
-    let key = match next(now) {
-        Some(key) => Some(key),
-        None => {
-            learn(&queue);
-            next(now)
-        }
+    let next = || {
+        let now = time::unix_microseconds(time::now());
+        queues::lock(queue.slot).and_then(|mut slot| slot.next_key(now))
     };
-    key.map(Datum::from).ok_or_else(|| {
-        Error::new(
-            PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-            format!("queue \"{}\" has no greater key to give", queue.name),
-        )
-        .hint("The greatest key is the greatest bigint: change that task's key.")
-    })
+    let key = next().or_else(|| {
+        learn(&queue);
+        next()
+    });
+    key.map(Datum::from).ok_or_else(|| registry::not_a_queue(table))
 }
 
-/// Makes the keys of a queue go on after the greatest that is there.
+/// A hundred years, in microseconds: no clock is wrong by more. Keys stay below 2^53 even so, up to which programs
+/// may read numbers of json as floating point.
+const FARTHEST_AHEAD: i64 = 36_525 * 86_400_000_000;
+
+/// Makes the keys of a queue go on after the greatest that is there and may have been made of a clock.
 pub fn learn(queue: &Queue) {
+    if queue.key.first().is_none_or(|key| !types::is_integer(key.base)) {
+        return;
+    }
     let Some(owner) = Relation::open(queue.table, Lock::AccessShare).map(|table| table.owner())
     else {
         return;
     };
     let _role = user::act_restricted_as(owner);
-    let greatest = spi::connect(|spi| spi.run(&queue.sql.greatest_key()).number());
+    let limit = time::unix_microseconds(time::now()) + FARTHEST_AHEAD;
+    let greatest = spi::connect(|spi| spi.run(&queue.sql.greatest_key_up_to(limit)).number());
     if let Some(mut slot) = queues::lock(queue.slot) {
         slot.raise_last_key(greatest);
     }

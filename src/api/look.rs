@@ -81,7 +81,7 @@ fn account(rows: &Rows, queue: &Queue) -> Result<Value> {
         .datum(0, 3)
         .map_or(Value::Null, |key| serde_json::from_str(&jsonb::text(key)).unwrap_or(Value::Null));
     let age = number(8).filter(|_| queue.features().id == Some(Id::Time64));
-    let age = age.map(|birth| seconds(time::unix_microseconds(now) - birth));
+    let age = age.map(|birth| seconds(time::unix_microseconds(now).saturating_sub(birth)));
     let is_timed = queue.definition.fields.contains_key(&Field::Runat)
         && status.is_some_and(|status| queue.is_timed(status));
     let known = [

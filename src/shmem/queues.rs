@@ -283,11 +283,12 @@ impl QueueGuard {
         }
     }
 
-    /// A key made of the clock, greater than all before it. None if the last one is not known, or
-    /// is the greatest there can be.
+    /// A key made of the clock, greater than all before it. None if the last one is not known.
     pub fn next_key(&mut self, now: i64) -> Option<i64> {
-        let next = self.last_key.checked_add(1).filter(|_| self.last_key != 0)?;
-        self.last_key = next.max(now);
+        if self.last_key == 0 {
+            return None;
+        }
+        self.last_key = self.last_key.saturating_add(1).max(now);
         Some(self.last_key)
     }
 

@@ -262,4 +262,14 @@ impl Table {
         let table = self.qualified();
         format!("SELECT {keys} FROM ONLY {table} AS task ORDER BY {keys} DESC LIMIT 1")
     }
+
+    /// The greatest key, an integer, that is not above a limit.
+    pub fn greatest_key_up_to(&self, limit: i64) -> String {
+        let keys = join(self.key.iter().take(1).map(|key| format!("task.{}", key.name)), "");
+        let table = self.qualified();
+        format!(
+            "SELECT {keys} FROM ONLY {table} AS task \
+             WHERE {keys} OPERATOR(pg_catalog.<=) {limit}::pg_catalog.int8 ORDER BY {keys} DESC LIMIT 1"
+        )
+    }
 }

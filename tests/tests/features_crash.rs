@@ -45,6 +45,32 @@ fn keys_of_time64_rise_over_a_restart_also_from_a_key_in_the_future() {
     }
 }
 
+/// Any producer may give a key, the greatest bigint as well, after which there is none.
+#[test]
+fn keys_that_no_clock_has_made_do_not_lead_time64_astray() {
+    const EXACT_IN_JSON: i64 = 1 << 53;
+    let server = Server::alone();
+    let columns = "id bigint PRIMARY KEY, payload jsonb";
+    let mut q = Queue::with("ids", columns, &json!({"features": {"id": "time64"}}));
+    let hand_made = [i64::MIN, EXACT_IN_JSON, 1 << 62, i64::MAX - 1, i64::MAX];
+    for key in hand_made {
+        q.sql(&format!("SELECT xqueue.put('{{q}}', '{{\"id\": {key}}}')"));
+    }
+    let mut last = ids(&q.ask("SELECT xqueue.put('{q}', '{}')"))[0];
+    for mode in ["fast", "immediate"] {
+        server.restart(mode);
+        q.reconnect();
+        for key in ids(&q.ask("SELECT xqueue.put('{q}', '[{}, {}]')")) {
+            assert!(key > last && key < EXACT_IN_JSON, "{key} after {last}, {mode}");
+            last = key;
+        }
+        q.sql("SELECT xqueue.downgrade('{q}', true); SELECT xqueue.upgrade('{q}', '{\"features\": {\"id\": \"time64\"}}')");
+    }
+    for key in hand_made {
+        assert!(q.ask_one(&format!("SELECT xqueue.stats('{{q}}', {key})"))["age"].is_number());
+    }
+}
+
 #[test]
 fn tubes_are_counted_anew_after_a_crash() {
     let server = Server::alone();
