@@ -5,7 +5,7 @@
 use super::care::Care;
 use super::job::Outcome;
 use super::leases::{Attached, Leases};
-use crate::delta::SlotId;
+use super::prepared::Prepared;
 use crate::error::OrRaise;
 use crate::pg::relation::{self, Lock};
 use crate::pg::transaction::Failure;
@@ -15,7 +15,7 @@ use crate::shmem::databases::{self, Requests};
 use crate::shmem::left;
 use crate::shmem::queues;
 use pgrx::pg_sys::{self, Datum, Oid};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How often consumers that wait beside ready tasks are woken once more. They should not be there;
@@ -73,8 +73,7 @@ struct Worker {
     /// The same of those that are no queues to work with as they are now, and when to look again.
     unfit: HashMap<Oid, (bool, Instant)>,
     leases: Leases,
-    /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
-    looks_for_prepared: bool,
+    prepared: Prepared,
     nudged: Instant,
     /// When to read the list of queues again, after it could not be read.
     reload_at: Option<Instant>,
@@ -92,7 +91,7 @@ impl Worker {
             unread: HashMap::new(),
             unfit: HashMap::new(),
             leases: Leases::default(),
-            looks_for_prepared: true,
+            prepared: Prepared::default(),
             nudged: Instant::now(),
             reload_at: None,
             complained: false,
@@ -132,7 +131,7 @@ impl Worker {
         let name = &self.name;
         let queues = &mut self.queues;
         let unfit = &mut self.unfit;
-        let looks_for_prepared = &mut self.looks_for_prepared;
+        let prepared = &mut self.prepared;
         self.unread.retain(|table, passive| {
             let read = transaction::try_in_transaction(|| {
                 // The lock keeps away who changes the triggers, whose change is told before it can be seen.
@@ -154,7 +153,7 @@ impl Worker {
                 let known = queues.get(table).is_some_and(|care| care.slot == slot);
                 if !known {
                     queues.insert(*table, Care::of(slot));
-                    *looks_for_prepared = true;
+                    prepared.ask();
                 }
                 if let Some(care) = queues.get_mut(table) {
                     care.set_passive(*passive);
@@ -195,8 +194,10 @@ impl Worker {
         if !self.unread.is_empty() {
             self.read_definitions();
         }
-        self.looks_for_prepared |= requests.prepared;
-        let unsettled = self.look_for_prepared();
+        if requests.prepared {
+            self.prepared.ask();
+        }
+        let unsettled = self.prepared.look(&mut self.queues);
         // The connections before those that were left: who leaves in between is among either.
         let attached = Attached::now();
         let left = left::drain(self.database);
@@ -218,47 +219,6 @@ impl Worker {
         }
     }
 
-    /// Finds the queues whose tables prepared transactions have locked; the others' counters can be
-    /// exact again.
-    fn look_for_prepared(&mut self) -> HashSet<Oid> {
-        if !std::mem::take(&mut self.looks_for_prepared) {
-            return HashSet::new();
-        }
-        let is_marked = |slot| queues::lock(slot).is_some_and(|slot| slot.is_prepared());
-        let queues = self.queues.iter().map(|(table, care)| (*table, care.slot));
-        let marked: Vec<(Oid, SlotId)> = queues.filter(|(_, slot)| is_marked(*slot)).collect();
-        if marked.is_empty() {
-            return HashSet::new();
-        }
-        // The mark is cleared before the locks are looked at: who prepares meanwhile sets it again.
-        let mut reserved = Vec::with_capacity(marked.len());
-        for (table, slot) in marked {
-            if let Some(mut queue) = queues::lock(slot) {
-                reserved.push((table, slot, queue.clear_prepared()));
-                // What was prepared is visible now; it has woken nobody.
-                queue.wake_everyone();
-                queue.lower_due(i64::MIN);
-            }
-        }
-        let locked = transaction::try_in_transaction(locked_by_prepared);
-        self.looks_for_prepared = locked.is_err();
-        // Where nobody knows, they are taken to be locked.
-        let is_locked = |table: &Oid| locked.as_ref().map_or(true, |locked| locked.contains(table));
-        for (table, slot, room) in reserved {
-            if let Some(mut queue) = queues::lock(slot) {
-                match is_locked(&table) {
-                    true => queue.find_prepared(),
-                    false => queue.resolve_prepared(room),
-                }
-            }
-            // It may have given tasks to sessions that have ended since.
-            if let Some(care) = self.queues.get_mut(&table).filter(|_| !is_locked(&table)) {
-                care.sweep();
-            }
-        }
-        locked.unwrap_or_default()
-    }
-
     /// How long there is nothing to do; None: until somebody says so.
     fn pause(&self) -> Option<Duration> {
         let now = time::now();
@@ -270,7 +230,8 @@ impl Worker {
         let until = unfit.chain(self.reload_at);
         let until = until.map(|at| at.saturating_duration_since(Instant::now()));
         let cares = self.queues.values().filter_map(Care::pause);
-        cares.chain(nudge).chain(unread).chain(until).chain(self.leases.pause()).min()
+        let others = [nudge, unread, self.leases.pause(), self.prepared.left()];
+        cares.chain(until).chain(others.into_iter().flatten()).min()
     }
 }
 
@@ -315,18 +276,5 @@ fn list_queues() -> HashMap<Oid, bool> {
             }
         }
         listed
-    })
-}
-
-/// The tables that prepared transactions have locked.
-fn locked_by_prepared() -> HashSet<Oid> {
-    spi::connect(|spi| {
-        let rows = spi.run(
-            "SELECT DISTINCT l.relation FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d \
-             ON d.oid OPERATOR(pg_catalog.=) l.database \
-             AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
-             WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.pid IS NULL",
-        );
-        (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect()
     })
 }

@@ -9,6 +9,7 @@ pub mod launcher;
 pub mod leases;
 mod leftovers;
 pub mod metrics;
+mod prepared;
 pub mod recounter;
 mod retry;
 

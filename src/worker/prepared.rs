@@ -1,0 +1,116 @@
+//! Queues that prepared transactions have changed: when those end, the counters can be exact again. The command that
+//! ends one tells the worker; as others may be in the way, it also looks by itself, less and less often.
+
+use super::care::Care;
+use crate::delta::SlotId;
+use crate::pg::{spi, transaction, types};
+use crate::shmem::queues;
+use pgrx::pg_sys::Oid;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Before the next look while a queue is unsettled: doubled each time, up to a limit.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// When to look next.
+pub struct Prepared {
+    /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
+    asked: bool,
+    /// Though nothing is heard of an end; None while all queues are settled.
+    at: Option<Instant>,
+    pause: Duration,
+}
+
+impl Default for Prepared {
+    fn default() -> Prepared {
+        Prepared { asked: true, at: None, pause: Duration::ZERO }
+    }
+}
+
+impl Prepared {
+    pub fn ask(&mut self) {
+        self.asked = true;
+    }
+
+    /// How long there is nothing to look at; None: until it is asked to.
+    pub fn left(&self) -> Option<Duration> {
+        self.at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Finds, if it is time to, the queues whose tables prepared transactions have changed; the others' counters
+    /// can be exact again.
+    pub fn look(&mut self, queues: &mut HashMap<Oid, Care>) -> HashSet<Oid> {
+        let asked = std::mem::take(&mut self.asked);
+        if !asked && self.left().is_none_or(|left| !left.is_zero()) {
+            return HashSet::new();
+        }
+        let is_marked = |slot| queues::lock(slot).is_some_and(|slot| slot.is_prepared());
+        let slots = queues.iter().map(|(table, care)| (*table, care.slot));
+        let mut marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
+        // To settle a queue wakes all who wait there: unasked, only one that can be settled.
+        let mut unsettled = if asked { HashSet::new() } else { changed_among(&marked) };
+        marked.retain(|(table, _)| !unsettled.contains(table));
+        if !marked.is_empty() {
+            unsettled.extend(settle(marked, queues));
+        }
+        let pause = if asked { Duration::ZERO } else { self.pause * 2 };
+        self.pause = pause.clamp(PAUSES.0, PAUSES.1);
+        self.at = (!unsettled.is_empty()).then(|| Instant::now() + self.pause);
+        unsettled
+    }
+}
+
+/// Settles those queues whose tables no prepared transaction has changed; the others are given back.
+fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSet<Oid> {
+    // The mark is cleared before the locks are looked at: a PREPARE meanwhile sets it again.
+    let mut reserved = Vec::with_capacity(marked.len());
+    for (table, slot) in &marked {
+        if let Some(mut queue) = queues::lock(*slot) {
+            reserved.push((*table, *slot, queue.clear_prepared()));
+            // What was prepared is visible now; it has woken nobody.
+            queue.wake_everyone();
+            queue.lower_due(i64::MIN);
+        }
+    }
+    let changed = changed_among(&marked);
+    for (table, slot, room) in reserved {
+        let is_changed = changed.contains(&table);
+        if let Some(mut queue) = queues::lock(slot) {
+            match is_changed {
+                true => queue.find_prepared(),
+                false => queue.resolve_prepared(room),
+            }
+        }
+        // It may have given tasks to sessions that have ended since.
+        if let Some(care) = queues.get_mut(&table).filter(|_| !is_changed) {
+            care.sweep();
+        }
+    }
+    changed
+}
+
+/// Those of the tables that prepared transactions have changed; all of them if that cannot be found out.
+fn changed_among(tables: &[(Oid, SlotId)]) -> HashSet<Oid> {
+    if tables.is_empty() {
+        return HashSet::new();
+    }
+    let changed = transaction::try_in_transaction(changed_by_prepared);
+    let is_changed = |table: &Oid| changed.as_ref().map_or(true, |changed| changed.contains(table));
+    tables.iter().map(|(table, _)| *table).filter(is_changed).collect()
+}
+
+/// The tables on which prepared transactions hold a lock that a change needs. The predicate locks of serializable
+/// transactions have no process either, and stay after COMMIT PREPARED for as long as others are open that
+/// overlap with it.
+fn changed_by_prepared() -> HashSet<Oid> {
+    spi::connect(|spi| {
+        let rows = spi.run(
+            "SELECT DISTINCT l.relation FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d \
+             ON d.oid OPERATOR(pg_catalog.=) l.database \
+             AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
+             WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.pid IS NULL \
+             AND l.mode OPERATOR(pg_catalog.<>) ALL (ARRAY['SIReadLock', 'AccessShareLock', 'RowShareLock'])",
+        );
+        (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect()
+    })
+}
