@@ -1,10 +1,12 @@
 //! What other commands do to queues: tables dropped and altered, the extension created and
 //! dropped, databases in somebody's way, prepared transactions resolved.
 
+use crate::altered::Altered;
 use crate::pg::callbacks::{self, Command, ObjectEvent};
 use crate::pg::{catalog, latch, privileges, process, transaction};
+use crate::session;
 use crate::shmem::{self, databases, queues};
-use crate::{session, xact};
+use crate::xact;
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -32,10 +34,13 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
         ObjectEvent::SchemaChanged | ObjectEvent::SubscriptionChanged => {
             xact::note_registry_change()
         }
-        ObjectEvent::TriggerChanged => xact::note_trigger(object),
+        ObjectEvent::TriggerChanged => xact::note_altered(Altered::Trigger(object)),
         ObjectEvent::TriggerDropped => {
-            if let Some(slot) = catalog::table_of_trigger(object).and_then(slot_of) {
+            if let Some(table) = catalog::table_of_trigger(object)
+                && let Some(slot) = slot_of(table)
+            {
                 xact::note(slot, |delta| delta.redefined = true);
+                xact::note_altered(Altered::Table(table));
             }
         }
         ObjectEvent::ExtensionChanged => xact::note_extension(),

@@ -29,6 +29,10 @@ impl Error {
         self
     }
 
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A NULL where a value is needed.
     pub fn null(argument: &str) -> Error {
         Error::new(

@@ -13,6 +13,7 @@
 //!   `marks::priorities`.
 //! - `error` is for people; `pg` is the fence around the server's C interface.
 
+mod altered;
 mod api;
 #[cfg(feature = "pg_bench")]
 mod bench;

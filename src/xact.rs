@@ -1,6 +1,7 @@
 //! The one transaction callback: what a transaction has changed reaches shared memory, and wakes
 //! whom it concerns, when it ends.
 
+use crate::altered::{self, Altered};
 use crate::delta::{Delta, Growth, LaneChange, LaneChanges, SlotId, Stack};
 use crate::error::Error;
 use crate::model::change::Call;
@@ -12,7 +13,6 @@ use crate::shmem::waiters::Offer;
 use crate::shmem::{databases, doubts, queues, sessions};
 use crate::wait;
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
@@ -21,8 +21,6 @@ thread_local! {
     /// again anyway after a crash.
     static ONLY_TAKEN: Cell<u64> = const { Cell::new(0) };
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NOTHING) };
-    /// Triggers that were made or enabled: what happened without them is not counted.
-    static TRIGGERS: RefCell<Vec<Oid>> = const { RefCell::new(Vec::new()) };
     /// What this session does to the tasks of a queue just now.
     static DOING: Cell<Option<(SlotId, Call)>> = const { Cell::new(None) };
 }
@@ -38,8 +36,8 @@ struct Noted {
     preparing: bool,
     /// The registry was written, tables were dropped, or their schema renamed.
     registry_changed: bool,
-    /// There are triggers among those noted.
-    triggers: bool,
+    /// Triggers were made, dropped, enabled or disabled.
+    altered: bool,
     created_database: Option<u32>,
     dropped_database: Option<u32>,
 }
@@ -50,7 +48,7 @@ impl Noted {
         installed: false,
         preparing: false,
         registry_changed: false,
-        triggers: false,
+        altered: false,
         created_database: None,
         dropped_database: None,
     };
@@ -108,7 +106,7 @@ pub fn hides(slot: SlotId, tasks: Kind) -> bool {
 /// Whether the open transaction has changed a queue's table or its triggers: what it has done since nobody
 /// may have been told of.
 pub fn has_redefined(slot: SlotId) -> bool {
-    NOTED.get().triggers || CHANGES.with_borrow(|stack| stack.has_redefined(slot))
+    NOTED.get().altered || CHANGES.with_borrow(|stack| stack.has_redefined(slot))
 }
 
 /// The first place of a queue in which the open transaction has made a task ready, or buried one, which
@@ -161,14 +159,9 @@ pub fn note_registry_change() {
     note_beyond(|noted| noted.registry_changed = true);
 }
 
-pub fn note_trigger(trigger: Oid) {
-    note_beyond(|noted| noted.triggers = true);
-    TRIGGERS.with_borrow_mut(|triggers| triggers.push(trigger));
-}
-
-/// The triggers noted so far were made by `upgrade`, which sees to the counters itself.
-pub fn forget_triggers() {
-    TRIGGERS.with_borrow_mut(Vec::clear);
+pub fn note_altered(altered: Altered) {
+    note_beyond(|noted| noted.altered = true);
+    altered::note(altered);
 }
 
 pub fn note_created_database(database: u32) {
@@ -195,6 +188,7 @@ pub fn transaction_ended(event: TransactionEvent) {
         }
         TransactionEvent::PrePrepare => {
             refuse_to_prepare_takes();
+            look_behind();
             note_beyond(|noted| noted.preparing = true);
             mark_prepared();
         }
@@ -246,25 +240,20 @@ fn forget() {
         durability::waits_again();
         sessions::end_passing();
     }
-    if NOTED.replace(Noted::NOTHING).triggers {
-        forget_triggers();
+    if NOTED.replace(Noted::NOTHING).altered {
+        altered::forget_since(0);
     }
 }
 
-/// Looks whether the extension is still, or again, installed, and has the queues counted anew whose
-/// triggers were made or enabled by hand, as by a restored dump.
+/// Looks whether the extension is still, or again, installed, and what has become of tables that were altered.
 fn look_behind() {
     if NOTED.get().extension {
         let is_installed = catalog::is_installed();
         note_beyond(|noted| noted.installed = is_installed);
     }
-    let triggers = TRIGGERS.take();
-    if triggers.is_empty() {
-        return;
-    }
-    for table in triggers.into_iter().filter_map(catalog::table_of_trigger) {
-        if let Some(slot) = queues::find(process::database().into(), table.into()) {
-            note(slot, |delta| delta.recount = true);
+    if NOTED.get().altered {
+        for (slot, told) in altered::settle() {
+            note(slot, |delta| (delta.told, delta.recount) = (Some(told), true));
         }
     }
 }

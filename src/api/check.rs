@@ -38,15 +38,20 @@ fn check_impl(call: &Call) -> Result<Datum> {
     loop {
         // Each look is undone, for its lock on the table: whoever waits for that keeps the worker
         // from mending.
-        let mut look = Ok((String::new(), vec![], vec![]));
+        let mut look = Ok(Look::default());
         transaction::in_subtransaction(|| {
             look = problems(&target);
             Verdict::<()>::Undo
         });
-        let (name, marks, problems) = look?;
-        if problems.is_empty() || Instant::now() > deadline {
+        let Look { name, marks, problems, lacking } = look?;
+        if problems.len() == lacking || Instant::now() > deadline {
             let mut report =
                 json!({ "queue": name, "ok": problems.is_empty(), "problems": problems });
+            if lacking > 0 {
+                let literal = catalog::quote_literal(&name);
+                report["hint"] =
+                    format!("SELECT xqueue.upgrade({literal}); makes what is missing.").into();
+            }
             for (name, mark) in marks {
                 report[name] = mark.into();
             }
@@ -59,10 +64,21 @@ fn check_impl(call: &Call) -> Result<Datum> {
 /// Low-water marks by the names under which they are reported.
 type Marks = Vec<(&'static str, String)>;
 
-/// The queue's name, its low-water marks, and all that is not as it should be.
-fn problems(target: &Target) -> Result<(String, Marks, Vec<String>)> {
+/// What a look at a queue has shown.
+#[derive(Default)]
+struct Look {
+    name: String,
+    marks: Marks,
+    /// All that is not as it should be.
+    problems: Vec<String>,
+    /// So many of these are about the table itself, which the worker does not mend.
+    lacking: usize,
+}
+
+fn problems(target: &Target) -> Result<Look> {
     let queue = target.open(Lock::AccessShare)?;
-    let mut problems = structure(&queue)?;
+    let mut problems = structure(&queue);
+    let lacking = problems.len();
     problems.extend(stranded(&queue));
     // Sessions of another server are not known here, and a standby counts nothing.
     let is_standby = transaction::in_recovery();
@@ -78,16 +94,31 @@ fn problems(target: &Target) -> Result<(String, Marks, Vec<String>)> {
     }
     let marks = [("mark", Group::ALL), ("buried_mark", Group::Buried)];
     let marks = marks.into_iter().filter_map(|(name, group)| Some((name, mark(&queue, group)?)));
-    Ok((queue.name.clone(), marks.collect(), problems))
+    Ok(Look { name: queue.name.clone(), marks: marks.collect(), problems, lacking })
 }
 
-/// Triggers and indexes that are missing.
-fn structure(queue: &Queue) -> Result<Vec<String>> {
+/// A key, triggers and indexes that are missing, or are not as `upgrade` makes them.
+fn structure(queue: &Queue) -> Vec<String> {
     let Some(relation) = Relation::open(queue.table, Lock::AccessShare) else {
-        return Ok(vec!["the table is gone".into()]);
+        return vec!["the table is gone".into()];
     };
-    let lacking = Blueprint::draw(&relation, &Options::default())?.ddl;
-    Ok(lacking.into_iter().map(|ddl| format!("not as upgrade left it, wanted: {ddl}")).collect())
+    let wanted = match Blueprint::draw(&relation, &Options::default()) {
+        Ok(wanted) => wanted,
+        Err(error) => return vec![format!("upgrade would fail: {}", error.message())],
+    };
+    let key: Vec<&str> = queue.key.iter().map(|key| key.name.as_str()).collect();
+    let unique: Vec<&str> = wanted.definition.key.iter().map(|key| key.name.as_str()).collect();
+    let other_key = (key != unique).then(|| {
+        format!("the key ({}) is no more unique, ({}) is", key.join(", "), unique.join(", "))
+    });
+    let lacking = wanted.ddl.into_iter().map(|ddl| {
+        let is_index = ["CREATE INDEX", "CREATE UNIQUE INDEX"].iter().any(|x| ddl.starts_with(x));
+        match is_index {
+            true => format!("an index is missing or not valid, wanted: {ddl}"),
+            false => format!("not as upgrade left it, wanted: {ddl}"),
+        }
+    });
+    other_key.into_iter().chain(lacking).collect()
 }
 
 /// Tasks that nobody will ever give back.
@@ -236,7 +267,7 @@ fn counters(queue: &Queue) -> Vec<String> {
     };
     if !exact {
         return vec![
-            "the counters are not exact: they are counted anew, or a prepared transaction is open"
+            "the counters are not exact: they are counted anew, a prepared transaction is open, or triggers are missing"
                 .into(),
         ];
     }

@@ -10,11 +10,12 @@ use crate::model::status::Status;
 use crate::pg::function::Call;
 use crate::pg::relation::{self, Lock, Relation, Snapshot};
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{catalog, context, jsonb, process, spi, time};
+use crate::pg::{catalog, context, jsonb, process, spi, subscription, time};
+use crate::registry::triggers::{self, NamedTrigger};
 use crate::registry::{self, Entry, Queue};
 use crate::shmem::queues;
-use crate::upgrade::{Blueprint, describe, drop_index_if_there, enabled_triggers, return_type};
-use crate::{keys, session, sql_functions, xact};
+use crate::upgrade::{Blueprint, describe, drop_index_if_there, return_type};
+use crate::{altered, keys, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use serde_json::json;
@@ -98,9 +99,9 @@ fn downgrade_impl(call: &Call) -> Result<Datum> {
     };
     let relation = open(target.table)?;
     let table = registry::display_name(target.table);
-    let triggers = enabled_triggers(&relation).into_iter();
-    let mut ddl: Vec<String> =
-        triggers.map(|(name, _)| format!("DROP TRIGGER {name} ON {table}")).collect();
+    let triggers = triggers::own(&relation).into_iter();
+    let drop_trigger = |trigger: NamedTrigger| format!("DROP TRIGGER {} ON {table}", trigger.name);
+    let mut ddl: Vec<String> = triggers.map(drop_trigger).collect();
     let indexes = definition.made.indexes.values();
     ddl.extend(indexes.filter_map(|name| drop_index_if_there(&relation, name)));
     let current = |wanted: &crate::model::definition::Column| {
@@ -188,8 +189,9 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
         if first.needs_table_alone { Lock::AccessExclusive } else { Lock::ShareRowExclusive };
     let blueprint = blueprint(table, options, lock)?;
     let hint = || "Name columns that the table may have in {\"fields\": …}.".to_string();
+    let before = altered::count();
     context::hinted(hint, || run(&blueprint.ddl));
-    xact::forget_triggers();
+    altered::forget_since(before);
     let definition = blueprint.settled(&open(table)?)?;
     // Before what is written, so that the end of that statement makes this process look again, and
     // a rollback once more.
@@ -205,8 +207,10 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
         true => counted_at_once(&queue)?,
         false => None,
     };
+    let told = queue.telling.is_complete(subscription::copies(table));
     xact::note(queue.slot, |delta| {
         delta.redefined = true;
+        delta.told = Some(told);
         delta.capacity = Some(queue.features().capacity());
         delta.created |= !had_slot;
         delta.dropped = Some(false);

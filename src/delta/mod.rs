@@ -62,6 +62,8 @@ pub struct Delta {
     pub capacity: Option<Option<i64>>,
     /// The definition or the table has changed.
     pub redefined: bool,
+    /// From now on the table's triggers tell of every change, or they do not.
+    pub told: Option<bool>,
     /// The queue was paused (true), or resumed (false).
     pub paused: Option<bool>,
     /// The counters have to be counted anew.
@@ -250,6 +252,7 @@ impl Delta {
         self.reserved += later.reserved;
         self.capacity = later.capacity.or(self.capacity);
         self.redefined |= later.redefined;
+        self.told = later.told.or(self.told);
         self.paused = later.paused.or(self.paused);
         self.recount |= later.recount;
         self.tubes_changed |= later.tubes_changed;

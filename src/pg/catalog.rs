@@ -177,6 +177,25 @@ pub fn own_relation(name: &CStr) -> Option<Oid> {
     }
 }
 
+/// The function without arguments of this name in our schema, if the extension is there.
+pub fn own_function(name: &CStr) -> Option<Oid> {
+    // SAFETY: look-ups with a C string and a vector that outlive them.
+    unsafe {
+        let schema = pg_sys::get_namespace_oid(c"xqueue".as_ptr(), true);
+        let no_arguments = pg_sys::buildoidvector(std::ptr::null(), 0);
+        let function = pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as _,
+            pg_sys::Anum_pg_proc_oid as i16,
+            Datum::from(name.as_ptr()),
+            Datum::from(no_arguments),
+            Datum::from(schema),
+            Datum::from(0),
+        );
+        pg_sys::pfree(no_arguments.cast());
+        (function != Oid::INVALID).then_some(function)
+    }
+}
+
 /// Whether the extension is installed in this database.
 pub fn is_installed() -> bool {
     // SAFETY: a look-up.

@@ -266,33 +266,9 @@ impl Relation {
         }
     }
 
-    /// Whether every trigger of the table bears one of these names, and it has no rules.
-    pub fn has_only_triggers(&self, names: &[&str]) -> bool {
-        // SAFETY: an open relation; null, or a description of as many triggers as it says.
-        unsafe {
-            let triggers = (*self.pointer).trigdesc;
-            let count = if triggers.is_null() { 0 } else { (*triggers).numtriggers as usize };
-            let name = |index| CStr::from_ptr((*(*triggers).triggers.add(index)).tgname);
-            let is_known = |index| name(index).to_str().is_ok_and(|name| names.contains(&name));
-            !self.form().relhasrules && (0..count).all(is_known)
-        }
-    }
-
-    /// Whether the table has triggers of all these names, and each fires always.
-    pub fn has_triggers(&self, names: &[&str]) -> bool {
-        // SAFETY: as above.
-        unsafe {
-            let triggers = (*self.pointer).trigdesc;
-            let count = if triggers.is_null() { 0 } else { (*triggers).numtriggers as usize };
-            let is_there = |wanted: &&str| {
-                (0..count).any(|index| {
-                    let trigger = &*(*triggers).triggers.add(index);
-                    let fires = trigger.tgenabled as u8 == pg_sys::TRIGGER_FIRES_ALWAYS;
-                    fires && CStr::from_ptr(trigger.tgname).to_bytes() == wanted.as_bytes()
-                })
-            };
-            names.iter().all(is_there)
-        }
+    /// Whether rules rewrite statements on the table.
+    pub fn has_rules(&self) -> bool {
+        self.form().relhasrules
     }
 
     /// Whether row security is on.

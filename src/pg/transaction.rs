@@ -169,6 +169,12 @@ pub fn try_in_transaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     outcome
 }
 
+/// Lets what follows see what the last command of this transaction has changed.
+pub fn see_own_changes() {
+    // SAFETY: in a transaction that is open; no scan of the caller's is.
+    unsafe { pg_sys::CommandCounterIncrement() }
+}
+
 /// Runs `work`; an error raised in it is given back.
 fn catching<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let work = AssertUnwindSafe(work);

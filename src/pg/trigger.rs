@@ -1,10 +1,12 @@
 //! Trigger calls and the tuples they see.
 
 use super::function::Call;
+use super::relation::Relation;
 use super::row::Tuple;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::CStr;
 
 /// What fired a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,63 @@ pub enum Timing {
     BeforeInsertRow,
     AfterTruncate,
     AfterStatement,
+}
+
+/// A trigger as its table has it.
+pub struct Present {
+    pub name: String,
+    pub function: Oid,
+    /// When it fires, as `kind` says it.
+    pub kind: i16,
+    pub has_condition: bool,
+    /// It has no arguments and no columns, and is no constraint.
+    pub is_plain: bool,
+    /// It fires for what is done here.
+    pub fires: bool,
+    /// Also for what replication brings.
+    pub fires_always: bool,
+}
+
+/// When a trigger fires, as the catalogue says it.
+pub fn kind(timing: Timing, event: Event) -> i16 {
+    let timing = match timing {
+        Timing::AfterRow => pg_sys::TRIGGER_TYPE_ROW,
+        Timing::BeforeInsertRow => pg_sys::TRIGGER_TYPE_ROW | pg_sys::TRIGGER_TYPE_BEFORE,
+        Timing::AfterTruncate | Timing::AfterStatement => 0,
+    };
+    let event = match event {
+        Event::Insert => pg_sys::TRIGGER_TYPE_INSERT,
+        Event::Update => pg_sys::TRIGGER_TYPE_UPDATE,
+        Event::Delete => pg_sys::TRIGGER_TYPE_DELETE,
+        Event::Truncate => pg_sys::TRIGGER_TYPE_TRUNCATE,
+    };
+    (timing | event) as i16
+}
+
+impl Relation {
+    /// The triggers of the table, the server's own for foreign keys among them.
+    pub fn triggers(&self) -> Vec<Present> {
+        // SAFETY: an open relation; null, or a description of as many triggers as it says.
+        unsafe {
+            let Some(triggers) = (*self.pointer()).trigdesc.as_ref() else { return vec![] };
+            let describe = |index: usize| {
+                let trigger = &*triggers.triggers.add(index);
+                let fires = trigger.tgenabled as u8;
+                let is_constraint = trigger.tgdeferrable || trigger.tgconstraint != Oid::INVALID;
+                Present {
+                    name: CStr::from_ptr(trigger.tgname).to_string_lossy().into_owned(),
+                    function: trigger.tgfoid,
+                    kind: trigger.tgtype,
+                    has_condition: !trigger.tgqual.is_null(),
+                    is_plain: !is_constraint && trigger.tgnattr == 0 && trigger.tgnargs == 0,
+                    fires: [pg_sys::TRIGGER_FIRES_ON_ORIGIN, pg_sys::TRIGGER_FIRES_ALWAYS]
+                        .contains(&fires),
+                    fires_always: fires == pg_sys::TRIGGER_FIRES_ALWAYS,
+                }
+            };
+            (0..triggers.numtriggers as usize).map(describe).collect()
+        }
+    }
 }
 
 /// A trigger that is being fired.

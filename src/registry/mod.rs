@@ -9,6 +9,7 @@ mod position;
 mod queue;
 mod status;
 mod store;
+pub mod triggers;
 mod tube;
 
 use crate::error::{Error, Result};

@@ -6,7 +6,8 @@ use super::plans::Plans;
 use super::position::Order;
 use super::status::StatusColumn;
 use super::store::Entry;
-use super::{column_of, written};
+use super::triggers::Telling;
+use super::{column_of, triggers, written};
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Place;
@@ -18,7 +19,7 @@ use crate::pg::relation::{self, ColumnType, Relation, RowType};
 use crate::pg::row::Row;
 use crate::pg::{catalog, process, time, transaction, types};
 use crate::shmem::{databases, queues};
-use crate::statement::{self, KeyColumn, TELLING_TRIGGERS, TRIGGERS};
+use crate::statement::{self, KeyColumn};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Datum, Oid};
 use std::cell::{Cell, OnceCell};
@@ -45,6 +46,7 @@ pub struct Queue {
     pub by_priority: bool,
     /// Equal labels of tubes have the same number.
     pub tells_tubes: bool,
+    pub telling: Telling,
     /// The triggers tell of every task, and everybody sees all of them.
     pub is_told: bool,
     /// Row security is on: not everybody sees everything.
@@ -121,7 +123,8 @@ impl Queue {
             slot.set_has_lanes(definition.options.features.has_subqueues());
         }
         let has_row_security = relation.has_row_security();
-        let is_told = relation.has_triggers(&TELLING_TRIGGERS) && !has_row_security;
+        let telling = triggers::telling(relation);
+        let is_told = telling == Telling::Always && !has_row_security;
         // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
         // know no priorities.
         let has_subqueues = definition.options.features.has_subqueues();
@@ -148,7 +151,7 @@ impl Queue {
             collation: key.collation,
         };
         let acts_alone =
-            relation.has_only_triggers(&TRIGGERS) && definition.options.features.hook().is_none();
+            triggers::are_all_own(relation) && definition.options.features.hook().is_none();
         Ok(Queue {
             table,
             slot,
@@ -164,6 +167,7 @@ impl Queue {
             order,
             by_priority: by_priority == Some(true),
             tells_tubes,
+            telling,
             is_told,
             has_row_security,
             acts_alone,

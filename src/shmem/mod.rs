@@ -8,6 +8,7 @@
 
 pub mod databases;
 pub mod doubts;
+mod exact;
 pub mod lanes;
 pub mod left;
 pub mod marks;

@@ -5,7 +5,7 @@ use super::waiters::{Line, Offer};
 use super::{Directory, Guard, lanes};
 use crate::delta::{Delta, SlotId, add, add_all};
 use crate::marks::queue::Marks;
-use crate::model::change::{Calls, Counts, Outcome, Transitions};
+use crate::model::change::{Calls, Outcome, Transitions};
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
 use std::ops::{Deref, DerefMut};
@@ -41,6 +41,8 @@ pub struct Queue {
     pub(super) settled: bool,
     /// The counters are those of the table.
     pub(super) exact: bool,
+    /// The table's triggers tell of every change.
+    pub(super) told: bool,
     /// A prepared transaction may have changed the table: what it did is not counted yet.
     pub(super) prepared: bool,
     /// The counters have to be counted anew.
@@ -134,6 +136,7 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
         tubes: [Tube::default(); TUBES_COUNTED],
         settled: false,
         exact: false,
+        told: false,
         prepared: true,
         recount: true,
         room: Room::with_capacity(capacity),
@@ -220,13 +223,14 @@ impl QueueGuard {
 
     /// Takes over what transaction `xid` has committed, and wakes whom it concerns.
     pub fn commit(&mut self, xid: u32, delta: &Delta) {
+        self.commit_told(delta);
         if delta.tubes_changed {
             self.tubes = [Tube::default(); TUBES_COUNTED];
         }
         if delta.replaces {
             self.tasks = Tasks::default();
             self.tubes.iter_mut().for_each(|tube| tube.tasks = Tasks::default());
-            self.exact |= !self.prepared;
+            self.exact |= self.may_be_exact();
             self.room.empty();
         }
         add(&mut self.tasks, &delta.tasks);
@@ -338,22 +342,6 @@ impl QueueGuard {
         self.due
     }
 
-    pub fn needs_recount(&self) -> bool {
-        self.recount
-    }
-
-    /// The counters become what a recount has found.
-    pub fn set_counted(&mut self, counts: &Counts) {
-        self.tasks = counts.tasks;
-        for (tube, tasks) in self.tubes.iter_mut().zip(counts.tubes) {
-            tube.tasks = tasks;
-        }
-        self.exact = !self.prepared && !self.recount;
-        let for_good = !self.recount;
-        self.room.count(for_good);
-        self.grant();
-    }
-
     /// The committed tasks, in whatever state.
     pub(super) fn total(&self) -> i64 {
         self.tasks.iter().sum()
@@ -372,10 +360,6 @@ impl QueueGuard {
     /// Whether none of the lanes that may have something to take is missing in the ring.
     pub(super) fn knows_all_lanes(&self) -> bool {
         !self.has_lanes || lanes::is_complete(self.id())
-    }
-
-    pub(super) fn is_exact(&self) -> bool {
-        self.exact
     }
 
     pub fn has_taken(&self) -> bool {

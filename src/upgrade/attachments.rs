@@ -1,9 +1,10 @@
 //! The indexes and triggers that a queue needs, and those that a table has.
 
+use crate::error::Result;
 use crate::model::definition::{Field, Made};
 use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::{catalog, index, spi, types};
-use crate::registry::WantedIndex;
+use crate::pg::{catalog, index};
+use crate::registry::{WantedIndex, triggers};
 use crate::statement::{Index, TRIGGERS, Table};
 use std::collections::BTreeMap;
 
@@ -51,8 +52,9 @@ pub fn add_triggers(
     sql: &Table,
     before: Option<&Table>,
     ddl: &mut Vec<String>,
-) -> bool {
-    let enabled = enabled_triggers(relation);
+) -> Result<bool> {
+    triggers::refuse_namesakes(relation)?;
+    let present = triggers::own(relation);
     let mut has_missed = false;
     let wanted = sql.triggers();
     let known = before.map(Table::triggers).unwrap_or_default();
@@ -60,13 +62,13 @@ pub fn add_triggers(
         let of = |triggers: &[(&'static str, Vec<String>)]| {
             triggers.iter().find(|(trigger, _)| *trigger == name).map(|(_, ddl)| ddl.clone())
         };
-        let there = enabled.iter().find(|(trigger, _)| trigger == name);
+        let there = present.iter().find(|trigger| trigger.name == name);
         let (wanted, known) = (of(&wanted), of(&known));
-        let is_right = known == wanted;
-        has_missed |= known.is_some() && !there.is_some_and(|(_, always)| *always);
+        let is_known = known == wanted;
+        has_missed |= known.is_some() && !there.is_some_and(|it| it.is_right && it.fires_always);
         match (there, wanted) {
-            (Some((_, always)), Some(wanted)) if is_right => {
-                ddl.extend(wanted[1..].iter().filter(|_| !always).cloned());
+            (Some(trigger), Some(wanted)) if is_known && trigger.is_right => {
+                ddl.extend(wanted[1..].iter().filter(|_| !trigger.fires_always).cloned());
             }
             (there, wanted) => {
                 ddl.extend(there.map(|_| sql.drop_trigger(name)));
@@ -74,20 +76,5 @@ pub fn add_triggers(
             }
         }
     }
-    has_missed
-}
-
-/// Our triggers on a table, and whether each fires always.
-pub fn enabled_triggers(relation: &Relation) -> Vec<(String, bool)> {
-    spi::connect(|spi| {
-        let rows = spi.run_with(
-            "SELECT t.tgname, t.tgenabled OPERATOR(pg_catalog.=) 'A' FROM pg_catalog.pg_trigger t \
-             WHERE t.tgrelid OPERATOR(pg_catalog.=) $1 AND NOT t.tgisinternal",
-            &[(types::OID, Some(relation.oid().into()))],
-        );
-        (0..rows.len())
-            .filter_map(|row| Some((rows.text(row, 1)?, rows.text(row, 2)? == "t")))
-            .filter(|(name, _)| TRIGGERS.contains(&name.as_str()))
-            .collect()
-    })
+    Ok(has_missed)
 }

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use switch::Switch;
 
-pub use attachments::{drop_index_if_there, enabled_triggers};
+pub use attachments::drop_index_if_there;
 pub use functions::return_type;
 
 /// The queue to be, and the way there.
@@ -116,7 +116,7 @@ impl Blueprint {
         let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
         identity::give(&options, known_id, &sql, &key, &mut ddl, &mut made)?;
         add_indexes(relation, &sql, &fields, &key, &mut ddl, &mut made);
-        let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl);
+        let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl)?;
         let needs_table_alone = ddl.iter().any(|statement| {
             ["DROP", "UPDATE", "DELETE"].iter().any(|verb| statement.starts_with(verb))
                 || statement.contains(" COLUMN ")

@@ -143,6 +143,7 @@ impl Worker {
                     Some((queue, (schema, table))) => {
                         if let Some(mut slot) = queues::lock(queue.slot) {
                             slot.set_names([name, &schema, &table]);
+                            slot.find_told(queue.telling.is_complete(*passive));
                         }
                         Outcome::Done((queue.slot, queue.has_row_security, queue.is_told))
                     }
