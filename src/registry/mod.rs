@@ -37,6 +37,8 @@ thread_local! {
     static WATCHING: Cell<bool> = const { Cell::new(false) };
     /// How often something went stale.
     static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
+    /// There are stale definitions in the map.
+    static HAS_STALE: Cell<bool> = const { Cell::new(false) };
     /// A definition went stale while the map was in use.
     static ALL_STALE: Cell<bool> = const { Cell::new(false) };
 }
@@ -48,11 +50,10 @@ pub fn get(table: Oid) -> Result<Rc<Queue>> {
 
 /// The same; None if the table is not a queue.
 pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
-    if ALL_STALE.take() {
-        QUEUES.with_borrow_mut(HashMap::clear);
+    if HAS_STALE.get() || ALL_STALE.get() {
+        evict();
     }
-    let known = QUEUES.with_borrow(|queues| queues.get(&table).cloned());
-    if let Some(queue) = known.filter(|queue| !queue.stale.get()) {
+    if let Some(queue) = QUEUES.with_borrow(|queues| queues.get(&table).cloned()) {
         return Ok(Some(queue));
     }
     if !WATCHING.replace(true) {
@@ -62,10 +63,7 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     let database = process::database();
     let slot = || queues::find(database.into(), table.into()).and_then(queues::lock);
     let redefinitions = slot().map_or(0, |slot| slot.redefinitions());
-    let Some(entry) = read(table)? else {
-        QUEUES.with_borrow_mut(|queues| queues.remove(&table));
-        return Ok(None);
-    };
+    let Some(entry) = read(table)? else { return Ok(None) };
     let Some(relation) = Relation::open(table, Lock::AccessShare) else {
         // A rule may have made the table a view.
         return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));
@@ -73,9 +71,31 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     let queue = Rc::new(Queue::describe(&relation, entry, redefinitions)?);
     // What was read may have changed while it was read: good for this call, looked at again by
     // the next.
-    queue.stale.set(STALE_COUNT.get() != seen);
-    QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
+    let is_stale = STALE_COUNT.get() != seen;
+    queue.stale.set(is_stale);
+    HAS_STALE.set(HAS_STALE.get() | is_stale);
+    let replaced = QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
+    drop(replaced);
     Ok(Some(queue))
+}
+
+/// Gives back what is kept of queues that have changed or are gone, with the plans. Not done when they go stale:
+/// the server tells of that at moments when nothing may be freed.
+fn evict() {
+    HAS_STALE.set(false);
+    let all = ALL_STALE.take();
+    let mut evicted = Vec::new();
+    QUEUES.with_borrow_mut(|queues| {
+        queues.retain(|_, queue| {
+            let is_stale = all || queue.stale.get();
+            if is_stale {
+                evicted.push(queue.clone());
+            }
+            !is_stale
+        });
+    });
+    // What is in the middle of a call holds its own. The map may be used meanwhile.
+    drop(evicted);
 }
 
 /// A queue as it is at this moment, for those who wait: they are woken some moments before the
@@ -105,11 +125,13 @@ pub fn stale(table: Option<Oid>) {
         (Ok(queues), Some(table)) => {
             if let Some(queue) = queues.get(&table) {
                 queue.stale.set(true);
+                HAS_STALE.set(true);
             }
             true
         }
         (Ok(queues), None) => {
             queues.values().for_each(|queue| queue.stale.set(true));
+            HAS_STALE.set(HAS_STALE.get() || !queues.is_empty());
             true
         }
         (Err(_), _) => false,
