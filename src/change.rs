@@ -4,8 +4,9 @@ use crate::model::change::{Call, Outcome, Place};
 use crate::model::definition::Field;
 use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
+use crate::pg::process;
 use crate::pg::row::Row;
-use crate::pg::{process, types};
+use crate::pg::value::Value;
 use crate::registry::Queue;
 use crate::session::{self, held};
 use crate::shmem::doubts;
@@ -103,7 +104,7 @@ fn note_given(queue: &Queue, session: Uuid) {
 /// Who holds a task that is taken.
 fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
     let is_taken = seen.place.status == Status::Taken;
-    is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(types::uuid)).flatten()
+    is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(Value::to_uuid)).flatten()
 }
 
 /// Where a task stands that is ready or buried, if the queue has marks; a sub-queue has its own.

@@ -7,7 +7,7 @@ use crate::pg::{catalog, latch, privileges, process, transaction};
 use crate::session;
 use crate::shmem::{self, databases, queues};
 use crate::xact;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,6 @@ fn vacate() {
 }
 
 /// Who is terminated in the middle of such a command does not get to its end.
-#[pgrx::pg_guard]
-extern "C-unwind" fn vacate_on_exit(_code: i32, _argument: Datum) {
+fn vacate_on_exit(_argument: u32) {
     vacate();
 }

@@ -17,18 +17,19 @@ use crate::model::status::Status;
 use crate::pg::heap::{Bound, Found, Is, Open, Scan};
 use crate::pg::row::Row;
 use crate::pg::spi::Rows;
-use crate::pg::{jsonb, privileges, time, transaction, types};
+use crate::pg::value::Value;
+use crate::pg::{jsonb, privileges, time, transaction};
 use crate::registry::{Arguments, Direct, Queue};
 use crate::statement::{Form, Parameter};
 use crate::{session, xact};
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 
 /// Of up to so many tasks each is noted, at the price of a statement that counts them.
 const FEW: usize = 32;
 
 /// Values by the numbers of their columns.
-pub type Values = Vec<(i16, Option<Datum>)>;
+pub type Values<'m> = Vec<(i16, Option<Value<'m>>)>;
 
 /// What has come of a take.
 pub struct Taken {
@@ -75,7 +76,7 @@ pub fn take(
     if is_passing {
         xact::note_only_taken();
     }
-    let rows = shown(rows, queue, form);
+    let rows = shown(rows, form);
     drop(open);
     counting::note(queue, Call::Take, None, rows.len());
     Ok(Some(Taken { rows, has_missed }))
@@ -92,12 +93,12 @@ fn is_passing(queue: &Queue, direct: &Direct) -> bool {
 
 /// The index that leads to the ready tasks of a group in the order in which they are taken, and where to
 /// begin.
-fn way(
+fn way<'m>(
     queue: &Queue,
     direct: &Direct,
     group: Group,
-    arguments: &Arguments,
-) -> Option<(Oid, Vec<Bound>)> {
+    arguments: &Arguments<'m>,
+) -> Option<(Oid, Vec<Bound<'m>>)> {
     let Group::Ready { tube, priority } = group else { return None };
     let index = if tube.is_some() { direct.tube? } else { direct.ready? };
     let mut bounds = Vec::with_capacity(3);
@@ -120,7 +121,12 @@ fn is_alive(found: &Found, queue: &Queue) -> bool {
 }
 
 /// What a take changes of a task; None if the number of its attempts does not fit.
-fn changes(found: &Found, queue: &Queue, taken: Datum, arguments: &Arguments) -> Option<Values> {
+fn changes<'m>(
+    found: &Found,
+    queue: &Queue,
+    taken: Value<'m>,
+    arguments: &Arguments<'m>,
+) -> Option<Values<'m>> {
     let number = |field| queue.number_of(field);
     let session = arguments.get(Parameter::Session);
     let mut changes = vec![(number(Field::Status), Some(taken)), (number(Field::Owner), session)];
@@ -131,13 +137,13 @@ fn changes(found: &Found, queue: &Queue, taken: Datum, arguments: &Arguments) ->
             Some(length) => Some(time::plus(now, length)),
             None => queue.features().default_ttr().and_then(|length| time::after(now, length)),
         };
-        changes.push((number(Field::Runat), end.map(Datum::from)));
+        changes.push((number(Field::Runat), end.map(Value::instant)));
     }
     if let Some(column) = queue.column_of(Field::Attempts) {
-        let before = found.datum(column.number);
-        let before = before.map_or(Some(0), |value| types::integer(value, column.oid))?;
+        let before = found.value(column.number);
+        let before = before.map_or(Some(0), Value::try_integer)?;
         let most = queue.sql.most_attempts.unwrap_or(i64::MAX);
-        let next = types::from_integer(before.checked_add(1)?.min(most), column.oid)?;
+        let next = Value::integer(before.checked_add(1)?.min(most), column.oid)?;
         changes.push((column.number, Some(next)));
     }
     Some(changes)
@@ -145,7 +151,7 @@ fn changes(found: &Found, queue: &Queue, taken: Datum, arguments: &Arguments) ->
 
 /// Deletes, of the tasks with these keys, those up to the first that is not there to be acked by this
 /// session.
-pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) -> Rows<'static> {
+pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: Form) -> Rows<'to> {
     let none = || Rows::of(vec![]);
     let is_fixed = transaction::has_fixed_snapshot();
     if is_bulk(queue, keys.len()) || is_fixed || !privileges::may_delete_all(queue.table) {
@@ -155,12 +161,12 @@ pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) ->
     let Some(index) = direct.key else { return none() };
     let Some(open) = direct.open(|oid| oid == index) else { return none() };
     let owner = queue.number_of(Field::Owner);
-    let delete = |key: &Vec<Datum>| {
+    let delete = |key: &Vec<Value>| {
         let bounds: Vec<_> =
             key.iter().map(|value| Bound { is: Is::Equal, value: *value }).collect();
         let mut row = None;
         open.scan(index, &bounds, |found| {
-            let is_own = found.datum(owner).map(types::uuid) == Some(session);
+            let is_own = found.value(owner).map(Value::to_uuid) == Some(session);
             if is_own && is_in(Status::Taken, found, queue) {
                 row = found.delete();
             }
@@ -173,7 +179,7 @@ pub fn ack(queue: &Queue, keys: &[Vec<Datum>], session: [u8; 16], form: Form) ->
         });
         row
     };
-    let rows = shown(keys.iter().map_while(delete).collect(), queue, form);
+    let rows = shown(keys.iter().map_while(delete).collect(), form);
     drop(open);
     counting::note(queue, Call::Ack, None, rows.len());
     rows
@@ -194,7 +200,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
         (queue.number_of(Field::Runat), None),
     ];
     let mut promoted = 0;
-    open.scan(index, &[Bound { is: Is::AtLeast, value: Datum::from(since) }], |found| {
+    open.scan(index, &[Bound { is: Is::AtLeast, value: Value::instant(since) }], |found| {
         let is_due = queue.instant_of(found, Field::Runat).is_some_and(|instant| instant <= now);
         if is_due && is_in(Status::Waiting, found, queue) && found.update(&changes) {
             promoted += 1;
@@ -229,7 +235,7 @@ pub fn put(
         change::note(queue, None::<Seen<Found>>, Some(Seen { place, row: &open }), Some(Call::Put));
         row
     };
-    let rows = shown(tasks.iter().map(insert).collect(), queue, form);
+    let rows = shown(tasks.iter().map(insert).collect(), form);
     drop(open);
     xact::note(queue.slot, |delta| delta.call(Call::Put, rows.len()));
     Ok(Some(rows))
@@ -256,13 +262,13 @@ fn is_bulk(queue: &Queue, tasks: usize) -> bool {
 }
 
 fn is_in(status: Status, found: &Found, queue: &Queue) -> bool {
-    queue.status_read(found.datum(queue.number_of(Field::Status))) == Some(status)
+    queue.status_read(found.value(queue.number_of(Field::Status))) == Some(status)
 }
 
 /// To be called while the table is open: what makes jsonb of a type may want a snapshot.
-fn shown(rows: Vec<Datum>, queue: &Queue, form: Form) -> Rows<'static> {
+fn shown<'m>(rows: Vec<Value<'m>>, form: Form) -> Rows<'m> {
     Rows::of(match form {
         Form::Row => rows,
-        Form::Json => rows.into_iter().map(|row| jsonb::of_row(row, queue.row_type)).collect(),
+        Form::Json => rows.into_iter().map(jsonb::of_row).collect(),
     })
 }

@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 use crate::marks;
 use crate::model::position::Group;
 use crate::pg::spi;
+use crate::pg::value::Value;
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 /// One less than the least of the ready tasks, and less than that of a task that says nothing.
 pub fn priority(queue: &Queue) -> Result<i64> {
@@ -41,12 +41,12 @@ fn least(queue: &Queue, first: Group) -> Option<i64> {
         _ => None,
     };
     if let Some((priority, mark)) = mark {
-        arguments.set(Parameter::Level, Datum::from(priority));
+        arguments.set(Parameter::Level, Value::int8(priority));
         arguments.set(Parameter::Mark, mark);
     }
     let statement = Statement::Least { marked: mark.is_some() };
     spi::connect(|spi| {
         let rows = queue.run(spi, &statement, &arguments);
-        rows.datum(0, 1).map(|priority| priority.value() as i64)
+        rows.value(0, 1).map(|priority| priority.to_integer())
     })
 }

@@ -7,20 +7,20 @@
 use crate::error::{Error, Result};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
+use crate::pg::value::Value;
 use crate::pg::{spi, time, transaction, types, user};
 use crate::registry::{self, Queue};
 use crate::shmem::queues;
 use crate::{session, sql_functions};
-use pgrx::pg_sys::Datum;
 
 sql_functions! {
     time64, pg_finfo_time64 => time64_impl,
 }
 
 /// time64(queue regclass)
-fn time64_impl(call: &Call) -> Result<Datum> {
+fn time64_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
-    let table = call.datum(0).map(types::oid).ok_or_else(|| Error::null("queue"))?;
+    let table = call.value(0).map(Value::to_oid).ok_or_else(|| Error::null("queue"))?;
     // The primary makes greater ones meanwhile, which are not known here.
     if transaction::in_recovery() {
         let name = registry::display_name(table);
@@ -35,7 +35,7 @@ fn time64_impl(call: &Call) -> Result<Datum> {
         learn(&queue);
         next()
     });
-    key.map(Datum::from).ok_or_else(|| registry::not_a_queue(table))
+    key.map(|key| Some(Value::int8(key))).ok_or_else(|| registry::not_a_queue(table))
 }
 
 /// A hundred years, in microseconds: no clock is wrong by more. Keys stay below 2^53 even so, up to which programs

@@ -2,6 +2,7 @@
 
 use crate::model::change::Counts;
 use crate::pg::relation::{Lock, Relation};
+use crate::pg::value::Value;
 use crate::pg::{injection, latch, spi, types};
 use crate::registry::{self, Queue};
 use crate::shmem::queues::{self, QueueGuard};
@@ -62,7 +63,7 @@ fn is_waited_for(table: Oid) -> bool {
              AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
              WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.relation OPERATOR(pg_catalog.=) $1 \
              AND NOT l.granted",
-            &[(types::OID, Some(table.into()))],
+            &[(types::OID, Some(Value::oid(table)))],
         );
         !waiting.is_empty()
     })

@@ -11,6 +11,7 @@ use crate::pg::heap::unique;
 use crate::pg::row::Tuple;
 use crate::pg::spi::{self, Rows, Spi};
 use crate::pg::transaction;
+use crate::pg::value::Value;
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::waiters::Offer;
 use crate::shmem::{lanes, queues};
@@ -18,7 +19,6 @@ use crate::statement::{Form, Parameter};
 use crate::xact;
 use look::Looked;
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 /// So many lanes are looked at in one statement while a ring is incomplete.
 const LANES_PER_SCAN: i32 = 100;
@@ -29,7 +29,7 @@ pub struct Take<'a> {
     pub form: Form,
     /// Whether `arguments` hold a time to run.
     pub ttr: bool,
-    pub arguments: Arguments,
+    pub arguments: Arguments<'a>,
 }
 
 /// What has come of a look into a lane that was claimed for it.
@@ -289,7 +289,7 @@ pub fn take_named(
     let slot = queue.slot;
     let lane = spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::FreeLane, arguments);
-        rows.datum(0, 1).map(|lane| lane.value() as u64)
+        rows.value(0, 1).map(|lane| lane.to_integer() as u64)
     });
     let Some(lane) = lane else { return Ok(0) };
     let take = || unless_hidden(queue, take);
@@ -364,12 +364,12 @@ pub fn takeable<'a>(spi: &'a Spi, queue: &'a Queue) -> impl Iterator<Item = Take
 
 /// Looks at some lanes in the table: those that have something to take, and where to go on.
 fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
-    let mut arguments = Arguments::of(Parameter::Lane, Datum::from(from));
-    arguments.set(Parameter::Limit, Datum::from(LANES_PER_SCAN));
+    let mut arguments = Arguments::of(Parameter::Lane, Value::int8(from));
+    arguments.set(Parameter::Limit, Value::int4(LANES_PER_SCAN));
     let rows = queue.run(spi, &Statement::Lanes, &arguments);
-    let lane = |row| rows.datum(row, 1).map(|lane| lane.value() as i64);
-    let first = |row| rows.datum(row, 3).and_then(|key| queue.position(key));
-    let is_takeable = |row: &usize| rows.datum(*row, 2).is_some_and(|flag| flag.value() != 0);
+    let lane = |row| rows.value(row, 1).map(|lane| lane.to_integer());
+    let first = |row| rows.value(row, 3).and_then(|key| queue.position(key));
+    let is_takeable = |row: &usize| rows.value(*row, 2).is_some_and(|flag| flag.to_bool());
     let found = (0..rows.len()).filter(is_takeable);
     let found = found.filter_map(|row| Some((lane(row)? as u64, first(row)))).collect();
     let last = rows.len().checked_sub(1).filter(|last| last + 1 == LANES_PER_SCAN as usize);

@@ -8,11 +8,11 @@ use crate::model::status::Status;
 use crate::pg::function::Call as FunctionCall;
 use crate::pg::row::Tuple;
 use crate::pg::trigger::{Event, Firing, Timing};
+use crate::pg::value::Value;
 use crate::pg::{catalog, context, spi, time, types};
 use crate::registry::Queue;
 use crate::{registry, room, shmem, sql_functions, subqueue, xact};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 sql_functions! {
     row_changed, pg_finfo_row_changed => row_changed_impl,
@@ -23,7 +23,7 @@ sql_functions! {
 
 /// AFTER INSERT, UPDATE, DELETE, for each row. Without the library's shared memory there is nothing
 /// to count: it is counted when the server runs with it again.
-fn row_changed_impl(call: &FunctionCall) -> Result<Datum> {
+fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::AfterRow)?;
     if !shmem::is_available() {
         return Ok(firing.unchanged());
@@ -75,7 +75,7 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
             catalog::quote_literal(&queue.name)
         )
     };
-    let arguments = [(queue.row_type, Some(task)), (types::TEXT, Some(types::from_text(event)))];
+    let arguments = [(queue.row_type, Some(task)), (types::TEXT, Some(Value::text(event)))];
     let call = format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)");
     context::hinted_if_undefined(hint, || {
         xact::aside(|| spi::connect(|spi| drop(spi.run_with(&call, &arguments))));
@@ -85,7 +85,7 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
 
 /// BEFORE INSERT, for each row that is not as `put` would make it: a ready task whose time is yet
 /// to come waits; a task without an end of life gets the default one.
-fn row_arrives_impl(call: &FunctionCall) -> Result<Datum> {
+fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
     if !shmem::is_available() {
         return Ok(firing.unchanged());
@@ -111,27 +111,27 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Datum> {
             )
             .hint("Give a runat that is not so far away.")
         })?;
-        values.push((queue.number_of(Field::Expires), Datum::from(end)));
+        values.push((queue.number_of(Field::Expires), Value::instant(end)));
     }
     Ok(firing.with_columns(&values))
 }
 
 /// AFTER TRUNCATE.
-fn truncated_impl(call: &FunctionCall) -> Result<Datum> {
+fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::AfterTruncate)?;
     if shmem::is_available()
         && let Some(queue) = registry::find(firing.table())?
     {
         xact::note(queue.slot, |delta| delta.replace(&Counts::default()));
     }
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }
 
 /// After any change of the registry: the worker is to read it again.
-fn registry_changed_impl(call: &FunctionCall) -> Result<Datum> {
+fn registry_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     Firing::of(call, Timing::AfterStatement)?;
     if shmem::is_available() {
         xact::note_registry_change();
     }
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }

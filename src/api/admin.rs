@@ -14,10 +14,10 @@ use crate::pg::privileges;
 use crate::pg::relation::{self, Lock};
 use crate::pg::spi;
 use crate::pg::spi::Rows;
+use crate::pg::value::Value;
 use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
 use crate::{counting, marks, sql_functions, xact};
-use pgrx::pg_sys::Datum;
 
 sql_functions! {
     dig, pg_finfo_dig => dig_impl,
@@ -34,7 +34,7 @@ sql_functions! {
 }
 
 /// dig(queue, id anycompatible, delay interval, ttl interval)
-fn dig_impl(call: &Call) -> Result<Datum> {
+fn dig_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let delay = argument::interval(call, 2, "delay", false)?;
     let ttl = argument::interval(call, 3, "ttl", true)?;
     settle::run(call, Verb::Dig, |plan, queue| {
@@ -44,9 +44,9 @@ fn dig_impl(call: &Call) -> Result<Datum> {
 }
 
 /// plow(queue, n integer, delay interval, ttl interval)
-fn plow_impl(call: &Call) -> Result<Datum> {
+fn plow_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
-    let count: Option<i32> = call.get(1);
+    let count = call.int4(1);
     let delay = argument::interval(call, 2, "delay", false)?;
     let ttl = argument::interval(call, 3, "ttl", true)?;
     let queue = target.open(Lock::RowExclusive)?;
@@ -61,13 +61,13 @@ fn plow_impl(call: &Call) -> Result<Datum> {
         output.push_all(rows, target.form);
         Ok(())
     })?;
-    Ok(call.null())
+    Ok(None)
 }
 
 /// kick(queue, n integer)
-fn kick_impl(call: &Call) -> Result<Datum> {
+fn kick_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
-    let count: i32 = call.require(1, "n")?;
+    let count = call.int4(1).ok_or_else(|| Error::null("n"))?;
     let queue = target.open(Lock::RowExclusive)?;
     let kicked = plow(&queue, target.form, Some(count), None, None, |_| Ok(()))?;
     Ok(number_of(kicked))
@@ -78,8 +78,8 @@ fn plow(
     queue: &Queue,
     form: Form,
     count: Option<i32>,
-    delay: Option<Datum>,
-    ttl: Option<Datum>,
+    delay: Option<Value>,
+    ttl: Option<Value>,
     deliver: impl FnMut(&Rows) -> Result<()>,
 ) -> Result<usize> {
     require_buried(queue)?;
@@ -87,8 +87,8 @@ fn plow(
     if count < 0 {
         return Err(Error::invalid("n must not be negative").hint("Give the number of tasks."));
     }
-    let mut arguments = Arguments::of(Parameter::Limit, Datum::from(count));
-    arguments.set(Parameter::Skip, Datum::from(0i32));
+    let mut arguments = Arguments::of(Parameter::Limit, Value::int4(count));
+    arguments.set(Parameter::Skip, Value::int4(0));
     arguments.set_or_null(Parameter::Delay, delay);
     arguments.set_or_null(Parameter::Ttl, ttl);
     let mark = marks::start(queue, Group::Buried, &arguments, count as u32);
@@ -101,8 +101,8 @@ fn plow(
 }
 
 /// switch(queue, id anycompatible, status text, delay interval)
-fn switch_impl(call: &Call) -> Result<Datum> {
-    let status: String = call.require(2, "status")?;
+fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    let status = call.require(2, "status")?.to_text();
     let delay = argument::interval(call, 3, "delay", false)?;
     let target = Target::of(call)?;
     let to = wanted_status(&status, &*target.open(Lock::RowExclusive)?, delay.is_some())?;
@@ -148,17 +148,17 @@ fn wanted_status(text: &str, queue: &Queue, has_delay: bool) -> Result<Status> {
 }
 
 /// snatch(queue, id anycompatible, delay interval)
-fn snatch_impl(call: &Call) -> Result<Datum> {
+fn snatch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let delay = argument::interval(call, 2, "delay", false)?;
     settle::run(call, Verb::Snatch, |plan, queue| plan.postpone(delay, None, queue))
 }
 
 /// release_all(queue)
-fn release_all_impl(call: &Call) -> Result<Datum> {
+fn release_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::RowExclusive)?;
-    let mut arguments = Arguments::of(Parameter::Limit, Datum::from(i32::MAX));
-    arguments.set(Parameter::Skip, Datum::from(0i32));
+    let mut arguments = Arguments::of(Parameter::Limit, Value::int4(i32::MAX));
+    arguments.set(Parameter::Skip, Value::int4(0));
     let released = counting::run(&queue, Kind::Snatch, None, || {
         spi::connect(|spi| queue.change(spi, Change::SnatchAll, &arguments, |_| Ok(())))
     })?;
@@ -166,48 +166,47 @@ fn release_all_impl(call: &Call) -> Result<Datum> {
 }
 
 /// restart(queue, id anycompatible, delay interval)
-fn restart_impl(call: &Call) -> Result<Datum> {
+fn restart_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let delay = argument::interval(call, 2, "delay", false)?;
     settle::run(call, Verb::Restart, |plan, queue| plan.postpone(delay, None, queue))
 }
 
 /// delete(queue, id anycompatible)
-fn delete_impl(call: &Call) -> Result<Datum> {
+fn delete_impl(call: &Call) -> Result<Option<Value<'_>>> {
     settle::run(call, Verb::Delete, |_, _| Ok(()))
 }
 
 /// pause(queue, duration interval)
-fn pause_impl(call: &Call) -> Result<Datum> {
+fn pause_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let duration = argument::interval(call, 1, "duration", true)?;
-    redefine(call, &target, true, || registry::pause(target.table, duration))
+    redefine(&target, true, || registry::pause(target.table, duration))
 }
 
 /// resume(queue)
-fn resume_impl(call: &Call) -> Result<Datum> {
+fn resume_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
-    redefine(call, &target, false, || registry::resume(target.table))
+    redefine(&target, false, || registry::resume(target.table))
 }
 
 /// Writes into the registry that a queue is paused, or is not. Those who take are not kept waiting:
 /// no lock on the table tells them, but the server's word that its definition has changed.
-fn redefine(
-    call: &Call,
+fn redefine<'to>(
     target: &Target,
     is_paused: bool,
     write: impl FnOnce() -> Result<()>,
-) -> Result<Datum> {
+) -> Result<Option<Value<'to>>> {
     require_owner(target.table)?;
     refuse_read_only(|| registry::display_name(target.table))?;
     let queue = target.open(Lock::AccessShare)?;
     relation::invalidate(target.table);
     write()?;
     xact::note(queue.slot, |delta| delta.paused = Some(is_paused));
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }
 
 /// truncate(queue)
-fn truncate_impl(call: &Call) -> Result<Datum> {
+fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     // The lock that TRUNCATE takes, from the start: two who raise a weaker one block each other. Who
     // may not truncate is told so by the server.
@@ -219,12 +218,12 @@ fn truncate_impl(call: &Call) -> Result<Datum> {
     spi::connect(|spi| {
         spi.run(&format!("TRUNCATE TABLE {}", queue.name));
     });
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }
 
 /// A number of tasks as an integer of SQL.
-fn number_of(tasks: usize) -> Datum {
-    Datum::from(i32::try_from(tasks).unwrap_or(i32::MAX))
+fn number_of<'to>(tasks: usize) -> Option<Value<'to>> {
+    Some(Value::int4(i32::try_from(tasks).unwrap_or(i32::MAX)))
 }
 
 fn require_buried(queue: &Queue) -> Result<()> {

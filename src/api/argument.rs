@@ -5,33 +5,34 @@ use crate::error::{Error, Result};
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::{self, Lock};
-use crate::pg::{catalog, context, privileges, time, transaction, types};
+use crate::pg::value::Value;
+use crate::pg::{catalog, context, privileges, record, time, transaction, types};
 use crate::registry::{self, KeyType, Queue};
 use crate::session;
 use crate::statement::Form;
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{Datum, Interval, Oid};
+use pgrx::pg_sys::{Interval, Oid};
 use std::rc::Rc;
 
 /// The queue that a call names, and how it wants its tasks.
-pub struct Target {
+pub struct Target<'call> {
     pub table: Oid,
     pub form: Form,
     /// The row given in the place of `NULL::jobs`.
-    pub row: Option<Datum>,
+    pub row: Option<Value<'call>>,
 }
 
-impl Target {
+impl<'call> Target<'call> {
     /// Reads the argument `queue` (or the first INOUT parameter).
-    pub fn of(call: &Call) -> Result<Target> {
+    pub fn of(call: &'call Call) -> Result<Target<'call>> {
         session::require_loaded()?;
         let oid = call.argument_type(0);
         if oid == types::TEXT {
-            let name: String = call.require(0, "queue")?;
+            let name = call.require(0, "queue")?.to_text();
             return Ok(Target { table: relation::find(&name)?, form: Form::Json, row: None });
         }
         match relation::of_row_type(oid) {
-            Some(table) => Ok(Target { table, form: Form::Row, row: call.datum(0) }),
+            Some(table) => Ok(Target { table, form: Form::Row, row: call.value(0) }),
             None => Err(Error::new(
                 PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
                 format!("a queue cannot be named by a value of type {}", catalog::type_name(oid)),
@@ -109,39 +110,43 @@ pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
 }
 
 /// The values of a task's key columns.
-pub type Key = Vec<Datum>;
+pub type Key<'m> = Vec<Value<'m>>;
 
 /// A call's argument of type interval, if it was given and is no NULL: refuses what lies before
 /// now or has no end. Zero is as good as none where `or_zero` is false.
-pub fn interval(call: &Call, index: usize, name: &str, or_zero: bool) -> Result<Option<Datum>> {
+pub fn interval<'to>(
+    call: &Call,
+    index: usize,
+    name: &str,
+    or_zero: bool,
+) -> Result<Option<Value<'to>>> {
     let duration = duration(call, index, name)?.filter(|(_, length)| or_zero || *length > 0);
-    Ok(duration.map(|(interval, _)| types::from_interval(interval)))
+    Ok(duration.map(|(interval, _)| Value::interval(interval)))
 }
 
 /// The keys of the tasks that argument `index`, called `id`, names: one, or a batch.
-pub fn keys(call: &Call, index: usize, queue: &Queue) -> Result<Vec<Key>> {
-    let value = call.datum(index).ok_or_else(|| Error::null("id"))?;
-    let oid = call.argument_type(index);
+pub fn keys<'call>(call: &'call Call, index: usize, queue: &Queue) -> Result<Vec<Key<'call>>> {
+    let value = call.value(index).ok_or_else(|| Error::null("id"))?;
     let columns = || queue.key.iter().map(|key| key.name.as_str()).collect::<Vec<_>>().join(", ");
     let hint = || format!("The key of queue {} is ({}).", queue.name, columns());
     context::hinted(hint, || match queue.key.as_slice() {
-        [key] => single_keys(value, oid, key, queue),
-        _ => composite_keys(value, oid, queue),
+        [key] => single_keys(value, key, queue),
+        _ => composite_keys(value, queue),
     })
 }
 
 /// The key of a task given as a row of the queue's table.
-pub fn key_of_row(row: Datum, queue: &Queue) -> Result<Key> {
-    let fields = catalog::record_fields(row);
+pub fn key_of_row<'to>(row: Value, queue: &Queue) -> Result<Key<'to>> {
+    let fields = record::fields(row)?;
     let value = |key: &KeyType| {
-        let value = fields.get(key.number as usize - 1).and_then(|(_, value)| *value);
-        value.ok_or_else(|| missing(&key.name, queue))
+        let value = fields.get(key.number as usize - 1).and_then(|value| *value);
+        converted(value.ok_or_else(|| missing(&key.name, queue))?, key.oid)
     };
     queue.key.iter().map(value).collect()
 }
 
 /// The key of a task given as a jsonb object.
-pub fn key_of_object(object: Datum, queue: &Queue) -> Result<Key> {
+pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
     if jsonb::shape(object) != Shape::Object {
         return Err(Error::invalid("a task must be a JSON object")
             .hint("Give the task as take or next has given it, or an array of such."));
@@ -157,12 +162,8 @@ pub fn key_of_object(object: Datum, queue: &Queue) -> Result<Key> {
 }
 
 /// A key as a message shows it.
-pub fn key_text(key: &Key, queue: &Queue) -> String {
-    let parts: Vec<String> = key
-        .iter()
-        .zip(&queue.key)
-        .map(|(value, column)| catalog::value_text(*value, column.oid))
-        .collect();
+pub fn key_text(key: &Key) -> String {
+    let parts: Vec<String> = key.iter().map(|value| value.shown()).collect();
     match parts.as_slice() {
         [single] => single.clone(),
         _ => format!("({})", parts.join(", ")),
@@ -171,70 +172,74 @@ pub fn key_text(key: &Key, queue: &Queue) -> String {
 
 /// An interval argument in microseconds; None if it is NULL.
 pub fn duration(call: &Call, index: usize, name: &str) -> Result<Option<(Interval, i64)>> {
-    let interval = call.interval(index);
+    let interval = call.value(index).map(Value::to_interval);
     interval.map(|interval| Ok((interval, time::duration(name, &interval)?))).transpose()
 }
 
-fn single_keys(value: Datum, oid: Oid, key: &KeyType, queue: &Queue) -> Result<Vec<Key>> {
-    let base = key.base;
+fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {
+    let (oid, base) = (value.type_oid(), key.base);
     let takes_arrays = catalog::element_type(base).is_some();
     if oid == key.oid || oid == base {
         return Ok(vec![vec![value]]);
     }
-    if let Some(element) = catalog::element_type(oid).filter(|_| !takes_arrays) {
-        let elements = catalog::array_elements(value, element).into_iter();
-        let convert = |value: Option<Datum>| {
+    if catalog::element_type(oid).is_some() && !takes_arrays {
+        let elements = catalog::array_elements(value).into_iter();
+        let convert = |value: Option<Value<'m>>| {
             let value = value.ok_or_else(|| Error::null("id"))?;
-            Ok(vec![converted(value, element, key.oid)?])
+            Ok(vec![converted(value, key.oid)?])
         };
         return elements.map(convert).collect();
     }
     if oid == types::TEXT && !takes_arrays && !types::TEXTS.contains(&base) {
-        let text = catalog::value_text(value, oid);
+        let text = value.to_text();
         if text.trim_start().starts_with('{') {
             let array = catalog::parse_value(&text, catalog::array_type(base))?;
-            return single_keys(array, catalog::array_type(base), key, queue);
+            return single_keys(array, key, queue);
         }
     }
     if oid == types::JSONB {
         return json_keys(value, queue);
     }
-    Ok(vec![vec![converted(value, oid, key.oid)?]])
+    Ok(vec![vec![converted(value, key.oid)?]])
 }
 
-fn composite_keys(value: Datum, oid: Oid, queue: &Queue) -> Result<Vec<Key>> {
+fn composite_keys<'to>(value: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {
+    let oid = value.type_oid();
     if oid == types::JSONB {
         return json_keys(value, queue);
     }
     if oid == types::TEXT {
-        let json = catalog::parse_value(&catalog::value_text(value, oid), types::JSONB)?;
+        let json = catalog::parse_value(&value.to_text(), types::JSONB)?;
         return json_keys(json, queue);
     }
-    if let Some(element) = catalog::element_type(oid) {
-        let records = catalog::array_elements(value, element).into_iter();
+    if catalog::element_type(oid).is_some() {
+        let records = catalog::array_elements(value).into_iter();
         let key =
-            |record: Option<Datum>| record_key(record.ok_or_else(|| Error::null("id"))?, queue);
+            |record: Option<Value>| record_key(record.ok_or_else(|| Error::null("id"))?, queue);
         return records.map(key).collect();
     }
-    if oid == types::RECORD || relation::of_row_type(oid).is_some() {
+    if value.is_composite() {
         return Ok(vec![record_key(value, queue)?]);
     }
     Err(wrong_shape(queue))
 }
 
-fn record_key(record: Datum, queue: &Queue) -> Result<Key> {
-    let fields = catalog::record_fields(record);
+fn record_key<'to>(record: Value, queue: &Queue) -> Result<Key<'to>> {
+    if !record.is_composite() {
+        return Err(wrong_shape(queue));
+    }
+    let fields = record::fields(record)?;
     if fields.len() != queue.key.len() {
         return Err(wrong_shape(queue));
     }
-    let part = |((oid, value), key): ((Oid, Option<Datum>), &KeyType)| {
-        converted(value.ok_or_else(|| missing(&key.name, queue))?, oid, key.oid)
+    let part = |(value, key): (Option<Value<'to>>, &KeyType)| {
+        converted(value.ok_or_else(|| missing(&key.name, queue))?, key.oid)
     };
     fields.into_iter().zip(&queue.key).map(part).collect()
 }
 
 /// One key, or an array of keys.
-fn json_keys(json: Datum, queue: &Queue) -> Result<Vec<Key>> {
+fn json_keys<'to>(json: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {
     match jsonb::shape(json) {
         Shape::Array => {
             jsonb::elements(json).into_iter().map(|element| json_key(element, queue)).collect()
@@ -243,7 +248,7 @@ fn json_keys(json: Datum, queue: &Queue) -> Result<Vec<Key>> {
     }
 }
 
-fn json_key(json: Datum, queue: &Queue) -> Result<Key> {
+fn json_key<'to>(json: Value, queue: &Queue) -> Result<Key<'to>> {
     match (jsonb::shape(json), queue.key.as_slice()) {
         (Shape::Object, _) => key_of_object(json, queue),
         (Shape::Scalar, [key]) => {
@@ -254,16 +259,16 @@ fn json_key(json: Datum, queue: &Queue) -> Result<Key> {
 }
 
 /// A value of one type as a value of another.
-pub fn converted(value: Datum, from: Oid, to: Oid) -> Result<Datum> {
-    if from == to {
+pub fn converted<'m>(value: Value<'m>, to: Oid) -> Result<Value<'m>> {
+    if value.type_oid() == to {
         return Ok(value);
     }
-    if let Some(number) = types::integer(value, from)
-        && let Some(datum) = types::from_integer(number, to)
+    if let Some(number) = value.try_integer()
+        && let Some(value) = Value::integer(number, to)
     {
-        return Ok(datum);
+        return Ok(value);
     }
-    catalog::parse_value(&catalog::value_text(value, from), to)
+    catalog::parse_value(&value.shown(), to)
 }
 
 pub fn missing(column: &str, queue: &Queue) -> Error {

@@ -11,6 +11,7 @@ use crate::model::status::{NAMES, Tasks};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::transaction::{self, Verdict};
+use crate::pg::value::Value;
 use crate::pg::{catalog, jsonb, latch, spi, subscription, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::{self, held, store};
@@ -20,7 +21,6 @@ use crate::shmem::sessions::Part;
 use crate::statement::Parameter;
 use crate::upgrade::Blueprint;
 use crate::{marks, recount, sql_functions, subqueue, xact};
-use pgrx::pg_sys::Datum;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ sql_functions! {
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// check(queue)
-fn check_impl(call: &Call) -> Result<Datum> {
+fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -55,7 +55,7 @@ fn check_impl(call: &Call) -> Result<Datum> {
             for (name, mark) in marks {
                 report[name] = mark.into();
             }
-            return Ok(jsonb::from_value(&report));
+            return Ok(Some(jsonb::from_value(&report)));
         }
         latch::wait(Some(Duration::from_millis(20)), true);
     }
@@ -125,7 +125,7 @@ fn structure(queue: &Queue) -> Vec<String> {
 fn orphans(queue: &Queue) -> Result<Vec<String>> {
     let holders = spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
-        (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect::<Vec<_>>()
+        (0..rows.len()).map(|row| rows.value(row, 1).map(Value::to_uuid)).collect::<Vec<_>>()
     });
     let mut problems = Vec::new();
     if holders.contains(&None) {
@@ -172,7 +172,7 @@ fn hidden_in_tubes(queue: &Queue) -> Option<Position> {
     spi::connect(|spi| {
         let rows = spi.run(&queue.sql.tubes());
         (0..rows.len()).find_map(|row| {
-            let value = rows.datum(row, 1)?;
+            let value = rows.value(row, 1)?;
             let tube = queue.tube_named(value, column).hash;
             let is_marked = queues::lock(queue.slot)?.marks_tube(tube);
             is_marked.then(|| hidden_in(queue, Some((tube, value)))).flatten()
@@ -181,7 +181,7 @@ fn hidden_in_tubes(queue: &Queue) -> Option<Position> {
 }
 
 /// The first ready task, of a priority, that stands before the mark, of a tube or of all.
-fn hidden_in(queue: &Queue, tube: Option<(u64, Datum)>) -> Option<Position> {
+fn hidden_in(queue: &Queue, tube: Option<(u64, Value)>) -> Option<Position> {
     let mut arguments = Arguments::default();
     arguments.set_or_null(Parameter::Tube, tube.map(|(_, value)| value));
     let group = |priority| Group::Ready { tube: tube.map(|(hash, _)| hash), priority };
@@ -213,10 +213,10 @@ fn unnoted(queue: &Queue) -> Option<String> {
     if !xact::pending(queue.slot).held.is_empty() {
         return None;
     }
-    let arguments = Arguments::of(Parameter::Session, types::from_uuid(own));
+    let arguments = Arguments::of(Parameter::Session, Value::uuid(own));
     let missing = spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::Held, &arguments);
-        let places = (0..rows.len()).filter_map(|row| queue.position(rows.datum(row, 1)?));
+        let places = (0..rows.len()).filter_map(|row| queue.position(rows.value(row, 1)?));
         places.into_iter().find(|place| !held::may_hold(queue.slot, *place))
     });
     let key = shown(queue, missing?).unwrap_or_default();
@@ -231,7 +231,7 @@ fn stands_before(queue: &Queue, position: Position, state: &str) -> String {
 /// The key that stands in a place, as text.
 fn shown(queue: &Queue, position: Position) -> Option<String> {
     let key = queue.key_at(position)?;
-    queue.key.first().map(|column| catalog::value_text(key, column.oid))
+    Some(key.shown())
 }
 
 /// Sub-queues of which more than one task is in flight, or whose first task nobody would find.

@@ -15,14 +15,13 @@ use crate::pg::memory::Memory;
 use crate::pg::relation::Lock;
 use crate::pg::spi::{self, Rows};
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::types;
+use crate::pg::value::Value;
 use crate::registry::{Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
 use crate::subqueue::Take;
 use crate::wait::{Deadline, InVain};
 use crate::{counting, direct, marks, session, sql_functions};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 sql_functions! {
     take, pg_finfo_take => take_impl,
@@ -32,15 +31,15 @@ sql_functions! {
 
 /// take(queue, timeout interval, count integer, tube text, ttr interval, done anycompatible, id
 /// anycompatible)
-fn take_impl(call: &Call) -> Result<Datum> {
+fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let (_, timeout) =
         argument::duration(call, 1, "timeout")?.ok_or_else(|| Error::null("timeout"))?;
     let count = wanted(call, 2)?;
     let ttr = argument::interval(call, 4, "ttr", true)?;
-    let mut order = Order { count, tube: call.get(3), ttr, waits: false };
+    let mut order = Order { count, tube: call.text(3), ttr, waits: false };
     let output = Output::open(call);
-    let is_named = call.datum(6).is_some();
+    let is_named = call.value(6).is_some();
     if is_named && (timeout > 0 || count > 1) {
         let argument = if timeout > 0 { "timeout" } else { "count" };
         return Err(Error::invalid(format!("a take of given tasks has no {argument}")).hint(
@@ -54,15 +53,15 @@ fn take_impl(call: &Call) -> Result<Datum> {
         output.push_all(rows, target.form);
         Ok(())
     };
-    let has_acked = call.datum(5).is_some() && ack_done(call, &target)?;
+    let has_acked = call.value(5).is_some() && ack_done(call, &target)?;
     if is_named {
         take_named(call, &target, &order, deliver)?;
-        return Ok(call.null());
+        return Ok(None);
     }
     // What was acked is to be committed before anybody waits.
     if timeout == 0 || has_acked {
         take_now(&target, &order, deliver)?;
-        return Ok(call.null());
+        return Ok(None);
     }
     refuse_fixed_snapshot("a task")?;
     // A subtransaction that finds nothing is undone: who waits holds no lock.
@@ -75,7 +74,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
         outcome
     };
     if look(&order)? == Look::Taken {
-        return Ok(call.null());
+        return Ok(None);
     }
     let deadline = Deadline::after(Some(timeout));
     let line = Line::of(&target, order.tube.as_deref())?;
@@ -94,7 +93,7 @@ fn take_impl(call: &Call) -> Result<Datum> {
             break;
         }
     }
-    Ok(call.null())
+    Ok(None)
 }
 
 /// Acks the tasks that argument `done` names; false if it names none.
@@ -106,18 +105,18 @@ fn ack_done(call: &Call, target: &Target) -> Result<bool> {
 }
 
 /// CALL next(queue text, timeout interval, tube text, INOUT task jsonb, count integer)
-fn next_json_impl(call: &Call) -> Result<Datum> {
-    next(call, call.datum(3), call.get(2), wanted(call, 4)?)
+fn next_json_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    next(call, call.value(3), call.text(2), wanted(call, 4)?)
 }
 
 /// CALL next(INOUT task anyelement, timeout interval, tube text)
-fn next_row_impl(call: &Call) -> Result<Datum> {
-    next(call, call.datum(0), call.get(2), 1)
+fn next_row_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    next(call, call.value(0), call.text(2), 1)
 }
 
 /// The number of tasks that a call wants.
 fn wanted(call: &Call, index: usize) -> Result<i32> {
-    let count: i32 = call.require(index, "count")?;
+    let count = call.int4(index).ok_or_else(|| Error::null("count"))?;
     if count < 1 {
         return Err(
             Error::invalid("count must be at least 1").hint("Leave it out to take one task.")
@@ -129,7 +128,12 @@ fn wanted(call: &Call, index: usize) -> Result<i32> {
 /// Acks `task`, if one is given, or an array of them, and takes the next one, or the next `count` as an
 /// array. While it waits there is a transaction, as there always is, but it has done nothing: no
 /// snapshot, no lock.
-fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> Result<Datum> {
+fn next<'call>(
+    call: &'call Call,
+    task: Option<Value>,
+    tube: Option<String>,
+    count: i32,
+) -> Result<Option<Value<'call>>> {
     let target = Target::of(call)?;
     let timeout = argument::duration(call, 1, "timeout")?.map(|(_, length)| length);
     if call.is_atomic() {
@@ -142,10 +146,10 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> R
     let mut order = Order { count, tube, ttr: None, waits: false };
     let result = Memory::current();
     let mut taken = Vec::new();
-    let look = |order: &Order, taken: &mut Vec<Datum>| {
+    let look = |order: &Order, taken: &mut Vec<Value<'call>>| {
         take_now(&target, order, |rows, _| {
-            let values = (0..rows.len()).filter_map(|row| rows.datum(row, 1));
-            taken.extend(values.map(|value| result.run(|| types::copy_varlena(value))));
+            let values = (0..rows.len()).filter_map(|row| rows.value(row, 1));
+            taken.extend(values.map(|value| result.run(|| value.copied())));
             Ok(())
         })
     };
@@ -196,24 +200,25 @@ fn next(call: &Call, task: Option<Datum>, tube: Option<String>, count: i32) -> R
         }
     })?;
     let first = taken.first().copied();
-    Ok(call.record(if count > 1 && first.is_some() { Some(jsonb::array(&taken)) } else { first }))
+    let result = if count > 1 && first.is_some() { Some(jsonb::array(&taken)) } else { first };
+    Ok(Some(call.record(result)))
 }
 
 /// What a consumer asks for.
-struct Order {
+struct Order<'call> {
     count: i32,
     tube: Option<String>,
-    ttr: Option<Datum>,
+    ttr: Option<Value<'call>>,
     /// He has been waiting: a feature that was on may have been switched off since.
     waits: bool,
 }
 
-impl Order {
+impl<'call> Order<'call> {
     /// The arguments of a statement that takes; refuses what the queue's features do not allow.
-    fn arguments(&self, ttr: Option<Datum>, queue: &Queue) -> Result<Arguments> {
-        let mut arguments = Arguments::of(Parameter::Limit, Datum::from(self.count));
-        arguments.set(Parameter::Skip, Datum::from(0i32));
-        arguments.set(Parameter::Session, types::from_uuid(session::current()?));
+    fn arguments(&self, ttr: Option<Value<'call>>, queue: &Queue) -> Result<Arguments<'call>> {
+        let mut arguments = Arguments::of(Parameter::Limit, Value::int4(self.count));
+        arguments.set(Parameter::Skip, Value::int4(0));
+        arguments.set(Parameter::Session, Value::uuid(session::current()?));
         if let Some(tube) = &self.tube {
             arguments.set(Parameter::Tube, tube_value(tube, queue)?);
         }
@@ -311,7 +316,7 @@ fn take_now(
     for group in marks::groups(&queue, &arguments) {
         let mark = marks::start(&queue, group, &arguments, left as u32);
         arguments.set_or_null(Parameter::Mark, mark);
-        arguments.set(Parameter::Limit, Datum::from(left));
+        arguments.set(Parameter::Limit, Value::int4(left));
         let within = marks::within(group, &mut arguments);
         let change = Change::Take { form, within, ttr, marked: mark.is_some(), many };
         if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, form)? {
@@ -325,7 +330,7 @@ fn take_now(
             if !taken.has_missed {
                 continue;
             }
-            arguments.set(Parameter::Limit, Datum::from(left));
+            arguments.set(Parameter::Limit, Value::int4(left));
         }
         let taken = counting::run(&queue, Kind::Take, transition, || {
             spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))

@@ -10,6 +10,7 @@ use crate::model::status::Status;
 use crate::pg::function::Call;
 use crate::pg::relation::{self, Lock, Relation, Snapshot};
 use crate::pg::transaction::{self, Verdict};
+use crate::pg::value::Value;
 use crate::pg::{catalog, context, jsonb, process, spi, subscription, time};
 use crate::registry::triggers::{self, NamedTrigger};
 use crate::registry::{self, Entry, Queue};
@@ -17,7 +18,7 @@ use crate::shmem::queues;
 use crate::upgrade::{Blueprint, describe, drop_index_if_there, return_type};
 use crate::{altered, keys, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use serde_json::json;
 
 sql_functions! {
@@ -31,25 +32,26 @@ sql_functions! {
 const PAGES_COUNTED_AT_ONCE: u32 = 1000;
 
 /// upgrade(queue, options jsonb, dry_run boolean)
-fn upgrade_impl(call: &Call) -> Result<Datum> {
+fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let options = options(call, 1)?;
-    let dry_run: bool = call.require(2, "dry_run")?;
+    let dry_run = call.require(2, "dry_run")?.to_bool();
     if dry_run {
         let blueprint = blueprint(target.table, &options, Lock::AccessShare)?;
         let definition = describe(&registry::display_name(target.table), &blueprint.definition);
-        return Ok(jsonb::from_value(&json!({ "definition": definition, "ddl": blueprint.ddl })));
+        let shown = json!({ "definition": definition, "ddl": blueprint.ddl });
+        return Ok(Some(jsonb::from_value(&shown)));
     }
     upgrade(target.table, &options)
 }
 
 /// create(queue, options jsonb, temporary boolean, if_not_exists boolean)
-fn create_impl(call: &Call) -> Result<Datum> {
+fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
-    let name: String = call.require(0, "queue")?;
+    let name = call.require(0, "queue")?.to_text();
     let options = options(call, 1)?;
-    let temporary: bool = call.require(2, "temporary")?;
-    let if_not_exists: bool = call.require(3, "if_not_exists")?;
+    let temporary = call.require(2, "temporary")?.to_bool();
+    let if_not_exists = call.require(3, "if_not_exists")?.to_bool();
     if if_not_exists
         && let Ok(table) = relation::find(&name)
         && is_queue(table)?
@@ -88,9 +90,9 @@ fn is_queue(table: Oid) -> Result<bool> {
 }
 
 /// downgrade(queue, drop_columns boolean)
-fn downgrade_impl(call: &Call) -> Result<Datum> {
+fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
-    let drop_columns: bool = call.require(1, "drop_columns")?;
+    let drop_columns = call.require(1, "drop_columns")?.to_bool();
     require_owner(target.table)?;
     refuse_read_only(|| registry::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
@@ -133,11 +135,11 @@ fn downgrade_impl(call: &Call) -> Result<Datum> {
     registry::delete(target.table)?;
     run(&ddl);
     relation::invalidate(target.table);
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }
 
 /// drop(queue)
-fn drop_impl(call: &Call) -> Result<Datum> {
+fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     require_owner(target.table)?;
     let queue = target.open(Lock::AccessExclusive)?;
@@ -160,11 +162,11 @@ fn drop_impl(call: &Call) -> Result<Datum> {
         ));
     }
     run(&[format!("DROP TABLE {}", queue.name)]);
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }
 
 /// Makes a table a queue, or changes one. Without anything to do it takes no lock that blocks.
-fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
+fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     // How strong a lock is needed is found out under a weak one, which is given up first: two who
     // raise the lock they hold would block each other.
     let mut first = Ok(None);
@@ -174,7 +176,8 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
     });
     let Some(first) = first? else { return Err(registry::not_a_queue(table)) };
     if first.changes_nothing() {
-        return Ok(jsonb::from_value(&describe(&registry::display_name(table), &first.definition)));
+        let described = describe(&registry::display_name(table), &first.definition);
+        return Ok(Some(jsonb::from_value(&described)));
     }
     refuse_read_only(|| registry::display_name(table))?;
     if !first.is_new && transaction::has_fixed_snapshot() {
@@ -222,7 +225,7 @@ fn upgrade(table: Oid, options: &Options) -> Result<Datum> {
         delta.recount |= blueprint.tubes_changed && counted.is_none();
         delta.recount |= blueprint.has_missed;
     });
-    Ok(jsonb::from_value(&describe(&queue.name, &queue.definition)))
+    Ok(Some(jsonb::from_value(&describe(&queue.name, &queue.definition))))
 }
 
 /// What there is to do, under a lock of the strength given.
@@ -255,7 +258,7 @@ fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
 }
 
 fn options(call: &Call, index: usize) -> Result<Options> {
-    let json = call.datum(index).ok_or_else(|| Error::null("options"))?;
+    let json = call.value(index).ok_or_else(|| Error::null("options"))?;
     const HINT: &str = "The options are {\"fields\": …, \"states\": …, \"features\": …, \
                         \"tube_stats\": …, \"existing\": …, \"convert\": …}; see the README.";
     let invalid =

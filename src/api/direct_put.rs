@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::model::definition::Field;
 use crate::model::status::Status;
 use crate::pg::spi::Rows;
-use crate::pg::{time, types};
+use crate::pg::time;
+use crate::pg::value::Value;
 use crate::statement::Parameter;
-use pgrx::pg_sys::Datum;
 
 impl Put<'_> {
     /// Puts tasks without a statement, if that can be done.
@@ -35,7 +35,7 @@ impl Put<'_> {
 
     /// The state of new tasks, and what the call and the queue give to all of them; None if a number
     /// does not fit.
-    fn common(&self) -> Option<(Status, direct::Values)> {
+    fn common(&self) -> Option<(Status, direct::Values<'_>)> {
         let (queue, put) = (self.queue, &self.statement);
         let argument = |parameter, is_given: bool| {
             if is_given { self.arguments.get(parameter) } else { None }
@@ -45,15 +45,15 @@ impl Put<'_> {
         let mut start = time::now();
         if let Some(delay) = argument(Parameter::Delay, put.delay) {
             start = time::plus(start, delay);
-            give(Field::Runat, Datum::from(start));
+            give(Field::Runat, Value::instant(start));
         }
         let default =
             queue.features().default_ttl().filter(|_| queue.number_of(Field::Expires) != 0);
         match argument(Parameter::Ttl, put.ttl) {
-            Some(ttl) => give(Field::Expires, Datum::from(time::plus(start, ttl))),
+            Some(ttl) => give(Field::Expires, Value::instant(time::plus(start, ttl))),
             None => {
                 if let Some(ttl) = default {
-                    give(Field::Expires, Datum::from(time::after(start, ttl)?));
+                    give(Field::Expires, Value::instant(time::after(start, ttl)?));
                 }
             }
         }
@@ -63,12 +63,11 @@ impl Put<'_> {
         if let Some(tube) = argument(Parameter::Tube, put.tube) {
             give(Field::Tube, tube);
         }
-        let priority =
-            argument(Parameter::Priority, put.priority).map(|value| value.value() as i32);
-        let level = argument(Parameter::Level, put.front).map(|value| value.value() as i64);
-        if let Some(priority) = priority.map(i64::from).or(level) {
+        let priority = argument(Parameter::Priority, put.priority).map(Value::to_integer);
+        let level = argument(Parameter::Level, put.front).map(|value| value.to_integer());
+        if let Some(priority) = priority.or(level) {
             let column = queue.column_of(Field::Priority)?;
-            give(Field::Priority, types::from_integer(priority, column.oid)?);
+            give(Field::Priority, Value::integer(priority, column.oid)?);
         }
         Some((if put.delay { Status::Waiting } else { Status::Ready }, common))
     }

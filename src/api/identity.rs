@@ -7,13 +7,14 @@
 use super::argument;
 use crate::error::{self, Error, Result};
 use crate::pg::function::{Call, Output};
+use crate::pg::value::Value;
 use crate::pg::{jsonb, process, time, transaction, types, user};
 use crate::session::store::{self, Known};
 use crate::session::{self, Session, held};
 use crate::shmem::sessions::{self, Part, Uuid};
 use crate::{guc, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{Datum, Interval, Oid};
+use pgrx::pg_sys::{Interval, Oid};
 use serde_json::json;
 
 sql_functions! {
@@ -22,19 +23,19 @@ sql_functions! {
 }
 
 /// identify(session uuid, grace interval, local boolean)
-fn identify_impl(call: &Call) -> Result<Datum> {
+fn identify_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     require_connection()?;
     let grace = argument::duration(call, 1, "grace")?;
     let grace = grace.map(|(interval, length)| Grace { interval, length });
-    let local: bool = call.require(2, "local")?;
-    let uuid = match (call.datum(0).map(types::uuid), local) {
+    let local = call.require(2, "local")?.to_bool();
+    let uuid = match (call.value(0).map(Value::to_uuid), local) {
         (Some(uuid), false) if session::joined(Part::Own) == Some(uuid) => own(uuid, grace)?,
         (Some(uuid), _) => join(uuid, grace, local)?,
         (None, true) => open_until_end(grace)?,
         (None, false) => itself(grace)?,
     };
-    Ok(types::from_uuid(uuid))
+    Ok(Some(Value::uuid(uuid)))
 }
 
 /// Refuses to say who a process is that serves no client, or to answer code that is to reach nothing around it.
@@ -267,8 +268,8 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     let now = time::now();
     match store::find(uuid, now) {
         Some(known) if known.grace == grace.length => return renew(uuid, &known, now),
-        Some(_) => store::set_grace(uuid, types::from_interval(grace.interval))?,
-        None => store::keep(uuid, role, types::from_interval(grace.interval))?,
+        Some(_) => store::set_grace(uuid, Value::interval(grace.interval))?,
+        None => store::keep(uuid, role, Value::interval(grace.interval))?,
     }
     session::note_change();
     Ok(())
@@ -298,7 +299,7 @@ fn unknown(uuid: Uuid) -> Error {
 }
 
 /// session_connections(): for the view `xqueue.sessions`.
-fn session_connections_impl(call: &Call) -> Result<Datum> {
+fn session_connections_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for (uuid, pid, role) in sessions::attached() {
@@ -307,5 +308,5 @@ fn session_connections_impl(call: &Call) -> Result<Datum> {
                 .push(jsonb::from_value(&json!({ "session": types::uuid_text(uuid), "pid": pid })));
         }
     }
-    Ok(call.null())
+    Ok(None)
 }

@@ -9,12 +9,12 @@ use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
 use crate::pg::spi::{self, Rows};
+use crate::pg::value::Value;
 use crate::pg::{jsonb, time, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
 use crate::sql_functions;
-use pgrx::pg_sys::Datum;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value as Json};
 
 sql_functions! {
     peek, pg_finfo_peek => peek_impl,
@@ -23,7 +23,7 @@ sql_functions! {
 }
 
 /// peek(queue, id anycompatible)
-fn peek_impl(call: &Call) -> Result<Datum> {
+fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::AccessShare)?;
     let output = target.output(call, &queue)?;
@@ -31,11 +31,11 @@ fn peek_impl(call: &Call) -> Result<Datum> {
         output.push_all(rows, target.form);
         Ok(())
     })?;
-    Ok(call.null())
+    Ok(None)
 }
 
 /// stats(queue, id anycompatible)
-fn stats_task_impl(call: &Call) -> Result<Datum> {
+fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::AccessShare)?;
     let output = Output::open(call);
@@ -45,7 +45,7 @@ fn stats_task_impl(call: &Call) -> Result<Datum> {
         }
         Ok(())
     })?;
-    Ok(call.null())
+    Ok(None)
 }
 
 /// Shows what a statement says of each of the tasks that a call names.
@@ -65,21 +65,21 @@ fn each_named(
 }
 
 /// What is known of a task: the row that [`crate::statement::Table::account`] gives.
-fn account(rows: &Rows, queue: &Queue) -> Result<Value> {
-    let number = |column| rows.datum(0, column).map(|value| value.value() as i64);
+fn account(rows: &Rows, queue: &Queue) -> Result<Json> {
+    let number = |column| rows.value(0, column).map(|value| value.to_integer());
     let now = time::now();
-    let seconds = |microseconds: i64| Value::from(microseconds.max(0) as f64 / 1e6);
+    let seconds = |microseconds: i64| Json::from(microseconds.max(0) as f64 / 1e6);
     // An instant that never comes is as good as none.
     let left = |column| {
-        let instant = rows.datum(0, column).map(types::timestamp);
+        let instant = rows.value(0, column).map(Value::to_instant);
         instant.filter(|instant| *instant < i64::MAX).map(|instant| seconds(instant - now))
     };
     let status = queue.status_named(&rows.text(0, 1).unwrap_or_default());
-    let owner = rows.datum(0, 2).map(types::uuid);
+    let owner = rows.value(0, 2).map(Value::to_uuid);
     let holder = owner.and_then(store::holder);
-    let key: Value = rows
-        .datum(0, 3)
-        .map_or(Value::Null, |key| serde_json::from_str(&jsonb::text(key)).unwrap_or(Value::Null));
+    let key: Json = rows
+        .value(0, 3)
+        .map_or(Json::Null, |key| serde_json::from_str(&jsonb::text(key)).unwrap_or(Json::Null));
     let age = number(8).filter(|_| queue.features().id == Some(Id::Time64));
     let age = age.map(|birth| seconds(time::unix_microseconds(now).saturating_sub(birth)));
     let is_timed = queue.definition.fields.contains_key(&Field::Runat)
@@ -89,12 +89,12 @@ fn account(rows: &Rows, queue: &Queue) -> Result<Value> {
         ("key", Some(key)),
         ("state", status.map(|status| status.name().into())),
         ("session", owner.map(|owner| types::uuid_text(owner).into())),
-        ("pid", holder.map(Value::from)),
-        ("attempts", number(4).map(Value::from)),
+        ("pid", holder.map(Json::from)),
+        ("attempts", number(4).map(Json::from)),
         ("time_left", left(5).filter(|_| is_timed)),
         ("life_left", left(6)),
-        ("priority", number(7).map(Value::from)),
-        ("tube", rows.text(0, 9).map(Value::from)),
+        ("priority", number(7).map(Json::from)),
+        ("tube", rows.text(0, 9).map(Json::from)),
         ("age", age),
     ];
     let known = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
@@ -102,10 +102,10 @@ fn account(rows: &Rows, queue: &Queue) -> Result<Value> {
 }
 
 /// tasks_by_state(queue, status text, count integer)
-fn tasks_by_state_impl(call: &Call) -> Result<Datum> {
+fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
-    let status: String = call.require(1, "status")?;
-    let count: Option<i32> = call.get(2);
+    let status = call.require(1, "status")?.to_text();
+    let count = call.int4(2);
     if count.is_some_and(|count| count < 0) {
         return Err(Error::invalid("count must not be negative")
             .hint("Give the number of tasks, or leave it out for all."));
@@ -116,12 +116,12 @@ fn tasks_by_state_impl(call: &Call) -> Result<Datum> {
     let mut left = count.map_or(i64::MAX, i64::from);
     for sql in queue.sql.tasks_in(status, target.form) {
         spi::connect(|spi| {
-            let rows = spi.run_with(&sql, &[(types::INT8, Some(Datum::from(left)))]);
+            let rows = spi.run_with(&sql, &[(types::INT8, Some(Value::int8(left)))]);
             output.push_all(&rows, target.form);
             left -= rows.len() as i64;
         });
     }
-    Ok(call.null())
+    Ok(None)
 }
 
 /// The state that a caller names, by letter, by word, or as the status column has it.

@@ -9,6 +9,7 @@ use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::{self, Lock, Relation};
+use crate::pg::value::Value;
 use crate::pg::{catalog, jsonb, privileges, process, spi, time, transaction, types};
 use crate::registry::{self, Arguments, Statement};
 use crate::session::store;
@@ -18,8 +19,8 @@ use crate::shmem::waiters::Want;
 use crate::shmem::{databases, queues};
 use crate::{session, sql_functions};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{Datum, Oid};
-use serde_json::{Map, Value, json};
+use pgrx::pg_sys::Oid;
+use serde_json::{Map, Value as Json, json};
 
 sql_functions! {
     stats, pg_finfo_stats => stats_impl,
@@ -37,7 +38,7 @@ sql_functions! {
 const SHOWN: usize = 10_000;
 
 /// stats(queue)
-fn stats_impl(call: &Call) -> Result<Datum> {
+fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = Target::of(call)?.table;
     if !privileges::may_select(table) {
         let name = registry::display_name(table);
@@ -58,12 +59,12 @@ fn stats_impl(call: &Call) -> Result<Datum> {
         false => Listed::default(),
     };
     described(table, slot, listed)
-        .map(|value| jsonb::from_value(&value))
+        .map(|value| Some(jsonb::from_value(&value)))
         .ok_or(registry::not_a_queue(table))
 }
 
 /// stats(): of all queues that the caller may read.
-fn stats_all_impl(call: &Call) -> Result<Datum> {
+fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for (table, listed) in all_listed() {
@@ -74,27 +75,27 @@ fn stats_all_impl(call: &Call) -> Result<Datum> {
             output.push(jsonb::from_value(&described));
         }
     }
-    Ok(call.null())
+    Ok(None)
 }
 
 /// stats_reset(queue)
-fn stats_reset_impl(call: &Call) -> Result<Datum> {
+fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = Target::of(call)?.table;
     require_owner(table)?;
     relation::lock(table, Lock::AccessShare);
     reset(registry::get(table)?.slot);
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }
 
 /// stats_reset(): of all queues that the caller owns.
-fn stats_reset_all_impl(call: &Call) -> Result<Datum> {
+fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     for table in tables_where(privileges::owns) {
         if let Some(slot) = queues::find(process::database().into(), table.into()) {
             reset(slot);
         }
     }
-    Ok(call.nothing())
+    Ok(Some(Value::void()))
 }
 
 fn reset(slot: SlotId) {
@@ -104,7 +105,7 @@ fn reset(slot: SlotId) {
 }
 
 /// holders(): the sessions that hold tasks, for the view `xqueue.taken`.
-fn holders_impl(call: &Call) -> Result<Datum> {
+fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for table in readable_tables() {
@@ -117,19 +118,19 @@ fn holders_impl(call: &Call) -> Result<Datum> {
         spi::connect(|spi| {
             let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
             for row in 0..rows.len() {
-                let session = rows.datum(row, 1).map(types::uuid);
+                let session = rows.value(row, 1).map(Value::to_uuid);
                 let holder = session.and_then(store::holder);
                 output.push(jsonb::from_value(&json!({
                     "relation": u32::from(table),
                     "session": session.map(types::uuid_text),
                     "pid": holder,
-                    "tasks": rows.datum(row, 2).map(|count| count.value() as i64),
+                    "tasks": rows.value(row, 2).map(|count| count.to_integer()),
                 })));
             }
             Ok(())
         })?;
     }
-    Ok(call.null())
+    Ok(None)
 }
 
 /// The slot of a queue, without waiting for a lock: a DBA looks here when something is locked. A
@@ -143,17 +144,17 @@ fn slot_of(table: Oid) -> Option<SlotId> {
 }
 
 /// waiting_consumers(): for the view `xqueue.consumers`.
-fn waiting_consumers_impl(call: &Call) -> Result<Datum> {
+fn waiting_consumers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     show_waiting(call, Want::is_for_task)
 }
 
 /// waiting_producers(): for the view `xqueue.producers`.
-fn waiting_producers_impl(call: &Call) -> Result<Datum> {
+fn waiting_producers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     show_waiting(call, |want| matches!(want, Want::Room(_)))
 }
 
 /// Those who wait for what is `wanted`.
-fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Datum> {
+fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for table in readable_tables() {
@@ -175,11 +176,11 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Datum> {
             output.push(jsonb::from_value(&shown));
         }
     }
-    Ok(call.null())
+    Ok(None)
 }
 
 /// state(): of this server, as a queue sees it.
-fn state_impl(_: &Call) -> Result<Datum> {
+fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let database = u32::from(process::database());
     let state = match databases::state(database) {
@@ -189,11 +190,11 @@ fn state_impl(_: &Call) -> Result<Datum> {
         State::Running => "RUNNING",
         State::Ending => "ENDING",
     };
-    Ok(types::from_text(state))
+    Ok(Some(Value::text(state)))
 }
 
 /// metrics(): of all queues that the caller may read.
-fn metrics_impl(_: &Call) -> Result<Datum> {
+fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let database = catalog::database_name(process::database());
     let counters = |table: Oid| {
@@ -212,7 +213,7 @@ fn metrics_impl(_: &Call) -> Result<Datum> {
         })
     };
     let counters: Vec<Counters> = readable_tables().into_iter().filter_map(counters).collect();
-    Ok(types::from_text(&open_metrics(&counters)))
+    Ok(Some(Value::text(&open_metrics(&counters))))
 }
 
 /// The tables of this database's queues that the caller may read.
@@ -224,14 +225,16 @@ fn readable_tables() -> Vec<Oid> {
 fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
     let tables = spi::connect(|spi| {
         let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
-        (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect::<Vec<Oid>>()
+        (0..rows.len())
+            .filter_map(|row| rows.value(row, 1).map(Value::to_oid))
+            .collect::<Vec<Oid>>()
     });
     tables.into_iter().filter(|table| holds(*table)).collect()
 }
 
-fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Value> {
+fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {
     let statistics = queues::lock(slot)?.statistics();
-    let calls: Map<String, Value> = Kind::ALL
+    let calls: Map<String, Json> = Kind::ALL
         .iter()
         .map(|call| (call.name().to_string(), statistics.calls[*call as usize].into()))
         .collect();
@@ -270,13 +273,13 @@ fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Value> {
     Some(described)
 }
 
-fn by_state(tasks: &Tasks) -> Map<String, Value> {
+fn by_state(tasks: &Tasks) -> Map<String, Json> {
     let count = |status: &Status| (status.name().to_string(), tasks[*status as usize].into());
     let total = ("total".to_string(), tasks.iter().sum::<i64>().into());
     Status::ALL.iter().map(count).chain([total]).collect()
 }
 
-fn by_transition(transitions: &Transitions) -> Map<String, Value> {
+fn by_transition(transitions: &Transitions) -> Map<String, Json> {
     named(transitions).map(|(name, count)| (name, count.into())).collect()
 }
 
@@ -302,12 +305,12 @@ fn all_listed() -> Vec<(Oid, Listed)> {
              definition OPERATOR(pg_catalog.#>) '{options,tube_stats}' FROM xqueue.queue ORDER BY 1",
         );
         let listed = |row| {
-            let tubes = rows.datum(row, 3).map(jsonb::text).unwrap_or_default();
+            let tubes = rows.value(row, 3).map(jsonb::text).unwrap_or_default();
             let listed = Listed {
                 tubes: serde_json::from_str(&tubes).unwrap_or_default(),
-                paused_until: rows.datum(row, 2).map(types::timestamp),
+                paused_until: rows.value(row, 2).map(Value::to_instant),
             };
-            Some((types::oid(rows.datum(row, 1)?), listed))
+            Some((rows.value(row, 1)?.to_oid(), listed))
         };
         (0..rows.len()).filter_map(listed).collect()
     })

@@ -7,11 +7,11 @@ use crate::model::change::Call as Kind;
 use crate::model::status::Status;
 use crate::pg::memory::Memory;
 use crate::pg::spi::{self, Rows};
+use crate::pg::value::Value;
 use crate::pg::{catalog, context, types};
 use crate::registry::{Arguments, Queue};
 use crate::statement::Change;
 use crate::{subqueue, xact};
-use pgrx::pg_sys::Datum;
 
 /// How often the function is asked again because none of the tasks it named could be taken: others
 /// have been faster, or it names tasks that are not ready.
@@ -77,7 +77,7 @@ pub fn take_picked(
 }
 
 /// Asks the user's function which tasks to take.
-fn ask(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Result<Vec<Key>> {
+fn ask<'to>(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Result<Vec<Key<'to>>> {
     let quoted = catalog::quote_literal(&queue.name);
     let hint = || {
         format!(
@@ -87,9 +87,9 @@ fn ask(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Result<Ve
         )
     };
     let (sql, takes_tube) = queue.sql.ask(picker);
-    let mut arguments = vec![(types::INT4, Some(Datum::from(count)))];
+    let mut arguments = vec![(types::INT4, Some(Value::int4(count)))];
     if takes_tube {
-        arguments.push((types::TEXT, tube.map(types::from_text)));
+        arguments.push((types::TEXT, tube.map(Value::text)));
     }
     let memory = Memory::current();
     let ask = || {
@@ -99,11 +99,10 @@ fn ask(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Result<Ve
 }
 
 /// The keys in the rows of the function's result, but for those that are NULL.
-fn keys(rows: &Rows, memory: &Memory, queue: &Queue) -> Result<Vec<Key>> {
+fn keys<'to>(rows: &Rows, memory: &Memory, queue: &Queue) -> Result<Vec<Key<'to>>> {
     let part = |row: usize, index: usize| {
-        let oid = rows.type_of(index as i32 + 1);
-        let value = rows.datum(row, index as i32 + 1)?;
-        Some(memory.run(|| argument::converted(types::copy(value, oid), oid, queue.key[index].oid)))
+        let value = rows.value(row, index as i32 + 1)?;
+        Some(memory.run(|| argument::converted(value.copied(), queue.key[index].oid)))
     };
     let key = |row| (0..queue.key.len()).map(|index| part(row, index)).collect::<Option<_>>();
     (0..rows.len()).filter_map(key).map(|key: Vec<_>| key.into_iter().collect()).collect()

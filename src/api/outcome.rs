@@ -12,15 +12,15 @@ use crate::pg::function::Call;
 use crate::pg::jsonb::{self, Shape, shape};
 use crate::pg::memory::Memory;
 use crate::pg::relation::Lock;
+use crate::pg::spi;
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{spi, types};
+use crate::pg::value::Value;
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::waiters::Want;
 use crate::sql_functions;
 use crate::statement::Form;
 use crate::wait::{self, Deadline, News, Place};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 sql_functions! {
     wait_task, pg_finfo_wait_task => wait_impl,
@@ -46,7 +46,7 @@ impl Sight {
 }
 
 /// wait(queue, id anycompatible, timeout interval)
-fn wait_impl(call: &Call) -> Result<Datum> {
+fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
     if timeout != Some(0) {
@@ -55,19 +55,19 @@ fn wait_impl(call: &Call) -> Result<Datum> {
     let deadline = Deadline::after(timeout);
     let (slot, name, hash, sight) = watched(call, &target)?;
     if let Some(word) = sight.word() {
-        return Ok(types::from_text(word));
+        return Ok(Some(Value::text(word)));
     }
     // First in line, then another look: what happens in between is told.
     let place = Place::join(slot, &name, Want::End(hash))?;
     loop {
         let (.., sight) = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
         if let Some(word) = told_or_seen(&place, &name, &sight)? {
-            return Ok(types::from_text(word));
+            return Ok(Some(Value::text(word)));
         }
         match place.watch(deadline, &name)? {
-            News::Ended(outcome) => return Ok(types::from_text(outcome.name())),
+            News::Ended(outcome) => return Ok(Some(Value::text(outcome.name()))),
             News::Look => {}
-            News::None => return Ok(call.null()),
+            News::None => return Ok(None),
         }
     }
 }
@@ -103,9 +103,9 @@ fn watched(call: &Call, target: &Target) -> Result<(SlotId, String, u64, Sight)>
 const FULL: &str = "full";
 
 /// CALL put_wait(queue, task jsonb, timeout interval, INOUT outcome text)
-fn put_wait_impl(call: &Call) -> Result<Datum> {
+fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
-    let task = jsonb::unpacked(call.datum(1).ok_or_else(|| Error::null("task"))?);
+    let task = jsonb::unpacked(call.value(1).ok_or_else(|| Error::null("task"))?);
     let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
     if call.is_atomic() {
         return Err(Error::new(
@@ -125,7 +125,7 @@ fn put_wait_impl(call: &Call) -> Result<Datum> {
         let mut put = None;
         let mut run = |queue: &Queue| {
             Put::new(queue, Form::Json).run(Some(task), None, |rows| {
-                put = rows.datum(0, 1).map(|put| memory.run(|| types::copy_varlena(put)));
+                put = rows.value(0, 1).map(|put| memory.run(|| put.copied()));
                 Ok(())
             })
         };
@@ -161,7 +161,7 @@ fn put_wait_impl(call: &Call) -> Result<Datum> {
             }
         }
     })?;
-    Ok(call.record(word.map(types::from_text)))
+    Ok(Some(call.record(word.map(Value::text))))
 }
 
 /// Looks at a task, in a fresh snapshot.

@@ -3,12 +3,12 @@
 
 use crate::error::Error;
 use crate::pg::spi::Spi;
+use crate::pg::value::Value;
 use crate::pg::{catalog, process, types};
 use crate::registry::Queue;
 use crate::session::store;
 use crate::shmem::sessions::{self, Uuid};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 /// Hints at what to do for somebody who has not taken the task that the session `owner` has.
 pub fn hinted(error: Error, spi: &Spi, queue: &Queue, task: &str, owner: Uuid) -> Error {
@@ -34,7 +34,7 @@ fn is_likely(spi: &Spi, owner: Uuid) -> bool {
 }
 
 fn is_alike(spi: &Spi, other: i32) -> bool {
-    let pids = [process::pid(), other].map(|pid| (types::INT4, Some(Datum::from(pid))));
+    let pids = [process::pid(), other].map(|pid| (types::INT4, Some(Value::int4(pid))));
     let alike = spi.run_with(
         "SELECT FROM pg_catalog.pg_stat_get_activity($1) AS a, pg_catalog.pg_stat_get_activity($2) AS b \
          WHERE a.usesysid OPERATOR(pg_catalog.=) b.usesysid \

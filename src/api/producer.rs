@@ -16,14 +16,14 @@ use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
 use crate::pg::transaction::{self, Verdict};
-use crate::pg::{catalog, context, spi};
+use crate::pg::value::Value;
+use crate::pg::{catalog, context, record, spi};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::room::{self, Lack};
 use crate::statement::{self, Form, Parameter, Source};
 use crate::wait::Deadline;
 use crate::{counting, front, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 sql_functions! {
     put, pg_finfo_put => put_impl,
@@ -31,14 +31,14 @@ sql_functions! {
 
 /// put(queue, task jsonb, delay interval, ttl interval, ttr interval, priority integer, tube text,
 /// front boolean, timeout interval)
-fn put_impl(call: &Call) -> Result<Datum> {
+fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let delay = argument::interval(call, 2, "delay", false)?;
     let ttl = argument::interval(call, 3, "ttl", true)?;
     let ttr = argument::interval(call, 4, "ttr", true)?;
-    let priority = call.datum(5);
-    let tube: Option<String> = call.get(6);
-    let front = call.get(7).unwrap_or(false);
+    let priority = call.value(5);
+    let tube = call.text(6);
+    let front = call.value(7).is_some_and(Value::to_bool);
     let (_, timeout) =
         argument::duration(call, 8, "timeout")?.ok_or_else(|| Error::null("timeout"))?;
     let output = Output::open(call);
@@ -57,14 +57,14 @@ fn put_impl(call: &Call) -> Result<Datum> {
         if front {
             put.give_front()?;
         }
-        put.run(call.datum(1), target.row, |rows| {
+        put.run(call.value(1), target.row, |rows| {
             output.push_all(rows, target.form);
             Ok(())
         })
     };
     if timeout == 0 {
         put()?;
-        return Ok(call.null());
+        return Ok(None);
     }
     refuse_fixed_snapshot("room")?;
     // A subtransaction that finds no room is undone: who waits holds no lock.
@@ -84,11 +84,11 @@ fn put_impl(call: &Call) -> Result<Datum> {
         lack = look().map_err(|error| gone_or(error, &target, &lacking.name))?;
         lacking.give_back();
     }
-    Ok(call.null())
+    Ok(None)
 }
 
 /// The value of the tube column that a caller names.
-pub fn tube_value(tube: &str, queue: &Queue) -> Result<Datum> {
+pub fn tube_value<'to>(tube: &str, queue: &Queue) -> Result<Value<'to>> {
     match queue.tube() {
         Some(column) => {
             let kind = catalog::type_name(column.oid);
@@ -103,7 +103,7 @@ pub fn tube_value(tube: &str, queue: &Queue) -> Result<Datum> {
 pub struct Put<'call> {
     pub(super) queue: &'call Queue,
     pub(super) statement: statement::Put,
-    pub(super) arguments: Arguments,
+    pub(super) arguments: Arguments<'call>,
 }
 
 impl<'call> Put<'call> {
@@ -123,7 +123,7 @@ impl<'call> Put<'call> {
     }
 
     /// Gives all tasks a value of the call's; refuses it where its feature is off.
-    fn give(&mut self, value: Option<Datum>, parameter: Parameter) -> Result<()> {
+    fn give(&mut self, value: Option<Value<'call>>, parameter: Parameter) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let (features, put) = (self.queue.features(), &mut self.statement);
         let (is_given, feature, is_on) = match parameter {
@@ -158,8 +158,8 @@ impl<'call> Put<'call> {
     /// lacking if there is not enough; then nothing is put.
     pub fn run(
         self,
-        task: Option<Datum>,
-        row: Option<Datum>,
+        task: Option<Value<'call>>,
+        row: Option<Value<'call>>,
         mut deliver: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Option<Lack>> {
         let (name, front) = (&self.queue.name, self.statement.front);
@@ -176,7 +176,7 @@ impl<'call> Put<'call> {
 
     fn json(
         mut self,
-        task: Datum,
+        task: Value<'call>,
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Option<Lack>> {
         let queue = self.queue;
@@ -218,13 +218,13 @@ impl<'call> Put<'call> {
     /// columns, which an ORM's model may well hold.
     fn row(
         mut self,
-        row: Datum,
+        row: Value<'call>,
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Option<Lack>> {
-        let fields = catalog::record_fields(row);
+        let fields = record::fields(row)?;
         let columns = self.queue.columns().iter().filter(|column| !column.is_generated);
         let given = columns.map(|column| column.number).filter(|number| {
-            let value = fields.get(*number as usize - 1).and_then(|(_, value)| *value);
+            let value = fields.get(*number as usize - 1).and_then(|value| *value);
             value.is_some() && !self.queue.is_own_column(*number) && !self.gives(*number)
         });
         let columns: Vec<i16> = given.collect();
@@ -244,7 +244,7 @@ impl<'call> Put<'call> {
             if self.statement.front {
                 // One for all tasks of the call, which are taken in the order of their keys.
                 let priority = front::priority(self.queue)?;
-                self.arguments.set(Parameter::Level, Datum::from(priority));
+                self.arguments.set(Parameter::Level, Value::int8(priority));
             }
             work(self)?;
             // A trigger may have dropped some.
@@ -255,7 +255,7 @@ impl<'call> Put<'call> {
 
     fn values(
         &mut self,
-        values: &Values,
+        values: &Values<'call, '_>,
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         values.bind(&mut self.arguments)?;
@@ -282,8 +282,8 @@ impl<'call> Put<'call> {
                 let rows = queue.run(spi, &statement, &self.arguments);
                 deliver(&rows)?;
                 for row in 0..rows.len() {
-                    if let Some(position) = rows.datum(row, 2).and_then(|key| queue.position(key)) {
-                        let priority = rows.datum(row, 3).map(|priority| priority.value() as i64);
+                    if let Some(position) = rows.value(row, 2).and_then(|key| queue.position(key)) {
+                        let priority = rows.value(row, 3).map(|priority| priority.to_integer());
                         lowest.add(Group::Ready { tube: None, priority }, position);
                     }
                 }

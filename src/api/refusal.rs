@@ -5,13 +5,13 @@ use super::pooler;
 use crate::error::Error;
 use crate::model::status::Status;
 use crate::pg::spi::Spi;
+use crate::pg::value::Value;
 use crate::pg::{process, types};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::{self, store};
 use crate::shmem::sessions::{Part, Uuid};
 use crate::statement::{Parameter, Verb};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 /// A task as it is, for whoever wanted it otherwise.
 struct Found {
@@ -23,7 +23,7 @@ struct Found {
 
 /// The error of a step that has found no task that is as it has to be.
 pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Arguments) -> Error {
-    let task = argument::key_text(key, queue);
+    let task = argument::key_text(key);
     let rows = queue.run(spi, &Statement::Holder, arguments);
     let error = if rows.is_empty() {
         Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, format!("task {task} was not found"))
@@ -33,8 +33,8 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
         let found = Found {
             task,
             status: queue.status_named(&label),
-            owner: rows.datum(0, 2).map(types::uuid),
-            attempts: rows.datum(0, 3).map(|count| count.value() as i64),
+            owner: rows.value(0, 2).map(Value::to_uuid),
+            attempts: rows.value(0, 3).map(|count| count.to_integer()),
         };
         match verb {
             verb if verb.is_owners() => {
@@ -80,7 +80,7 @@ fn not_in_state(message: String) -> Error {
 }
 
 impl Found {
-    fn not_mine(&self, spi: &Spi, queue: &Queue, attempt: Option<Datum>) -> Error {
+    fn not_mine(&self, spi: &Spi, queue: &Queue, attempt: Option<Value>) -> Error {
         if self.status != Some(Status::Taken) {
             return self.not_taken(
                 "Take it first; a task that was taken is given back when its session ends or its time to run is over.",
@@ -116,7 +116,7 @@ impl Found {
             );
             return pooler::hinted(error, spi, queue, &self.task, owner);
         }
-        let attempt = attempt.map(|attempt| i64::from(attempt.value() as i32));
+        let attempt = attempt.map(Value::to_integer);
         match self.attempts {
             Some(attempts) if attempt.is_some_and(|attempt| attempt != attempts) => {
                 not_in_state(format!(

@@ -12,12 +12,12 @@ use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
 use crate::pg::spi::Rows;
-use crate::pg::{context, spi, types};
+use crate::pg::value::Value;
+use crate::pg::{context, spi};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::statement::{Form, Parameter, Step, Verb};
 use crate::{counting, direct, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 use std::collections::HashSet;
 
 sql_functions! {
@@ -28,20 +28,20 @@ sql_functions! {
 }
 
 /// ack(queue, id anycompatible, update jsonb, delay interval, attempt integer)
-fn ack_impl(call: &Call) -> Result<Datum> {
+fn ack_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let delay = argument::interval(call, 3, "delay", true)?;
     run(call, Verb::Ack, |plan, queue| {
         if delay.is_some() && !queue.features().zombies() {
             return Err(not_enabled("zombie", queue));
         }
         plan.give(delay, Parameter::Delay);
-        if let Some(attempt) = call.datum(4) {
+        if let Some(attempt) = call.value(4) {
             if queue.features().tries().is_none() {
                 return Err(not_enabled("retry", queue));
             }
             plan.give(Some(attempt), Parameter::Attempt);
         }
-        if call.datum(2).is_some() && queue.sql.ack_deletes(delay.is_some()) {
+        if call.value(2).is_some() && queue.sql.ack_deletes(delay.is_some()) {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
                 "an ack that deletes the task cannot update it",
@@ -49,41 +49,41 @@ fn ack_impl(call: &Call) -> Result<Datum> {
             .detail(format!("Queue \"{}\".", queue.name))
             .hint("Acked tasks stay with feature keep, or for a time with zombie."));
         }
-        plan.update(call.datum(2), queue)
+        plan.update(call.value(2), queue)
     })
 }
 
 /// release(queue, id anycompatible, update jsonb, delay interval, ttl interval)
-fn release_impl(call: &Call) -> Result<Datum> {
+fn release_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let delay = argument::interval(call, 3, "delay", false)?;
     let ttl = argument::interval(call, 4, "ttl", true)?;
     // A delay of zero: none, not even that between attempts.
-    let at_once = delay.is_none() && call.datum(3).is_some();
+    let at_once = delay.is_none() && call.value(3).is_some();
     run(call, Verb::Release, |plan, queue| {
         plan.step.at_once = at_once;
         plan.postpone(delay, ttl, queue)?;
-        plan.update(call.datum(2), queue)
+        plan.update(call.value(2), queue)
     })
 }
 
 /// bury(queue, id anycompatible, update jsonb, ttl interval)
-fn bury_impl(call: &Call) -> Result<Datum> {
+fn bury_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let ttl = argument::interval(call, 3, "ttl", true)?;
     run(call, Verb::Bury, |plan, queue| {
         if !queue.features().buries() {
             return Err(not_enabled("buried", queue));
         }
         plan.postpone(None, ttl, queue)?;
-        plan.update(call.datum(2), queue)
+        plan.update(call.value(2), queue)
     })
 }
 
 /// touch(queue, id anycompatible, increment interval)
-fn touch_impl(call: &Call) -> Result<Datum> {
+fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let Some(increment) = argument::interval(call, 2, "increment", false)? else {
         // Nothing to add.
         Output::open(call);
-        return Ok(call.null());
+        return Ok(None);
     };
     run(call, Verb::Touch, |plan, queue| {
         if !queue.features().has_deadlines() && !queue.features().expires() {
@@ -95,21 +95,21 @@ fn touch_impl(call: &Call) -> Result<Datum> {
 }
 
 /// A step with tasks and what the caller gives to it.
-pub struct Plan {
+pub struct Plan<'m> {
     step: Step,
-    arguments: Arguments,
+    arguments: Arguments<'m>,
 }
 
-impl Plan {
-    pub fn new(verb: Verb, form: Form) -> Result<Plan> {
+impl<'m> Plan<'m> {
+    pub fn new(verb: Verb, form: Form) -> Result<Plan<'m>> {
         let mut arguments = Arguments::default();
         if verb.is_owners() {
-            arguments.set(Parameter::Session, types::from_uuid(session::current()?));
+            arguments.set(Parameter::Session, Value::uuid(session::current()?));
         }
         Ok(Plan { step: Step::new(verb, form), arguments })
     }
 
-    pub fn give(&mut self, value: Option<Datum>, parameter: Parameter) {
+    pub fn give(&mut self, value: Option<Value<'m>>, parameter: Parameter) {
         let Some(value) = value else { return };
         match parameter {
             Parameter::Delay => self.step.delay = true,
@@ -123,8 +123,8 @@ impl Plan {
     /// Gives a delay and a time to live; refuses them where their features are off.
     pub fn postpone(
         &mut self,
-        delay: Option<Datum>,
-        ttl: Option<Datum>,
+        delay: Option<Value<'m>>,
+        ttl: Option<Value<'m>>,
         queue: &Queue,
     ) -> Result<()> {
         if delay.is_some() && !queue.features().delays() {
@@ -139,7 +139,7 @@ impl Plan {
     }
 
     /// Columns to set in the same statement, as a jsonb object.
-    fn update(&mut self, update: Option<Datum>, queue: &Queue) -> Result<()> {
+    fn update(&mut self, update: Option<Value<'m>>, queue: &Queue) -> Result<()> {
         let Some(update) = update else { return Ok(()) };
         let values = Values::of(update, queue)?.ok_or_else(|| {
             Error::invalid("update must be a jsonb object")
@@ -165,7 +165,7 @@ impl Plan {
     pub fn settle(
         mut self,
         queue: &Queue,
-        keys: &[Key],
+        keys: &[Key<'m>],
         mut deliver: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         let keys = &keys[self.ack_directly(queue, keys, &mut deliver)?..];
@@ -177,8 +177,8 @@ impl Plan {
             });
         }
         let base = queue.key[0].base;
-        let values = keys.iter().flatten().copied().collect();
-        self.arguments.set(Parameter::Keys, types::from_values(values, base));
+        let keys_together = Value::array(keys.iter().flatten().copied(), base);
+        self.arguments.set(Parameter::Keys, keys_together);
         self.step.many = true;
         self.settle_some(queue, keys, &mut deliver)
     }
@@ -190,7 +190,7 @@ impl Plan {
         keys: &[Key],
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        let session = self.arguments.get(Parameter::Session).map(types::uuid);
+        let session = self.arguments.get(Parameter::Session).map(Value::to_uuid);
         let is_plain = self.deletes(queue) && !self.step.attempt;
         let Some(session) = session.filter(|_| is_plain) else { return Ok(0) };
         let rows = direct::ack(queue, keys, session, self.step.form);
@@ -209,7 +209,7 @@ impl Plan {
     fn settle_some(
         &mut self,
         queue: &Queue,
-        keys: &[Key],
+        keys: &[Key<'m>],
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         let verb = self.step.verb;
@@ -240,11 +240,15 @@ impl Plan {
 }
 
 /// The first of the keys that a statement has not found a task for.
-fn left_out<'keys>(keys: &'keys [Key], rows: &Rows, queue: &Queue) -> Option<&'keys Key> {
+fn left_out<'keys, 'm>(
+    keys: &'keys [Key<'m>],
+    rows: &Rows,
+    queue: &Queue,
+) -> Option<&'keys Key<'m>> {
     if rows.len() == keys.len() {
         return None;
     }
-    let found = (0..rows.len()).map(|row| queue.key_hash([rows.datum(row, 2)].into_iter()));
+    let found = (0..rows.len()).map(|row| queue.key_hash([rows.value(row, 2)].into_iter()));
     let found: HashSet<u64> = found.collect();
     keys.iter().find(|key| !found.contains(&hash(key, queue)))
 }
@@ -264,11 +268,11 @@ fn hint(queue: &Queue) -> String {
 
 /// Does a step with the tasks that a call names. `prepare` gives what the call gives, and refuses
 /// what the queue's features do not allow.
-pub fn run(
-    call: &Call,
+pub fn run<'call>(
+    call: &'call Call,
     verb: Verb,
-    prepare: impl FnOnce(&mut Plan, &Queue) -> Result<()>,
-) -> Result<Datum> {
+    prepare: impl FnOnce(&mut Plan<'call>, &Queue) -> Result<()>,
+) -> Result<Option<Value<'call>>> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::RowExclusive)?;
     let output = target.output(call, &queue)?;
@@ -279,12 +283,16 @@ pub fn run(
         output.push_all(rows, target.form);
         Ok(())
     })?;
-    Ok(call.null())
+    Ok(None)
 }
 
 /// The keys that a call names: by its argument `id`, or else by the row in the queue's place.
-pub fn named_keys(call: &Call, target: &Target, queue: &Queue) -> Result<Vec<Key>> {
-    match (call.datum(1), target.row) {
+pub fn named_keys<'call>(
+    call: &'call Call,
+    target: &Target,
+    queue: &Queue,
+) -> Result<Vec<Key<'call>>> {
+    match (call.value(1), target.row) {
         (None, Some(row)) => Ok(vec![argument::key_of_row(row, queue)?]),
         _ => argument::keys(call, 1, queue),
     }

@@ -4,21 +4,21 @@ use crate::error::{Error, Result};
 use crate::pg::jsonb::{Member, Shape, members, shape};
 use crate::pg::memory::Memory;
 use crate::pg::relation::ColumnType;
+use crate::pg::value::Value;
 use crate::pg::{catalog, spi, types};
 use crate::registry::{Arguments, KeyType, Queue};
 use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Datum;
 
 /// The members of a jsonb object, each with the column of the queue's table that it is for.
-pub struct Values<'a> {
-    object: Datum,
-    members: Vec<(Member, &'a ColumnType)>,
+pub struct Values<'m, 'queue> {
+    object: Value<'m>,
+    members: Vec<(Member<'m>, &'queue ColumnType)>,
 }
 
-impl<'a> Values<'a> {
+impl<'m, 'queue> Values<'m, 'queue> {
     /// None if `json` is no object. Refuses members that are no columns.
-    pub fn of(json: Datum, queue: &'a Queue) -> Result<Option<Values<'a>>> {
+    pub fn of(json: Value<'m>, queue: &'queue Queue) -> Result<Option<Values<'m, 'queue>>> {
         if shape(json) != Shape::Object {
             return Ok(None);
         }
@@ -27,7 +27,7 @@ impl<'a> Values<'a> {
             let column = queue.column(&member.name);
             member.is_null() && column.is_some_and(|column| queue.is_key_column(column.number))
         };
-        let pair = |member: Member| {
+        let pair = |member: Member<'m>| {
             let column = queue.column(&member.name);
             column.ok_or_else(|| no_such_column(&member.name, queue)).map(|column| (member, column))
         };
@@ -39,7 +39,7 @@ impl<'a> Values<'a> {
         Ok(Some(Values { object: json, members }))
     }
 
-    pub fn columns(&self) -> impl Iterator<Item = &'a ColumnType> {
+    pub fn columns(&self) -> impl Iterator<Item = &'queue ColumnType> {
         self.members.iter().map(|(_, column)| *column)
     }
 
@@ -64,7 +64,7 @@ impl<'a> Values<'a> {
 
     /// Adds the values to the arguments of a statement: one by one if they are plain, else all
     /// together.
-    pub fn bind(&self, arguments: &mut Arguments) -> Result<()> {
+    pub fn bind(&self, arguments: &mut Arguments<'m>) -> Result<()> {
         if !self.is_plain() {
             arguments.set(Parameter::Task, self.object);
             return Ok(());
@@ -76,7 +76,7 @@ impl<'a> Values<'a> {
     }
 
     /// The values by the numbers of their columns, if they are plain.
-    pub fn read(&self) -> Result<Vec<(i16, Option<Datum>)>> {
+    pub fn read<'to>(&self) -> Result<Vec<(i16, Option<Value<'to>>)>> {
         let value = |(member, column): &(Member, &ColumnType)| {
             let value = match member {
                 member if member.is_null() => None,
@@ -93,7 +93,7 @@ impl<'a> Values<'a> {
 }
 
 /// The value for a column in a jsonb object, as the server reads it.
-pub fn populated(object: Datum, column: &KeyType, queue: &Queue) -> Option<Datum> {
+pub fn populated<'to>(object: Value, column: &KeyType, queue: &Queue) -> Option<Value<'to>> {
     let result = Memory::current();
     let name = queue.sql.columns.get(&column.number)?;
     spi::connect(|spi| {
@@ -104,7 +104,7 @@ pub fn populated(object: Datum, column: &KeyType, queue: &Queue) -> Option<Datum
             ),
             &[(types::JSONB, Some(object))],
         );
-        rows.datum(0, 1).map(|value| result.run(|| types::copy(value, column.oid)))
+        rows.value(0, 1).map(|value| result.run(|| value.copied()))
     })
 }
 

@@ -7,12 +7,12 @@ use crate::model::change::Call;
 use crate::model::status::Status;
 use crate::pg::heap::{Bound, Is, Scan};
 use crate::pg::spi::Rows;
+use crate::pg::value::Value;
 use crate::pg::{injection, privileges, transaction};
 use crate::registry::{Arguments, Queue};
 use crate::shmem::lanes;
 use crate::statement::{Form, Parameter};
 use crate::xact;
-use pgrx::pg_sys::Datum;
 
 /// What has become of a look at the first task of a lane.
 pub enum First {
@@ -39,7 +39,7 @@ pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Resu
     let Some(open) = direct.open(is_wanted) else { return Ok(None) };
     let taken = queue.status_value(Status::Taken)?;
     let is_passing = is_passing(queue, &direct);
-    let of_lane = Bound { is: Is::Equal, value: Datum::from(lane as i64) };
+    let of_lane = Bound { is: Is::Equal, value: Value::int8(lane as i64) };
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
     let bounds: Vec<_> = [of_lane].into_iter().chain(mark).collect();
     let mut first = Some(First::Missing);
@@ -67,5 +67,5 @@ pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Resu
     if is_passing {
         xact::note_only_taken();
     }
-    Ok(Some(First::Taken(shown(vec![row], queue, form))))
+    Ok(Some(First::Taken(shown(vec![row], form))))
 }

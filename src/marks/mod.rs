@@ -7,12 +7,12 @@ pub mod queue;
 
 use crate::delta::SlotId;
 use crate::model::position::{FIRST, Group, Kind, LAST, Position};
+use crate::pg::value::Value;
 use crate::pg::{injection, spi, time, transaction};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::queues;
 use crate::statement::{Parameter, Within};
 use crate::xact;
-use pgrx::pg_sys::Datum;
 use priorities::Sight;
 
 /// The groups of tasks that a take looks at one after the other: all, or those of the tube that `arguments`
@@ -55,7 +55,12 @@ fn has_own(queue: &Queue) -> bool {
 
 /// The key before which there is no task of a group, of which up to so many are looked for; None if nothing
 /// is known. Every so many tasks raises the mark first.
-pub fn start(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Option<Datum> {
+pub fn start<'to>(
+    queue: &Queue,
+    group: Group,
+    arguments: &Arguments,
+    tasks: u32,
+) -> Option<Value<'to>> {
     queue.order?;
     if queue.by_priority && matches!(group, Group::Ready { priority: None, .. }) {
         return None;
@@ -91,7 +96,7 @@ fn may_raise(queue: &Queue, tasks: Kind) -> bool {
 pub fn within(group: Group, arguments: &mut Arguments) -> Within {
     let Group::Ready { tube, priority } = group else { return Within::Buried };
     if let Some(priority) = priority {
-        arguments.set(Parameter::Level, Datum::from(priority));
+        arguments.set(Parameter::Level, Value::int8(priority));
     }
     Within::Ready { tube: tube.is_some(), level: priority.is_some() }
 }
@@ -108,7 +113,7 @@ pub fn first(
     let within = within(group, &mut arguments);
     spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::First(within), &arguments);
-        rows.datum(0, 1).map_or(Some(LAST), |key| queue.position(key))
+        rows.value(0, 1).map_or(Some(LAST), |key| queue.position(key))
     })
 }
 
@@ -120,12 +125,12 @@ pub fn survey_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Posit
     let mut found: Vec<(i64, Position)> = Vec::new();
     let mut level = Some(i64::MIN);
     while let Some(from) = level.filter(|_| found.len() <= priorities::LIMIT) {
-        arguments.set(Parameter::Level, Datum::from(from));
+        arguments.set(Parameter::Level, Value::int8(from));
         let next = spi::connect(|spi| {
             let rows = queue.run(spi, &statement, &arguments);
-            let priority = rows.datum(0, 1).map(|priority| priority.value() as i64);
+            let priority = rows.value(0, 1).map(|priority| priority.to_integer());
             priority
-                .map(|priority| (priority, rows.datum(0, 2).and_then(|key| queue.position(key))))
+                .map(|priority| (priority, rows.value(0, 2).and_then(|key| queue.position(key))))
         });
         let Some((priority, position)) = next else { break };
         found.push((priority, position?));

@@ -3,7 +3,7 @@
 use super::foreign::list_nth;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -112,9 +112,28 @@ pub fn changed_functions() -> u64 {
 
 /// Runs `function` with `argument` when this process ends, after its transaction has been rolled
 /// back. The server has few places for this: once for each purpose.
-pub fn at_exit(function: extern "C-unwind" fn(i32, Datum), argument: u32) {
+pub fn at_exit(function: fn(u32), argument: u32) {
+    let index = AT_EXIT.with_borrow_mut(|functions| {
+        functions.push((function, argument));
+        functions.len() - 1
+    });
     // SAFETY: the callback is a static function.
-    unsafe { pg_sys::on_shmem_exit(Some(function), Datum::from(argument)) }
+    unsafe { pg_sys::on_shmem_exit(Some(run_at_exit), Datum::from(index)) }
+}
+
+/// A function, and what it is called with.
+type AtExit = (fn(u32), u32);
+
+thread_local! {
+    static AT_EXIT: RefCell<Vec<AtExit>> = const { RefCell::new(Vec::new()) };
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn run_at_exit(_code: i32, index: Datum) {
+    let found = AT_EXIT.with_borrow(|functions| functions.get(index.value()).copied());
+    if let Some((function, argument)) = found {
+        function(argument);
+    }
 }
 
 #[pgrx::pg_guard]

@@ -1,9 +1,10 @@
 //! What the server's catalogues say: names and their quoting, types, operators.
 
-use super::foreign::{attribute, list_nth};
+use super::foreign::list_nth;
 use super::relation::{Lock, Relation};
 use super::row::{Row, Tuple};
 use super::types;
+use super::value::Value;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -113,6 +114,12 @@ pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
     modifier
 }
 
+/// Whether a type is one of rows.
+pub fn is_composite(oid: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_typtype(oid) as u8 == pg_sys::TYPTYPE_COMPOSITE }
+}
+
 pub fn is_enum(oid: Oid) -> bool {
     // SAFETY: a look-up.
     unsafe { pg_sys::type_is_enum(oid) }
@@ -214,7 +221,7 @@ pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare)?;
     let by_oid = (Oid::from(pg_sys::TriggerOidIndexId), pg_sys::Anum_pg_trigger_oid as i16);
     let snapshot = super::relation::Snapshot::latest();
-    catalogue.first(by_oid, trigger, &snapshot, |row| row.datum(2).map(types::oid))?
+    catalogue.first(by_oid, trigger, &snapshot, |row| row.value(2).map(Value::to_oid))?
 }
 
 /// The databases that can be connected to and are no templates.
@@ -222,11 +229,11 @@ pub fn connectable_databases() -> Vec<u32> {
     let table = Relation::open_shared(pg_sys::DatabaseRelationId);
     let mut found = Vec::new();
     table.scan(&super::relation::Snapshot::latest(), |row| {
-        let flag = |number: u32| row.datum(number as i16).is_some_and(|datum| datum.value() != 0);
+        let flag = |number: u32| row.value(number as i16).is_some_and(Value::to_bool);
         if flag(pg_sys::Anum_pg_database_datallowconn)
             && !flag(pg_sys::Anum_pg_database_datistemplate)
         {
-            found.extend(row.datum(1).map(|datum| datum.value() as u32));
+            found.extend(row.value(1).map(|oid| u32::from(oid.to_oid())));
         }
         true
     });
@@ -240,7 +247,7 @@ pub fn own_row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Optio
     let mut see = Some(see);
     let mut seen = None;
     table.scan(&super::relation::Snapshot::latest(), |row| {
-        let matches = row.datum(1).is_some_and(|datum| Oid::from(datum.value() as u32) == key);
+        let matches = row.value(1).is_some_and(|oid| oid.to_oid() == key);
         if matches {
             seen = see.take().map(|see| see(row));
         }
@@ -262,12 +269,12 @@ pub fn own_row_of<T>(
 }
 
 /// Reads a value of a type from its text; errors are those of the type's input function.
-pub fn parse_value(text: &str, oid: Oid) -> Result<Datum> {
+pub fn parse_value<'to>(text: &str, oid: Oid) -> Result<Value<'to>> {
     parse_value_for(text, oid, -1)
 }
 
 /// The same, with a type's modifier such as the length of char(n).
-pub fn parse_value_for(text: &str, oid: Oid, modifier: i32) -> Result<Datum> {
+pub fn parse_value_for<'to>(text: &str, oid: Oid, modifier: i32) -> Result<Value<'to>> {
     let text = CString::new(text).map_err(|_| {
         Error::new(
             PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER,
@@ -275,39 +282,41 @@ pub fn parse_value_for(text: &str, oid: Oid, modifier: i32) -> Result<Datum> {
         )
         .hint("Give a value without NUL characters.")
     })?;
-    // SAFETY: the input function of the type reads a C string.
+    // SAFETY: the input function of the type reads a C string and gives a value of the type.
     unsafe {
         let (mut function, mut parameter) = (Oid::INVALID, Oid::INVALID);
         pg_sys::getTypeInputInfo(oid, &mut function, &mut parameter);
-        Ok(pg_sys::OidInputFunctionCall(function, text.as_ptr().cast_mut(), parameter, modifier))
+        let text = text.as_ptr().cast_mut();
+        let value = pg_sys::OidInputFunctionCall(function, text, parameter, modifier);
+        Ok(Value::new(value, oid))
     }
 }
 
-/// A value of a type as text.
-pub fn value_text(value: Datum, oid: Oid) -> String {
+/// A value as the output function of its type shows it.
+pub fn value_text(value: Value) -> String {
     // SAFETY: the output function of the type gives a palloc'ed C string.
     unsafe {
         let (mut function, mut is_varlena) = (Oid::INVALID, false);
-        pg_sys::getTypeOutputInfo(oid, &mut function, &mut is_varlena);
-        owned(pg_sys::OidOutputFunctionCall(function, value)).unwrap_or_default()
+        pg_sys::getTypeOutputInfo(value.type_oid(), &mut function, &mut is_varlena);
+        owned(pg_sys::OidOutputFunctionCall(function, value.datum())).unwrap_or_default()
     }
 }
 
 /// A number that is the same for values that are equal in the order of their type. None for types
 /// that cannot be hashed.
-pub fn hash(value: Datum, oid: Oid, collation: Oid) -> Option<u64> {
+pub fn hash(value: Value, collation: Oid) -> Option<u64> {
     // SAFETY: the cache entry lives as long as the process, its function takes a value of the type
     // and a seed.
     unsafe {
         let entry = pg_sys::lookup_type_cache(
-            base_type(oid),
+            base_type(value.type_oid()),
             pg_sys::TYPECACHE_HASH_EXTENDED_PROC_FINFO as i32,
         );
         let function = &raw mut (*entry).hash_extended_proc_finfo;
         if (*function).fn_oid == Oid::INVALID {
             return None;
         }
-        let hash = pg_sys::FunctionCall2Coll(function, collation, value, Datum::from(0u64));
+        let hash = pg_sys::FunctionCall2Coll(function, collation, value.datum(), Datum::from(0u64));
         Some(hash.value() as u64)
     }
 }
@@ -320,12 +329,15 @@ pub fn tells_by_rules(collation: Oid) -> bool {
 
 /// Whether two strings are equal as values of type text, varchar or char(n) with a collation.
 pub fn equal_texts(first: &str, second: &str, oid: Oid, collation: Oid) -> bool {
-    equals_text(types::from_text(first), second, oid, collation)
+    equals_text(Value::text(first), second, oid, collation)
 }
 
-/// The same of a value of such a type and a string.
-pub fn equals_text(value: Datum, text: &str, oid: Oid, collation: Oid) -> bool {
-    let text = types::from_text(text);
+/// The same of a value of such a type and a string. Other types have no such values.
+pub fn equals_text(value: Value, text: &str, oid: Oid, collation: Oid) -> bool {
+    if !types::TEXTS.contains(&oid) {
+        return false;
+    }
+    let (value, text) = (value.require_text(), Value::text(text).datum());
     // SAFETY: the cache entry lives as long as the process; these types have an equality of the server's, and
     // are stored alike.
     unsafe {
@@ -373,16 +385,17 @@ pub fn hides_rows(table: Oid) -> bool {
     security == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
 }
 
-/// The elements of an array value; None for an element that is NULL.
-pub fn array_elements(array: Datum, element: Oid) -> Vec<Option<Datum>> {
-    // SAFETY: the datum is an array of this element type; the server's function fills in the
-    // palloc'ed arrays and their length.
+/// The elements of an array; None for an element that is NULL. An error for what is no array.
+pub fn array_elements<'to>(array: Value) -> Vec<Option<Value<'to>>> {
+    let element = array.require_array();
+    // SAFETY: the value is an array of this element type; the server's function fills in the palloc'ed
+    // arrays and their length.
     unsafe {
         let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
         pg_sys::get_typlenbyvalalign(element, &mut length, &mut by_value, &mut alignment);
         let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
         pg_sys::deconstruct_array(
-            pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast(),
+            pg_sys::pg_detoast_datum(array.datum().cast_mut_ptr()).cast(),
             element,
             i32::from(length),
             by_value,
@@ -391,34 +404,8 @@ pub fn array_elements(array: Datum, element: Oid) -> Vec<Option<Datum>> {
             &mut nulls,
             &mut count,
         );
-        (0..count as usize).map(|i| (!*nulls.add(i)).then(|| *values.add(i))).collect()
-    }
-}
-
-/// The columns of a composite value with their types.
-pub fn record_fields(record: Datum) -> Vec<(Oid, Option<Datum>)> {
-    // SAFETY: the datum is a composite value; its header names its type.
-    unsafe {
-        // Unpacked: a row out of another tuple may have a short header.
-        let header =
-            pg_sys::pg_detoast_datum(record.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
-        let mut tuple = pg_sys::HeapTupleData {
-            t_len: pgrx::heap_tuple_header_get_datum_length(header) as u32,
-            t_data: header,
-            ..Default::default()
-        };
-        let description = pg_sys::lookup_rowtype_tupdesc_copy(
-            pgrx::htup::heap_tuple_header_get_type_id(header),
-            pgrx::htup::heap_tuple_header_get_typmod(header),
-        );
-        let row = Tuple::new(&mut tuple, description);
-        let count = (*description).natts;
-        (1..=count as i16)
-            .map(|number| {
-                let attribute = attribute(description, number as usize - 1);
-                (attribute.atttypid, row.datum(number))
-            })
-            .collect()
+        let value = |index| Value::new(*values.add(index), element);
+        (0..count as usize).map(|index| (!*nulls.add(index)).then(|| value(index))).collect()
     }
 }
 

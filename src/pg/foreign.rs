@@ -52,6 +52,22 @@ pub unsafe fn list<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
     }
 }
 
+/// The type of a column by number; an invalid oid where there is none.
+///
+/// # Safety
+/// `description` is a valid tuple descriptor.
+pub unsafe fn column_type(description: pg_sys::TupleDesc, number: i16) -> pg_sys::Oid {
+    // SAFETY: by the contract of this function; the number is that of a column.
+    unsafe {
+        match 1..=(*description).natts {
+            numbers if numbers.contains(&number.into()) => {
+                attribute(description, number as usize - 1).atttypid
+            }
+            _ => pg_sys::Oid::INVALID,
+        }
+    }
+}
+
 /// An attribute of a tuple descriptor, whose layout changed with PostgreSQL 18.
 ///
 /// # Safety

@@ -1,15 +1,18 @@
 //! SQL functions in C: their arguments, and the rows they give back.
 
+use super::foreign::attribute;
 use super::relation::RowType;
 use super::scan::{self, Kept};
 use super::spi::Rows;
+use super::types;
+use super::value::Value;
 use crate::error::{Error, Result};
 use crate::statement::Form;
-use pgrx::FromDatum;
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 
-/// Makes Rust functions of the form `fn(&Call) -> Result<Datum>` callable from SQL, each under the
-/// C symbol given, with the symbol that declares its calling convention.
+/// Makes Rust functions of the form `fn(&Call) -> Result<Option<Value>>` callable from SQL, each under the
+/// C symbol given, with the symbol that declares its calling convention. None is NULL.
 #[macro_export]
 macro_rules! sql_functions {
     ($($symbol:ident, $info:ident => $function:path),+ $(,)?) => {
@@ -28,7 +31,7 @@ macro_rules! sql_functions {
                 ) -> pgrx::pg_sys::Datum {
                     // SAFETY: called by the server with its call information.
                     let call = unsafe { $crate::pg::function::Call::new(info) };
-                    $crate::error::OrRaise::or_raise($function(&call))
+                    call.give($crate::error::OrRaise::or_raise($function(&call)))
                 }
 
                 // SAFETY: `guarded` lets no panic out, and there is nothing to drop here.
@@ -57,36 +60,35 @@ impl Call {
     }
 
     /// The argument at `index`, None if it is NULL or not there.
-    pub fn datum(&self, index: usize) -> Option<Datum> {
-        // SAFETY: the index is checked against the number of arguments.
+    pub fn value(&self, index: usize) -> Option<Value<'_>> {
+        // SAFETY: the index is checked against the number of arguments; the argument is of the type that its
+        // expression has.
         unsafe {
             let info = &*self.0;
             if index >= info.nargs as usize {
                 return None;
             }
             let argument = &info.args.as_slice(info.nargs as usize)[index];
-            (!argument.isnull).then_some(argument.value)
+            (!argument.isnull).then(|| Value::new(argument.value, self.argument_type(index)))
         }
     }
 
-    /// The argument at `index`, whose type is that of `T` by the SQL declaration.
-    pub fn get<T: FromDatum>(&self, index: usize) -> Option<T> {
-        // SAFETY: the declaration says what type the argument has.
-        self.datum(index).and_then(|datum| unsafe { T::from_datum(datum, false) })
+    /// The argument at `index`, refusing NULL.
+    pub fn require(&self, index: usize, name: &str) -> Result<Value<'_>> {
+        self.value(index).ok_or_else(|| Error::null(name))
     }
 
-    /// The same, refusing NULL.
-    pub fn require<T: FromDatum>(&self, index: usize, name: &str) -> Result<T> {
-        self.get(index).ok_or_else(|| Error::null(name))
+    /// An argument of type text.
+    pub fn text(&self, index: usize) -> Option<String> {
+        self.value(index).map(Value::to_text)
     }
 
-    /// An argument of type interval.
-    pub fn interval(&self, index: usize) -> Option<pg_sys::Interval> {
-        // SAFETY: the declaration says interval, which is passed by reference.
-        self.datum(index).map(|datum| unsafe { *datum.cast_mut_ptr::<pg_sys::Interval>() })
+    /// An argument of type integer.
+    pub fn int4(&self, index: usize) -> Option<i32> {
+        self.value(index).map(|value| value.to_integer() as i32)
     }
 
-    /// The actual type of a polymorphic argument.
+    /// The actual type of an argument, `Oid::INVALID` where the caller says none.
     pub fn argument_type(&self, index: usize) -> Oid {
         // SAFETY: flinfo belongs to the call.
         unsafe { pg_sys::get_fn_expr_argtype((*self.0).flinfo, index as i32) }
@@ -103,16 +105,11 @@ impl Call {
         }
     }
 
-    /// The result NULL.
-    pub fn null(&self) -> Datum {
+    /// Gives a result back to the server.
+    pub fn give(&self, result: Option<Value>) -> Datum {
         // SAFETY: the call information is ours to fill in.
-        unsafe { (*self.0).isnull = true };
-        Datum::from(0)
-    }
-
-    /// The result of a function that returns nothing.
-    pub fn nothing(&self) -> Datum {
-        Datum::from(0)
+        unsafe { (*self.0).isnull = result.is_none() };
+        result.map_or(Datum::from(0), Value::datum)
     }
 
     /// What fired the trigger whose function this is.
@@ -126,17 +123,17 @@ impl Call {
     }
 
     /// The one row that a procedure with INOUT parameters gives back.
-    pub fn record(&self, value: Option<Datum>) -> Datum {
-        let mut values = [value.unwrap_or(Datum::from(0))];
+    pub fn record(&self, value: Option<Value>) -> Value<'_> {
         let mut nulls = [value.is_none()];
-        // SAFETY: the declared result has one column, and the arrays have one element.
+        // SAFETY: the description is looked at before it is believed: one column of the value's type.
         unsafe {
             let mut description = std::ptr::null_mut();
             pg_sys::get_call_result_type(self.0, std::ptr::null_mut(), &mut description);
+            let mut values = [single(description, value)];
             let description = pg_sys::BlessTupleDesc(description);
             let tuple =
                 pg_sys::heap_form_tuple(description, values.as_mut_ptr(), nulls.as_mut_ptr());
-            pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data)
+            Value::new(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data), types::RECORD)
         }
     }
 }
@@ -164,25 +161,28 @@ impl Output {
     }
 
     /// Adds a row of one value.
-    pub fn push(&self, value: Datum) {
-        let (mut values, mut nulls) = ([value], [false]);
-        // SAFETY: the description has one column: the declared type is not composite. What our own node
-        // calls gives back jsonb, if not rows.
+    pub fn push(&self, value: Value) {
+        // SAFETY: the description has one column of the value's type; what our own node calls gives back jsonb,
+        // if not rows.
         unsafe {
             match *self {
-                Output::Kept(kept) => (*kept).push(value),
-                Output::Store { store, description } => pg_sys::tuplestore_putvalues(
-                    store,
-                    description,
-                    values.as_mut_ptr(),
-                    nulls.as_mut_ptr(),
-                ),
+                Output::Kept(kept) => (*kept).push(value.require(types::JSONB)),
+                Output::Store { store, description } => {
+                    let (mut values, mut nulls) = ([single(description, Some(value))], [false]);
+                    pg_sys::tuplestore_putvalues(
+                        store,
+                        description,
+                        values.as_mut_ptr(),
+                        nulls.as_mut_ptr(),
+                    )
+                }
             }
         }
     }
 
     /// Adds a row given as one composite value, whose columns become the row's.
-    pub fn push_row(&self, row: Datum) {
+    pub fn push_row(&self, row: Value) {
+        let row = row.require_composite();
         // SAFETY: `row` is a composite value of the type that `expects` has compared.
         unsafe {
             match *self {
@@ -205,7 +205,7 @@ impl Output {
 
     /// Adds all rows of a statement that gives back one value each.
     pub fn push_all(&self, rows: &Rows, form: Form) {
-        for value in (0..rows.len()).filter_map(|row| rows.datum(row, 1)) {
+        for value in (0..rows.len()).filter_map(|row| rows.value(row, 1)) {
             match form {
                 Form::Json => self.push(value),
                 Form::Row => self.push_row(value),
@@ -221,4 +221,25 @@ impl Output {
         }
         Err(Error::columns_changed(queue))
     }
+}
+
+/// The datum of the value of a row's only column.
+///
+/// # Safety
+/// `description` is null or a valid tuple descriptor.
+unsafe fn single(description: pg_sys::TupleDesc, value: Option<Value>) -> Datum {
+    // SAFETY: by the contract of this function.
+    let column = unsafe {
+        let is_single = description.as_ref().is_some_and(|description| description.natts == 1);
+        if is_single { attribute(description, 0).atttypid } else { Oid::INVALID }
+    };
+    if column == Oid::INVALID {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_INVALID_FUNCTION_DEFINITION,
+            "the function is not declared as the library expects it",
+        )
+        .hint("ALTER EXTENSION xqueue UPDATE; brings the declarations up to date.")
+        .raise()
+    }
+    value.map_or(Datum::from(0), |value| value.require(column))
 }

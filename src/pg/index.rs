@@ -3,6 +3,7 @@
 use super::foreign::attribute;
 use super::relation::{Lock, Relation, name_text};
 use super::types;
+use super::value::Value;
 use pgrx::pg_sys::{self, Datum, Oid};
 
 /// A valid btree index in the default order of its columns.
@@ -96,6 +97,6 @@ unsafe fn shown(index: pg_sys::Relation, number: u32) -> Option<String> {
         let arguments = [Some(tree), Some(Datum::from((*(*index).rd_index).indrelid))];
         let text = (!is_null)
             .then(|| pgrx::direct_function_call_as_datum(pg_sys::pg_get_expr, &arguments))??;
-        Some(types::with_text(text, |bytes| String::from_utf8_lossy(bytes).into_owned()))
+        Some(Value::new(text, types::TEXT).to_text())
     }
 }

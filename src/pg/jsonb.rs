@@ -1,18 +1,21 @@
 //! jsonb values: their text, their shape, without building them up in Rust.
 
-use super::raw;
+use super::value::Value;
+use super::{raw, types};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
 use std::ptr::null_mut;
 
 /// The value uncompressed and in one piece, so that later looks at it need not make it so.
-pub fn unpacked(json: Datum) -> Datum {
-    // SAFETY: `json` is a jsonb datum.
+pub fn unpacked(json: Value) -> Value {
+    let datum = json.require(types::JSONB);
+    // SAFETY: a jsonb value is a varlena; what is made of it is as well.
     unsafe {
-        match pgrx::varlena::varatt_is_4b_u(json.cast_mut_ptr()) {
+        match pgrx::varlena::varatt_is_4b_u(datum.cast_mut_ptr()) {
             true => json,
-            false => Datum::from(pg_sys::pg_detoast_datum(json.cast_mut_ptr())),
+            false => made(pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast()),
         }
     }
 }
@@ -26,8 +29,8 @@ pub enum Shape {
 }
 
 /// The top of a jsonb value. A scalar is stored as an array of one element.
-pub fn shape(json: Datum) -> Shape {
-    // SAFETY: `json` is a jsonb datum, as the SQL declaration says.
+pub fn shape(json: Value) -> Shape {
+    // SAFETY: the container lives while it is looked at.
     let header = unsafe { (*container(json)).header };
     match header {
         header if header & pg_sys::JB_FOBJECT != 0 => Shape::Object,
@@ -36,13 +39,14 @@ pub fn shape(json: Datum) -> Shape {
     }
 }
 
-/// A member of a jsonb object, which must stay alive.
-pub struct Member {
+/// A member of a jsonb object, and as alive as that.
+pub struct Member<'m> {
     pub name: String,
     value: pg_sys::JsonbValue,
+    _object: PhantomData<&'m ()>,
 }
 
-impl Member {
+impl Member<'_> {
     pub fn is_null(&self) -> bool {
         self.value.type_ == pg_sys::jbvType::jbvNull
     }
@@ -53,11 +57,9 @@ impl Member {
     }
 
     /// The member's value as a jsonb value of its own.
-    pub fn to_jsonb(&self) -> Datum {
+    pub fn to_jsonb<'to>(&self) -> Value<'to> {
         // SAFETY: the value was filled in by the iterator; it is copied.
-        unsafe {
-            Datum::from(pg_sys::JsonbValueToJsonb(std::ptr::from_ref(&self.value).cast_mut()))
-        }
+        unsafe { made(pg_sys::JsonbValueToJsonb(std::ptr::from_ref(&self.value).cast_mut())) }
     }
 
     /// The member's value as text, a string without its quotes.
@@ -68,9 +70,8 @@ impl Member {
 }
 
 /// The members of a jsonb object.
-pub fn members(json: Datum) -> Vec<Member> {
-    // SAFETY: `json` is a jsonb object; the iterator only reads it, and gives nested values as they
-    // lie in it.
+pub fn members(json: Value) -> Vec<Member> {
+    // SAFETY: the iterator only reads the value, and gives nested ones as they lie in it.
     unsafe {
         let container = container(json);
         let mut iterator: *mut pg_sys::JsonbIterator = null_mut();
@@ -91,15 +92,14 @@ pub fn members(json: Datum) -> Vec<Member> {
             if token != pg_sys::JsonbIteratorToken::WJB_KEY {
                 return members;
             }
-            members.push(Member { name: string(&key), value });
+            members.push(Member { name: string(&key), value, _object: PhantomData });
         }
     }
 }
 
 /// The elements of a jsonb array, each as a jsonb value of its own.
-pub fn elements(json: Datum) -> Vec<Datum> {
-    // SAFETY: `json` is a jsonb array; the iterator reads it, and gives nested values as they lie
-    // in it, which are then copied.
+pub fn elements<'to>(json: Value) -> Vec<Value<'to>> {
+    // SAFETY: the iterator reads the value, and gives nested ones as they lie in it, which are then copied.
     unsafe {
         let mut iterator = pg_sys::JsonbIteratorInit(container(json));
         let mut value = pg_sys::JsonbValue::default();
@@ -108,14 +108,15 @@ pub fn elements(json: Datum) -> Vec<Datum> {
         while pg_sys::JsonbIteratorNext(&mut iterator, &mut value, true)
             == pg_sys::JsonbIteratorToken::WJB_ELEM
         {
-            elements.push(Datum::from(pg_sys::JsonbValueToJsonb(&mut value)));
+            elements.push(made(pg_sys::JsonbValueToJsonb(&mut value)));
         }
         elements
     }
 }
 
 /// A row of a table as an object, as `to_jsonb` makes it.
-pub fn of_row(row: Datum, row_type: Oid) -> Datum {
+pub fn of_row<'to>(row: Value) -> Value<'to> {
+    let (row, row_type) = (row.require_composite(), row.type_oid());
     let function = pg_sys::F_TO_JSONB.into();
     // SAFETY: the function learns the type of its argument, which is a row of that type, from the
     // expression that it is given.
@@ -123,41 +124,45 @@ pub fn of_row(row: Datum, row_type: Oid) -> Datum {
         let argument = pg_sys::makeNullConst(row_type, -1, Oid::INVALID);
         let arguments = pg_sys::lappend(std::ptr::null_mut(), argument.cast());
         let form = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
-        let (result, none) = (super::types::JSONB, Oid::INVALID);
+        let (result, none) = (types::JSONB, Oid::INVALID);
         let call = pg_sys::makeFuncExpr(function, result, arguments, none, none, form);
         let mut info = pg_sys::FmgrInfo::default();
         pg_sys::fmgr_info(function, &mut info);
         info.fn_expr = call.cast();
-        pg_sys::FunctionCall1Coll(&mut info, none, row)
+        Value::new(pg_sys::FunctionCall1Coll(&mut info, none, row), types::JSONB)
     }
 }
 
 /// A jsonb array of these values.
-pub fn array(values: &[Datum]) -> Datum {
-    // SAFETY: the values are jsonb; each is given as it lies, and copied in the end.
+pub fn array<'to>(values: &[Value]) -> Value<'to> {
+    // SAFETY: each value is given as it lies, and copied in the end.
     unsafe {
         let mut state = std::ptr::null_mut();
         let begin = pg_sys::JsonbIteratorToken::WJB_BEGIN_ARRAY;
         pg_sys::pushJsonbValue(&mut state, begin, std::ptr::null_mut());
         for value in values {
-            let jsonb = pg_sys::pg_detoast_datum(value.cast_mut_ptr());
+            let jsonb = unpacked(*value);
+            let length = pgrx::varlena::varsize(jsonb.datum().cast_mut_ptr());
             let mut element =
                 pg_sys::JsonbValue { type_: pg_sys::jbvType::jbvBinary, ..Default::default() };
-            element.val.binary.data = container(Datum::from(jsonb));
-            element.val.binary.len = pgrx::varlena::varsize(jsonb) as i32 - pg_sys::VARHDRSZ as i32;
+            element.val.binary.data = container(jsonb);
+            element.val.binary.len = length as i32 - pg_sys::VARHDRSZ as i32;
             pg_sys::pushJsonbValue(&mut state, pg_sys::JsonbIteratorToken::WJB_ELEM, &mut element);
         }
         let end = pg_sys::JsonbIteratorToken::WJB_END_ARRAY;
         let array = pg_sys::pushJsonbValue(&mut state, end, std::ptr::null_mut());
-        Datum::from(pg_sys::JsonbValueToJsonb(array))
+        made(pg_sys::JsonbValueToJsonb(array))
     }
 }
 
 /// The text of a field of a jsonb object: None where it is missing or null.
-pub fn field(json: Datum, name: &str) -> Option<String> {
+pub fn field(json: Value, name: &str) -> Option<String> {
     let mut key = name.to_string().into_bytes();
-    // SAFETY: `json` is a jsonb object and `key` outlives the call; the text of the value found is
-    // built in the current memory context and copied.
+    if shape(json) != Shape::Object {
+        return None;
+    }
+    // SAFETY: an object, and `key` outlives the call; the text of the value found is built in the current memory
+    // context and copied.
     unsafe {
         let value = pg_sys::getKeyJsonValueFromContainer(
             container(json),
@@ -171,20 +176,22 @@ pub fn field(json: Datum, name: &str) -> Option<String> {
 }
 
 /// A jsonb value as text.
-pub fn text(json: Datum) -> String {
-    // SAFETY: `json` is a jsonb datum; the C string is copied.
+pub fn text(json: Value) -> String {
+    let json = unpacked(json);
+    // SAFETY: the value is in one piece; the C string is copied.
     unsafe {
-        let varlena = pg_sys::pg_detoast_datum(json.cast_mut_ptr());
-        let length = pgrx::varlena::varsize(varlena) as i32;
-        let root = std::ptr::addr_of_mut!((*varlena.cast::<pg_sys::Jsonb>()).root);
-        let text = pg_sys::JsonbToCString(std::ptr::null_mut(), root, length);
+        let length = pgrx::varlena::varsize(json.datum().cast_mut_ptr()) as i32;
+        let text = pg_sys::JsonbToCString(std::ptr::null_mut(), container(json), length);
         CStr::from_ptr(text).to_string_lossy().into_owned()
     }
 }
 
 /// A jsonb scalar as text, a string without its quotes.
-pub fn scalar_text(json: Datum) -> String {
-    // SAFETY: `json` is a jsonb scalar, which is stored as an array of one element.
+pub fn scalar_text(json: Value) -> String {
+    if shape(json) != Shape::Scalar {
+        return text(json);
+    }
+    // SAFETY: a scalar is stored as an array of one element.
     unsafe {
         let value = pg_sys::getIthJsonbValueFromContainer(container(json), 0);
         match value.as_ref() {
@@ -195,25 +202,30 @@ pub fn scalar_text(json: Datum) -> String {
 }
 
 /// A jsonb value from text that is known to be JSON.
-pub fn from_value(value: &serde_json::Value) -> Datum {
+pub fn from_value<'to>(value: &serde_json::Value) -> Value<'to> {
     let text = value.to_string();
     // JSON text escapes the NUL character, so there is none in it.
     let text = CString::new(text).unwrap_or_default();
-    // SAFETY: jsonb_in takes one C string.
+    // SAFETY: jsonb_in takes one C string, and gives no NULL.
     unsafe {
-        pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(Datum::from(text.as_ptr()))])
+        let arguments = [Some(Datum::from(text.as_ptr()))];
+        let json = pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &arguments);
+        made(json.map_or(null_mut(), |json| json.cast_mut_ptr()))
     }
-    .unwrap_or(Datum::from(0))
 }
 
 /// # Safety
-/// `json` is a jsonb datum that stays alive while the container is used.
-unsafe fn container(json: Datum) -> *mut pg_sys::JsonbContainer {
+/// `json` points to a jsonb value in memory of the current context.
+unsafe fn made<'to>(json: *mut pg_sys::Jsonb) -> Value<'to> {
     // SAFETY: by the contract of this function.
-    unsafe {
-        let jsonb = unpacked(json).cast_mut_ptr::<pg_sys::Jsonb>();
-        std::ptr::addr_of_mut!((*jsonb).root)
-    }
+    unsafe { Value::new(Datum::from(json), types::JSONB) }
+}
+
+/// Where the value's contents begin, for as long as the value lives.
+fn container(json: Value) -> *mut pg_sys::JsonbContainer {
+    let jsonb = unpacked(json).datum().cast_mut_ptr::<pg_sys::Jsonb>();
+    // SAFETY: a jsonb value in one piece.
+    unsafe { std::ptr::addr_of_mut!((*jsonb).root) }
 }
 
 /// # Safety
@@ -225,13 +237,9 @@ unsafe fn value_text(value: &pg_sys::JsonbValue) -> String {
         match value.type_ {
             pg_sys::jbvType::jbvString => string(value),
             pg_sys::jbvType::jbvNumeric => {
-                let number = Datum::from(value.val.numeric);
-                super::catalog::value_text(number, pg_sys::NUMERICOID)
+                Value::new(Datum::from(value.val.numeric), pg_sys::NUMERICOID).shown()
             }
-            _ => {
-                let single = pg_sys::JsonbValueToJsonb(std::ptr::from_ref(value).cast_mut());
-                text(Datum::from(single))
-            }
+            _ => text(made(pg_sys::JsonbValueToJsonb(std::ptr::from_ref(value).cast_mut()))),
         }
     }
 }

@@ -4,6 +4,8 @@
 //! or sort whole tables: a plan made while a queue was empty must still be right when it is full.
 //! Nor is one ever worth compiling.
 
+use super::foreign::column_type;
+use super::value::Value;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -55,10 +57,10 @@ impl Spi {
     }
 
     /// Runs a statement with parameters that is not worth keeping.
-    pub fn run_with(&self, sql: &str, arguments: &[(Oid, Option<Datum>)]) -> Rows<'_> {
+    pub fn run_with(&self, sql: &str, arguments: &[(Oid, Option<Value>)]) -> Rows<'_> {
         let sql = c_string(sql);
         let mut types: Vec<Oid> = arguments.iter().map(|(oid, _)| *oid).collect();
-        let (mut values, nulls) = split(arguments.iter().map(|(_, value)| *value));
+        let (mut values, nulls) = split(arguments.iter().map(|(_, value)| *value), &types);
         // SAFETY: a connection is open, the arrays have the length given.
         unsafe {
             Rows::new(pg_sys::SPI_execute_with_args(
@@ -74,17 +76,17 @@ impl Spi {
     }
 
     /// Runs a kept plan with a fresh snapshot.
-    pub fn run_plan(
+    pub fn run_plan<'a>(
         &self,
         plan: &Plan,
-        arguments: impl Iterator<Item = Option<Datum>>,
+        arguments: impl Iterator<Item = Option<Value<'a>>>,
     ) -> Rows<'_> {
         plan.make_ready();
-        let (mut values, nulls) = split(arguments);
-        // SAFETY: a connection is open, the plan takes as many parameters as are given.
+        let (mut values, nulls) = split(arguments, &plan.types);
+        // SAFETY: a connection is open, the plan takes as many parameters of these types.
         unsafe {
             Rows::new(pg_sys::SPI_execute_plan(
-                plan.0,
+                plan.plan,
                 values.as_mut_ptr(),
                 nulls.as_ptr(),
                 false,
@@ -95,7 +97,11 @@ impl Spi {
 }
 
 /// A prepared statement that is kept until it is dropped.
-pub struct Plan(pg_sys::SPIPlanPtr);
+pub struct Plan {
+    plan: pg_sys::SPIPlanPtr,
+    /// Those of the parameters.
+    types: Vec<Oid>,
+}
 
 impl Plan {
     pub fn prepare(_: &Spi, sql: &str, types: &[Oid]) -> Plan {
@@ -113,7 +119,7 @@ impl Plan {
                 succeeded(pg_sys::SPI_result);
             }
             succeeded(pg_sys::SPI_keepplan(plan));
-            Plan(plan)
+            Plan { plan, types }
         }
     }
 
@@ -122,7 +128,7 @@ impl Plan {
         let _settings = PlannerSettings::narrow();
         // SAFETY: a saved plan of one statement; the reference is given back at once.
         unsafe {
-            let cached = pg_sys::SPI_plan_get_cached_plan(self.0);
+            let cached = pg_sys::SPI_plan_get_cached_plan(self.plan);
             if !cached.is_null() {
                 pg_sys::ReleaseCachedPlan(cached, pg_sys::CurrentResourceOwner);
             }
@@ -133,7 +139,7 @@ impl Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         // SAFETY: the plan is a kept one and nobody else knows it.
-        unsafe { pg_sys::SPI_freeplan(self.0) };
+        unsafe { pg_sys::SPI_freeplan(self.plan) };
     }
 }
 
@@ -181,11 +187,11 @@ pub struct Rows<'spi> {
     /// Rows given back, or affected where the statement gives none back.
     count: usize,
     /// The only column of rows that no statement has given back.
-    values: Vec<Datum>,
+    values: Vec<Value<'spi>>,
     _spi: PhantomData<&'spi Spi>,
 }
 
-impl Rows<'_> {
+impl<'spi> Rows<'spi> {
     /// # Safety
     /// To be called right after a statement of SPI, with its result.
     unsafe fn new(result: i32) -> Self {
@@ -200,7 +206,7 @@ impl Rows<'_> {
     }
 
     /// Rows of one column that were come by without a statement.
-    pub fn of(values: Vec<Datum>) -> Self {
+    pub fn of(values: Vec<Value<'spi>>) -> Self {
         let table = std::ptr::null_mut();
         Rows { table, count: values.len(), values, _spi: PhantomData }
     }
@@ -214,16 +220,18 @@ impl Rows<'_> {
     }
 
     /// The value in a row (from 0) and column (from 1); it lives as long as the rows do.
-    pub fn datum(&self, row: usize, column: i32) -> Option<Datum> {
+    pub fn value(&self, row: usize, column: i32) -> Option<Value<'_>> {
         if let Some(value) = self.values.get(row) {
             return (column == 1).then_some(*value);
         }
         let tuple = self.tuple(row)?;
         let mut is_null = false;
-        // SAFETY: the tuple belongs to the table whose descriptor is given.
-        let datum =
-            unsafe { pg_sys::SPI_getbinval(tuple, (*self.table).tupdesc, column, &mut is_null) };
-        (!is_null).then_some(datum)
+        // SAFETY: the tuple belongs to the table whose descriptor is given, and lives as long.
+        unsafe {
+            let description = (*self.table).tupdesc;
+            let datum = pg_sys::SPI_getbinval(tuple, description, column, &mut is_null);
+            (!is_null).then(|| Value::new(datum, column_type(description, column as i16)))
+        }
     }
 
     /// The value in a row (from 0) and column (from 1) as text.
@@ -233,16 +241,6 @@ impl Rows<'_> {
         unsafe {
             let text = pg_sys::SPI_getvalue(tuple, (*self.table).tupdesc, column);
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
-        }
-    }
-
-    /// The type of a column (from 1).
-    pub fn type_of(&self, column: i32) -> Oid {
-        // SAFETY: the descriptor of rows that a statement has given back; an invalid oid for a column
-        // that is not there.
-        match self.table.is_null() {
-            true => Oid::INVALID,
-            false => unsafe { pg_sys::SPI_gettypeid((*self.table).tupdesc, column) },
         }
     }
 
@@ -269,10 +267,16 @@ impl Drop for Rows<'_> {
     }
 }
 
-fn split(arguments: impl Iterator<Item = Option<Datum>>) -> (Vec<Datum>, Vec<c_char>) {
-    arguments
-        .map(|value| match value {
-            Some(datum) => (datum, b' ' as c_char),
+/// The values of a statement's parameters and which of them are NULL, as many as there are types; an error if
+/// one is of another type.
+fn split<'a>(
+    arguments: impl Iterator<Item = Option<Value<'a>>>,
+    types: &[Oid],
+) -> (Vec<Datum>, Vec<c_char>) {
+    let values = arguments.chain(std::iter::repeat(None)).zip(types);
+    values
+        .map(|(value, oid)| match value {
+            Some(value) => (value.require(*oid), b' ' as c_char),
             None => (Datum::from(0), b'n' as c_char),
         })
         .unzip()

@@ -1,5 +1,7 @@
 //! Instants (microseconds, as PostgreSQL counts them) and intervals.
 
+use super::types;
+use super::value::Value;
 use crate::error::{Error, Result};
 use pgrx::pg_sys::{self, Datum};
 
@@ -24,21 +26,21 @@ pub fn after(instant: i64, microseconds: i64) -> Option<i64> {
 }
 
 /// The instant an interval after another; an error where the calendar ends.
-pub fn plus(instant: i64, interval: Datum) -> i64 {
-    let arguments = [Some(Datum::from(instant)), Some(interval)];
+pub fn plus(instant: i64, interval: Value) -> i64 {
+    let arguments = [Some(Datum::from(instant)), Some(interval.require(types::INTERVAL))];
     // SAFETY: the server's function for the two types, which gives no NULL.
     let end =
         unsafe { pgrx::direct_function_call_as_datum(pg_sys::timestamptz_pl_interval, &arguments) };
-    end.map_or(instant, super::types::timestamp)
+    end.map_or(instant, |end| end.value() as i64)
 }
 
 /// An interval that anybody may have written, between none and a hundred years.
-pub fn sensible(interval: Datum) -> Datum {
-    let bound = |month| super::types::from_interval(pg_sys::Interval { month, day: 0, time: 0 });
-    let compared = |with| {
+pub fn sensible(interval: Value) -> Value {
+    let bound = |month| Value::interval(pg_sys::Interval { month, day: 0, time: 0 });
+    let compared = |with: Value| {
         // SAFETY: the server's function for two intervals.
         let order = unsafe {
-            let arguments = [Some(interval), Some(with)];
+            let arguments = [interval, with].map(|value| Some(value.require(types::INTERVAL)));
             pgrx::direct_function_call_as_datum(pg_sys::interval_cmp, &arguments)
         };
         order.map_or(0, |order| order.value() as i32)
@@ -53,11 +55,9 @@ pub fn sensible(interval: Datum) -> Datum {
 
 /// The length in seconds of an interval given as text; errors about its form are the server's.
 pub fn seconds(text: &str) -> std::result::Result<f64, String> {
-    let interval = super::catalog::parse_value(text, super::types::INTERVAL);
+    let interval = super::catalog::parse_value(text, types::INTERVAL);
     let interval = interval.map_err(|_| "a time holds a NUL character".to_string())?;
-    // SAFETY: a value of type interval is passed by reference.
-    let interval = unsafe { *interval.cast_mut_ptr::<pg_sys::Interval>() };
-    let length = duration("a time", &interval);
+    let length = duration("a time", &interval.to_interval());
     let length = length.map_err(|_| format!("{text} is negative or has no end"))?;
     Ok(length as f64 / 1e6)
 }

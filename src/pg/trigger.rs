@@ -1,8 +1,10 @@
 //! Trigger calls and the tuples they see.
 
+use super::foreign::column_type;
 use super::function::Call;
 use super::relation::Relation;
 use super::row::Tuple;
+use super::value::Value;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -137,31 +139,40 @@ impl<'call> Firing<'call> {
     }
 
     /// The result of a trigger that changes nothing.
-    pub fn unchanged(&self) -> Datum {
-        Datum::from(self.0.tg_trigtuple)
+    pub fn unchanged(&self) -> Option<Value<'call>> {
+        self.result(self.0.tg_trigtuple)
     }
 
     /// The result of a BEFORE trigger: the row with other values in some columns.
-    pub fn with_columns(&self, values: &[(i16, Datum)]) -> Datum {
+    pub fn with_columns(&self, values: &[(i16, Value)]) -> Option<Value<'call>> {
         if values.is_empty() {
             return self.unchanged();
         }
         let mut columns: Vec<i32> = values.iter().map(|(number, _)| i32::from(*number)).collect();
         let mut nulls = vec![false; values.len()];
-        let mut values: Vec<Datum> = values.iter().map(|(_, value)| *value).collect();
-        // SAFETY: the tuple and its descriptor belong together, the columns are theirs, and the
-        // three arrays have the length given.
+        // SAFETY: the tuple and its descriptor belong together, the columns are theirs, the values of their
+        // types, and the three arrays have the length given.
         let tuple = unsafe {
+            let description = (*self.0.tg_relation).rd_att;
+            let mut values: Vec<Datum> = values
+                .iter()
+                .map(|(number, value)| value.require(column_type(description, *number)))
+                .collect();
             pg_sys::heap_modify_tuple_by_cols(
                 self.0.tg_trigtuple,
-                (*self.0.tg_relation).rd_att,
+                description,
                 columns.len() as i32,
                 columns.as_mut_ptr(),
                 values.as_mut_ptr(),
                 nulls.as_mut_ptr(),
             )
         };
-        Datum::from(tuple)
+        self.result(tuple)
+    }
+
+    fn result(&self, tuple: pg_sys::HeapTuple) -> Option<Value<'call>> {
+        // SAFETY: what a trigger gives back is a tuple, or null: the same as no row.
+        Some(unsafe { Value::new(Datum::from(tuple), pg_sys::TRIGGEROID) })
     }
 
     fn tuple(&self, tuple: pg_sys::HeapTuple) -> Tuple {

@@ -22,6 +22,20 @@ const SETTINGS: [(&CStr, &CStr); 7] = [
 ];
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
+/// Makes a Rust function `fn(u32)` the main function of a background worker, under a C symbol: it gets the number
+/// that the worker was started with, as a rule the oid of a database.
+#[macro_export]
+macro_rules! background_worker {
+    ($symbol:ident => $function:path) => {
+        /// As the server calls it.
+        #[unsafe(no_mangle)]
+        #[pgrx::pg_guard]
+        pub extern "C-unwind" fn $symbol(argument: pgrx::pg_sys::Datum) {
+            $function(argument.value() as u32)
+        }
+    };
+}
+
 /// Has the server start a worker with itself, and again whenever it ends.
 pub fn start_with_server(name: &str, function: &str) {
     BackgroundWorkerBuilder::new(name)

@@ -3,9 +3,10 @@
 use super::queue::Queue;
 use crate::error::Result;
 use crate::pg::spi::{Plan, Rows, Spi};
+use crate::pg::value::Value;
 use crate::pg::{catalog, types};
 use crate::statement::{Change, Form, Parameter, Put, Step, Text, Within};
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -69,33 +70,33 @@ struct Prepared {
 
 /// Values for the parameters of a statement, by what they are.
 #[derive(Clone, Default)]
-pub struct Arguments(Vec<(Parameter, Option<Datum>)>);
+pub struct Arguments<'m>(Vec<(Parameter, Option<Value<'m>>)>);
 
-impl Arguments {
-    pub fn of(parameter: Parameter, value: Datum) -> Arguments {
+impl<'m> Arguments<'m> {
+    pub fn of(parameter: Parameter, value: Value<'m>) -> Arguments<'m> {
         let mut arguments = Arguments::default();
         arguments.set(parameter, value);
         arguments
     }
 
-    pub fn set(&mut self, parameter: Parameter, value: Datum) {
+    pub fn set(&mut self, parameter: Parameter, value: Value<'m>) {
         self.set_or_null(parameter, Some(value));
     }
 
-    pub fn set_or_null(&mut self, parameter: Parameter, value: Option<Datum>) {
+    pub fn set_or_null(&mut self, parameter: Parameter, value: Option<Value<'m>>) {
         match self.0.iter_mut().find(|(known, _)| *known == parameter) {
             Some(known) => known.1 = value,
             None => self.0.push((parameter, value)),
         }
     }
 
-    pub fn set_key(&mut self, key: &[Datum]) {
+    pub fn set_key(&mut self, key: &[Value<'m>]) {
         for (index, value) in key.iter().enumerate() {
             self.set(Parameter::Key(index), *value);
         }
     }
 
-    pub fn get(&self, parameter: Parameter) -> Option<Datum> {
+    pub fn get(&self, parameter: Parameter) -> Option<Value<'m>> {
         self.0.iter().find(|(known, _)| *known == parameter).and_then(|(_, value)| *value)
     }
 }
@@ -133,7 +134,7 @@ impl Queue {
         let mut changed = 0;
         for row in 0..picked.len() {
             for index in 0..self.key.len() {
-                let value = picked.datum(row, index as i32 + 1);
+                let value = picked.value(row, index as i32 + 1);
                 arguments.set_or_null(Parameter::Key(index), value);
             }
             let rows = self.run(spi, &Statement::ChangeOne(change), &arguments);

@@ -7,7 +7,8 @@ use crate::model::position::{self, Group, Position};
 use crate::pg::relation::ColumnType;
 use crate::pg::row::Row;
 use crate::pg::types;
-use pgrx::pg_sys::{Datum, Oid};
+use crate::pg::value::Value;
+use pgrx::pg_sys::Oid;
 
 /// The types of keys that low-water marks know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +33,16 @@ impl Order {
 
 impl Queue {
     /// Where a key stands in the queue; None if it has no marks.
-    pub fn position(&self, key: Datum) -> Option<Position> {
+    pub fn position(&self, key: Value) -> Option<Position> {
         Some(match self.order? {
-            Order::Uuid => position::of_bytes(types::uuid(key)),
-            Order::Integer(..) => {
-                position::of_integer(types::integer_or_instant(key, self.key_base()))
-            }
+            Order::Uuid => position::of_bytes(key.to_uuid()),
+            Order::Integer(..) => position::of_integer(key.to_integer_or_instant()),
         })
     }
 
     /// The same of a row.
     pub fn position_of(&self, row: &impl Row) -> Option<Position> {
-        self.order.and_then(|_| self.position(row.datum(self.key.first()?.number)?))
+        self.order.and_then(|_| self.position(row.value(self.key.first()?.number)?))
     }
 
     /// The same, if the place tells the task from all others.
@@ -58,13 +57,14 @@ impl Queue {
     }
 
     /// The priority that a value of its column means, if marks go by priority.
-    pub fn priority(&self, value: Option<Datum>) -> Option<i64> {
-        types::integer(value?, self.priority_base()?)
+    pub fn priority(&self, value: Option<Value>) -> Option<i64> {
+        self.priority_base()?;
+        value?.try_integer()
     }
 
     /// The value of its column that means a priority.
-    pub fn priority_value(&self, priority: i64) -> Option<Datum> {
-        types::from_integer(priority, self.priority_base()?)
+    pub fn priority_value<'to>(&self, priority: i64) -> Option<Value<'to>> {
+        Value::integer(priority, self.priority_base()?)
     }
 
     fn priority_base(&self) -> Option<Oid> {
@@ -75,20 +75,21 @@ impl Queue {
     }
 
     /// The key that stands in a place.
-    pub fn key_at(&self, position: Position) -> Option<Datum> {
+    pub fn key_at<'to>(&self, position: Position) -> Option<Value<'to>> {
         match self.order? {
-            Order::Uuid => Some(types::from_uuid(position::to_bytes(position))),
+            Order::Uuid => Some(Value::uuid(position::to_bytes(position))),
             Order::Integer(least, greatest) => {
                 let key = position::to_integer(position, (least, greatest));
-                types::from_integer_or_instant(key, self.key_base())
+                Value::integer_or_instant(key, self.key_base())
             }
         }
     }
 
     /// An array of the keys that stand in some places; None if the queue has no marks.
-    pub fn keys_at(&self, positions: &[Position]) -> Option<Datum> {
+    pub fn keys_at<'to>(&self, positions: &[Position]) -> Option<Value<'to>> {
         let keys = positions.iter().map(|position| self.key_at(*position));
-        keys.collect::<Option<Vec<_>>>().map(|keys| types::from_values(keys, self.key_base()))
+        let keys = keys.collect::<Option<Vec<_>>>()?;
+        Some(Value::array(keys.into_iter(), self.key_base()))
     }
 
     fn key_base(&self) -> Oid {

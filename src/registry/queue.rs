@@ -17,11 +17,12 @@ use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::{self, ColumnType, Relation, RowType};
 use crate::pg::row::Row;
+use crate::pg::value::Value;
 use crate::pg::{catalog, process, time, transaction, types};
 use crate::shmem::{databases, queues};
 use crate::statement::{self, KeyColumn};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -205,10 +206,10 @@ impl Queue {
 
     /// The state of a row; an error if its value stands for none.
     pub fn status_of(&self, row: &impl Row) -> Result<Status> {
-        let value = row.datum(self.numbers[Field::Status as usize]);
+        let value = row.value(self.numbers[Field::Status as usize]);
         self.status.read(value).ok_or_else(|| {
             let shown = match value {
-                Some(value) => format!("'{}'", catalog::value_text(value, self.status.oid)),
+                Some(value) => format!("'{}'", value.shown()),
                 None => "NULL".to_string(),
             };
             let known: Vec<String> = Status::ALL
@@ -228,7 +229,7 @@ impl Queue {
     }
 
     /// The state that a value of the status column stands for.
-    pub fn status_read(&self, value: Option<Datum>) -> Option<Status> {
+    pub fn status_read(&self, value: Option<Value>) -> Option<Status> {
         self.status.read(value)
     }
 
@@ -240,7 +241,7 @@ impl Queue {
     }
 
     /// The value of the status column that stands for a state.
-    pub fn status_value(&self, status: Status) -> Result<Datum> {
+    pub fn status_value(&self, status: Status) -> Result<Value<'static>> {
         self.status.write(status, &self.definition.options)
     }
 
@@ -269,13 +270,13 @@ impl Queue {
 
     /// The instant in a field of a row, in microseconds.
     pub fn instant_of(&self, row: &impl Row, field: Field) -> Option<i64> {
-        self.value_of(row, field).map(types::timestamp)
+        self.value_of(row, field).map(Value::to_instant)
     }
 
     /// The value in a field of a row.
-    pub fn value_of(&self, row: &impl Row, field: Field) -> Option<Datum> {
+    pub fn value_of<'row>(&self, row: &'row impl Row, field: Field) -> Option<Value<'row>> {
         let number = self.numbers[field as usize];
-        if number == 0 { None } else { row.datum(number) }
+        if number == 0 { None } else { row.value(number) }
     }
 
     /// The column of a field, if it has one.
@@ -290,16 +291,16 @@ impl Queue {
     }
 
     /// A number that stands for a task's key, as those who wait for its end know it.
-    pub fn key_hash(&self, key: impl Iterator<Item = Option<Datum>>) -> u64 {
+    pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
         let parts = key.zip(&self.key);
-        combined(parts.map(|(value, column)| {
-            value.map_or(0, |value| part(value, column.oid, column.collation))
-        }))
+        combined(
+            parts.map(|(value, column)| value.map_or(0, |value| part(value, column.collation))),
+        )
     }
 
     /// The same for a row.
     pub fn key_hash_of(&self, row: &impl Row) -> u64 {
-        self.key_hash(self.key.iter().map(|key| row.datum(key.number)))
+        self.key_hash(self.key.iter().map(|key| row.value(key.number)))
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnType> {
@@ -322,15 +323,15 @@ impl Queue {
 }
 
 /// A number for a value: the same for values that are equal in SQL, whatever their text.
-pub(super) fn part(value: Datum, oid: Oid, collation: Oid) -> u64 {
-    if let Some(number) = types::integer(value, oid) {
+pub(super) fn part(value: Value, collation: Oid) -> u64 {
+    if let Some(number) = value.try_integer() {
         return number as u64;
     }
     let of_text = || {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
-        catalog::value_text(value, oid).bytes().fold(FNV_BASIS, step)
+        value.shown().bytes().fold(FNV_BASIS, step)
     };
-    catalog::hash(value, oid, collation).unwrap_or_else(of_text)
+    catalog::hash(value, collation).unwrap_or_else(of_text)
 }
 
 /// One number for several; never 0 or 1, which stand for no tube and no label.

@@ -6,8 +6,9 @@ use crate::model::definition::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::ColumnType;
+use crate::pg::value::Value;
 use crate::pg::{catalog, types};
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 
 /// How the values of a status column are read.
 pub struct StatusColumn {
@@ -81,31 +82,32 @@ impl StatusColumn {
     }
 
     /// The value that stands for a state.
-    pub(super) fn write(&self, status: Status, options: &Options) -> Result<Datum> {
+    pub(super) fn write(&self, status: Status, options: &Options) -> Result<Value<'static>> {
         match &self.labels {
-            Labels::Letters(letters) if self.is_char => {
-                Ok(types::from_char(letters[status as usize]))
-            }
+            Labels::Letters(letters) if self.is_char => Ok(Value::letter(letters[status as usize])),
             _ => catalog::parse_value_for(&options.label(status), self.oid, self.modifier),
         }
     }
 
-    pub(super) fn read(&self, value: Option<Datum>) -> Option<Status> {
+    pub(super) fn read(&self, value: Option<Value>) -> Option<Status> {
         let value = value?;
         let position = match &self.labels {
             Labels::Letters(letters) => {
-                letters.iter().position(|letter| *letter == types::char(value))
+                letters.iter().position(|letter| *letter == value.to_letter())
             }
             Labels::Texts(texts) => self.read_text(value, texts),
-            Labels::Enum(values) => values.iter().position(|oid| *oid == types::oid(value)),
+            Labels::Enum(values) => {
+                let label = value.to_enum_label(self.oid);
+                values.iter().position(|oid| *oid == label)
+            }
         };
         position.map(|index| Status::ALL[index])
     }
 
     /// The place of the label that a string is, or is equal to.
-    fn read_text(&self, value: Datum, labels: &[String; 6]) -> Option<usize> {
+    fn read_text(&self, value: Value, labels: &[String; 6]) -> Option<usize> {
         let is_padded = self.base == types::BPCHAR;
-        let same = types::with_text(value, |text| {
+        let same = value.with_text(|text| {
             labels.iter().position(|label| match is_padded {
                 true => trimmed(label.as_bytes()) == trimmed(text),
                 false => label.as_bytes() == text,

@@ -6,9 +6,10 @@ use crate::model::definition::Definition;
 use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::row::Row;
 use crate::pg::spi::Spi;
+use crate::pg::value::Value;
 use crate::pg::{catalog, jsonb, spi, types, user};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
 
 pub const REGISTRY: &CStr = c"queue";
@@ -24,9 +25,9 @@ pub struct Entry {
 
 pub fn read(table: Oid) -> Result<Option<Entry>> {
     let row = catalog::own_row(REGISTRY, table, |row| {
-        let same_table = row.datum(2).map(types::oid) == Some(table);
-        let paused_until = row.datum(4).map(types::timestamp);
-        (row.datum(3).map(jsonb::text).unwrap_or_default(), same_table, paused_until)
+        let same_table = row.value(2).map(Value::to_oid) == Some(table);
+        let paused_until = row.value(4).map(Value::to_instant);
+        (row.value(3).map(jsonb::text).unwrap_or_default(), same_table, paused_until)
     });
     let Some((text, same_table, paused_until)) = row else { return Ok(None) };
     let definition = serde_json::from_str(&text).map_err(|error| {
@@ -57,19 +58,22 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
             "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) \
              ON CONFLICT (relation) DO UPDATE \
              SET incarnation = excluded.incarnation, definition = excluded.definition",
-            &[(types::OID, Some(table.into())), (types::JSONB, Some(jsonb::from_value(&value)))],
+            &[
+                (types::OID, Some(Value::oid(table))),
+                (types::JSONB, Some(jsonb::from_value(&value))),
+            ],
         );
     })
 }
 
 /// Pauses a queue for `length`, until it is resumed without one.
-pub fn pause(table: Oid, length: Option<Datum>) -> Result<()> {
+pub fn pause(table: Oid, length: Option<Value>) -> Result<()> {
     as_owner(|spi| {
         spi.run_with(
             "UPDATE xqueue.queue SET paused_until = coalesce(pg_catalog.clock_timestamp() \
              OPERATOR(pg_catalog.+) $2, 'infinity') \
              WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[(types::OID, Some(table.into())), (types::INTERVAL, length)],
+            &[(types::OID, Some(Value::oid(table))), (types::INTERVAL, length)],
         );
     })
 }
@@ -79,7 +83,7 @@ pub fn resume(table: Oid) -> Result<()> {
         spi.run_with(
             "UPDATE xqueue.queue SET paused_until = NULL \
              WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[(types::OID, Some(table.into()))],
+            &[(types::OID, Some(Value::oid(table)))],
         );
     })
 }
@@ -88,7 +92,7 @@ pub fn delete(table: Oid) -> Result<()> {
     as_owner(|spi| {
         spi.run_with(
             "DELETE FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[(types::OID, Some(table.into()))],
+            &[(types::OID, Some(Value::oid(table)))],
         );
     })
 }

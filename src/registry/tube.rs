@@ -6,8 +6,8 @@ use crate::model::definition::Field;
 use crate::model::position::{FIRST, Position};
 use crate::pg::relation::ColumnType;
 use crate::pg::row::Row;
+use crate::pg::value::Value;
 use crate::pg::{catalog, types};
-use pgrx::pg_sys::Datum;
 
 impl Queue {
     /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
@@ -20,18 +20,18 @@ impl Queue {
     }
 
     /// The tube that a value of the tube column names.
-    pub fn tube_named(&self, value: Datum, column: &ColumnType) -> Tube {
+    pub fn tube_named(&self, value: Value, column: &ColumnType) -> Tube {
         let tubes = self.definition.options.tubes_counted();
         let is_padded = column.base == types::BPCHAR;
         let trimmed = |text: &'_ str| if is_padded { text.trim_end().len() } else { text.len() };
-        let counted = (!tubes.is_empty()).then(|| catalog::value_text(value, column.oid));
+        let counted = (!tubes.is_empty()).then(|| value.shown());
         let counted = counted.and_then(|label| {
             tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
         });
         let is_lane = self.features().has_subqueues();
         let hash = match is_lane {
             true => lane(value, column),
-            false => combined([part(value, column.oid, column.collation)].into_iter()),
+            false => combined([part(value, column.collation)].into_iter()),
         };
         Tube { hash, counted, is_lane }
     }
@@ -67,8 +67,8 @@ const EMPTY_ARRAY: u64 = 1;
 
 /// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
 /// one of more dimensions, whose hash is that of the elements.
-fn lane(label: Datum, column: &ColumnType) -> u64 {
-    let hash = catalog::hash(label, column.oid, column.collation).unwrap_or_default();
+fn lane(label: Value, column: &ColumnType) -> u64 {
+    let hash = catalog::hash(label, column.collation).unwrap_or_default();
     if catalog::element_type(column.oid).is_some() { hash } else { in_array(hash) }
 }
 

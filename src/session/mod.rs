@@ -276,8 +276,7 @@ fn watch_exit() {
 
 /// Runs when the process ends, however it does short of a crash. Its transaction is over, so the
 /// rows are free; giving them back is the worker's work, since what blocks here cannot be cancelled.
-#[pgrx::pg_guard]
-extern "C-unwind" fn ended(_code: i32, _argument: pgrx::pg_sys::Datum) {
+fn ended(_argument: u32) {
     crate::wait::leave_at_exit();
     end();
 }

@@ -10,10 +10,11 @@ use crate::error::Result;
 use crate::pg::relation::{self, Lock};
 use crate::pg::row::Row;
 use crate::pg::spi::Rows;
+use crate::pg::value::Value;
 use crate::pg::{catalog, time, types, user};
 use crate::registry;
 use crate::shmem::sessions::{self, Uuid};
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
 
 const TABLE: &CStr = c"session";
@@ -33,16 +34,16 @@ pub struct Known {
 pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
     let known = catalog::own_row_of(TABLE, KEY, uuid, |row| {
         Some(Known {
-            role: row.datum(2).map(types::oid)?,
-            grace: time::length(&types::interval(row.datum(3)?)),
-            lease: row.datum(4).map(types::timestamp)?,
+            role: row.value(2).map(Value::to_oid)?,
+            grace: time::length(&row.value(3)?.to_interval()),
+            lease: row.value(4).map(Value::to_instant)?,
         })
     });
     known.flatten().filter(|known| known.lease > now)
 }
 
 /// Gives a session that is known another time of grace, and as much as that at least.
-pub fn set_grace(uuid: Uuid, grace: Datum) -> Result<()> {
+pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
     registry::as_owner(|spi| {
         spi.run_with(
             "UPDATE xqueue.session SET grace = $2, lease = GREATEST(picked.lease, \
@@ -50,13 +51,13 @@ pub fn set_grace(uuid: Uuid, grace: Datum) -> Result<()> {
              ($2 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)) FROM (SELECT s.uuid, s.lease \
              FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) $1 FOR UPDATE SKIP LOCKED) \
              AS picked WHERE session.uuid OPERATOR(pg_catalog.=) picked.uuid",
-            &[(types::UUID, Some(types::from_uuid(uuid))), (types::INTERVAL, Some(grace))],
+            &[(types::UUID, Some(Value::uuid(uuid))), (types::INTERVAL, Some(grace))],
         );
     })
 }
 
 /// Writes a session down.
-pub fn keep(uuid: Uuid, role: Oid, grace: Datum) -> Result<()> {
+pub fn keep(uuid: Uuid, role: Oid, grace: Value) -> Result<()> {
     registry::as_owner(|spi| {
         spi.run_with(
             "INSERT INTO xqueue.session AS s (uuid, role, grace, lease) VALUES ($1, $2, $3, \
@@ -64,8 +65,8 @@ pub fn keep(uuid: Uuid, role: Oid, grace: Datum) -> Result<()> {
              ($3 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)) ON CONFLICT (uuid) DO UPDATE \
              SET grace = excluded.grace, lease = GREATEST(s.lease, excluded.lease)",
             &[
-                (types::UUID, Some(types::from_uuid(uuid))),
-                (types::OID, Some(role.into())),
+                (types::UUID, Some(Value::uuid(uuid))),
+                (types::OID, Some(Value::oid(role))),
                 (types::INTERVAL, Some(grace)),
             ],
         );
@@ -79,7 +80,7 @@ pub fn renew(uuid: Uuid) -> Result<()> {
                        (s.grace OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)";
         spi.run_with(
             &set_lease(renewed, "s.uuid OPERATOR(pg_catalog.=) $1", ""),
-            &[(types::UUID, Some(types::from_uuid(uuid)))],
+            &[(types::UUID, Some(Value::uuid(uuid)))],
         );
     })
 }
@@ -113,7 +114,7 @@ pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
     registry::as_owner(|spi| {
         let rows = spi.run_with(
             "SELECT s.uuid FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) ANY ($1)",
-            &[(types::UUID_ARRAY, Some(types::from_uuids(uuids)))],
+            &[(types::UUID_ARRAY, Some(Value::uuids(uuids)))],
         );
         identifiers(&rows)
     })
@@ -134,7 +135,7 @@ pub fn try_lock() -> bool {
 /// crash. `attached`: those that have some.
 pub fn compare(attached: &[Uuid]) -> Result<()> {
     registry::as_owner(|spi| {
-        let arguments = [(types::UUID_ARRAY, Some(types::from_uuids(attached)))];
+        let arguments = [(types::UUID_ARRAY, Some(Value::uuids(attached)))];
         let is_endless = "s.lease OPERATOR(pg_catalog.=) 'infinity'";
         let is_attached = "s.uuid OPERATOR(pg_catalog.=) ANY ($1)";
         let got = format!("{is_attached} AND NOT {is_endless}");
@@ -154,7 +155,7 @@ pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
                 "s.uuid OPERATOR(pg_catalog.=) ANY ($1)",
                 " RETURNING session.uuid",
             ),
-            &[(types::UUID_ARRAY, Some(types::from_uuids(left)))],
+            &[(types::UUID_ARRAY, Some(Value::uuids(left)))],
         );
         identifiers(&rows)
     })?;
@@ -172,8 +173,8 @@ pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
              SELECT s.uuid FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.<=) $1 \
              AND NOT s.uuid OPERATOR(pg_catalog.=) ANY ($2) FOR UPDATE SKIP LOCKED)) RETURNING uuid",
             &[
-                (types::TIMESTAMPTZ, Some(now.into())),
-                (types::UUID_ARRAY, Some(types::from_uuids(attached))),
+                (types::TIMESTAMPTZ, Some(Value::instant(now))),
+                (types::UUID_ARRAY, Some(Value::uuids(attached))),
             ],
         );
         identifiers(&rows)
@@ -187,9 +188,9 @@ pub fn next_end(now: i64) -> Result<Option<i64>> {
         let rows = spi.run_with(
             "SELECT s.lease FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.>) $1 \
              AND s.lease OPERATOR(pg_catalog.<) 'infinity' ORDER BY s.lease LIMIT 1",
-            &[(types::TIMESTAMPTZ, Some(now.into()))],
+            &[(types::TIMESTAMPTZ, Some(Value::instant(now)))],
         );
-        rows.datum(0, 1).map(types::timestamp)
+        rows.value(0, 1).map(Value::to_instant)
     })
 }
 
@@ -208,5 +209,5 @@ fn set_lease(lease: &str, condition: &str, returning: &str) -> String {
 }
 
 fn identifiers(rows: &Rows) -> Vec<Uuid> {
-    (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::uuid)).collect()
+    (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
 }

@@ -134,8 +134,7 @@ impl Drop for Claim {
 }
 
 /// Who is terminated in the middle of a recount does not get to its end.
-#[pgrx::pg_guard]
-extern "C-unwind" fn give_up_on_exit(_code: i32, _argument: pgrx::pg_sys::Datum) {
+fn give_up_on_exit(_argument: u32) {
     if let Some((index, _)) = CLAIMED.get() {
         give_up();
         area(index).in_use.store(false, Ordering::Release);

@@ -6,11 +6,11 @@ use crate::error::Result;
 use crate::model::position::{FIRST, LAST};
 use crate::pg::spi::{Rows, Spi};
 use crate::pg::transaction;
+use crate::pg::value::Value;
 use crate::registry::{Arguments, Statement};
 use crate::shmem::lanes;
 use crate::statement::{Change, Parameter};
 use crate::xact;
-use pgrx::pg_sys::Datum;
 
 /// What has come of a look at the first task of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Take<'_> {
         let is_alone = before.claimed || lanes::is_busy(slot, lane);
         let mark = if is_alone { lanes::begin_look(slot, lane).min(before.least) } else { FIRST };
         let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
-        self.arguments.set(Parameter::Lane, Datum::from(lane as i64));
+        self.arguments.set(Parameter::Lane, Value::int8(lane as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
         // What this transaction alone sees gone would be there again after a rollback, and a fixed snapshot
         // does not see what others have put since.
@@ -100,8 +100,8 @@ impl Take<'_> {
     }
 
     pub(super) fn is_takeable(&self, spi: &Spi, lane: u64) -> bool {
-        let lane = Arguments::of(Parameter::Lane, Datum::from(lane as i64));
+        let lane = Arguments::of(Parameter::Lane, Value::int8(lane as i64));
         let rows = self.queue.run(spi, &Statement::IsTakeable, &lane);
-        rows.datum(0, 1).is_some_and(|flag| flag.value() != 0)
+        rows.value(0, 1).is_some_and(|flag| flag.to_bool())
     }
 }

@@ -5,6 +5,7 @@ use crate::model::definition::{Definition, Field};
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::pg::relation::{ColumnType, Relation};
+use crate::pg::value::Value;
 use crate::pg::{catalog, spi, types};
 use crate::registry::{self, Fitness};
 use pgrx::PgSqlErrorCode;
@@ -32,7 +33,7 @@ impl Columns<'_> {
                  FROM pg_catalog.pg_attribute a WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid \
                  AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey) AND NOT a.attnotnull) \
                  ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1",
-                &[(types::OID, Some(self.relation.oid().into()))],
+                &[(types::OID, Some(Value::oid(self.relation.oid())))],
             );
             rows.text(0, 1)
         });

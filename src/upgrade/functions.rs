@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::features::Features;
 use crate::model::names::{Hook, Id};
+use crate::pg::value::Value;
 use crate::pg::{catalog, relation, spi, types};
 use pgrx::PgSqlErrorCode;
 
@@ -50,7 +51,7 @@ fn find(name: &str, parameters: &[&'static str]) -> Result<Found> {
     let quoted: Vec<String> = parts.iter().map(|part| catalog::quote(part)).collect();
     let quoted = quoted.join(".");
     let look_up = |parameters: &'static str| {
-        let signature = types::from_text(&format!("{quoted}{parameters}"));
+        let signature = Value::text(&format!("{quoted}{parameters}"));
         let (name, result) = spi::connect(|spi| {
             let rows = spi.run_with(
                 "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(p.proname)), \

@@ -7,11 +7,12 @@ use super::recounter::{self, Recounted};
 use super::retry::{BUSY_PAUSES, FAILURE_PAUSES, Retry};
 use crate::delta::SlotId;
 use crate::model::definition::Field;
-use crate::pg::{spi, time, types};
+use crate::pg::value::Value;
+use crate::pg::{spi, time};
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::queues::{self, NEVER};
 use crate::statement::{Change, Parameter};
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -144,8 +145,8 @@ impl Care {
         let promote = |queue: &Queue| {
             secured.set(secured.get() || queue.has_row_security);
             let since = if queue.is_told { since } else { i64::MIN };
-            let mut times = Arguments::of(Parameter::Now, Datum::from(now));
-            times.set(Parameter::Since, Datum::from(since));
+            let mut times = Arguments::of(Parameter::Now, Value::instant(now));
+            times.set(Parameter::Since, Value::instant(since));
             let (mut changed, mut failure) = (0, None);
             for change in timed_changes(queue) {
                 let (some, failed) = Batch::of(queue, change, times.clone()).run_or_each();
@@ -201,6 +202,6 @@ fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
 fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
     spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::NextDue, times);
-        rows.datum(0, 1).map(types::timestamp)
+        rows.value(0, 1).map(Value::to_instant)
     })
 }

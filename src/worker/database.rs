@@ -6,15 +6,16 @@ use super::care::Care;
 use super::job::Outcome;
 use super::leases::{Attached, Leases};
 use super::prepared::Prepared;
+use crate::background_worker;
 use crate::error::OrRaise;
 use crate::pg::relation::{self, Lock};
 use crate::pg::transaction::Failure;
-use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, types, worker};
+use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, worker};
 use crate::registry;
 use crate::shmem::databases::{self, Requests};
 use crate::shmem::left;
 use crate::shmem::queues;
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,9 @@ const UNFIT_PAUSE: Duration = Duration::from_secs(5);
 /// Before the next try to read the list of queues.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
-#[unsafe(no_mangle)]
-#[pgrx::pg_guard]
-pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
-    let database = argument.value() as u32;
+background_worker!(xqueue_database_main => main);
+
+fn main(database: u32) {
     if !databases::register_worker(database) {
         return;
     }
@@ -58,9 +58,8 @@ pub extern "C-unwind" fn xqueue_database_main(argument: pg_sys::Datum) {
 }
 
 /// The launcher is to start another one, unless `unregister_worker` has been called before.
-#[pgrx::pg_guard]
-extern "C-unwind" fn leave_on_exit(_code: i32, database: Datum) {
-    databases::unregister_worker(database.value() as u32, true);
+fn leave_on_exit(database: u32) {
+    databases::unregister_worker(database, true);
 }
 
 struct Worker {
@@ -268,7 +267,7 @@ fn list_queues() -> HashMap<Oid, bool> {
             "SELECT q.relation::pg_catalog.oid, EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s \
              WHERE s.srrelid OPERATOR(pg_catalog.=) q.relation) FROM xqueue.queue q",
         );
-        let table = |row| Some((types::oid(rows.datum(row, 1)?), rows.datum(row, 2)?.value() != 0));
+        let table = |row| Some((rows.value(row, 1)?.to_oid(), rows.value(row, 2)?.to_bool()));
         let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
         for (slot, table) in known {
             let table = Oid::from(table);

@@ -6,13 +6,14 @@ use crate::model::change::Call;
 use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::spi::{self, Spi};
 use crate::pg::transaction::{self, Failure};
+use crate::pg::value::Value;
 use crate::pg::worker::Timeout;
-use crate::pg::{subscription, types, user};
+use crate::pg::{subscription, user};
 use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Parameter};
 use crate::{counting, direct, guc};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -63,12 +64,12 @@ pub struct Batch<'a> {
     queue: &'a Queue,
     change: Change,
     /// The parameters of the pick, but for the number of tasks.
-    arguments: Arguments,
+    arguments: Arguments<'a>,
     call: Call,
 }
 
-impl Batch<'_> {
-    pub fn of(queue: &Queue, change: Change, arguments: Arguments) -> Batch<'_> {
+impl<'a> Batch<'a> {
+    pub fn of(queue: &'a Queue, change: Change, arguments: Arguments<'a>) -> Batch<'a> {
         let call = match change {
             Change::Promote => Call::Delay,
             Change::Overdue => Call::Ttr,
@@ -120,14 +121,14 @@ impl Batch<'_> {
             return changed;
         }
         let mut arguments = self.arguments.clone();
-        arguments.set(Parameter::Limit, Datum::from(limit));
-        arguments.set(Parameter::Skip, Datum::from(passed));
+        arguments.set(Parameter::Limit, Value::int4(limit));
+        arguments.set(Parameter::Skip, Value::int4(passed));
         let change = |spi: &Spi| self.queue.change(spi, self.change, &arguments, |_| Ok(()));
         counting::run(self.queue, self.call, None, || spi::connect(change)).or_raise()
     }
 
     fn promote_directly(&self, limit: i32, passed: i32) -> Option<usize> {
-        let time = |parameter| self.arguments.get(parameter).map(types::timestamp);
+        let time = |parameter| self.arguments.get(parameter).map(Value::to_instant);
         let (now, since) = time(Parameter::Now).zip(time(Parameter::Since))?;
         if self.change != Change::Promote || passed > 0 {
             return None;

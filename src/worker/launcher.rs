@@ -1,8 +1,8 @@
 //! The launcher: keeps a worker running in each database that has the extension.
 
+use crate::background_worker;
 use crate::pg::{catalog, latch, transaction, worker};
 use crate::shmem::databases;
-use pgrx::pg_sys;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ const START_INTERVAL: Duration = Duration::from_secs(1);
 /// When the server has no place for another worker.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-#[unsafe(no_mangle)]
-#[pgrx::pg_guard]
-pub extern "C-unwind" fn xqueue_launcher_main(_argument: pg_sys::Datum) {
+background_worker!(xqueue_launcher_main => main);
+
+fn main(_argument: u32) {
     worker::handle_signals();
     worker::connect(None);
     databases::register_launcher();

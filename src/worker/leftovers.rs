@@ -6,8 +6,9 @@ use super::retry::Retry;
 use crate::delta::SlotId;
 use crate::error::OrRaise;
 use crate::model::position::Position;
+use crate::pg::spi;
 use crate::pg::transaction::Failure;
-use crate::pg::{spi, types};
+use crate::pg::value::Value;
 use crate::registry::{Arguments, Queue, Statement};
 use crate::session::store;
 use crate::shmem::left::HeldTasks;
@@ -190,7 +191,7 @@ fn reap(
     sessions: &[Uuid],
     places: Option<&[Position]>,
 ) -> (Reaped, Option<Failure>) {
-    let mut arguments = Arguments::of(Parameter::Sessions, types::from_uuids(sessions));
+    let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
     // Without triggers that tell, nobody has been told where they are.
     let keys = places.filter(|_| queue.is_told).and_then(|places| queue.keys_at(places));
     let named = keys.is_some();
@@ -206,6 +207,6 @@ fn reap(
 fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
     spi::connect(|spi| {
         let rows = queue.run(spi, find, arguments);
-        (0..rows.len()).map(|row| rows.datum(row, 1).map(types::uuid)).collect()
+        (0..rows.len()).map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
     })
 }

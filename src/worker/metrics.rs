@@ -2,20 +2,20 @@
 //! the sender's thread.
 
 use super::graphite::{Event, Protocol, Sender, Target};
+use crate::background_worker;
 use crate::guc;
 use crate::metrics::{Sample, graphite_lines};
 use crate::model::status::NAMES;
 use crate::pg::{latch, time, worker};
 use crate::shmem::queues;
-use pgrx::pg_sys;
 use std::time::{Duration, Instant};
 
 /// How often the sender is asked what has become of a connection.
 const EVENTS_INTERVAL: Duration = Duration::from_secs(1);
 
-#[unsafe(no_mangle)]
-#[pgrx::pg_guard]
-pub extern "C-unwind" fn xqueue_metrics_main(_argument: pg_sys::Datum) {
+background_worker!(xqueue_metrics_main => main);
+
+fn main(_argument: u32) {
     worker::handle_signals();
     worker::connect(None);
     let sender = match Sender::start() {

@@ -3,7 +3,8 @@
 
 use super::care::Care;
 use crate::delta::SlotId;
-use crate::pg::{spi, transaction, types};
+use crate::pg::value::Value;
+use crate::pg::{spi, transaction};
 use crate::shmem::queues;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
@@ -111,6 +112,6 @@ fn changed_by_prepared() -> HashSet<Oid> {
              WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.pid IS NULL \
              AND l.mode OPERATOR(pg_catalog.<>) ALL (ARRAY['SIReadLock', 'AccessShareLock', 'RowShareLock'])",
         );
-        (0..rows.len()).filter_map(|row| rows.datum(row, 1).map(types::oid)).collect()
+        (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_oid)).collect()
     })
 }

@@ -1,11 +1,12 @@
 //! Recounting large queues beside the worker, which has more urgent things to do.
 
+use crate::background_worker;
 use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::{callbacks, transaction, worker};
 use crate::recount;
 use crate::registry;
 use crate::shmem::{databases, queues};
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::Oid;
 
 /// Up to so many pages the worker counts itself: some milliseconds.
 pub const PAGES_COUNTED_BY_WORKER: u32 = 1000;
@@ -19,10 +20,9 @@ pub fn start(database: u32) {
     }
 }
 
-#[unsafe(no_mangle)]
-#[pgrx::pg_guard]
-pub extern "C-unwind" fn xqueue_recount_main(argument: pg_sys::Datum) {
-    let database = argument.value() as u32;
+background_worker!(xqueue_recount_main => main);
+
+fn main(database: u32) {
     callbacks::at_exit(release_on_exit, database);
     worker::handle_signals();
     worker::connect(Some(database));
@@ -34,9 +34,8 @@ pub extern "C-unwind" fn xqueue_recount_main(argument: pg_sys::Datum) {
     }
 }
 
-#[pgrx::pg_guard]
-extern "C-unwind" fn release_on_exit(_code: i32, database: Datum) {
-    databases::release_recounter(database.value() as u32);
+fn release_on_exit(database: u32) {
+    databases::release_recounter(database);
 }
 
 /// What came of a recount.

@@ -3,6 +3,7 @@
 use super::{Comparisons, Default, Heap, access, unique};
 use crate::pg::relation::Relation;
 use crate::pg::row::Row;
+use crate::pg::value::Value;
 use crate::pg::{foreign, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -40,9 +41,9 @@ impl Drop for Open<'_> {
 }
 
 /// A bound for a column of an index.
-pub struct Bound {
+pub struct Bound<'m> {
     pub is: Is,
-    pub value: Datum,
+    pub value: Value<'m>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +61,14 @@ pub enum Scan {
 
 impl Open<'_> {
     /// Inserts a row of the values given and the defaults of the other columns, and gives it back.
-    pub fn insert<'a>(
+    pub fn insert<'a, 'to>(
         &self,
-        given: impl Iterator<Item = &'a (i16, Option<Datum>)> + Clone,
-    ) -> Datum {
+        given: impl Iterator<Item = &'a (i16, Option<Value<'a>>)> + Clone,
+    ) -> Value<'to> {
         let defaults = self.heap.defaults.iter().flatten();
         let values = (1..).zip(defaults).map(|(number, default)| {
             match given.clone().find(|(given, _)| *given == number) {
-                Some((_, value)) => *value,
+                Some((_, value)) => value.map(|value| self.datum_for(number, value)),
                 None if default.expression.is_null() => None,
                 None => self.evaluated(default, number),
             }
@@ -81,8 +82,26 @@ impl Open<'_> {
                 let row = self.write(&values);
                 insert(relation, row, raw::GetCurrentCommandId(true), 0, null_mut());
                 access::insert_index_tuples(self.heap.target, row, self.heap.state, None);
-                raw::ExecFetchSlotHeapTupleDatum(row)
+                self.record(row)
             })
+        }
+    }
+
+    /// The datum of a value for a column; an error if it is of another type.
+    fn datum_for(&self, number: i16, value: Value) -> Datum {
+        // SAFETY: the description of an open table.
+        value.require(unsafe { foreign::column_type(self.relation.description(), number) })
+    }
+
+    /// A row in a slot as a composite value.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table. To be called within a guard.
+    unsafe fn record<'to>(&self, row: *mut pg_sys::TupleTableSlot) -> Value<'to> {
+        // SAFETY: by the contract of this function; the row's description is that of the table.
+        unsafe {
+            let row_type = (*self.relation.description()).tdtypeid;
+            Value::new(raw::ExecFetchSlotHeapTupleDatum(row), row_type)
         }
     }
 
@@ -90,10 +109,15 @@ impl Open<'_> {
     pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
         let Some(position) = self.heap.position(index) else { return };
         let (index, columns) = (self.indexes[position], &self.heap.indexes[position].columns);
+        let table = self.relation.description();
         let keys = (1..).zip(bounds).zip(columns);
-        // SAFETY: the index is open, as the caller wants it to be; the values are of its columns' types.
-        let keys =
-            keys.map(|((number, bound), column)| unsafe { key(index, number, bound, column) });
+        // What was not wanted is not open.
+        if index.is_null() {
+            return;
+        }
+        // SAFETY: the index is open.
+        let keys = keys
+            .map(|((number, bound), column)| unsafe { key(table, index, number, bound, column) });
         let mut keys: Vec<_> = keys.collect();
         // SAFETY: the table and the index are open; everything is ended before they are closed, after
         // an error by the end of the (sub)transaction.
@@ -217,8 +241,9 @@ impl Open<'_> {
 }
 
 /// # Safety
-/// The index is open and has a column of this number (from 1), of whose type the bound's value is.
+/// The index of the table is open and has a column of this number (from 1).
 unsafe fn key(
+    table: pg_sys::TupleDesc,
     index: pg_sys::Relation,
     number: usize,
     bound: &Bound,
@@ -229,8 +254,10 @@ unsafe fn key(
         Is::AtLeast => (pg_sys::BTGreaterEqualStrategyNumber, &column.at_least),
     };
     let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: by the contract of this function; the function's description is copied.
+    // SAFETY: by the contract of this function; the value is of the column's type, the function's description is
+    // copied.
     unsafe {
+        let value = bound.value.require(column_type(index, number, table));
         pg_sys::ScanKeyEntryInitializeWithInfo(
             &mut key,
             0,
@@ -239,21 +266,53 @@ unsafe fn key(
             Oid::INVALID,
             *(*index).rd_indcollation.add(number - 1),
             std::ptr::from_ref(function).cast_mut(),
-            bound.value,
+            value,
         );
     }
     key
 }
 
+/// The type of the values that a column of an index is made of. What it holds may be of another.
+///
+/// # Safety
+/// The index of the table is open and has a column of this number (from 1).
+unsafe fn column_type(index: pg_sys::Relation, number: usize, table: pg_sys::TupleDesc) -> Oid {
+    // SAFETY: by the contract of this function; there is a number for each column, 0 for an expression.
+    unsafe {
+        match *(*(*index).rd_index).indkey.values.as_ptr().add(number - 1) {
+            0 => foreign::column_type((*index).rd_att, number as i16),
+            column => foreign::column_type(table, column),
+        }
+    }
+}
+
 /// The row that was written last.
 impl Row for Open<'_> {
-    fn datum(&self, number: i16) -> Option<Datum> {
-        let (row, index) = (self.heap.row, number as usize - 1);
+    fn value(&self, number: i16) -> Option<Value<'_>> {
         // SAFETY: the row has a value for each column of the table.
-        unsafe {
-            let is_null = *(*row).tts_isnull.add(index);
-            (!is_null).then(|| *(*row).tts_values.add(index))
+        unsafe { value_in(self.heap.row, self.relation.description(), number) }
+    }
+}
+
+/// The value of a column of a row in a slot; None where there is no such column (any more).
+///
+/// # Safety
+/// The slot holds a row of the table that has the description.
+unsafe fn value_in<'row>(
+    slot: *mut pg_sys::TupleTableSlot,
+    description: pg_sys::TupleDesc,
+    number: i16,
+) -> Option<Value<'row>> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let oid = foreign::column_type(description, number);
+        if oid == Oid::INVALID {
+            return None;
         }
+        access::deform(slot, number.into());
+        let index = number as usize - 1;
+        let is_null = *(*slot).tts_isnull.add(index);
+        (!is_null).then(|| Value::new(*(*slot).tts_values.add(index), oid))
     }
 }
 
@@ -264,14 +323,10 @@ pub struct Found<'open> {
 }
 
 impl Row for Found<'_> {
-    fn datum(&self, number: i16) -> Option<Datum> {
-        let index = number as usize - 1;
-        // SAFETY: the slot holds a row of the table, which has the column.
-        unsafe {
-            access::deform(self.slot, number.into());
-            let is_null = *(*self.slot).tts_isnull.add(index);
-            (!is_null).then(|| *(*self.slot).tts_values.add(index))
-        }
+    fn value(&self, number: i16) -> Option<Value<'_>> {
+        let description = self.open.relation.description();
+        // SAFETY: the slot holds a row of the table.
+        unsafe { value_in(self.slot, description, number) }
     }
 }
 
@@ -280,22 +335,18 @@ impl Found<'_> {
     fn values(&self) -> Vec<Option<Datum>> {
         let description = self.open.relation.description();
         // SAFETY: the description of an open table.
-        let (count, is_dropped) = unsafe {
-            let dropped = move |index| foreign::attribute(description, index).attisdropped;
-            ((*description).natts as usize, dropped)
-        };
-        let value = |index| if is_dropped(index) { None } else { self.datum(index as i16 + 1) };
-        (0..count).map(value).collect()
+        let count = unsafe { (*description).natts as i16 };
+        (1..=count).map(|number| self.value(number).map(Value::datum)).collect()
     }
 
     /// Changes some columns. False, without waiting, if somebody else has the row locked for a change, or
     /// has changed it since.
-    pub fn update(&self, changes: &[(i16, Option<Datum>)]) -> bool {
+    pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
         self.update_unique(changes, None)
     }
 
     /// The same where the caller knows that one unique index has no other row with the values of this one.
-    pub fn update_unique(&self, changes: &[(i16, Option<Datum>)], index: Option<Oid>) -> bool {
+    pub fn update_unique(&self, changes: &[(i16, Option<Value>)], index: Option<Oid>) -> bool {
         // An update that does not wait is no part of what access methods promise.
         if !self.lock() {
             return false;
@@ -303,7 +354,10 @@ impl Found<'_> {
         let (open, relation) = (self.open, self.open.relation.pointer());
         let mut values = self.values();
         for (number, value) in changes {
-            values[*number as usize - 1] = *value;
+            let value = value.map(|value| open.datum_for(*number, value));
+            if let Some(place) = values.get_mut((*number as usize).wrapping_sub(1)) {
+                *place = value;
+            }
         }
         let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
@@ -335,10 +389,10 @@ impl Found<'_> {
     }
 
     /// The row as `update` has just left it, whole: what is stored apart from it is read.
-    pub fn updated(&self) -> Datum {
+    pub fn updated<'to>(&self) -> Value<'to> {
         // SAFETY: `update` has filled in the row; what it took over from the old one is there while that is
         // found.
-        unsafe { pg_guard_ffi_boundary(|| raw::ExecFetchSlotHeapTupleDatum(self.open.heap.row)) }
+        unsafe { pg_guard_ffi_boundary(|| self.open.record(self.open.heap.row)) }
     }
 
     /// Locks the row for a change of it, if that can be done at once.
@@ -368,7 +422,7 @@ impl Found<'_> {
 
     /// Deletes the row, waiting for whoever has it locked, and gives it back. None if somebody has changed
     /// it since.
-    pub fn delete(&self) -> Option<Datum> {
+    pub fn delete<'to>(&self) -> Option<Value<'to>> {
         let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
         let mut failure = pg_sys::TM_FailureData::default();
         // With the values of columns that were added since the row was written.
@@ -377,7 +431,7 @@ impl Found<'_> {
         unsafe {
             pg_guard_ffi_boundary(|| {
                 raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
-                let row = raw::ExecFetchSlotHeapTupleDatum(self.open.store(&values));
+                let row = self.open.record(self.open.store(&values));
                 let result = delete(
                     relation,
                     &mut (*self.slot).tts_tid,
