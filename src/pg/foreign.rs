@@ -77,7 +77,7 @@ pub unsafe fn attribute<'a>(
     index: usize,
 ) -> &'a pg_sys::FormData_pg_attribute {
     // SAFETY: by the contract of this function.
-    #[cfg(not(feature = "pg18"))]
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     unsafe {
         &*(*description).attrs.as_ptr().add(index)
     }

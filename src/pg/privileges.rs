@@ -9,7 +9,7 @@ pub fn owns(table: Oid) -> bool {
     #[cfg(feature = "pg15")]
     let owns = unsafe { pg_sys::pg_class_ownercheck(table, raw::GetUserId()) };
     // SAFETY: as above.
-    #[cfg(not(feature = "pg15"))]
+    #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
     let owns =
         unsafe { pg_sys::object_ownercheck(pg_sys::RelationRelationId, table, raw::GetUserId()) };
     owns
@@ -21,7 +21,7 @@ pub fn owns_database(database: Oid) -> bool {
     #[cfg(feature = "pg15")]
     let owns = unsafe { pg_sys::pg_database_ownercheck(database, raw::GetUserId()) };
     // SAFETY: as above.
-    #[cfg(not(feature = "pg15"))]
+    #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
     let owns = unsafe {
         pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, database, raw::GetUserId())
     };

@@ -8,7 +8,7 @@ pub fn index() -> u32 {
     #[cfg(any(feature = "pg15", feature = "pg16"))]
     let number = unsafe { (*pg_sys::MyProc).pgprocno };
     // SAFETY: as above.
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
     let number = unsafe { pg_sys::MyProcNumber };
     number as u32
 }

@@ -57,7 +57,7 @@ unsafe extern "C-unwind" {
         no_duplicate_error: bool,
         conflict: *mut bool,
         arbiters: *mut pg_sys::List,
-        #[cfg(not(feature = "pg15"))] only_summarizing: bool,
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))] only_summarizing: bool,
     ) -> *mut pg_sys::List;
     pub fn MakePerTupleExprContext(state: *mut pg_sys::EState) -> *mut pg_sys::ExprContext;
     pub fn MakeExpandedObjectReadOnlyInternal(value: Datum) -> Datum;
@@ -138,7 +138,7 @@ unsafe extern "C-unwind" {
     #[cfg(feature = "pg15")]
     fn pg_proc_aclcheck(function: Oid, role: Oid, mode: pg_sys::AclMode)
     -> pg_sys::AclResult::Type;
-    #[cfg(not(feature = "pg15"))]
+    #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
     fn object_aclcheck(
         class: Oid,
         object: Oid,
@@ -158,7 +158,7 @@ pub unsafe fn require_execute(function: Oid) {
         let (role, mode) = (GetUserId(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
         #[cfg(feature = "pg15")]
         let result = pg_proc_aclcheck(function, role, mode);
-        #[cfg(not(feature = "pg15"))]
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
         let result = object_aclcheck(pg_sys::ProcedureRelationId, function, role, mode);
         if result != pg_sys::AclResult::ACLCHECK_OK {
             aclcheck_error(result, pg_sys::ObjectType::OBJECT_FUNCTION, get_func_name(function));

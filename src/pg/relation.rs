@@ -78,7 +78,7 @@ fn qualified(name: &str) -> Option<*mut pg_sys::List> {
         || unsafe {
             #[cfg(feature = "pg15")]
             let names = pg_sys::stringToQualifiedNameList(text.as_ptr());
-            #[cfg(not(feature = "pg15"))]
+            #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
             let names = pg_sys::stringToQualifiedNameList(text.as_ptr(), std::ptr::null_mut());
             names
         },
@@ -255,7 +255,7 @@ impl Relation {
 
     /// Whether every row that is there has a value in a column.
     fn holds_no_null(&self, attribute: &pg_sys::FormData_pg_attribute) -> bool {
-        #[cfg(not(feature = "pg18"))]
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         return attribute.attnotnull;
         // SAFETY: the description has an entry for each column.
         #[cfg(feature = "pg18")]

@@ -68,7 +68,7 @@ fn default(id: &Id, sql: &Table, column: &ColumnType) -> String {
         Id::Function(name) => format!("{name}()"),
         _ => {
             // In the order of arrival where the server can make such uuids.
-            #[cfg(not(feature = "pg18"))]
+            #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
             let uuid = "pg_catalog.gen_random_uuid()";
             #[cfg(feature = "pg18")]
             let uuid = "pg_catalog.uuidv7()";

@@ -15,7 +15,7 @@ pub type Insert = unsafe extern "C-unwind" fn(
 
 #[cfg(feature = "pg15")]
 pub type UpdateIndexes = bool;
-#[cfg(not(feature = "pg15"))]
+#[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
 pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
 
 /// An update by a table's access method.
@@ -104,7 +104,7 @@ pub unsafe fn begin_scan(
 ) -> pg_sys::IndexScanDesc {
     // SAFETY: by the contract of this function; nobody measures the scan.
     unsafe {
-        #[cfg(not(feature = "pg18"))]
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         let scan = raw::index_beginscan(table, index, snapshot, keys, 0);
         #[cfg(feature = "pg18")]
         let scan = raw::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0);
@@ -130,7 +130,7 @@ pub unsafe fn insert_index_tuples(
         if update != Some(false) {
             raw::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
         }
-        #[cfg(not(feature = "pg15"))]
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
         if update != Some(pg_sys::TU_UpdateIndexes::TU_None) {
             let only_summarizing = update == Some(pg_sys::TU_UpdateIndexes::TU_Summarizing);
             raw::ExecInsertIndexTuples(
