@@ -1,7 +1,7 @@
 //! Connections, the polling of conditions, and small reading helpers.
 
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use postgres::types::{FromSqlOwned, ToSql};
@@ -10,8 +10,13 @@ use serde_json::Value;
 
 /// How long a condition may take before the test calls it a hang. Never a measure of speed.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// A backend that ignores even its cancellation must not hang the whole run.
-const WATCHDOG: Duration = Duration::from_secs(300);
+/// A backend that ignores even its cancellation must not hang the whole run: it is over after so many seconds.
+static WATCHDOG: AtomicU64 = AtomicU64::new(300);
+
+/// Allows this program a longer run. To be called before the first connection is made.
+pub fn allow(duration: Duration) {
+    WATCHDOG.store(duration.as_secs(), Ordering::Relaxed);
+}
 
 fn setting(name: &str, otherwise: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
@@ -46,9 +51,10 @@ pub fn config_at(host: &str, port: u16, db: &str) -> Config {
 fn start_watchdog() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        std::thread::spawn(|| {
-            std::thread::sleep(WATCHDOG);
-            eprintln!("a test hangs: this test program ran longer than {WATCHDOG:?}");
+        let limit = Duration::from_secs(WATCHDOG.load(Ordering::Relaxed));
+        std::thread::spawn(move || {
+            std::thread::sleep(limit);
+            eprintln!("a test hangs: this test program ran longer than {limit:?}");
             std::process::abort();
         });
     });

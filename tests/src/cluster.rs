@@ -1,7 +1,7 @@
 //! A server of the test's own: a primary, or the standby of one. It listens on a socket in its own folder, and is
 //! removed with the folder when it goes out of scope.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use postgres::{Client, Config};
 
@@ -21,7 +21,12 @@ pub struct Cluster {
 impl Cluster {
     /// A new server that runs, with the extension in its database "postgres".
     pub fn new(settings: &str) -> Cluster {
-        let cluster = Cluster::in_new_folder(path("XQUEUE_PGBIN"));
+        Cluster::new_in("/tmp".as_ref(), settings)
+    }
+
+    /// The same with its folder in another, in which the servers' user may write.
+    pub fn new_in(parent: &Path, settings: &str) -> Cluster {
+        let cluster = Cluster::in_new_folder(parent, path("XQUEUE_PGBIN"));
         cluster.initdb(settings);
         cluster.start();
         cluster.client().batch_execute("CREATE EXTENSION xqueue").expect("the extension");
@@ -37,8 +42,9 @@ impl Cluster {
     }
 
     /// A folder for the server of the PostgreSQL whose programs are in `bin`.
-    fn in_new_folder(bin: PathBuf) -> Cluster {
-        let folder = server_command("mktemp").args(["-d", "/tmp/xqueue-cluster.XXXXXX"]).output();
+    fn in_new_folder(parent: &Path, bin: PathBuf) -> Cluster {
+        let name = parent.join("xqueue-cluster.XXXXXX");
+        let folder = server_command("mktemp").args(["-d".as_ref(), name.as_os_str()]).output();
         Cluster { folder: folder.into(), bin }
     }
 
@@ -58,7 +64,8 @@ impl Cluster {
 
     /// A standby of this server that runs and follows it.
     pub fn standby(&self) -> Cluster {
-        let standby = Cluster::in_new_folder(self.bin.clone());
+        let parent = self.folder.parent().unwrap_or(Path::new("/tmp"));
+        let standby = Cluster::in_new_folder(parent, self.bin.clone());
         let (source, data) = (self.folder(), standby.data());
         let from = ["-h", &source, "-p", &PORT.to_string(), "-U", "postgres"];
         let copy = ["-D", &data, "-R", "-c", "fast", "--no-sync"];
@@ -86,8 +93,25 @@ impl Cluster {
     }
 
     pub fn start(&self) {
+        assert!(self.try_start(), "the server in {} starts", self.folder.display());
+    }
+
+    /// False if it does not start, because processes of its last life are still there, or its disk is full.
+    pub fn try_start(&self) -> bool {
         let socket = format!("-k {} -p {PORT}", self.folder.display());
-        self.pg_ctl(&["-o", &socket, "start"]).succeed();
+        self.pg_ctl(&["-o", &socket, "start"]).works()
+    }
+
+    /// Whether there is a postmaster.
+    pub fn runs(&self) -> bool {
+        self.pg_ctl(&["status"]).works()
+    }
+
+    /// SIGKILL of the postmaster: its children end when they notice.
+    pub fn kill(&self) {
+        let file = format!("{}/postmaster.pid", self.data());
+        let pid = server_command("head").args(["-n", "1", &file]).output();
+        server_command("kill").args(["-9", &pid]).succeed();
     }
 
     pub fn stop(&self, mode: &str) {

@@ -40,8 +40,15 @@ impl ServerCommand {
     }
 
     /// For what need not succeed, and says nothing.
-    pub fn attempt(mut self) {
-        drop(self.0.current_dir("/").stdin(Stdio::null()).output());
+    pub fn attempt(self) {
+        self.works();
+    }
+
+    /// Whether it succeeds.
+    pub fn works(mut self) -> bool {
+        let command = self.0.current_dir("/").stdin(Stdio::null());
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
     }
 
     /// What it prints.

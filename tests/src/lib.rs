@@ -24,7 +24,7 @@ mod watcher;
 pub use ask::{ask, ask_one};
 pub use child::Consumer;
 pub use client::{
-    config_at, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
+    allow, config_at, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
     wait_until,
 };
 pub use cluster::Cluster;

@@ -1,0 +1,124 @@
+//! A client: a process that puts, takes and settles at random until its standard input ends, or until it is killed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::connection::Connection;
+use crate::event::{Event, Item, Kind, Token, now};
+use crate::queues::{QUEUES, Spec};
+use crate::work::{Lost, Work};
+
+/// The client of this slot keeps its connection for as long as it can, and no fault is aimed at it.
+pub const LASTING: usize = 1;
+pub const LASTING_NAME: &str = "lasting client";
+
+/// After it has connected, the consumer of a queue with one consumer waits for so long: a transaction of the process
+/// before it may still lock rows.
+const SETTLING: Duration = Duration::from_secs(3);
+
+pub struct Log(File);
+
+impl Log {
+    pub fn open(path: &Path) -> Log {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Log(file.unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+    }
+
+    /// In one call, so that what is written outlives the process.
+    pub fn write(&mut self, kind: Kind, queue: usize, begin: u64, items: &[Item]) {
+        let event = Event { kind, queue, begin, end: now(), items: items.to_vec() };
+        self.0.write_all(event.line().as_bytes()).expect("the log can be written");
+    }
+}
+
+/// Tokens of one client, each once.
+pub struct Tokens(Token);
+
+impl Tokens {
+    pub fn of(client: u32) -> Tokens {
+        Tokens(u64::from(client) << 32)
+    }
+
+    pub fn next(&mut self) -> Token {
+        self.0 += 1;
+        self.0
+    }
+}
+
+pub struct Options {
+    /// The file that names the folder of the server's socket.
+    pub address: PathBuf,
+    pub log: PathBuf,
+    pub id: u32,
+    /// Slot 0 is the only consumer of the queues that have one.
+    pub slot: u32,
+    pub seed: u64,
+}
+
+pub fn run(options: &Options) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = is_over.clone();
+    std::thread::spawn(move || {
+        let mut rest = Vec::new();
+        // Its end is all that is waited for.
+        drop(std::io::stdin().read_to_end(&mut rest));
+        over.store(true, Ordering::Relaxed);
+    });
+    let mut random = StdRng::seed_from_u64(options.seed);
+    let mut log = Log::open(&options.log);
+    let mut tokens = Tokens::of(options.id);
+    while !is_over.load(Ordering::Relaxed) {
+        let folder = std::fs::read_to_string(&options.address).unwrap_or_default();
+        let is_lasting = options.slot as usize == LASTING;
+        let name = if is_lasting { LASTING_NAME.into() } else { format!("client {}", options.id) };
+        let Ok(connection) = Connection::open(folder.trim(), &name) else {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        log.write(Kind::Connected, 0, now(), &[]);
+        let mut work = Work::new(connection, &mut log, &mut tokens, &mut random);
+        // The connection is lost, or has ended: with it the leases that it had.
+        drop(session(&mut work, options.slot, &is_over));
+    }
+}
+
+fn session(work: &mut Work, slot: u32, is_over: &AtomicBool) -> Result<(), Lost> {
+    let start = Instant::now();
+    let length = match slot as usize {
+        0 => work.random.random_range(20_000..30_000),
+        LASTING => u64::MAX,
+        _ => work.random.random_range(100..10_000),
+    };
+    let length = Duration::from_millis(length);
+    while start.elapsed() < length && !is_over.load(Ordering::Relaxed) {
+        let queue = work.random.random_range(0..QUEUES.len());
+        let spec = &QUEUES[queue];
+        let consumes = !spec.single_consumer || (slot == 0 && start.elapsed() > SETTLING);
+        turn(work, queue, spec, consumes)?;
+    }
+    Ok(())
+}
+
+/// More is taken than put, so that queues stay short; a queue whose only consumer is another client gets fewer tasks.
+fn turn(work: &mut Work, queue: usize, spec: &Spec, consumes: bool) -> Result<(), Lost> {
+    match work.random.random_range(0..100) {
+        0..35 if consumes || !spec.single_consumer => work.put(queue),
+        0..6 => work.put(queue),
+        35..38 => work.insert(queue),
+        38..41 => work.put_partly(queue),
+        _ if !consumes => Ok(()),
+        41..75 => work.take_and_settle(queue),
+        75..85 => work.take_and_ack_in_transaction(queue),
+        85..92 => work.take_done(queue),
+        92..97 => work.next(queue),
+        _ if spec.buries => work.kick(queue),
+        _ => work.take_and_settle(queue),
+    }
+}

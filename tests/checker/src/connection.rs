@@ -1,0 +1,98 @@
+//! A connection of a client, and what became of its calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use postgres::types::ToSql;
+use postgres::{Client, Config, NoTls, Statement};
+use serde_json::Value;
+
+pub enum Answer<T> {
+    Done(T),
+    /// The server has rolled it back.
+    Refused,
+    /// The connection has died, or the server does not vouch for what it has done.
+    Unknown,
+}
+
+pub struct Connection {
+    client: Client,
+    statements: HashMap<String, Statement>,
+    is_doubtful: Arc<AtomicBool>,
+}
+
+/// How to connect to the server whose socket is in a folder.
+pub fn config(folder: &str, name: &str) -> Config {
+    let mut config = Config::new();
+    config
+        .host(folder)
+        .port(5432)
+        .user("postgres")
+        .dbname("postgres")
+        .application_name(name)
+        .connect_timeout(Duration::from_secs(10))
+        .options("-c statement_timeout=60s -c client_min_messages=warning");
+    config
+}
+
+impl Connection {
+    pub fn open(folder: &str, name: &str) -> Result<Connection, postgres::Error> {
+        let is_doubtful = Arc::new(AtomicBool::new(false));
+        let mut config = config(folder, name);
+        let doubt = is_doubtful.clone();
+        // "The transaction has already committed locally, but might not have been replicated to the standby."
+        config.notice_callback(move |notice| {
+            if notice.message().contains("synchronous replication") {
+                doubt.store(true, Ordering::Relaxed);
+            }
+        });
+        let client = config.connect(NoTls)?;
+        Ok(Connection { client, statements: HashMap::new(), is_doubtful })
+    }
+
+    /// The first column, jsonb, of each row.
+    pub fn query(&mut self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Answer<Vec<Value>> {
+        let rows = self.statement(sql).and_then(|statement| self.client.query(&statement, params));
+        let values = |rows: Vec<postgres::Row>| {
+            rows.iter().filter_map(|row| row.get::<_, Option<Value>>(0)).collect()
+        };
+        self.answer(rows.map(values))
+    }
+
+    pub fn execute(&mut self, sql: &str) -> Answer<()> {
+        let done = self.client.batch_execute(sql);
+        self.answer(done)
+    }
+
+    /// An open transaction is rolled back; there may be none.
+    pub fn roll_back(&mut self) {
+        // Without a connection there is no transaction.
+        drop(self.client.batch_execute("ROLLBACK"));
+    }
+
+    fn statement(&mut self, sql: &str) -> Result<Statement, postgres::Error> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn answer<T>(&mut self, result: Result<T, postgres::Error>) -> Answer<T> {
+        match result {
+            _ if self.is_doubtful.load(Ordering::Relaxed) => Answer::Unknown,
+            Ok(value) => Answer::Done(value),
+            Err(e) => match e.as_db_error() {
+                Some(error) if error.severity() == "ERROR" && !self.client.is_closed() => {
+                    // Plans of a table that has changed may not fit any more.
+                    self.statements.clear();
+                    Answer::Refused
+                }
+                _ => Answer::Unknown,
+            },
+        }
+    }
+}

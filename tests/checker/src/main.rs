@@ -1,0 +1,248 @@
+//! Producers and consumers in processes of their own log what was acknowledged to them, while they and the server
+//! are killed, stopped, and changed. Afterwards: nothing is lost, nothing doubled, never were there two leases, the
+//! order was kept, counters are exact, indexes sound. `--help` tells the options.
+
+mod client;
+mod connection;
+mod event;
+mod faults;
+mod fleet;
+mod history;
+mod memory;
+mod prepared;
+mod queues;
+mod rest;
+mod server_log;
+mod site;
+mod verify;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use postgres::Client;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use faults::Faults;
+use fleet::Fleet;
+use history::History;
+use memory::Memory;
+use rest::Rest;
+use site::Site;
+use verify::Violation;
+
+const HELP: &str = "\
+checker [--minutes N] [--operations N] [--seed N] [--clients N] [--gentle]
+
+  --minutes N      how long (default 1, or with --operations without end)
+  --operations N   ends when so many tasks were put, taken and settled
+  --seed N         repeats the choices of a run, though not its moments
+  --clients N      number of processes (default 6)
+  --gentle         no faults after which the server's processes are new: for their memory
+XQUEUE_PGBIN names PostgreSQL's programs, XQUEUE_AS the words before a command that make it the server's user.";
+/// Every case of a kind of violation that is printed in full.
+const SHOWN: usize = 5;
+
+struct Arguments {
+    minutes: Option<f64>,
+    operations: u64,
+    seed: u64,
+    clients: u32,
+    gentle: bool,
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let ["client", address, log, id, slot, seed] =
+        words.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    {
+        let number = |word: &str| word.parse::<u32>().expect("a number");
+        return client::run(&client::Options {
+            address: address.into(),
+            log: log.into(),
+            id: number(id),
+            slot: number(slot),
+            seed: seed.parse().expect("a number"),
+        });
+    }
+    match arguments(&words) {
+        Some(arguments) if check(&arguments) => {}
+        Some(_) => std::process::exit(1),
+        None => {
+            println!("{HELP}");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn arguments(words: &[String]) -> Option<Arguments> {
+    let mut arguments = Arguments {
+        minutes: None,
+        operations: u64::MAX,
+        seed: rand::random::<u32>().into(),
+        clients: 6,
+        gentle: false,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--minutes" => arguments.minutes = Some(words.next()?.parse().ok()?),
+            "--operations" => arguments.operations = words.next()?.parse().ok()?,
+            "--seed" => arguments.seed = words.next()?.parse().ok()?,
+            "--clients" => arguments.clients = words.next()?.parse().ok().filter(|n| *n > 2)?,
+            "--gentle" => arguments.gentle = true,
+            _ => return None,
+        }
+    }
+    Some(arguments)
+}
+
+/// Whether all promises were kept.
+fn check(arguments: &Arguments) -> bool {
+    let minutes =
+        arguments.minutes.unwrap_or(if arguments.operations == u64::MAX { 1.0 } else { 1e6 });
+    let duration = Duration::from_secs_f64(minutes * 60.0);
+    xqueue_tests::allow(duration + Duration::from_secs(900));
+    println!("seed {}", arguments.seed);
+    let folder = Folder::new();
+    let site = Site::new(&folder.0);
+    site.client().batch_execute(&queues::definitions()).expect("the queues are made");
+    let fleet = Fleet::start(&folder.0, arguments.clients, arguments.seed);
+    let mut random = StdRng::seed_from_u64(arguments.seed);
+    let (mut history, mut memory, mut violations) =
+        (History::default(), Memory::default(), Vec::new());
+    let begun = Instant::now();
+    let mut faults = Faults::new(site, fleet, StdRng::seed_from_u64(random.random()));
+    let mut told = Instant::now();
+    if !arguments.gentle {
+        faults.rare();
+    }
+    while begun.elapsed() < duration && history.operations < arguments.operations {
+        std::thread::sleep(Duration::from_millis(random.random_range(100..900)));
+        faults.one(!arguments.gentle);
+        faults.fleet.read(&mut history);
+        sample(&mut faults.site.client(), &mut memory, &mut violations);
+        if told.elapsed() > Duration::from_secs(60) {
+            told = Instant::now();
+            println!(
+                "# {:.0?}: {} operations, {} faults",
+                begun.elapsed(),
+                history.operations,
+                faults.total()
+            );
+        }
+    }
+    let panicked = faults.fleet.dead() + faults.fleet.stop();
+    if panicked > 0 {
+        violations.push(Violation::new("clients that did not end well", panicked.to_string()));
+    }
+    faults.fleet.read(&mut history);
+    let (lines, total) = (faults.lines(), faults.total());
+    let skipped: Vec<String> =
+        faults.skipped.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    let elapsed = begun.elapsed();
+
+    let mut client = faults.site.client();
+    let mut rest =
+        Rest { client: &mut client, violations: Vec::new(), skipped: Vec::new(), indexes: 0 };
+    let remains = rest.read();
+    let (indexes, not_done) = (rest.indexes, std::mem::take(&mut rest.skipped));
+    violations.append(&mut rest.violations);
+    violations.extend(verify::violations(&history, &remains, &queues::QUEUES));
+    let log = faults.site.log();
+    for line in server_log::unexpected(&log) {
+        violations.push(Violation::new("an unexpected line in the server's log", line.to_owned()));
+    }
+    for process in memory.grown() {
+        violations.push(Violation::new("memory that grows", process));
+    }
+
+    lines.iter().for_each(|line| println!("# {line}"));
+    memory.lines().iter().for_each(|line| println!("# memory of {line}"));
+    println!(
+        "# {indexes} indexes checked, {} tasks, {} of them left",
+        history.tasks.len(),
+        remains.rows.len()
+    );
+    skipped.iter().for_each(|line| println!("# not always done: {line}"));
+    report(&violations, &folder.0, &log);
+    println!(
+        "# {} operations, {total} faults, {} violations in {elapsed:.0?}, seed {}",
+        history.operations,
+        violations.len(),
+        arguments.seed
+    );
+    let verdict = if violations.is_empty() { "ok" } else { "not ok" };
+    println!("{verdict} 1 - nothing lost, nothing doubled, in order");
+    for (number, line) in not_done.iter().enumerate() {
+        println!("ok {} - {line} # SKIP", number + 2);
+    }
+    println!("1..{}", not_done.len() + 1);
+    violations.is_empty()
+}
+
+/// Never more rows than a capacity; the memory of the server's processes.
+fn sample(client: &mut Client, memory: &mut Memory, violations: &mut Vec<Violation>) {
+    for spec in &queues::QUEUES {
+        let Some(capacity) = spec.capacity else { continue };
+        let sql = format!("SELECT count(*) FROM {}", spec.name);
+        let Ok(row) = client.query_one(&sql, &[]) else { continue };
+        let count: i64 = row.get(0);
+        if count > capacity {
+            violations.push(Violation::new(
+                "more tasks than the capacity",
+                format!("{}: {count}", spec.name),
+            ));
+        }
+    }
+    let sql = "SELECT pid, backend_start::text, CASE WHEN application_name LIKE 'client %' THEN 'clients'
+               WHEN backend_type = 'client backend' THEN application_name ELSE backend_type END
+               FROM pg_stat_activity
+               WHERE backend_type IN ('client backend', 'xqueue worker', 'xqueue launcher') AND pid <> pg_backend_pid()";
+    for row in client.query(sql, &[]).unwrap_or_default() {
+        memory.sample(row.get(0), row.get(1), row.get(2));
+    }
+    // The rows of done tasks would fill the disk of a long run.
+    drop(client.batch_execute("DELETE FROM kept WHERE status = 'D'"));
+}
+
+/// The cases of each kind, and where all there is to see is kept.
+fn report(violations: &[Violation], folder: &Path, log: &str) {
+    let mut kinds: Vec<&str> = violations.iter().map(|v| v.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let cases: Vec<&Violation> = violations.iter().filter(|v| v.kind == kind).collect();
+        println!("# VIOLATION {kind}: {} cases", cases.len());
+        cases.iter().take(SHOWN).for_each(|v| println!("#   {}", v.case));
+    }
+    if !violations.is_empty() {
+        let kept = std::env::temp_dir().join(format!("xqueue-checker-{}", std::process::id()));
+        // Without it there is still the report.
+        drop(std::fs::create_dir(&kept));
+        drop(std::fs::write(kept.join("server.log"), log));
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            drop(std::fs::copy(entry.path(), kept.join(entry.file_name())));
+        }
+        println!("# the logs of the clients and of the server are in {}", kept.display());
+    }
+}
+
+/// A folder for the clients' logs and the servers' disk.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        let folder = PathBuf::from(format!("/tmp/xqueue-checker.{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left in /tmp is seen, and harms nothing.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

@@ -1,0 +1,185 @@
+//! What is there when clients and faults have come to an end.
+
+use std::time::{Duration, Instant};
+
+use postgres::Client;
+use serde_json::Value;
+
+use crate::event::{Token, now};
+use crate::queues::{QUEUES, SWITCHES, Spec};
+use crate::verify::{Remains, Violation};
+
+/// Delays, times to run and lives of the checker's tasks are over after that.
+const LONGEST: Duration = Duration::from_secs(4);
+/// What the worker has not done by then it will not do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Rest<'a> {
+    pub client: &'a mut Client,
+    pub violations: Vec<Violation>,
+    pub skipped: Vec<String>,
+    /// Number of indexes that amcheck has read.
+    pub indexes: u64,
+}
+
+impl Rest<'_> {
+    pub fn read(&mut self) -> Remains {
+        self.mend();
+        self.come_to_rest();
+        let remains = self.remains();
+        QUEUES.iter().for_each(|spec| self.check(spec));
+        self.check_indexes();
+        QUEUES.iter().for_each(|spec| self.drain(spec));
+        remains
+    }
+
+    fn violation(&mut self, kind: &'static str, case: String) {
+        self.violations.push(Violation::new(kind, case));
+    }
+
+    #[track_caller]
+    fn value<T: postgres::types::FromSqlOwned>(&mut self, sql: &str) -> T {
+        xqueue_tests::scalar(self.client, sql, &[])
+    }
+
+    /// Indexes that a fault has dropped are made again, and the queue that changed is as it was at first.
+    fn mend(&mut self) {
+        let last = SWITCHES[SWITCHES.len() - 1];
+        for spec in &QUEUES {
+            let options = if spec.name == "changing" { last } else { "{}" };
+            let _definition: Value =
+                self.value(&format!("SELECT xqueue.upgrade('{}', '{options}')", spec.name));
+        }
+    }
+
+    fn come_to_rest(&mut self) {
+        std::thread::sleep(LONGEST);
+        let moving = QUEUES
+            .map(|spec| format!("SELECT 1 FROM {} WHERE status::text IN ('T', 'W')", spec.name));
+        let moving = format!("SELECT EXISTS ({})", moving.join(" UNION ALL "));
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE && self.value(&moving) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if self.value(&moving) {
+            let what = "no task is taken or waits at the end";
+            self.violation("the worker does not do its work", what.into());
+        }
+    }
+
+    fn remains(&mut self) -> Remains {
+        let mut remains = Remains { at: now(), ..Remains::default() };
+        for spec in &QUEUES {
+            let sql = format!("SELECT (payload->>'t')::bigint, status::text FROM {}", spec.name);
+            for row in self.client.query(&sql, &[]).expect("the table can be read") {
+                let (token, state): (Option<i64>, String) = (row.get(0), row.get(1));
+                let token: Token = token.unwrap_or(0).cast_unsigned();
+                remains.rows.entry(token).or_default().extend(state.chars().take(1));
+            }
+        }
+        let sql = "SELECT token, count(*)::int FROM effects GROUP BY 1";
+        for row in self.client.query(sql, &[]).expect("the table can be read") {
+            let (token, count): (i64, i32) = (row.get(0), row.get(1));
+            remains.effects.insert(token.cast_unsigned(), count.cast_unsigned());
+        }
+        remains
+    }
+
+    /// The counters are exact, and `check` finds nothing.
+    fn check(&mut self, spec: &Spec) {
+        let name = spec.name;
+        let counted = format!(
+            "SELECT jsonb_build_object('ready', count(*) FILTER (WHERE s = 'R'), 'taken', count(*) FILTER (WHERE s = 'T'),
+             'waiting', count(*) FILTER (WHERE s = 'W'), 'buried', count(*) FILTER (WHERE s = 'B'),
+             'zombie', count(*) FILTER (WHERE s = 'Z'), 'done', count(*) FILTER (WHERE s = 'D'), 'total', count(*))
+             FROM (SELECT status::text AS s FROM {name}) rows"
+        );
+        let stats = format!("SELECT xqueue.stats('{name}')");
+        let begun = Instant::now();
+        loop {
+            let (stats, counted): (Value, Value) = (self.value(&stats), self.value(&counted));
+            if stats["exact"] == true && stats["tasks"] == counted {
+                break;
+            }
+            if begun.elapsed() > PATIENCE {
+                self.violation("counters", format!("{name}: {stats}, but {counted}"));
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let report: Value = self.value(&format!("SELECT xqueue.check('{name}')"));
+        if report["ok"] != true {
+            self.violation("check", report.to_string());
+        }
+    }
+
+    /// Each index has an entry for each row, and is in order.
+    fn check_indexes(&mut self) {
+        if let Err(e) = self.client.batch_execute("CREATE EXTENSION IF NOT EXISTS amcheck") {
+            let why =
+                e.as_db_error().map_or_else(|| e.to_string(), |error| error.message().to_owned());
+            return self.skipped.push(format!("amcheck: {why}"));
+        }
+        let all = "SELECT indexrelid, indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indexrelid
+                   JOIN pg_am ON pg_am.oid = relam WHERE amname = 'btree' AND indisvalid AND relpersistence <> 't'";
+        for row in self.client.query(all, &[]).expect("the indexes are listed") {
+            let (oid, name): (u32, String) = (row.get(0), row.get(1));
+            let check = format!("SELECT bt_index_check({oid}::regclass, true)");
+            if let Err(e) = self.client.batch_execute(&check) {
+                let error = e.as_db_error().map_or("", |error| error.message()).to_owned();
+                self.violation("amcheck", format!("{name}: {error}"));
+            }
+            self.indexes += 1;
+        }
+    }
+
+    /// One consumer takes what is there, in the order that is promised.
+    fn drain(&mut self, spec: &Spec) {
+        let name = spec.name;
+        let tube = if spec.tubes > 0 { "tube" } else { "''" };
+        let order = match spec {
+            Spec { priorities: true, .. } => "q.priority, q.id",
+            Spec { picks: true, .. } => "q.id DESC",
+            _ => "q.id",
+        };
+        let expected = format!(
+            "SELECT {tube}, id::text FROM {name} q WHERE status::text = 'R' ORDER BY {order}"
+        );
+        let expected: Vec<(String, String)> = self.pairs(&expected);
+        let mut taken: Vec<(String, String)> = Vec::new();
+        loop {
+            let take = format!(
+                "SELECT {tube}, id::text FROM xqueue.take(NULL::{name}, count => 50) WITH ORDINALITY t ORDER BY ordinality"
+            );
+            let tasks = self.pairs(&take);
+            if tasks.is_empty() {
+                break;
+            }
+            let keys: Vec<&str> = tasks.iter().map(|(_, id)| id.as_str()).collect();
+            let ack =
+                format!("SELECT xqueue.ack('{name}', '{{{}}}'::{}[])", keys.join(","), spec.key);
+            self.client.batch_execute(&ack).expect("its own tasks are acked");
+            taken.extend(tasks);
+        }
+        let is_in_order = if spec.subqueues {
+            let of = |all: &[(String, String)], tube: &str| -> Vec<String> {
+                all.iter().filter(|(t, _)| t == tube).map(|(_, id)| id.clone()).collect()
+            };
+            let same = |(tube, _): &(String, String)| of(&expected, tube) == of(&taken, tube);
+            expected.len() == taken.len() && expected.iter().all(same)
+        } else {
+            expected == taken
+        };
+        if !is_in_order {
+            let case = format!("{name}: {expected:?}, but {taken:?}");
+            self.violation("the last tasks come in another order, or not", case);
+        }
+    }
+
+    fn pairs(&mut self, sql: &str) -> Vec<(String, String)> {
+        let rows = self.client.query(sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        rows.iter()
+            .map(|row| (row.get::<_, Option<String>>(0).unwrap_or_default(), row.get(1)))
+            .collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! Which lines of a server's log are no surprise among these faults.
+
+/// Of lines that begin with the time, the PID, the SQLSTATE and the kind of process.
+pub const PREFIX: &str = "log_line_prefix = '%m|%p|%e|%b|'";
+
+/// Errors that clients run into by the faults and by each other.
+const ERRORS: [&str; 16] = [
+    "0A000", // a feature is off while the queue is switched
+    "22023", // the same
+    "23505", // two takes of one sub-queue
+    "25P02", // a transaction after its error
+    "40001", "40P01", // a deadlock of a fault's DDL
+    "42701", "42703", // columns come and go
+    "42704", "53100", // the disk is full
+    "53200", // out of memory
+    "53400", // no room under the capacity
+    "55000", // the lease is lost
+    "55P03", // a fault's DDL has waited long enough
+    "57014", // cancelled
+    "P0002", // the task is gone
+];
+/// The ends of sessions by terminate, stop and crash, and connections while the server starts or stops.
+const ENDS: [&str; 7] = ["57P01", "57P02", "57P03", "53100", "53300", "08P01", "08006"];
+/// Of a crash, of a disk that is full, of a stop beside a transaction that waits for a standby, of clients that roll
+/// back what is rolled back.
+const WARNINGS: [&str; 5] = ["57P02", "53100", "57014", "57P01", "25P01"];
+
+/// The lines that should not be there.
+pub fn unexpected(log: &str) -> Vec<&str> {
+    log.lines().filter(|line| !is_expected(line)).collect()
+}
+
+fn is_expected(line: &str) -> bool {
+    if line.contains("TRAP:") || line.contains("panicked at") {
+        return false;
+    }
+    let mut parts = line.splitn(5, '|').skip(2);
+    let (Some(state), Some(_), Some(text)) = (parts.next(), parts.next(), parts.next()) else {
+        return true;
+    };
+    match text.split_once(':').unwrap_or((text, "")) {
+        ("WARNING", _) => WARNINGS.contains(&state),
+        ("ERROR", _) => ERRORS.contains(&state),
+        ("FATAL", _) => ENDS.contains(&state),
+        ("PANIC", _) => state == "53100",
+        // SIGABRT is that of a PANIC, which has its own line.
+        ("LOG", _) if text.contains("terminated by signal") => {
+            text.contains("signal 9") || text.contains("signal 6")
+        }
+        ("LOG", text) => !text.contains(" xqueue:"),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_surprises_are_left() {
+        let log = "\
+            2026-11-22 10:00:00.000 UTC|7|55000|client backend|ERROR:  task 7 is not taken by anybody\n\
+            2026-11-22 10:00:00.000 UTC|7|XX000|client backend|ERROR:  could not open relation\n\
+            2026-11-22 10:00:00.000 UTC|7|00000|postmaster|LOG:  server process (PID 8) was terminated by signal 9: Killed\n\
+            2026-11-22 10:00:00.000 UTC|7|00000|postmaster|LOG:  server process (PID 8) was terminated by signal 11: Segfault\n\
+            2026-11-22 10:00:00.000 UTC|7|01000|xqueue worker|WARNING:  xqueue: cannot read the list of queues\n\
+            TRAP: failed Assert(\"x\")\n\
+            \tsome lines of a context\n";
+        let lines: Vec<usize> =
+            log.lines().enumerate().filter(|(_, l)| !is_expected(l)).map(|(n, _)| n).collect();
+        assert_eq!(lines, [1, 3, 4, 5]);
+        assert_eq!(unexpected(log).len(), 4);
+    }
+}

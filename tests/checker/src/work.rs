@@ -1,0 +1,378 @@
+//! The calls of a client, each logged before and after.
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+
+use crate::client::{Log, Tokens};
+use crate::connection::{Answer, Connection};
+use crate::event::{Item, Kind, now};
+use crate::queues::{QUEUES, Spec};
+
+/// The connection cannot be used any more.
+pub struct Lost;
+
+pub struct Work<'a> {
+    connection: Connection,
+    log: &'a mut Log,
+    tokens: &'a mut Tokens,
+    pub random: &'a mut StdRng,
+}
+
+/// A task that was taken, and its key as SQL writes it.
+struct Taken {
+    item: Item,
+    key: String,
+    task: Value,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(
+        connection: Connection,
+        log: &'a mut Log,
+        tokens: &'a mut Tokens,
+        random: &'a mut StdRng,
+    ) -> Work<'a> {
+        Work { connection, log, tokens, random }
+    }
+
+    pub fn put(&mut self, queue: usize) -> Result<(), Lost> {
+        let (begin, items, answer) = self.send_put(queue);
+        match answer {
+            Answer::Done(rows) => self.log_put(queue, begin, &items, &rows),
+            Answer::Refused => self.log.write(Kind::PutRefused, queue, begin, &items),
+            Answer::Unknown => return Err(Lost),
+        }
+        Ok(())
+    }
+
+    /// By hand, as an ORM does.
+    pub fn insert(&mut self, queue: usize) -> Result<(), Lost> {
+        let items = self.new_items(&QUEUES[queue]);
+        let begin = now();
+        self.log.write(Kind::WillPut, queue, begin, &items);
+        let name = QUEUES[queue].name;
+        let tube = if QUEUES[queue].tubes > 0 { ", tube" } else { "" };
+        let one = if tube.is_empty() { "" } else { ", '0'" };
+        let sql = format!(
+            "INSERT INTO {name} (payload{tube}) SELECT jsonb_build_object('t', t){one} FROM unnest($1::bigint[]) t
+             RETURNING to_jsonb({name})"
+        );
+        let tokens: Vec<i64> = items.iter().map(|i| i.token.cast_signed()).collect();
+        match self.connection.query(&sql, &[&tokens]) {
+            Answer::Done(rows) => self.log_put(queue, begin, &items, &rows),
+            Answer::Refused => self.log.write(Kind::PutRefused, queue, begin, &items),
+            Answer::Unknown => return Err(Lost),
+        }
+        Ok(())
+    }
+
+    /// A transaction with a put that is kept and one that is rolled back to a savepoint.
+    pub fn put_partly(&mut self, queue: usize) -> Result<(), Lost> {
+        if !self.step("BEGIN")? {
+            return Ok(());
+        }
+        let (begin, items, kept) = self.send_put(queue);
+        let Answer::Done(rows) = kept else {
+            return self.abandon(kept, queue, begin, &[&items]);
+        };
+        if !self.step("SAVEPOINT s")? {
+            self.log.write(Kind::PutRefused, queue, begin, &items);
+            return Ok(());
+        }
+        let (_, more, undone) = self.send_put(queue);
+        if let Answer::Unknown = undone {
+            return Err(Lost);
+        }
+        let end =
+            format!("ROLLBACK TO s; {}", ["COMMIT", "ROLLBACK"][self.random.random_range(0..2)]);
+        match self.connection.execute(&end) {
+            Answer::Done(()) if end.ends_with("COMMIT") => {
+                self.log_put(queue, begin, &items, &rows);
+                self.log.write(Kind::PutRefused, queue, begin, &more);
+                Ok(())
+            }
+            other => self.abandon(other, queue, begin, &[&items, &more]),
+        }
+    }
+
+    pub fn take_and_settle(&mut self, queue: usize) -> Result<(), Lost> {
+        let taken = self.take(queue, None)?;
+        let mut acked = Vec::new();
+        for task in taken {
+            match self.random.random_range(0..100) {
+                0..85 => acked.push(task),
+                85..92 => self.give_back(queue, &task, "release")?,
+                92..97 if QUEUES[queue].buries => self.give_back(queue, &task, "bury")?,
+                // Kept until its time to run or the session is over.
+                _ => {}
+            }
+        }
+        if !self.ack(queue, &acked)? {
+            // All or nothing: now those that are still its own.
+            for task in acked {
+                self.ack(queue, &[task])?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn take_and_ack_in_transaction(&mut self, queue: usize) -> Result<(), Lost> {
+        if !self.step("BEGIN")? {
+            return Ok(());
+        }
+        let begin = now();
+        let taken = match self.send_take(queue, None) {
+            Answer::Done(rows) if !rows.is_empty() => taken(&rows),
+            Answer::Unknown => return Err(Lost),
+            _ => return self.step("ROLLBACK").map(drop),
+        };
+        let items = items(&taken);
+        self.log.write(Kind::WillAck, queue, begin, &items);
+        let acked = self.send_ack(queue, &taken);
+        let is_acked = matches!(acked, Answer::Done(_));
+        if let Answer::Unknown = acked {
+            return Err(Lost);
+        }
+        let end =
+            if is_acked && self.random.random_range(0..5) > 0 { "COMMIT" } else { "ROLLBACK" };
+        match self.connection.execute(end) {
+            Answer::Done(()) if end == "COMMIT" => {
+                self.log.write(Kind::Took, queue, begin, &items);
+                self.log.write(Kind::Acked, queue, begin, &items);
+                Ok(())
+            }
+            Answer::Unknown => Err(Lost),
+            _ => {
+                self.connection.roll_back();
+                self.log.write(Kind::AckRefused, queue, begin, &items);
+                Ok(())
+            }
+        }
+    }
+
+    /// Several rounds of taking with `done`: what the round before took is acked in the same commit.
+    pub fn take_done(&mut self, queue: usize) -> Result<(), Lost> {
+        let mut held = self.take(queue, None)?;
+        for _ in 0..self.random.random_range(1..6) {
+            if held.is_empty() {
+                break;
+            }
+            held = self.take(queue, Some(&held))?;
+        }
+        self.ack(queue, &held).map(drop)
+    }
+
+    pub fn next(&mut self, queue: usize) -> Result<(), Lost> {
+        let mut held: Option<Taken> = None;
+        for _ in 0..self.random.random_range(2..8) {
+            let begin = now();
+            let done: Vec<Item> = held.iter().map(|t| t.item).collect();
+            self.log.write(Kind::WillAck, queue, begin, &done);
+            let sql = "CALL xqueue.next($1::text, '50 milliseconds', NULL, $2::jsonb)";
+            let task = held.take().map(|t| t.task);
+            match self.connection.query(sql, &[&QUEUES[queue].name, &task]) {
+                Answer::Done(rows) => {
+                    self.log.write(Kind::Acked, queue, begin, &done);
+                    held = taken(&rows).pop();
+                    self.log.write(
+                        Kind::Took,
+                        queue,
+                        begin,
+                        &held.iter().map(|t| t.item).collect::<Vec<_>>(),
+                    );
+                }
+                // The ack may have been committed before the call failed.
+                Answer::Refused => return Ok(()),
+                Answer::Unknown => return Err(Lost),
+            }
+            if held.is_none() {
+                break;
+            }
+        }
+        self.ack(queue, held.as_slice()).map(drop)
+    }
+
+    pub fn kick(&mut self, queue: usize) -> Result<(), Lost> {
+        let sql = "SELECT to_jsonb(xqueue.kick($1::text, 100))";
+        match self.connection.query(sql, &[&QUEUES[queue].name]) {
+            Answer::Unknown => Err(Lost),
+            _ => Ok(()),
+        }
+    }
+
+    fn send_put(&mut self, queue: usize) -> (u64, Vec<Item>, Answer<Vec<Value>>) {
+        let spec = &QUEUES[queue];
+        let mut items = self.new_items(spec);
+        let begin = now();
+        let tasks: Vec<Value> = items.iter().map(|item| self.new_task(spec, item)).collect();
+        let delay = (spec.delays && self.random.random_range(0..4) == 0)
+            .then(|| format!("{} milliseconds", self.random.random_range(1..500)));
+        let ttl = (spec.mortal && self.random.random_range(0..3) == 0).then_some("2 seconds");
+        if ttl.is_some() {
+            items.iter_mut().for_each(|item| item.dies = begin + 2_000_000);
+        }
+        self.log.write(Kind::WillPut, queue, begin, &items);
+        let timeout = ["0", "100 milliseconds"][self.random.random_range(0..2)];
+        let sql = "SELECT xqueue.put($1::text, $2::jsonb, delay => $3::text::interval, ttl => $4::text::interval,
+                   timeout => $5::text::interval)";
+        let answer =
+            self.connection.query(sql, &[&spec.name, &Value::Array(tasks), &delay, &ttl, &timeout]);
+        (begin, items, answer)
+    }
+
+    fn new_items(&mut self, spec: &Spec) -> Vec<Item> {
+        let count = self.random.random_range(1..=if spec.capacity.is_some() { 4 } else { 8 });
+        (0..count).map(|_| Item { token: self.tokens.next(), ..Item::default() }).collect()
+    }
+
+    fn new_task(&mut self, spec: &Spec, item: &Item) -> Value {
+        let mut task = json!({"payload": {"t": item.token}});
+        if spec.tubes > 0 {
+            task["tube"] = json!(self.random.random_range(0..spec.tubes).to_string());
+        }
+        if spec.priorities {
+            task["priority"] = json!(self.random.random_range(-2..3));
+        }
+        task
+    }
+
+    /// No row: there was no room.
+    fn log_put(&mut self, queue: usize, begin: u64, items: &[Item], rows: &[Value]) {
+        let put: Vec<Item> = rows.iter().map(item).collect();
+        let dies = |token| items.iter().find(|i| i.token == token).map_or(0, |i| i.dies);
+        let put: Vec<Item> = put.iter().map(|i| Item { dies: dies(i.token), ..*i }).collect();
+        let kind = if put.is_empty() { Kind::PutRefused } else { Kind::Put };
+        self.log.write(kind, queue, begin, if put.is_empty() { items } else { &put });
+    }
+
+    /// Takes, and acks what is done in the same call.
+    fn take(&mut self, queue: usize, done: Option<&[Taken]>) -> Result<Vec<Taken>, Lost> {
+        let begin = now();
+        let acked = items(done.unwrap_or_default());
+        self.log.write(Kind::WillAck, queue, begin, &acked);
+        match self.send_take(queue, done) {
+            Answer::Done(rows) => {
+                let taken = taken(&rows);
+                self.log.write(Kind::Acked, queue, begin, &acked);
+                self.log.write(Kind::Took, queue, begin, &items(&taken));
+                Ok(taken)
+            }
+            Answer::Refused => {
+                self.log.write(Kind::AckRefused, queue, begin, &acked);
+                Ok(Vec::new())
+            }
+            Answer::Unknown => Err(Lost),
+        }
+    }
+
+    fn send_take(&mut self, queue: usize, done: Option<&[Taken]>) -> Answer<Vec<Value>> {
+        let spec = &QUEUES[queue];
+        let count = self.random.random_range(1..=12);
+        let timeout =
+            ["0", "0", "30 milliseconds", "300 milliseconds"][self.random.random_range(0..4)];
+        let tube = (spec.tubes > 0 && self.random.random_range(0..8) == 0)
+            .then(|| self.random.random_range(0..spec.tubes).to_string());
+        let keys = done.map(keys);
+        let done =
+            keys.as_ref().map_or(String::new(), |_| format!(", done => $5::text::{}[]", spec.key));
+        let sql =
+            format!("SELECT xqueue.take($1::text, $2::text::interval, $3, tube => $4::text{done})");
+        match &keys {
+            Some(keys) => self.connection.query(&sql, &[&spec.name, &timeout, &count, &tube, keys]),
+            None => self.connection.query(&sql, &[&spec.name, &timeout, &count, &tube]),
+        }
+    }
+
+    /// False: refused, none of them is acked.
+    fn ack(&mut self, queue: usize, tasks: &[Taken]) -> Result<bool, Lost> {
+        if tasks.is_empty() {
+            return Ok(true);
+        }
+        let (begin, items) = (now(), items(tasks));
+        self.log.write(Kind::WillAck, queue, begin, &items);
+        let answer = self.send_ack(queue, tasks);
+        let kind = match answer {
+            Answer::Done(_) => Kind::Acked,
+            Answer::Refused => Kind::AckRefused,
+            Answer::Unknown => return Err(Lost),
+        };
+        self.log.write(kind, queue, begin, &items);
+        Ok(kind == Kind::Acked)
+    }
+
+    fn send_ack(&mut self, queue: usize, tasks: &[Taken]) -> Answer<Vec<Value>> {
+        let spec = &QUEUES[queue];
+        let sql = format!("SELECT xqueue.ack($1::text, $2::text::{}[])", spec.key);
+        self.connection.query(&sql, &[&spec.name, &keys(tasks)])
+    }
+
+    fn give_back(&mut self, queue: usize, task: &Taken, how: &str) -> Result<(), Lost> {
+        let (begin, spec) = (now(), &QUEUES[queue]);
+        let delay = (how == "release" && spec.delays && self.random.random_range(0..2) == 0)
+            .then_some(", delay => '50 milliseconds'");
+        let (key, delay) = (spec.key, delay.unwrap_or(""));
+        let sql = format!("SELECT xqueue.{how}($1::text, $2::text::{key}{delay})");
+        match self.connection.query(&sql, &[&spec.name, &task.key]) {
+            Answer::Done(_) => self.log.write(Kind::GaveBack, queue, begin, &[task.item]),
+            Answer::Refused => {}
+            Answer::Unknown => return Err(Lost),
+        }
+        Ok(())
+    }
+
+    /// A statement of a transaction. False: it was refused, and the transaction is rolled back.
+    fn step(&mut self, sql: &str) -> Result<bool, Lost> {
+        match self.connection.execute(sql) {
+            Answer::Done(()) => Ok(true),
+            Answer::Refused => {
+                self.connection.roll_back();
+                Ok(false)
+            }
+            Answer::Unknown => Err(Lost),
+        }
+    }
+
+    /// A transaction of puts that was rolled back, by hand or by an error.
+    fn abandon<T>(
+        &mut self,
+        answer: Answer<T>,
+        queue: usize,
+        begin: u64,
+        puts: &[&[Item]],
+    ) -> Result<(), Lost> {
+        if let Answer::Unknown = answer {
+            return Err(Lost);
+        }
+        self.connection.roll_back();
+        for items in puts {
+            self.log.write(Kind::PutRefused, queue, begin, items);
+        }
+        Ok(())
+    }
+}
+
+fn item(task: &Value) -> Item {
+    Item {
+        token: task["payload"]["t"].as_u64().unwrap_or(0),
+        key: task["id"].as_i64().unwrap_or(0),
+        tube: task["tube"].as_str().and_then(|tube| tube.parse().ok()).unwrap_or(0),
+        dies: 0,
+    }
+}
+
+fn taken(rows: &[Value]) -> Vec<Taken> {
+    let key = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+    let taken =
+        |task: &Value| Taken { item: item(task), key: key(&task["id"]), task: task.clone() };
+    rows.iter().map(taken).collect()
+}
+
+fn items(tasks: &[Taken]) -> Vec<Item> {
+    tasks.iter().map(|task| task.item).collect()
+}
+
+fn keys(tasks: &[Taken]) -> String {
+    let keys: Vec<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
+    format!("{{{}}}", keys.join(","))
+}
