@@ -11,7 +11,7 @@
 //!   processes tell each other).
 //! - `model`, `statement`, `delta`, `lanes` and `metrics` are pure, as are `marks::mark` and
 //!   `marks::priorities`.
-//! - `error` is for people; `pg` is the fence around the server's C interface.
+//! - `error` is for people; `nesting` limits how deep calls go; `pg` is the fence around the server's C interface.
 
 mod altered;
 mod api;
@@ -30,6 +30,7 @@ mod lanes;
 mod marks;
 mod metrics;
 mod model;
+mod nesting;
 mod pg;
 mod recount;
 mod registry;

@@ -11,7 +11,7 @@ use crate::pg::trigger::{Event, Firing, Timing};
 use crate::pg::value::Value;
 use crate::pg::{catalog, context, spi, time, types};
 use crate::registry::Queue;
-use crate::{registry, room, shmem, sql_functions, subqueue, xact};
+use crate::{nesting, registry, room, shmem, sql_functions, subqueue, xact};
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {
@@ -29,6 +29,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
         return Ok(firing.unchanged());
     }
     let Some(queue) = registry::find(firing.table())? else { return Ok(firing.unchanged()) };
+    nesting::refuse_too_deep(|| queue.name.clone())?;
     let row = firing.row();
     // A value that stands for no state may have been there before the queue was.
     let (old, new) = match firing.event() {

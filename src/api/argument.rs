@@ -2,6 +2,7 @@
 
 use super::values::populated;
 use crate::error::{Error, Result};
+use crate::nesting;
 use crate::pg::function::{Call, Output};
 use crate::pg::jsonb::{self, Shape};
 use crate::pg::relation::{self, Lock};
@@ -27,18 +28,15 @@ impl<'call> Target<'call> {
     pub fn of(call: &'call Call) -> Result<Target<'call>> {
         session::require_loaded()?;
         let oid = call.argument_type(0);
-        if oid == types::TEXT {
+        let target = if oid == types::TEXT {
             let name = call.require(0, "queue")?.to_text();
-            return Ok(Target { table: relation::find(&name)?, form: Form::Json, row: None });
-        }
-        match relation::of_row_type(oid) {
-            Some(table) => Ok(Target { table, form: Form::Row, row: call.value(0) }),
-            None => Err(Error::new(
-                PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-                format!("a queue cannot be named by a value of type {}", catalog::type_name(oid)),
-            )
-            .hint("Name it as text, 'jobs', for tasks as jsonb, or by its row type, NULL::jobs, for tasks as rows.")),
-        }
+            Target { table: relation::find(&name)?, form: Form::Json, row: None }
+        } else {
+            let table = relation::of_row_type(oid).ok_or_else(|| no_queue(oid))?;
+            Target { table, form: Form::Row, row: call.value(0) }
+        };
+        nesting::refuse_too_deep(|| registry::display_name(target.table))?;
+        Ok(target)
     }
 
     /// Locks the table and looks up what is known of the queue. Who may not touch the table is
@@ -78,6 +76,14 @@ impl<'call> Target<'call> {
         }
         Ok(output)
     }
+}
+
+fn no_queue(oid: Oid) -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
+        format!("a queue cannot be named by a value of type {}", catalog::type_name(oid)),
+    )
+    .hint("Name it as text, 'jobs', for tasks as jsonb, or by its row type, NULL::jobs, for tasks as rows.")
 }
 
 /// Refuses what only the owner of a queue's table may do.

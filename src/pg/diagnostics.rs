@@ -1,7 +1,7 @@
 //! What an error of the server's own would lose on its way through Rust: the names of the
 //! constraint, table, column and type that it is about, which drivers and ORMs show and ask for.
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, ErrorContextCallback};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -25,11 +25,12 @@ pub unsafe fn keeping_names(
     // SAFETY: the callback is taken off the stack at the end; whoever catches an error puts the
     // stack back himself.
     unsafe {
-        let mut callback = pg_sys::ErrorContextCallback {
+        let mut callback = ErrorContextCallback {
             previous: pg_sys::error_context_stack,
             callback: Some(keep_or_give_back),
             arg: std::ptr::null_mut(),
         };
+        callback.arg = (&raw mut callback).cast();
         pg_sys::error_context_stack = &mut callback;
         let result = function(info);
         pg_sys::error_context_stack = callback.previous;
@@ -40,7 +41,11 @@ pub unsafe fn keeping_names(
 /// Called twice: when the server raises the error, with the names, and when it is raised again on
 /// the way out of Rust, without them.
 #[pgrx::pg_guard]
-unsafe extern "C-unwind" fn keep_or_give_back(_argument: *mut c_void) {
+unsafe extern "C-unwind" fn keep_or_give_back(callback: *mut c_void) {
+    // SAFETY: `callback` is only compared.
+    if !unsafe { is_innermost(callback) } {
+        return;
+    }
     // SAFETY: an error is being reported; its data is copied into memory of its own, and freed with that:
     // FreeErrorData leaves some of it.
     unsafe {
@@ -59,17 +64,39 @@ unsafe extern "C-unwind" fn keep_or_give_back(_argument: *mut c_void) {
             let (code, message) = ((*data).sqlerrcode, text((*data).message).unwrap_or_default());
             if !names.is_empty() {
                 KEPT.set(Some((code, message, names)));
-            } else if let Some((kept_code, kept_message, names)) = KEPT.take()
-                && kept_code == code
-                && kept_message == message
+            } else if let Some(kept) = KEPT.take()
+                && kept.0 == code
+                && kept.1 == message
             {
-                for (field, name) in &names {
+                for (field, name) in &kept.2 {
                     pg_sys::err_generic_string(i32::from(*field), name.as_ptr());
                 }
+                // It may have to come through another call.
+                KEPT.set(Some(kept));
             }
         }
         pg_sys::MemoryContextDelete(memory);
     }
+}
+
+/// Whether of all callbacks of this kind, one for each call in progress, this is the first to be called. The others
+/// would find what it has done, after they had copied the CONTEXT of all levels between.
+///
+/// # Safety
+/// An error is being reported.
+unsafe fn is_innermost(callback: *const c_void) -> bool {
+    let kind = keep_or_give_back as unsafe extern "C-unwind" fn(*mut c_void);
+    // SAFETY: the entries of the stack live in frames further out.
+    unsafe {
+        let mut entry = pg_sys::error_context_stack;
+        while let Some(ErrorContextCallback { previous, callback: function, .. }) = entry.as_ref() {
+            if function.is_some_and(|function| std::ptr::fn_addr_eq(function, kind)) {
+                return entry.cast_const().cast() == callback;
+            }
+            entry = *previous;
+        }
+    }
+    true
 }
 
 /// # Safety

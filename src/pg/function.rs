@@ -29,6 +29,8 @@ macro_rules! sql_functions {
                 unsafe extern "C-unwind" fn guarded(
                     info: pgrx::pg_sys::FunctionCallInfo,
                 ) -> pgrx::pg_sys::Datum {
+                    let _nested = $crate::nesting::Nested::begin();
+                    $crate::pg::process::serve_interrupts();
                     // SAFETY: called by the server with its call information.
                     let call = unsafe { $crate::pg::function::Call::new(info) };
                     call.give($crate::error::OrRaise::or_raise($function(&call)))

@@ -13,6 +13,11 @@ pub fn index() -> u32 {
     number as u32
 }
 
+/// Ends what is in progress if this process has been asked to: raises that as an error.
+pub fn serve_interrupts() {
+    pgrx::check_for_interrupts!();
+}
+
 pub fn pid() -> i32 {
     // SAFETY: set at the start of the process.
     unsafe { pg_sys::MyProcPid }
