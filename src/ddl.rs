@@ -2,7 +2,7 @@
 //! dropped, databases in somebody's way, prepared transactions resolved.
 
 use crate::altered::Altered;
-use crate::pg::callbacks::{self, Command, ObjectEvent};
+use crate::pg::callbacks::{self, Command, ObjectEvent, Purpose};
 use crate::pg::{catalog, latch, privileges, process, transaction};
 use crate::session;
 use crate::shmem::{self, databases, queues};
@@ -56,14 +56,14 @@ thread_local! {
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes our worker leave a database that a command needs for itself.
+/// Makes our workers leave a database that a command needs for itself, if the server would let the current role do
+/// that: a command that is about to be refused is none of theirs.
 pub fn before_command(command: &Command) {
-    if let Command::OccupyDatabase { name, as_template } = command
+    if let Command::OccupyDatabase { name, purpose } = command
         && shmem::is_available()
         && transaction::is_open()
         && let Some(database) = catalog::find_database(name)
-        && (privileges::owns_database(database)
-            || *as_template && privileges::may_create_database())
+        && may_occupy(database, *purpose)
     {
         if !EXIT_WATCHED.replace(true) {
             callbacks::at_exit(vacate_on_exit, 0);
@@ -73,6 +73,18 @@ pub fn before_command(command: &Command) {
         let deadline = Instant::now() + LEAVE_TIMEOUT;
         while databases::has_worker(database.into()) && Instant::now() < deadline {
             latch::wait(Some(Duration::from_millis(5)), false);
+        }
+    }
+}
+
+/// Whether the current role may use a database for a purpose, as the server judges it.
+fn may_occupy(database: Oid, purpose: Purpose) -> bool {
+    let owns = || privileges::owns_database(database);
+    match purpose {
+        Purpose::Drop | Purpose::Move => owns(),
+        Purpose::Rename => owns() && privileges::may_create_database(),
+        Purpose::Copy => {
+            privileges::may_create_database() && (catalog::is_template(database) || owns())
         }
     }
 }

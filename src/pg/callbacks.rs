@@ -48,12 +48,22 @@ pub enum Command {
     /// COMMIT PREPARED or ROLLBACK PREPARED.
     ResolvePrepared,
     DiscardAll,
-    /// A command that needs the database, by name, for itself; as a template, which those who may
-    /// create databases can use without owning it, or for good.
+    /// A command that needs the database, by name, for itself.
     OccupyDatabase {
         name: String,
-        as_template: bool,
+        purpose: Purpose,
     },
+}
+
+/// What a command needs a database for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Drop,
+    Rename,
+    /// To another tablespace.
+    Move,
+    /// As the template of another one.
+    Copy,
 }
 
 pub struct Handlers {
@@ -331,20 +341,21 @@ unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
                 (target == pg_sys::DiscardMode::DISCARD_ALL).then_some(Command::DiscardAll)
             }
             pg_sys::NodeTag::T_DropdbStmt => {
-                occupied((*node.cast::<pg_sys::DropdbStmt>()).dbname, false)
+                occupied((*node.cast::<pg_sys::DropdbStmt>()).dbname, Purpose::Drop)
             }
             pg_sys::NodeTag::T_AlterDatabaseStmt => {
                 let alter = &*node.cast::<pg_sys::AlterDatabaseStmt>();
-                option(alter.options, c"tablespace").and_then(|_| occupied(alter.dbname, false))
+                option(alter.options, c"tablespace")
+                    .and_then(|_| occupied(alter.dbname, Purpose::Move))
             }
             pg_sys::NodeTag::T_RenameStmt => {
-                occupied((*node.cast::<pg_sys::RenameStmt>()).subname, false)
+                occupied((*node.cast::<pg_sys::RenameStmt>()).subname, Purpose::Rename)
             }
             pg_sys::NodeTag::T_CreatedbStmt => {
                 let create = &*node.cast::<pg_sys::CreatedbStmt>();
                 match option(create.options, c"template") {
-                    Some(template) => occupied(pg_sys::defGetString(template), true),
-                    None => occupied(c"template1".as_ptr(), true),
+                    Some(template) => occupied(pg_sys::defGetString(template), Purpose::Copy),
+                    None => occupied(c"template1".as_ptr(), Purpose::Copy),
                 }
             }
             _ => None,
@@ -368,11 +379,11 @@ unsafe fn option(options: *mut pg_sys::List, name: &CStr) -> Option<*mut pg_sys:
 
 /// # Safety
 /// `name` is null or a C string.
-unsafe fn occupied(name: *const std::ffi::c_char, as_template: bool) -> Option<Command> {
+unsafe fn occupied(name: *const std::ffi::c_char, purpose: Purpose) -> Option<Command> {
     if name.is_null() {
         return None;
     }
     // SAFETY: by the contract of this function.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-    Some(Command::OccupyDatabase { name, as_template })
+    Some(Command::OccupyDatabase { name, purpose })
 }

@@ -216,6 +216,22 @@ pub fn find_database(name: &str) -> Option<Oid> {
     (database != Oid::INVALID).then_some(database)
 }
 
+/// Whether all who may create databases may copy a database.
+pub fn is_template(database: Oid) -> bool {
+    let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
+    // SAFETY: a look-up; the row is released once it has been read.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(cache, Datum::from(database));
+        if row.is_null() {
+            return false;
+        }
+        let form = &*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_database>();
+        let is_template = form.datistemplate;
+        pg_sys::ReleaseSysCache(row);
+        is_template
+    }
+}
+
 /// The table of a trigger.
 pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare)?;

@@ -273,3 +273,25 @@ fn drop_owned_and_reassign() {
     );
     assert_eq!(left, 0);
 }
+
+#[test]
+fn a_refused_command_on_the_database_leaves_its_worker_alone() {
+    let database = Database::new("victim");
+    let mut q = Queue::new_in(&database.name, "jobs");
+    worker_works(&mut q);
+    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
+    let before: i32 = scalar(&mut q.admin, worker, &[]);
+    let role = Role::create();
+    connect().batch_execute(&format!("ALTER ROLE {} CREATEDB", role.name)).unwrap();
+    let (mut hostile, name) = (role.client(), database.name.clone());
+    for sql in [
+        format!("CREATE DATABASE {name}_x TEMPLATE {name}"),
+        format!("DROP DATABASE {name}"),
+        format!("ALTER DATABASE {name} RENAME TO {name}_x"),
+        format!("ALTER DATABASE {name} SET TABLESPACE pg_default"),
+    ] {
+        expect_error(&mut hostile, &sql, "42501", "");
+    }
+    worker_works(&mut q);
+    assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
+}
