@@ -5,7 +5,7 @@ use crate::altered::Altered;
 use crate::pg::callbacks::{self, Command, ObjectEvent, Purpose};
 use crate::pg::{catalog, latch, privileges, process, transaction};
 use crate::session;
-use crate::shmem::{self, databases, queues};
+use crate::shmem::{self, databases, jobs, queues};
 use crate::xact;
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
@@ -71,7 +71,8 @@ pub fn before_command(command: &Command) {
         databases::occupy(database.into());
         OCCUPIED.set(Some(database.into()));
         let deadline = Instant::now() + LEAVE_TIMEOUT;
-        while databases::has_worker(database.into()) && Instant::now() < deadline {
+        let is_there = |database| databases::has_worker(database) || jobs::has_any(database);
+        while is_there(database.into()) && Instant::now() < deadline {
             latch::wait(Some(Duration::from_millis(5)), false);
         }
     }

@@ -23,6 +23,8 @@ static MAX_SUBQUEUES: GucSetting<i32> = GucSetting::<i32>::new(65_536);
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// A queue whose triggers take longer than this must not delay the others.
 static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// What users' triggers take is taken from other background workers, parallel queries among them.
+static MAX_JOB_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
 /// A time of grace that nobody asked for would delay the tasks of consumers that are gone.
 static SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(0);
 static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
@@ -72,6 +74,15 @@ pub fn init(preloading: bool) {
         (10, 3_600_000),
         GucContext::Sighup,
         GucFlags::UNIT_MS,
+    );
+    int(
+        c"xqueue.max_job_workers",
+        c"How many background workers of a database may run users' triggers at the same time.",
+        c"They do what the worker leaves to them of queues whose tables have triggers, checks and the like.",
+        &MAX_JOB_WORKERS,
+        (1, 64),
+        GucContext::Sighup,
+        GucFlags::default(),
     );
     int(
         c"xqueue.session_grace",
@@ -153,6 +164,10 @@ pub fn batch_size() -> i32 {
 
 pub fn worker_timeout() -> Duration {
     milliseconds(&WORKER_TIMEOUT)
+}
+
+pub fn max_job_workers() -> usize {
+    MAX_JOB_WORKERS.get().max(1) as usize
 }
 
 /// How long an identified session lives on without a connection, unless it says so itself.

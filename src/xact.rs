@@ -4,7 +4,7 @@
 use crate::altered::{self, Altered};
 use crate::delta::{Delta, Growth, LaneChange, LaneChanges, SlotId, Stack};
 use crate::error::Error;
-use crate::model::change::Call;
+use crate::model::change::{Call, Transitions};
 use crate::model::position::{Kind, Position};
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::{catalog, durability, injection, process, transaction};
@@ -95,6 +95,12 @@ pub fn held() -> (u64, u64) {
 /// What the open transaction does to the number of a queue's tasks.
 pub fn growth(slot: SlotId) -> Growth {
     CHANGES.with_borrow(|stack| stack.growth(slot))
+}
+
+/// How tasks of a queue have come from state to state in the open transaction, and the earliest instant at which
+/// something is to be done for those that it has changed.
+pub fn transitions(slot: SlotId) -> (Transitions, Option<i64>) {
+    CHANGES.with_borrow(|stack| stack.transitions(slot))
 }
 
 /// Whether the open transaction does not see ready, or buried, tasks where others do, and where they are

@@ -4,7 +4,8 @@
 //! at which something changed; a released savepoint is added to its parent, a rolled back one is
 //! dropped, a TRUNCATE replaces what was there before it.
 
-use super::{Delta, Growth, LaneChange, LaneChanges, SlotId};
+use super::{Delta, Growth, LaneChange, LaneChanges, SlotId, add_all};
+use crate::model::change::Transitions;
 use crate::model::position::{Kind, Position};
 
 /// The memory of so many queues' changes is kept from one transaction to the next.
@@ -83,6 +84,14 @@ impl Stack {
             }
         });
         total
+    }
+
+    /// The transitions of one queue's tasks in the whole open transaction, and the earliest instant at which
+    /// something is to be done for those that it has changed.
+    pub fn transitions(&self, slot: SlotId) -> (Transitions, Option<i64>) {
+        let mut total = Transitions::default();
+        self.of(slot).for_each(|delta| add_all(&mut total, &delta.transitions));
+        (total, self.of(slot).filter_map(|delta| delta.due).min())
     }
 
     /// What the whole open transaction does to the number of a queue's tasks.

@@ -147,6 +147,20 @@ pub fn end(status: Option<Status>) -> usize {
     status.map_or(NOWHERE, |status| status as usize)
 }
 
+/// Whether tasks have left a state, or the table, and were not put back. `is_due`: something is to be done at
+/// once for some that were changed: then those that were inserted may be those that were deleted.
+pub fn has_progressed(transitions: &Transitions, is_due: bool) -> bool {
+    let states = 0..NOWHERE;
+    let left = |state: usize| -> i64 {
+        let out: i64 = states.clone().map(|to| transitions[state][to]).sum();
+        let back: i64 = states.clone().map(|from| transitions[from][state]).sum();
+        out - back
+    };
+    let has_inserted = states.clone().any(|to| transitions[NOWHERE][to] > 0);
+    let has_deleted = states.clone().any(|from| transitions[from][NOWHERE] > 0);
+    (has_deleted || states.clone().any(|state| left(state) > 0)) && !(has_inserted && is_due)
+}
+
 /// Numbers of tasks: all of them, and those of the tubes that have statistics of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -209,6 +223,23 @@ mod tests {
         assert_eq!(event(None, Some(Buried), Some(Ready)), "kick");
         assert_eq!(event(None, Some(Ready), Some(Ready)), "update");
         assert_eq!(event(None, Some(Done), None), "delete");
+    }
+
+    #[test]
+    fn what_is_put_back_is_no_progress() {
+        let (ready, waiting) = (end(Some(Status::Ready)), end(Some(Status::Waiting)));
+        let mut transitions = Transitions::default();
+        assert!(!has_progressed(&transitions, false));
+        transitions[waiting][ready] = 5;
+        assert!(has_progressed(&transitions, true));
+        transitions[ready][waiting] = 5;
+        assert!(!has_progressed(&transitions, true));
+        transitions[waiting][NOWHERE] = 1;
+        assert!(has_progressed(&transitions, true));
+        transitions[NOWHERE][waiting] = 1;
+        assert!(!has_progressed(&transitions, true));
+        // A follow-up for later.
+        assert!(has_progressed(&transitions, false));
     }
 
     #[test]

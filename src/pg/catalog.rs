@@ -379,6 +379,13 @@ pub fn is_hashable(oid: Oid) -> bool {
     }
 }
 
+/// Whether a type is a domain, or a composite type, whose columns may be of domains.
+pub fn has_parts_or_checks(oid: Oid) -> bool {
+    // SAFETY: a look-up.
+    let kind = unsafe { pg_sys::get_typtype(oid) } as u8;
+    [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind)
+}
+
 /// Whether a function is written in C.
 pub fn is_in_c(function: Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;

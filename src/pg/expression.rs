@@ -1,5 +1,7 @@
 //! Expressions of a table: which of them can be kept from one statement to the next.
 
+use super::index;
+use super::relation::Relation;
 use pgrx::pg_sys::{self, Oid};
 
 /// Whether an expression calls only functions of the server's own and makes no values of domains and
@@ -20,6 +22,21 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
             &mut has_row_security,
         );
         dependencies.is_null() && !makes_users_values(expression, std::ptr::null_mut())
+    }
+}
+
+impl Relation {
+    /// Whether all that the table's checks, and its indexes, call are immutable functions of the server's own.
+    /// They are read as they are stored: the server would compute what it takes for constant.
+    pub fn has_only_harmless_expressions(&self) -> bool {
+        // SAFETY: an open table; an expression that was just read is the caller's own.
+        unsafe {
+            let is_harmless = |node: *mut pg_sys::Node| {
+                is_of_the_server(node) && !pg_sys::contain_mutable_functions(node)
+            };
+            checks(self.description()).all(is_harmless)
+                && self.indexes().into_iter().flat_map(index::stored_expressions).all(is_harmless)
+        }
     }
 }
 

@@ -83,6 +83,29 @@ unsafe fn has_default_order(
     }
 }
 
+/// The expressions and the predicate of an index as they are stored. The index is not opened, as its owner may have
+/// locked it; a lock on its table keeps it from being dropped.
+pub(super) fn stored_expressions(index: Oid) -> Vec<*mut pg_sys::Node> {
+    let cache = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
+    // SAFETY: a look-up; the row is released once the texts, which are those of expressions, have been copied.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(cache, Datum::from(index));
+        if row.is_null() {
+            return vec![];
+        }
+        let read = |number: u32| {
+            let mut is_null = false;
+            let tree = pg_sys::SysCacheGetAttr(cache, row, number as i16, &mut is_null);
+            let node = |text| pg_sys::stringToNode(pg_sys::text_to_cstring(text)).cast();
+            (!is_null).then(|| node(tree.cast_mut_ptr()))
+        };
+        let stored = [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred];
+        let expressions = stored.into_iter().filter_map(read).collect();
+        pg_sys::ReleaseSysCache(row);
+        expressions
+    }
+}
+
 /// An expression of an index's definition, as the server shows it.
 ///
 /// # Safety

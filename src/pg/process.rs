@@ -60,6 +60,19 @@ pub fn limit() -> usize {
     unsafe { pg_sys::MaxBackends as usize }
 }
 
+/// How many background workers there may be.
+pub fn worker_limit() -> usize {
+    // SAFETY: a setting, final before shared memory is requested.
+    unsafe { pg_sys::max_worker_processes.max(0) as usize }
+}
+
+/// Asks a process of this server to end, as pg_terminate_backend does. The caller knows that it has not
+/// ended yet.
+pub fn terminate(pid: i32) {
+    // SAFETY: sends a signal.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+}
+
 /// How many prepared transactions there may be.
 pub fn prepared_limit() -> usize {
     // SAFETY: a setting, final before shared memory is requested.

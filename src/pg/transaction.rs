@@ -43,7 +43,7 @@ pub fn is_read_only() -> bool {
 }
 
 /// An error that was caught.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     pub message: String,
     /// It was cancelled: it took too long.

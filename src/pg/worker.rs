@@ -48,12 +48,12 @@ pub fn start_with_server(name: &str, function: &str) {
         .load();
 }
 
-/// Starts a worker for a database now. False if the server has no place for it.
-pub fn start(name: &str, function: &str, database: u32) -> bool {
+/// Starts a worker now. False if the server has no place for it.
+pub fn start(name: &str, function: &str, argument: u32) -> bool {
     BackgroundWorkerBuilder::new(name)
         .set_library(LIBRARY)
         .set_function(function)
-        .set_argument(Some(Datum::from(database)))
+        .set_argument(Some(Datum::from(argument)))
         .enable_shmem_access(None)
         .enable_spi_access()
         .set_start_time(BgWorkerStartTime::RecoveryFinished)
@@ -100,6 +100,19 @@ pub fn connect(database: Option<u32>) {
                 pg_sys::GucSource::PGC_S_OVERRIDE,
             );
         }
+    }
+}
+
+/// Sleeps until this process's latch is set or the time is over. A cancel, which is meant for something that
+/// runs, is of no account.
+pub fn wait_idle(timeout: Option<Duration>) {
+    // SAFETY: counts as the server's own code does. A shutdown ends the process and needs no count.
+    unsafe { pg_sys::QueryCancelHoldoffCount += 1 };
+    super::latch::wait(timeout, false);
+    // SAFETY: as above; the flag is set by a signal handler.
+    unsafe {
+        pg_sys::QueryCancelHoldoffCount -= 1;
+        pg_sys::QueryCancelPending = 0;
     }
 }
 

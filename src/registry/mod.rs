@@ -11,6 +11,7 @@ mod status;
 mod store;
 pub mod triggers;
 mod tube;
+mod user_code;
 
 use crate::error::{Error, Result};
 use crate::model::definition::Column;

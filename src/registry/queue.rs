@@ -68,6 +68,8 @@ pub struct Queue {
     pub(super) directs: Directs,
     /// The unique index of the tasks in flight, once it was wanted.
     pub(super) in_flight: OnceCell<Option<Oid>>,
+    /// Changes of the table run code of its owner, once it was asked.
+    pub(super) user_code: OnceCell<bool>,
     /// The key is one column, and no array: keys can be put into an array.
     pub has_simple_key: bool,
     pub(super) stale: Rc<Cell<bool>>,
@@ -179,6 +181,7 @@ impl Queue {
             plans: Plans::default(),
             directs: Directs::default(),
             in_flight: OnceCell::new(),
+            user_code: OnceCell::new(),
             has_simple_key,
             stale: Rc::default(),
         })

@@ -131,6 +131,11 @@ pub fn release_recounter(oid: u32) {
     wake_worker(&directory, oid);
 }
 
+/// Wakes the worker of a database.
+pub fn wake(oid: u32) {
+    wake_worker(&super::directory(), oid);
+}
+
 /// Adds to what the worker of a database is asked to look at, and wakes it.
 pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
     let mut directory = super::directory();

@@ -2,16 +2,19 @@
 //! built again from the tables.
 //!
 //! Locking: the directory lock guards which slot belongs to which queue, database and session; a
-//! queue's own lock guards its counters and its waiters; one lock guards the lanes of all queues.
-//! Nobody holds two queue locks; the directory lock is taken before a queue's, the lanes' lock last.
+//! queue's own lock guards its counters and its waiters; one lock guards the lanes of all queues, one the
+//! job workers. No process holds two queue locks; the directory lock is taken before a queue's, the lanes'
+//! lock last, the job workers' alone.
 //! Nothing that can fail runs under any of them.
 
 pub mod databases;
 pub mod doubts;
 mod exact;
+pub mod jobs;
 pub mod lanes;
 pub mod left;
 pub mod marks;
+pub mod orders;
 mod prepared;
 pub mod queues;
 pub mod recount;
@@ -57,6 +60,8 @@ struct Segment {
     in_progress: *mut u32,
     in_progress_count: usize,
     lanes: lanes::Arrays,
+    jobs: *mut jobs::Job,
+    job_count: usize,
     locks: *mut pg_sys::LWLockPadded,
 }
 
@@ -96,7 +101,7 @@ fn in_progress_limit() -> usize {
     process::limit() + process::prepared_limit()
 }
 
-fn parts() -> [usize; 9] {
+fn parts() -> [usize; 10] {
     [
         size_of::<Header>(),
         queue_limit() * size_of::<UnsafeCell<queues::Queue>>(),
@@ -107,6 +112,7 @@ fn parts() -> [usize; 9] {
         lanes::sizes()[1],
         lanes::sizes()[2],
         lanes::sizes()[3],
+        jobs::limit() * size_of::<jobs::Job>(),
     ]
     .map(|size| size.next_multiple_of(64))
 }
@@ -119,7 +125,7 @@ unsafe extern "C-unwind" fn request() {
             pg_guard_ffi_boundary(|| previous());
         }
         pg_sys::RequestAddinShmemSpace(parts().iter().sum());
-        pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 2 + queue_limit() as i32);
+        pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 3 + queue_limit() as i32);
     }
 }
 
@@ -148,6 +154,8 @@ unsafe extern "C-unwind" fn startup() {
             in_progress: at(4).cast(),
             in_progress_count: in_progress_limit(),
             lanes: lanes::Arrays::new(at(5), at(6), at(7), at(8)),
+            jobs: at(9).cast(),
+            job_count: jobs::limit(),
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
         };
         if !(*segment.header).ready {
@@ -179,7 +187,7 @@ impl Guard {
         } else {
             pg_sys::LWLockMode::LW_SHARED
         };
-        // SAFETY: there are as many locks as were requested: two, and one for each queue.
+        // SAFETY: there are as many locks as were requested: three, and one for each queue.
         unsafe {
             let lock = std::ptr::addr_of_mut!((*segment().locks.add(index)).lock);
             pg_sys::LWLockAcquire(lock, mode);

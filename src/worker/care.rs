@@ -1,19 +1,18 @@
 //! What the worker does for one queue: gives tasks back, promotes, deletes what is over, recounts.
+//!
+//! Where changes of a table run code of its owner, or have taken too long, that is left to a job worker: here
+//! is said what is to be done, and noted what came of it.
 
-use super::job::Batch;
 use super::leases::Ended;
-use super::leftovers::Leftovers;
+use super::leftovers::{Giving, Leftovers};
 use super::recounter::{self, Recounted};
 use super::retry::{BUSY_PAUSES, FAILURE_PAUSES, Retry};
+use super::work;
 use crate::delta::SlotId;
-use crate::model::definition::Field;
-use crate::pg::value::Value;
-use crate::pg::{spi, time};
-use crate::registry::{Arguments, Queue, Statement};
+use crate::pg::time;
+use crate::shmem::orders::{End, Report, Work};
 use crate::shmem::queues::{self, NEVER};
-use crate::statement::{Change, Parameter};
 use pgrx::pg_sys::Oid;
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How often a queue with row security is looked at as a whole.
@@ -24,34 +23,71 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// A queue in the worker's care, beyond what its shared slot says.
 pub struct Care {
     pub slot: SlotId,
+    /// Of the table.
+    pub owner: Oid,
+    /// Changes of the table run code of its owner.
+    runs_user_code: bool,
+    /// A job has had to be cancelled here once: it may delay no other queue again.
+    is_slow: bool,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
     /// It had some since the list of queues was last read.
-    has_row_security: Cell<bool>,
+    has_row_security: bool,
     /// When everything was last looked for that there may be to do because of that.
     looked: Instant,
     left: Leftovers,
     promote: Retry,
     recount: Retry,
+    /// What a job worker was given last, as an index of `KINDS`.
+    last: usize,
 }
+
+/// The kinds of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Give(Giving),
+    OnTime,
+}
+
+/// In the order in which the worker of the database does them.
+const KINDS: [Kind; 4] = [
+    Kind::Give(Giving::Leavers),
+    Kind::Give(Giving::Lost),
+    Kind::Give(Giving::Ended),
+    Kind::OnTime,
+];
 
 impl Care {
     pub fn of(slot: SlotId) -> Care {
         Care {
             slot,
+            owner: Oid::INVALID,
+            runs_user_code: false,
+            is_slow: false,
             passive: false,
-            has_row_security: Cell::new(false),
+            has_row_security: false,
             looked: Instant::now(),
             left: Leftovers::of(slot),
             promote: Retry::of(slot),
             recount: Retry::of(slot),
+            last: 0,
         }
+    }
+
+    /// Whose the table is, and whether changes of it run code of its owner.
+    pub fn set_owner(&mut self, owner: Oid, runs_user_code: bool) {
+        (self.owner, self.runs_user_code) = (owner, runs_user_code);
+    }
+
+    /// Whether its jobs are left to a job worker.
+    pub fn is_for_job_worker(&self) -> bool {
+        self.runs_user_code || self.is_slow
     }
 
     /// With row security the owner may not see all that there is to do, and nobody tells when he
     /// does: it is looked for now and then.
     pub fn set_row_security(&mut self, is_on: bool) {
-        if self.has_row_security.replace(is_on) && !is_on {
+        if std::mem::replace(&mut self.has_row_security, is_on) && !is_on {
             self.look_for_all();
         }
     }
@@ -94,80 +130,109 @@ impl Care {
         self.left.sweep();
     }
 
-    /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
-    pub fn work(&mut self, table: Oid, database: u32, may_recount: bool) {
-        if self.has_row_security.get() && self.looked.elapsed() >= ALL_INTERVAL {
+    /// Does what there is to do: of each kind a batch, then it is the next queue's turn. What is left to a job
+    /// worker is not done here, and nothing while one is at it.
+    pub fn work(&mut self, table: Oid, database: u32, may_recount: bool, is_served: bool) {
+        if self.has_row_security && self.looked.elapsed() >= ALL_INTERVAL {
             self.look_for_all();
         }
         if self.passive {
             self.left.forget();
-        } else {
-            let secured = &self.has_row_security;
-            self.left
-                .give_back(table, |queue| secured.set(secured.get() || queue.has_row_security));
-            self.promote(table);
+        }
+        for kind in KINDS {
+            if !is_served && !self.is_for_job_worker() && self.wants(kind) {
+                let work = self.begin(kind);
+                self.end(kind, &work, &work::perform(table, &work));
+            }
         }
         if may_recount {
             self.recount(table, database);
         }
     }
 
-    /// How long there is nothing to do; None: until somebody says so.
-    pub fn pause(&self) -> Option<Duration> {
+    /// What a job worker is to do now: the kinds take turns.
+    pub fn wanted(&self) -> Option<Kind> {
+        let turns = (1..=KINDS.len()).map(|turn| KINDS[(self.last + turn) % KINDS.len()]);
+        turns.filter(|_| self.is_for_job_worker()).find(|kind| self.wants(*kind))
+    }
+
+    fn wants(&self, kind: Kind) -> bool {
+        !self.passive
+            && match kind {
+                Kind::Give(giving) => self.left.wants(giving),
+                Kind::OnTime => self.promote.is_due() && self.due() <= time::now(),
+            }
+    }
+
+    fn due(&self) -> i64 {
+        queues::lock(self.slot).map_or(NEVER, |slot| slot.due())
+    }
+
+    /// The work of a kind. What came of it is to be given to `end`.
+    pub fn begin(&mut self, kind: Kind) -> Work {
+        self.last = KINDS.iter().position(|known| *known == kind).unwrap_or_default();
+        match kind {
+            Kind::Give(giving) => self.left.begin(giving),
+            Kind::OnTime => {
+                let now = time::now();
+                // Nothing that is there is due before what was known: the entries of what was there before
+                // need not be walked over again.
+                let mut since = i64::MIN;
+                if let Some(mut slot) = queues::lock(self.slot) {
+                    since = slot.due();
+                    slot.forget_due();
+                }
+                Work::Timed { now, since }
+            }
+        }
+    }
+
+    /// What came of the work of a kind.
+    pub fn end(&mut self, kind: Kind, work: &Work, report: &Report) {
+        self.has_row_security |= report.has_row_security;
+        self.runs_user_code |= report.end == End::RunsUserCode;
+        self.is_slow |= report.failure.as_ref().is_some_and(|failure| failure.canceled);
+        match kind {
+            Kind::Give(giving) => self.left.end(giving, work, report),
+            Kind::OnTime => {
+                // Otherwise nobody knows when: it is looked up at the next try.
+                let next = if report.end == End::Done { report.next } else { Some(i64::MIN) };
+                if let Some((mut slot, next)) = queues::lock(self.slot).zip(next) {
+                    slot.lower_due(next);
+                }
+                self.promote.note(report);
+            }
+        }
+    }
+
+    /// There is no job worker for work that has begun.
+    pub fn end_without_worker(&mut self, kind: Kind, work: &Work, message: &str) {
+        // What only was slow is done here as long as that is so.
+        self.is_slow = false;
+        self.end(kind, work, &Report::none(End::Busy));
+        if self.runs_user_code {
+            match kind {
+                Kind::Give(giving) => self.left.retry(giving).note_no_worker(message),
+                Kind::OnTime => self.promote.note_no_worker(message),
+            }
+        }
+    }
+
+    /// How long there is nothing to do; None: until somebody says so. The end of a job tells those that wait
+    /// for a job worker.
+    pub fn pause(&self, is_served: bool) -> Option<Duration> {
         let slot = queues::lock(self.slot)?;
         let (due, needs_recount) = (slot.due(), slot.needs_recount());
         drop(slot);
         let recount = needs_recount.then(|| self.recount.left().unwrap_or(BUSY_PAUSES.1));
+        let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
         let promote = (due != NEVER && !self.passive).then(|| {
             let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
             left.min(CLOCK_INTERVAL).max(self.promote.left().unwrap_or_default())
         });
-        let all = self.has_row_security.get();
-        let all = all.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
-        [self.left.pause(), promote, recount, all].into_iter().flatten().min()
-    }
-
-    /// Does what is due: delays, times to run, lives that are over.
-    fn promote(&mut self, table: Oid) {
-        let now = time::now();
-        let is_due = queues::lock(self.slot).is_some_and(|slot| slot.due() <= now);
-        if !is_due || !self.promote.is_due() {
-            return;
-        }
-        // Nothing that is there is due before what was known: the entries of what was there before
-        // need not be walked over again.
-        let mut since = i64::MIN;
-        if let Some(mut slot) = queues::lock(self.slot) {
-            since = slot.due();
-            slot.forget_due();
-        }
-        let secured = &self.has_row_security;
-        let promote = |queue: &Queue| {
-            secured.set(secured.get() || queue.has_row_security);
-            let since = if queue.is_told { since } else { i64::MIN };
-            let mut times = Arguments::of(Parameter::Now, Value::instant(now));
-            times.set(Parameter::Since, Value::instant(since));
-            let (mut changed, mut failure) = (0, None);
-            for change in timed_changes(queue) {
-                let (some, failed) = Batch::of(queue, change, times.clone()).run_or_each();
-                changed += some;
-                failure = failed.or(failure);
-            }
-            ((changed, next_due(queue, &times)), failure)
-        };
-        let outcome = self.promote.run_batch(table, promote);
-        let Some(mut slot) = queues::lock(self.slot) else { return };
-        match outcome {
-            Some((promoted, Some(next))) => {
-                slot.lower_due(next);
-                self.promote.go_on(promoted > 0 || next > now);
-            }
-            Some((_, None)) => self.promote.go_on(true),
-            // Nobody knows when: it is looked up at the next try.
-            None => {
-                slot.lower_due(i64::MIN);
-            }
-        }
+        let jobs = [self.left.pause(), promote].into_iter().flatten().min();
+        let jobs = jobs.filter(|_| !is_served && self.wanted().is_none());
+        [jobs, recount, all].into_iter().flatten().min()
     }
 
     /// Counts the tasks anew if that is needed: small tables here, large ones elsewhere.
@@ -183,25 +248,4 @@ impl Care {
         }
         self.recount.after(FAILURE_PAUSES);
     }
-}
-
-/// What there is to do at instants, by the queue's features.
-fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
-    let features = queue.features();
-    let has_runat = queue.number_of(Field::Runat) != 0;
-    [
-        (has_runat, Change::Promote),
-        (features.has_deadlines(), Change::Overdue),
-        (features.zombies(), Change::Rot),
-        (features.expires(), Change::Expire),
-    ]
-    .into_iter()
-    .filter_map(|(is_on, change)| is_on.then_some(change))
-}
-
-fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
-    spi::connect(|spi| {
-        let rows = queue.run(spi, &Statement::NextDue, times);
-        rows.value(0, 1).map(Value::to_instant)
-    })
 }

@@ -5,14 +5,16 @@
 use super::care::Care;
 use super::job::Outcome;
 use super::leases::{Attached, Leases};
+use super::pool::Pool;
 use super::prepared::Prepared;
 use crate::background_worker;
 use crate::error::OrRaise;
-use crate::pg::relation::{self, Lock};
+use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::transaction::Failure;
-use crate::pg::{callbacks, catalog, latch, process, spi, time, transaction, worker};
+use crate::pg::{callbacks, catalog, process, spi, time, transaction, worker};
 use crate::registry;
 use crate::shmem::databases::{self, Requests};
+use crate::shmem::jobs;
 use crate::shmem::left;
 use crate::shmem::queues;
 use pgrx::pg_sys::Oid;
@@ -53,12 +55,13 @@ fn main(database: u32) {
             databases::report_work(database);
         }
         worker::report_idle();
-        latch::wait(worker.pause(), false);
+        worker::wait_idle(worker.pause());
     }
 }
 
 /// The launcher is to start another one, unless `unregister_worker` has been called before.
 fn leave_on_exit(database: u32) {
+    jobs::end_all(database);
     databases::unregister_worker(database, true);
 }
 
@@ -67,6 +70,7 @@ struct Worker {
     /// The database's name, for the metrics.
     name: String,
     queues: HashMap<Oid, Care>,
+    pool: Pool,
     /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
     unread: HashMap<Oid, bool>,
     /// The same of those that are no queues to work with as they are now, and when to look again.
@@ -87,6 +91,7 @@ impl Worker {
             database,
             name: name.unwrap_or_default(),
             queues: HashMap::new(),
+            pool: Pool::of(database),
             unread: HashMap::new(),
             unfit: HashMap::new(),
             leases: Leases::default(),
@@ -109,10 +114,11 @@ impl Worker {
             Ok(Outcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
                 self.unfit.retain(|table, _| listed.contains_key(table));
+                self.pool.retain(&self.queues);
                 self.unread = listed;
                 self.complained = false;
             }
-            Ok(Outcome::Gone) => return false,
+            Ok(Outcome::Gone | Outcome::RunsUserCode) => return false,
             Ok(Outcome::Busy) => self.reload_at = Some(Instant::now() + UNREAD_PAUSE),
             Err(failure) => {
                 self.reload_at = Some(Instant::now() + RELOAD_PAUSE);
@@ -144,27 +150,34 @@ impl Worker {
                             slot.set_names([name, &schema, &table]);
                             slot.find_told(queue.telling.is_complete(*passive));
                         }
-                        Outcome::Done((queue.slot, queue.has_row_security, queue.is_told))
+                        let owner = Relation::open(queue.table, Lock::None).map(|t| t.owner());
+                        let runs_user_code = queue.runs_user_code();
+                        Outcome::Done((queue, owner.unwrap_or(Oid::INVALID), runs_user_code))
                     }
                     None => Outcome::Gone,
                 }
             });
-            if let Ok(Outcome::Done((slot, has_row_security, is_told))) = read {
-                let known = queues.get(table).is_some_and(|care| care.slot == slot);
+            if let Ok(Outcome::Done((queue, owner, runs_user_code))) = &read {
+                let known = queues.get(table).is_some_and(|care| care.slot == queue.slot);
                 if !known {
-                    queues.insert(*table, Care::of(slot));
+                    queues.insert(*table, Care::of(queue.slot));
                     prepared.ask();
+                    // A worker before this one may have been ended in the middle of what was due.
+                    if let Some(mut slot) = queues::lock(queue.slot) {
+                        slot.lower_due(i64::MIN);
+                    }
                 }
                 if let Some(care) = queues.get_mut(table) {
                     care.set_passive(*passive);
-                    care.set_row_security(has_row_security);
-                    care.set_told(is_told);
+                    care.set_owner(*owner, *runs_user_code);
+                    care.set_row_security(queue.has_row_security);
+                    care.set_told(queue.is_told);
                 }
             }
             match &read {
                 Ok(Outcome::Busy) => {}
-                Ok(Outcome::Done((slot, ..))) if unfit.remove(table).is_some() => {
-                    if let Some(mut slot) = queues::lock(*slot) {
+                Ok(Outcome::Done((queue, ..))) if unfit.remove(table).is_some() => {
+                    if let Some(mut slot) = queues::lock(queue.slot) {
                         slot.clear_error();
                     }
                 }
@@ -194,6 +207,7 @@ impl Worker {
         if !self.unread.is_empty() {
             self.read_definitions();
         }
+        self.pool.collect(&mut self.queues);
         if requests.prepared {
             self.prepared.ask();
         }
@@ -207,8 +221,11 @@ impl Worker {
             if requests.sweep {
                 care.sweep();
             }
-            care.work(*table, self.database, !unsettled.contains(table));
+            let is_served = self.pool.serves(*table);
+            care.work(*table, self.database, !unsettled.contains(table), is_served);
         }
+        self.pool.hand_out(&mut self.queues);
+        self.pool.stop_late();
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
             for care in self.queues.values() {
@@ -229,7 +246,8 @@ impl Worker {
         let unfit = self.unfit.values().map(|(_, again)| *again);
         let until = unfit.chain(self.reload_at);
         let until = until.map(|at| at.saturating_duration_since(Instant::now()));
-        let cares = self.queues.values().filter_map(Care::pause);
+        let care = |(table, care): (&Oid, &Care)| care.pause(self.pool.serves(*table));
+        let cares = self.queues.iter().filter_map(care).chain(self.pool.pause());
         let others = [nudge, unread, self.leases.pause(), self.prepared.left()];
         cares.chain(until).chain(others.into_iter().flatten()).min()
     }

@@ -8,8 +8,9 @@ use crate::pg::spi::{self, Spi};
 use crate::pg::transaction::{self, Failure};
 use crate::pg::value::Value;
 use crate::pg::worker::Timeout;
-use crate::pg::{subscription, user};
+use crate::pg::{subscription, time, user};
 use crate::registry::{self, Arguments, Queue};
+use crate::shmem::jobs;
 use crate::statement::{Change, Parameter};
 use crate::{counting, direct, guc};
 use pgrx::PgSqlErrorCode;
@@ -24,6 +25,36 @@ pub enum Outcome<T> {
     Busy,
     /// The table is a queue no more.
     Gone,
+    /// Changes of the table run code of its owner, which the worker of a database leaves to a job worker.
+    RunsUserCode,
+}
+
+/// What a job may take until it is cancelled, as often as it begins with something new. A job worker that
+/// goes on for as long again is ended.
+struct Limit(#[allow(dead_code, reason = "held")] Timeout);
+
+impl Limit {
+    fn begin() -> Limit {
+        Limit::put_off();
+        Limit(Timeout::after(guc::worker_timeout()))
+    }
+
+    fn restart() {
+        Limit::put_off();
+        Timeout::restart(guc::worker_timeout());
+    }
+
+    fn put_off() {
+        let length = 2 * guc::worker_timeout().as_micros() as i64;
+        jobs::put_off(time::now() + length);
+    }
+}
+
+impl Drop for Limit {
+    /// What is left is to commit.
+    fn drop(&mut self) {
+        Limit::put_off();
+    }
 }
 
 /// Runs `work` on a queue.
@@ -37,6 +68,9 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
             Ok(None) => return Outcome::Gone,
             Err(error) => error.raise(),
         };
+        if !jobs::is_own_process() && queue.runs_user_code() {
+            return Outcome::RunsUserCode;
+        }
         let Some(owner) = Relation::open(table, Lock::None).map(|relation| relation.owner()) else {
             return Outcome::Gone;
         };
@@ -44,7 +78,7 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
         spi::connect(|spi| {
             spi.run("SET CONSTRAINTS ALL IMMEDIATE");
         });
-        let _limit = Timeout::after(guc::worker_timeout());
+        let _limit = Limit::begin();
         let _role = user::act_restricted_as(owner);
         let done = work(&queue);
         // Who sees rows of another server here sees the subscription, too.
@@ -81,7 +115,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Changes a batch of tasks; how many.
-    pub fn run(&self) -> usize {
+    fn run(&self) -> usize {
         self.run_some(guc::batch_size(), 0)
     }
 
@@ -98,7 +132,7 @@ impl<'a> Batch<'a> {
         let begun = Instant::now();
         let (mut changed, mut passed, mut last) = (0, 0, None);
         while changed + (passed as usize) < guc::batch_size() as usize {
-            Timeout::restart(guc::worker_timeout());
+            Limit::restart();
             match transaction::try_in_subtransaction(|| self.run_some(1, passed)) {
                 Ok(0) => break,
                 Ok(_) => changed += 1,
@@ -112,7 +146,7 @@ impl<'a> Batch<'a> {
                 break;
             }
         }
-        Timeout::restart(guc::worker_timeout());
+        Limit::restart();
         (changed, last)
     }
 

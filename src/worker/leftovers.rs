@@ -1,22 +1,13 @@
 //! What sessions that have ended have left in a queue: the worker gives it back.
 
-use super::job::Batch;
 use super::leases::Ended;
 use super::retry::Retry;
 use crate::delta::SlotId;
-use crate::error::OrRaise;
 use crate::model::position::Position;
-use crate::pg::spi;
-use crate::pg::transaction::Failure;
-use crate::pg::value::Value;
-use crate::registry::{Arguments, Queue, Statement};
-use crate::session::store;
 use crate::shmem::left::HeldTasks;
+use crate::shmem::orders::{End, PLACES, Report, SESSIONS, Work};
 use crate::shmem::sessions::Uuid;
 use crate::shmem::{doubts, queues};
-use crate::statement::{Change, Parameter};
-use pgrx::pg_sys::Oid;
-use std::collections::HashSet;
 use std::time::Duration;
 
 /// So many sessions are looked after at a time of which it is known what they have left.
@@ -33,6 +24,8 @@ pub struct Leftovers {
     ended: Vec<Uuid>,
     /// Those of which it is known which tasks they have left.
     leavers: Vec<Leaver>,
+    /// Those of them that a job is about.
+    in_hand: Vec<Leaver>,
     for_ended: Retry,
     for_leavers: Retry,
 }
@@ -45,6 +38,21 @@ struct Leaver {
     places: Vec<Position>,
 }
 
+/// The kinds of work that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giving {
+    /// Of sessions of which it is known what they have left.
+    Leavers,
+    /// Of no session, and of such as have ended unnoticed.
+    Lost,
+    /// Of sessions that have ended.
+    Ended,
+}
+
+impl Giving {
+    pub const ALL: [Giving; 3] = [Giving::Leavers, Giving::Lost, Giving::Ended];
+}
+
 impl Leftovers {
     pub fn of(slot: SlotId) -> Leftovers {
         Leftovers {
@@ -53,6 +61,7 @@ impl Leftovers {
             sweep: true,
             ended: vec![],
             leavers: vec![],
+            in_hand: vec![],
             for_ended: Retry::of(slot),
             for_leavers: Retry::of(slot),
         }
@@ -92,7 +101,9 @@ impl Leftovers {
             };
             let places = held.tasks.iter().filter(|task| task.slot == self.slot);
             let places: Vec<Position> = places.map(|task| task.position).collect();
-            if !places.is_empty() {
+            if places.len() > PLACES {
+                self.ended.push(*uuid);
+            } else if !places.is_empty() {
                 self.leavers.push(Leaver { uuid: *uuid, since: held.since, places });
             }
         }
@@ -106,107 +117,96 @@ impl Leftovers {
 
     /// How long there is nothing to do; None: until somebody says so.
     pub fn pause(&self) -> Option<Duration> {
-        let has_ended = self.sweep || !self.ended.is_empty();
-        let ended = has_ended.then(|| self.for_ended.left().unwrap_or_default());
-        let has_leavers = !self.leavers.is_empty();
-        let leavers = has_leavers.then(|| self.for_leavers.left().unwrap_or_default());
-        ended.into_iter().chain(leavers).min()
+        let left = |giving| self.retry_of(giving).left().unwrap_or_default();
+        Giving::ALL.into_iter().filter(|giving| self.has(*giving)).map(left).min()
     }
 
-    /// Gives tasks back. `see` sees the queue.
-    pub fn give_back(&mut self, table: Oid, see: impl Fn(&Queue)) {
-        if !self.leavers.is_empty() && self.for_leavers.is_due() {
-            self.reap_leavers(table, &see);
+    fn has(&self, giving: Giving) -> bool {
+        match giving {
+            Giving::Leavers => !self.leavers.is_empty(),
+            Giving::Lost => self.sweep,
+            Giving::Ended => !self.ended.is_empty(),
         }
-        if self.sweep && self.for_ended.is_due() {
-            self.find_lost(table, &see);
+    }
+
+    fn retry_of(&self, giving: Giving) -> &Retry {
+        match giving {
+            Giving::Leavers => &self.for_leavers,
+            Giving::Lost | Giving::Ended => &self.for_ended,
         }
-        if !self.ended.is_empty() && self.for_ended.is_due() {
-            self.reap_ended(table, &see);
+    }
+
+    pub fn retry(&mut self, giving: Giving) -> &mut Retry {
+        match giving {
+            Giving::Leavers => &mut self.for_leavers,
+            Giving::Lost | Giving::Ended => &mut self.for_ended,
+        }
+    }
+
+    /// Whether there is work of a kind to do now.
+    pub fn wants(&self, giving: Giving) -> bool {
+        self.has(giving) && self.retry_of(giving).is_due()
+    }
+
+    /// The work of a kind. What came of it is to be given to `end`.
+    pub fn begin(&mut self, giving: Giving) -> Work {
+        match giving {
+            Giving::Leavers => self.begin_with_leavers(),
+            Giving::Lost => Work::FindLost,
+            Giving::Ended => {
+                let sessions = self.ended.iter().take(SESSIONS).copied().collect();
+                Work::Reap { sessions, places: None }
+            }
         }
     }
 
     /// Of some sessions at a time.
-    fn reap_leavers(&mut self, table: Oid, see: &impl Fn(&Queue)) {
-        let others = self.leavers.split_off(self.leavers.len().min(LEAVERS));
-        let leavers = std::mem::replace(&mut self.leavers, others);
-        let uuids: Vec<Uuid> = leavers.iter().map(|leaver| leaver.uuid).collect();
-        let places: Vec<_> = leavers.iter().flat_map(|leaver| leaver.places.clone()).collect();
-        let reaped = self.for_leavers.run_batch(table, |queue| {
-            see(queue);
-            reap(queue, &uuids, Some(&places))
-        });
+    fn begin_with_leavers(&mut self) -> Work {
+        let mut room = PLACES;
+        let fits = |leaver: &&Leaver| {
+            let left = room.checked_sub(leaver.places.len());
+            room = left.unwrap_or_default();
+            left.is_some()
+        };
+        let count = self.leavers.iter().take(LEAVERS).take_while(fits).count();
+        let others = self.leavers.split_off(count);
+        self.in_hand = std::mem::replace(&mut self.leavers, others);
+        let places = self.in_hand.iter().flat_map(|leaver| leaver.places.clone()).collect();
+        let sessions = self.in_hand.iter().map(|leaver| leaver.uuid).collect();
+        Work::Reap { sessions, places: Some(places) }
+    }
+
+    /// What came of the work of a kind.
+    pub fn end(&mut self, giving: Giving, work: &Work, report: &Report) {
+        let is_done = report.end == End::Done;
+        match giving {
+            Giving::Leavers => self.end_with_leavers(report, is_done),
+            Giving::Lost if is_done => {
+                self.sweep = report.has_more;
+                let is_new = |uuid: &&Uuid| !self.ended.contains(uuid);
+                let lost: Vec<Uuid> = report.sessions.iter().filter(is_new).copied().collect();
+                self.ended.extend(lost);
+            }
+            Giving::Ended if is_done => {
+                let Work::Reap { sessions, .. } = work else { return };
+                // Those that hold tasks yet come after the others.
+                self.ended.retain(|uuid| !sessions.contains(uuid));
+                self.ended.extend(&report.sessions);
+            }
+            Giving::Lost | Giving::Ended => {}
+        }
+        self.retry(giving).note(report);
+    }
+
+    fn end_with_leavers(&mut self, report: &Report, is_done: bool) {
         // Whoever has moved one of these tasks has raised a doubt before that could be seen.
         let doubt = queues::lock(self.slot).map_or(u64::MAX, |slot| slot.doubt());
-        let (sure, unsure): (Vec<_>, Vec<_>) =
-            leavers.into_iter().partition(|leaver| leaver.since >= doubt);
-        self.ended.extend(unsure.iter().map(|leaver| leaver.uuid));
-        let may_hold = |leaver: &Leaver| {
-            reaped.as_ref().is_none_or(|(_, holders)| holders.contains(&leaver.uuid))
-        };
-        self.leavers.extend(sure.into_iter().filter(may_hold));
-        self.for_leavers
-            .go_on(self.leavers.is_empty() || reaped.is_some_and(|(tasks, _)| tasks > 0));
-    }
-
-    /// Gives back what no session holds, and finds the sessions that have ended unnoticed.
-    fn find_lost(&mut self, table: Oid, see: &impl Fn(&Queue)) {
-        let found = self.for_ended.run(table, |queue| {
-            see(queue);
-            let holders = owners(queue, &Statement::Holders, &Arguments::default());
-            let ownerless = match holders.contains(&None) {
-                true => Batch::of(queue, Change::ReapOwnerless, Arguments::default()).run(),
-                false => 0,
-            };
-            let lost = store::lost(holders.into_iter().flatten().collect()).or_raise();
-            (lost, ownerless)
-        });
-        if let Some((lost, ownerless)) = found {
-            self.sweep = ownerless > 0;
-            self.for_ended.go_on(true);
-            let is_new = |uuid: &Uuid| !self.ended.contains(uuid);
-            let lost: Vec<Uuid> = lost.into_iter().filter(is_new).collect();
-            self.ended.extend(lost);
+        for leaver in std::mem::take(&mut self.in_hand) {
+            if leaver.since < doubt {
+                self.ended.push(leaver.uuid);
+            } else if !is_done || report.sessions.contains(&leaver.uuid) {
+                self.leavers.push(leaver);
+            }
         }
     }
-
-    fn reap_ended(&mut self, table: Oid, see: &impl Fn(&Queue)) {
-        let ended = &self.ended;
-        let reaped = self.for_ended.run_batch(table, |queue| {
-            see(queue);
-            reap(queue, ended, None)
-        });
-        let Some((changed, holders)) = reaped else { return };
-        self.ended.retain(|uuid| holders.contains(uuid));
-        self.for_ended.go_on(self.ended.is_empty() || changed > 0);
-    }
-}
-
-/// How many tasks have come back, and which sessions hold some yet.
-type Reaped = (usize, HashSet<Uuid>);
-
-/// Gives back tasks that sessions had taken, those in these places if they are given.
-fn reap(
-    queue: &Queue,
-    sessions: &[Uuid],
-    places: Option<&[Position]>,
-) -> (Reaped, Option<Failure>) {
-    let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
-    // Without triggers that tell, nobody has been told where they are.
-    let keys = places.filter(|_| queue.is_told).and_then(|places| queue.keys_at(places));
-    let named = keys.is_some();
-    arguments.set_or_null(Parameter::Keys, keys);
-    let (changed, failure) =
-        Batch::of(queue, Change::Reap { named }, arguments.clone()).run_or_each();
-    // Rows that somebody has locked were passed over: then there is more to do.
-    let holders = owners(queue, &Statement::Holding { named }, &arguments);
-    ((changed, holders.into_iter().flatten().collect()), failure)
-}
-
-/// The sessions that a statement finds; None for no session.
-fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
-    spi::connect(|spi| {
-        let rows = queue.run(spi, find, arguments);
-        (0..rows.len()).map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
-    })
 }

@@ -1,17 +1,20 @@
-//! The background workers: a launcher, one for each database that has the extension, and one for
-//! the metrics of all of them.
+//! The background workers: a launcher, one for each database that has the extension, those that run code
+//! of users for it, and one for the metrics of all of them.
 
 pub mod care;
 pub mod database;
 pub mod graphite;
 pub mod job;
+pub mod job_worker;
 pub mod launcher;
 pub mod leases;
 mod leftovers;
 pub mod metrics;
+mod pool;
 mod prepared;
 pub mod recounter;
 mod retry;
+mod work;
 
 use crate::pg::worker;
 

@@ -1,11 +1,9 @@
 //! One of the kinds of work that the worker does for a queue, and when it tries again what could not be done.
 
-use super::job::{self, Outcome};
 use crate::delta::SlotId;
 use crate::pg::transaction::Failure;
-use crate::registry::Queue;
+use crate::shmem::orders::{End, Progress, Report};
 use crate::shmem::queues;
-use pgrx::pg_sys::Oid;
 use std::time::{Duration, Instant};
 
 /// Before the next try on a table or row that somebody has locked: doubled each time, up to a
@@ -14,6 +12,10 @@ pub const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duratio
 /// Before the next try after a failure. Whatever fails, healthy tasks come to be ready in between.
 pub const FAILURE_PAUSES: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
+/// Before the next try where tasks are as they were before they were changed, as when a trigger reverts it.
+const STUCK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
+/// Before the next try to get a job worker.
+const NO_WORKER_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// The same for what has taken too long, which delays others.
 const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -45,41 +47,33 @@ impl Retry {
         self.at = Some(Instant::now() + self.pause);
     }
 
-    /// Whether something has come of the work, or there is no more of it; else somebody has it locked. After a
-    /// failure that is of no account.
-    pub fn go_on(&mut self, has_come: bool) {
-        match self.at {
-            Some(_) => {}
-            None if has_come => self.pause = Duration::ZERO,
-            None => self.after(BUSY_PAUSES),
-        }
-    }
-
-    /// Runs a job; a failure is noted and delays the next try.
-    pub fn run<T>(&mut self, table: Oid, work: impl FnOnce(&Queue) -> T) -> Option<T> {
-        self.run_batch(table, |queue| (work(queue), None))
-    }
-
-    /// Runs a job that tells of a failure beside what it has done: that is kept, the failure noted.
-    pub fn run_batch<T>(
-        &mut self,
-        table: Oid,
-        work: impl FnOnce(&Queue) -> (T, Option<Failure>),
-    ) -> Option<T> {
-        match job::run(table, |queue| work(queue)) {
-            Ok(Outcome::Done((value, None))) => {
+    /// Notes what came of a job: what has failed, or has come to nothing, is tried again later.
+    pub fn note(&mut self, report: &Report) {
+        match (report.end, &report.failure) {
+            (End::Done, None) => {
                 self.end_failure();
-                return Some(value);
+                match report.progress {
+                    Progress::Made => self.pause = Duration::ZERO,
+                    Progress::Locked => self.after(BUSY_PAUSES),
+                    Progress::Stuck => self.after(STUCK_PAUSES),
+                }
             }
-            Ok(Outcome::Done((value, Some(failure)))) => {
-                self.note_failure(&failure);
-                return Some(value);
-            }
-            Ok(Outcome::Busy) => self.after(BUSY_PAUSES),
-            Ok(Outcome::Gone) => self.after(SLOW_PAUSES),
-            Err(failure) => self.note_failure(&failure),
+            (End::Done | End::Failed, Some(failure)) => self.note_failure(failure),
+            (End::Busy, _) => self.after(BUSY_PAUSES),
+            (End::Gone, _) => self.after(SLOW_PAUSES),
+            // At once, by a job worker.
+            (End::RunsUserCode, _) => self.at = None,
+            (End::Failed, None) => self.after(FAILURE_PAUSES),
         }
-        None
+    }
+
+    /// The server has no room for a job worker.
+    pub fn note_no_worker(&mut self, message: &str) {
+        self.has_failed = true;
+        self.after(NO_WORKER_PAUSES);
+        if let Some(mut slot) = queues::lock(self.slot) {
+            slot.set_error(message);
+        }
     }
 
     fn end_failure(&mut self) {

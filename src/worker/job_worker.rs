@@ -1,0 +1,50 @@
+//! The job worker: does what the worker of a database hands over to it, which is what runs code of a table's
+//! owner. It is ended when that takes too long, so nothing here outlives a job but caches.
+
+use super::work;
+use crate::background_worker;
+use crate::pg::{callbacks, spi, transaction, worker};
+use crate::shmem::jobs::{self, JobId};
+use pgrx::pg_sys::Oid;
+use std::time::{Duration, Instant};
+
+/// How long a job worker waits for more work before it leaves its place to other background workers.
+const IDLE_TIME: Duration = Duration::from_secs(5);
+/// What code may have left in the session for that of another owner.
+const RESETS: [&str; 3] =
+    ["SELECT pg_catalog.pg_advisory_unlock_all()", "DEALLOCATE ALL", "DISCARD SEQUENCES"];
+
+background_worker!(xqueue_job_main => main);
+
+fn main(argument: u32) {
+    callbacks::at_exit(leave_on_exit, 0);
+    let Some(database) = jobs::register(JobId::from_argument(argument)) else { return };
+    worker::handle_signals();
+    worker::connect(Some(database));
+    let mut idle = Instant::now();
+    loop {
+        worker::reload_settings();
+        if let Some((table, work)) = jobs::next() {
+            let report = work::perform(Oid::from(table), &work);
+            reset();
+            jobs::report(&report);
+            idle = Instant::now();
+        } else if idle.elapsed() >= IDLE_TIME && jobs::retire() {
+            return;
+        } else {
+            worker::report_idle();
+            worker::wait_idle(Some(IDLE_TIME));
+        }
+    }
+}
+
+fn leave_on_exit(_argument: u32) {
+    jobs::unregister();
+}
+
+/// A failure is of no account: the next job does it again.
+fn reset() {
+    let _ = transaction::try_in_transaction(|| {
+        spi::connect(|spi| RESETS.iter().for_each(|sql| drop(spi.run(sql))));
+    });
+}

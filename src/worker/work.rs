@@ -1,0 +1,148 @@
+//! The jobs of a queue: what each does in its transaction, in whatever process.
+
+use super::job::{self, Batch, Outcome};
+use crate::error::OrRaise;
+use crate::model::change::has_progressed;
+use crate::model::definition::Field;
+use crate::model::position::Position;
+use crate::pg::transaction::Failure;
+use crate::pg::value::Value;
+use crate::pg::{spi, time};
+use crate::registry::{Arguments, Queue, Statement};
+use crate::session::store;
+use crate::shmem::orders::{End, Progress, Report, Work};
+use crate::shmem::sessions::Uuid;
+use crate::statement::{Change, Parameter};
+use crate::xact;
+use pgrx::pg_sys::Oid;
+
+/// Does a job and says what came of it.
+pub fn perform(table: Oid, work: &Work) -> Report {
+    let done = job::run(table, |queue| {
+        let report = match work {
+            Work::Timed { now, since } => act_on_time(queue, *now, *since),
+            Work::FindLost => find_lost(queue),
+            Work::Reap { sessions, places } => reap(queue, sessions, places.as_deref()),
+        };
+        Report { end: End::Done, has_row_security: queue.has_row_security, ..report }
+    });
+    match done {
+        Ok(Outcome::Done(report)) => report,
+        Ok(Outcome::Busy) => Report::none(End::Busy),
+        Ok(Outcome::Gone) => Report::none(End::Gone),
+        Ok(Outcome::RunsUserCode) => Report::none(End::RunsUserCode),
+        Err(failure) => Report::failed(failure),
+    }
+}
+
+/// Of each kind of timed work a batch.
+fn act_on_time(queue: &Queue, now: i64, since: i64) -> Report {
+    let since = if queue.is_told { since } else { i64::MIN };
+    let mut times = Arguments::of(Parameter::Now, Value::instant(now));
+    times.set(Parameter::Since, Value::instant(since));
+    let before = if tells(queue) { None } else { next_due(queue, &times) };
+    let mut failure: Option<Failure> = None;
+    for change in timed_changes(queue) {
+        let (_, failed) = Batch::of(queue, change, times.clone()).run_or_each();
+        failure = failed.or(failure);
+    }
+    let next = next_due(queue, &times);
+    let has_made = || if tells(queue) { has_made_progress(queue) } else { next != before };
+    let progress = match next {
+        Some(next) if next <= now && !has_made() => left(queue, timed_changes(queue), &times),
+        _ => Progress::Made,
+    };
+    Report { progress, next, failure, ..Report::default() }
+}
+
+/// What there is to do at instants, by the queue's features.
+fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
+    let features = queue.features();
+    let has_runat = queue.number_of(Field::Runat) != 0;
+    [
+        (has_runat, Change::Promote),
+        (features.has_deadlines(), Change::Overdue),
+        (features.zombies(), Change::Rot),
+        (features.expires(), Change::Expire),
+    ]
+    .into_iter()
+    .filter_map(|(is_on, change)| is_on.then_some(change))
+}
+
+fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
+    spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::NextDue, times);
+        rows.value(0, 1).map(Value::to_instant)
+    })
+}
+
+/// Gives back what no session holds, and finds the sessions that have ended unnoticed.
+fn find_lost(queue: &Queue) -> Report {
+    let none = Arguments::default();
+    let holders = owners(queue, &Statement::Holders, &none);
+    let has_more = holders.contains(&None);
+    let (mut failure, mut progress) = (None, Progress::Made);
+    if has_more {
+        (_, failure) = Batch::of(queue, Change::ReapOwnerless, none.clone()).run_or_each();
+        if !has_made_progress(queue) {
+            progress = left(queue, [Change::ReapOwnerless].into_iter(), &none);
+        }
+    }
+    let sessions = store::lost(holders.into_iter().flatten().collect()).or_raise();
+    Report { progress, sessions, has_more, failure, ..Report::default() }
+}
+
+/// Gives back tasks that sessions had taken, those in these places if they are given.
+fn reap(queue: &Queue, sessions: &[Uuid], places: Option<&[Position]>) -> Report {
+    let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
+    // Without triggers that tell, nobody has been told where they are.
+    let keys = places.filter(|_| queue.is_told).and_then(|places| queue.keys_at(places));
+    let named = keys.is_some();
+    arguments.set_or_null(Parameter::Keys, keys);
+    let change = Change::Reap { named };
+    let (changed, failure) = Batch::of(queue, change, arguments.clone()).run_or_each();
+    // Rows that somebody has locked were passed over: then there is more to do.
+    let holders = owners(queue, &Statement::Holding { named }, &arguments);
+    let holders: Vec<Uuid> = holders.into_iter().flatten().collect();
+    let has_made = || if tells(queue) { has_made_progress(queue) } else { changed > 0 };
+    let progress = match holders.is_empty() || has_made() {
+        true => Progress::Made,
+        false => left(queue, [change].into_iter(), &arguments),
+    };
+    Report { progress, sessions: holders, failure, ..Report::default() }
+}
+
+/// The sessions that a statement finds; None for no session.
+fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
+    spi::connect(|spi| {
+        let rows = queue.run(spi, find, arguments);
+        (0..rows.len()).map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
+    })
+}
+
+/// Whether the triggers say what becomes of each task.
+fn tells(queue: &Queue) -> bool {
+    queue.is_told || queue.has_row_security
+}
+
+/// Whether tasks have left the states in which they were found. A trigger may revert a change or put the
+/// task back, and a rule may do nothing: how many rows a statement has changed says nothing.
+fn has_made_progress(queue: &Queue) -> bool {
+    let (transitions, due) = xact::transitions(queue.slot);
+    has_progressed(&transitions, due.is_some_and(|due| due <= time::now()))
+}
+
+/// Why tasks are left that were to be changed: if one can be locked, the change has come to nothing.
+fn left(
+    queue: &Queue,
+    mut changes: impl Iterator<Item = Change>,
+    arguments: &Arguments,
+) -> Progress {
+    let mut arguments = arguments.clone();
+    arguments.set(Parameter::Limit, Value::int4(1));
+    arguments.set(Parameter::Skip, Value::int4(0));
+    let finds = |change| {
+        spi::connect(|spi| !queue.run(spi, &Statement::Pick(change), &arguments).is_empty())
+    };
+    if changes.any(finds) { Progress::Stuck } else { Progress::Locked }
+}
