@@ -1,5 +1,6 @@
 //! What an error of the server's own would lose on its way through Rust: the names of the
-//! constraint, table, column and type that it is about, which drivers and ORMs show and ask for.
+//! constraint, table, column and type that it is about, which drivers and ORMs show and ask for. And what it would
+//! gain: a backtrace.
 
 use pgrx::pg_sys::{self, ErrorContextCallback};
 use std::cell::RefCell;
@@ -11,6 +12,24 @@ type Names = Vec<(u8, CString)>;
 thread_local! {
     /// SQLSTATE, message and names of the last error that had names.
     static KEPT: RefCell<Option<(i32, CString, Names)>> = const { RefCell::new(None) };
+}
+
+/// Keeps backtraces out of errors for as long as the process lives, and those that it forks. With RUST_BACKTRACE in the
+/// server's environment pgrx would add one, some kilobytes about this library's inside, to the DETAIL that clients
+/// get. To be called before anything can fail, while the process has one thread.
+pub fn leave_out_backtraces() {
+    const VARIABLE: &str = "RUST_LIB_BACKTRACE";
+    let before = std::env::var_os(VARIABLE);
+    // The first backtrace decides for all. The variable is put back, since other libraries in the process read it.
+    // SAFETY: the process has one thread.
+    unsafe { std::env::set_var(VARIABLE, "0") };
+    let _decided = std::backtrace::Backtrace::capture();
+    match before {
+        // SAFETY: as above.
+        Some(value) => unsafe { std::env::set_var(VARIABLE, value) },
+        // SAFETY: as above.
+        None => unsafe { std::env::remove_var(VARIABLE) },
+    }
 }
 
 /// Calls `function`, whose errors keep their names.

@@ -16,6 +16,7 @@ const SETTINGS: &str = "shared_preload_libraries = 'xqueue'\nlisten_addresses = 
 pub struct Cluster {
     folder: PathBuf,
     bin: PathBuf,
+    environment: &'static [(&'static str, &'static str)],
 }
 
 impl Cluster {
@@ -26,7 +27,24 @@ impl Cluster {
 
     /// The same with its folder in another, in which the servers' user may write.
     pub fn new_in(parent: &Path, settings: &str) -> Cluster {
-        let cluster = Cluster::in_new_folder(parent, path("XQUEUE_PGBIN"));
+        Cluster::make(parent, settings, &[])
+    }
+
+    /// The same with variables in its environment.
+    pub fn with_environment(
+        settings: &str,
+        environment: &'static [(&'static str, &'static str)],
+    ) -> Cluster {
+        Cluster::make("/tmp".as_ref(), settings, environment)
+    }
+
+    fn make(
+        parent: &Path,
+        settings: &str,
+        environment: &'static [(&'static str, &'static str)],
+    ) -> Cluster {
+        let mut cluster = Cluster::in_new_folder(parent, path("XQUEUE_PGBIN"));
+        cluster.environment = environment;
         cluster.initdb(settings);
         cluster.start();
         cluster.client().batch_execute("CREATE EXTENSION xqueue").expect("the extension");
@@ -45,7 +63,7 @@ impl Cluster {
     fn in_new_folder(parent: &Path, bin: PathBuf) -> Cluster {
         let name = parent.join("xqueue-cluster.XXXXXX");
         let folder = server_command("mktemp").args(["-d".as_ref(), name.as_os_str()]).output();
-        Cluster { folder: folder.into(), bin }
+        Cluster { folder: folder.into(), bin, environment: &[] }
     }
 
     fn initdb(&self, settings: &str) {
@@ -99,7 +117,7 @@ impl Cluster {
     /// False if it does not start, because processes of its last life are still there, or its disk is full.
     pub fn try_start(&self) -> bool {
         let socket = format!("-k {} -p {PORT}", self.folder.display());
-        self.pg_ctl(&["-o", &socket, "start"]).works()
+        self.pg_ctl(&["-o", &socket, "start"]).environment(self.environment).works()
     }
 
     /// Whether there is a postmaster.

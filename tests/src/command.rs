@@ -32,6 +32,12 @@ impl ServerCommand {
         self
     }
 
+    /// Sets variables of its environment.
+    pub fn environment(mut self, variables: &[(&str, &str)]) -> ServerCommand {
+        self.0.envs(variables.iter().copied());
+        self
+    }
+
     #[track_caller]
     pub fn succeed(mut self) {
         let status = self.0.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).status();
