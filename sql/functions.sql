@@ -137,7 +137,7 @@ COMMENT ON FUNCTION xqueue.identify(uuid, interval, boolean) IS
 CREATE FUNCTION xqueue.peek(queue text, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
 COMMENT ON FUNCTION xqueue.peek(text, anycompatible) IS
-'Looks at a task in whatever state it is, without taking it; no row if there is none. id: the key; an array is a batch. Errors: 42501 no SELECT on the table, 55000 no queue, 42804 or 22P02 an id that is no key.';
+'Looks at a task in whatever state it is, without taking it; no row if there is none. A SELECT of the caller''s: row security applies. id: the key; an array is a batch. Errors: 42501 no SELECT on the table, 55000 no queue, 42804 or 22P02 an id that is no key.';
 
 CREATE FUNCTION xqueue.peek(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'peek';
@@ -244,7 +244,7 @@ COMMENT ON FUNCTION xqueue.resume(anyelement) IS 'As resume(text), the queue nam
 
 CREATE FUNCTION xqueue.truncate(queue text)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
-COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege. Errors: 42501 no TRUNCATE on the table, 55000 no queue, 25006 on a standby.';
+COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege. The table''s triggers run as its owner. Errors: 42501 no TRUNCATE on the table, 55000 no queue, 25006 on a standby.';
 
 CREATE FUNCTION xqueue.truncate(queue anyelement)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
@@ -264,7 +264,7 @@ COMMENT ON FUNCTION xqueue.wait(anyelement, anycompatible, interval) IS 'As wait
 CREATE FUNCTION xqueue.stats(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats';
 COMMENT ON FUNCTION xqueue.stats(text) IS
-'Number of tasks by state, of tasks that went through each kind of call and each transition between states since the server started (X: nowhere, S: another tube), and of consumers that wait; of a queue with a capacity that, the room reserved by open transactions, and how many producers wait for room; the same by tube for the tubes of option tube_stats; from shared memory: costs the same for any number of tasks. exact: the numbers by state are those of the table; false while they are counted anew or a prepared transaction has changed the table.';
+'Number of tasks by state, of tasks that went through each kind of call and each transition between states since the server started (X: nowhere, S: another tube), and of consumers that wait; of a queue with a capacity that, the room reserved by open transactions, and how many producers wait for room; the same by tube for the tubes of option tube_stats; from shared memory: costs the same for any number of tasks. exact: the numbers by state are those of the table; false while they are counted anew or a prepared transaction has changed the table. Errors: 42501 no SELECT on the table, or row security applies to the role: the counts are of all rows.';
 
 CREATE FUNCTION xqueue.stats(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats';
@@ -272,12 +272,12 @@ COMMENT ON FUNCTION xqueue.stats(anyelement) IS 'As stats(text), the queue named
 
 CREATE FUNCTION xqueue.stats()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'stats_all';
-COMMENT ON FUNCTION xqueue.stats() IS 'The same for each queue of this database that the caller may read.';
+COMMENT ON FUNCTION xqueue.stats() IS 'The same for each queue of this database that the caller may read, unless row security applies to it.';
 
 CREATE FUNCTION xqueue.stats(queue text, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'stats_task';
 COMMENT ON FUNCTION xqueue.stats(text, anycompatible) IS
-'What is known of a task, no row if there is none: queue, key, state; session and pid that have taken it; attempts, how often it was taken (feature retry); time_left, seconds until its delay, its time to run or its time as a zombie is over; life_left, seconds of its life; priority; tube; age in seconds (feature id is time64). What the queue or the task does not have is left out. id: the key; an array is a batch. After beanstalkd''s stats-job.';
+'What is known of a task, no row if there is none: queue, key, state; session and pid that have taken it; attempts, how often it was taken (feature retry); ttr, its time to run in seconds; time_left, seconds until its delay, its time to run or its time as a zombie is over; life_left, seconds of its life; priority; tube; age in seconds (feature id is time64). What the queue or the task does not have is left out. id: the key; an array is a batch. Runs no code of the table''s owner with the caller''s rights. Errors: 42501 no SELECT on the table, or row security applies to the role: see peek. After beanstalkd''s stats-job.';
 
 CREATE FUNCTION xqueue.stats(queue anyelement, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'stats_task';
@@ -299,7 +299,7 @@ COMMENT ON FUNCTION xqueue.stats_reset() IS 'The same for each queue of this dat
 CREATE FUNCTION xqueue.check(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
 COMMENT ON FUNCTION xqueue.check(text) IS
-'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or that nobody would look into, tasks that the own connection has taken and does not know of, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend. Errors: 42501 no SELECT on the table, 55000 no queue.';
+'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or that nobody would look into, tasks that the own connection has taken and does not know of, the key, columns, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend. Runs no code of the table''s owner. Errors: 42501 no SELECT on the table, or row security applies to the role, 55000 no queue.';
 
 CREATE FUNCTION xqueue.check(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
@@ -311,7 +311,7 @@ COMMENT ON FUNCTION xqueue.state() IS 'How the queues of this database are looke
 
 CREATE FUNCTION xqueue.metrics()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
-COMMENT ON FUNCTION xqueue.metrics() IS 'The counters of each queue of this database that the caller may read, in the text format of OpenMetrics, for Prometheus: xqueue_tasks by state, xqueue_calls by kind of call, xqueue_consumers, xqueue_exact; labels database, schema, queue. Costs the same for any number of tasks.';
+COMMENT ON FUNCTION xqueue.metrics() IS 'The counters of each queue of this database that the caller may read, unless row security applies to it, in the text format of OpenMetrics, for Prometheus: xqueue_tasks by state, xqueue_calls by kind of call, xqueue_consumers, xqueue_exact; labels database, schema, queue. Costs the same for any number of tasks.';
 
 CREATE FUNCTION xqueue.holders()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';

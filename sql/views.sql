@@ -36,7 +36,7 @@ SELECT q.relation AS queue,
        to_timestamp((s->>'error_at')::double precision) AS error_at
 FROM xqueue.stats() AS s
 JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
-COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read: tasks by state, consumers that wait, until when it is paused, and the last error of the worker, if it has one with the queue.';
+COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read, but for those whose row security applies to you: tasks by state, consumers that wait, until when it is paused, and the last error of the worker, if it has one with the queue.';
 COMMENT ON COLUMN xqueue.queues.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.queues.key IS 'The columns of its key.';
 COMMENT ON COLUMN xqueue.queues.fields IS 'Which column each field is.';

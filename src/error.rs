@@ -29,8 +29,12 @@ impl Error {
         self
     }
 
-    pub fn message(&self) -> &str {
-        &self.message
+    /// What has happened, and what to do next, for a report.
+    pub fn told(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}. {hint}", self.message),
+            None => self.message.clone(),
+        }
     }
 
     /// A NULL where a value is needed.

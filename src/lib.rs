@@ -7,8 +7,8 @@
 //!   are sub-queues, `marks` says where a take begins to look, `wait` stands in line, `room` keeps to the
 //!   capacity, `keys` makes keys of the clock, `front` priorities ahead of all.
 //! - They meet in `registry` (what is a queue), `session` (who this connection is), `change` and `counting`
-//!   (what has happened to rows), `xact` (what a transaction has changed), `recount`, and `shmem` (what
-//!   processes tell each other).
+//!   (what has happened to rows), `xact` (what a transaction has changed), `recount`, `census` (what rows say to
+//!   those who only look), and `shmem` (what processes tell each other).
 //! - `model`, `statement`, `delta`, `lanes` and `metrics` are pure, as are `marks::mark` and
 //!   `marks::priorities`.
 //! - `error` is for people; `nesting` limits how deep calls go; `pg` is the fence around the server's C interface.
@@ -17,6 +17,7 @@ mod altered;
 mod api;
 #[cfg(feature = "pg_bench")]
 mod bench;
+mod census;
 mod change;
 mod counting;
 mod ddl;

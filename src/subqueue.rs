@@ -351,17 +351,6 @@ fn give_back(queue: &Queue, lane: u64, to: Back) {
 /// A lane that has something to take, and where the first task stands.
 pub type Takeable = (u64, Option<Position>);
 
-/// All lanes of a queue that have something to take, by the table.
-pub fn takeable<'a>(spi: &'a Spi, queue: &'a Queue) -> impl Iterator<Item = Takeable> + 'a {
-    let mut from = Some(i64::MIN);
-    let parts = std::iter::from_fn(move || {
-        let (found, next) = lanes_from(spi, queue, from?);
-        from = next;
-        Some(found)
-    });
-    parts.flatten()
-}
-
 /// Looks at some lanes in the table: those that have something to take, and where to go on.
 fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
     let mut arguments = Arguments::of(Parameter::Lane, Value::int8(from));

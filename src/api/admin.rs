@@ -10,14 +10,14 @@ use crate::model::change::Call as Kind;
 use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::pg::function::Call;
-use crate::pg::privileges;
 use crate::pg::relation::{self, Lock};
 use crate::pg::spi;
 use crate::pg::spi::Rows;
 use crate::pg::value::Value;
+use crate::pg::{privileges, user};
 use crate::registry::{self, Arguments, Queue};
 use crate::statement::{Change, Form, Parameter, Verb};
-use crate::{counting, marks, sql_functions, xact};
+use crate::{census, counting, marks, sql_functions, xact};
 
 sql_functions! {
     dig, pg_finfo_dig => dig_impl,
@@ -215,6 +215,9 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
         false => Lock::AccessShare,
     };
     let queue = target.open(lock)?;
+    // Its triggers, of which there is none for a single row, run with the owner's rights.
+    let owner = census::table(&queue)?.owner();
+    let _role = privileges::may_truncate(target.table).then(|| user::act_as_owner(owner));
     spi::connect(|spi| {
         spi.run(&format!("TRUNCATE TABLE {}", queue.name));
     });

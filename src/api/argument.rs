@@ -99,6 +99,24 @@ pub fn require_owner(table: Oid) -> Result<()> {
     .hint("Only the owner of a table decides whether and how it is a queue."))
 }
 
+/// Refuses what says how many tasks there are, or who holds them, to roles that may not see all of them.
+pub fn require_monitor(table: Oid) -> Result<()> {
+    if privileges::may_monitor(table) {
+        return Ok(());
+    }
+    let name = registry::display_name(table);
+    let denied = Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        format!("permission denied for queue \"{name}\""),
+    );
+    Err(match privileges::may_select(table) {
+        false => denied.hint(format!("GRANT SELECT ON {name} shows its statistics.")),
+        true => denied
+            .detail("Row security applies to this role: it may not know of tasks that it does not see.")
+            .hint("xqueue.peek() and SELECT show what the policies allow; roles with BYPASSRLS see all."),
+    })
+}
+
 /// Refuses to change a queue where nothing can be changed.
 pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
     if !transaction::is_read_only() {

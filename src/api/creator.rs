@@ -6,17 +6,16 @@ use crate::model::change::Counts;
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::options::Options;
-use crate::model::status::Status;
 use crate::pg::function::Call;
 use crate::pg::relation::{self, Lock, Relation, Snapshot};
 use crate::pg::transaction::{self, Verdict};
 use crate::pg::value::Value;
-use crate::pg::{catalog, context, jsonb, process, spi, subscription, time};
+use crate::pg::{catalog, context, jsonb, process, spi, subscription, time, user};
 use crate::registry::triggers::{self, NamedTrigger};
 use crate::registry::{self, Entry, Queue};
 use crate::shmem::queues;
-use crate::upgrade::{Blueprint, describe, drop_index_if_there, return_type};
-use crate::{altered, keys, session, sql_functions, xact};
+use crate::upgrade::{Blueprint, changes_rows, describe, drop_index_if_there, return_type};
+use crate::{altered, census, keys, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use serde_json::json;
@@ -143,7 +142,7 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     require_owner(target.table)?;
     let queue = target.open(Lock::AccessExclusive)?;
-    let taken = spi::connect(|spi| spi.run(&queue.sql.count_in(Status::Taken)).number());
+    let taken: i64 = census::holders(&queue)?.values().sum();
     let waiting = queues::lock(queue.slot).map(|slot| slot.statistics());
     let (consumers, producers) = waiting.map_or((0, 0), |slot| (slot.consumers, slot.producers));
     if taken > 0 || consumers > 0 || producers > 0 {
@@ -192,8 +191,8 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         if first.needs_table_alone { Lock::AccessExclusive } else { Lock::ShareRowExclusive };
     let blueprint = blueprint(table, options, lock)?;
     let hint = || "Name columns that the table may have in {\"fields\": …}.".to_string();
-    let before = altered::count();
-    context::hinted(hint, || run(&blueprint.ddl));
+    let (before, owner) = (altered::count(), open(table)?.owner());
+    context::hinted(hint, || run_for(owner, &blueprint.ddl));
     altered::forget_since(before);
     let definition = blueprint.settled(&open(table)?)?;
     // Before what is written, so that the end of that statement makes this process look again, and
@@ -303,6 +302,21 @@ fn unsuitable(relation: &str, what: &str) -> Error {
         format!("\"{relation}\" cannot be a queue: it is {what}"),
     )
     .hint("A queue is an ordinary table.")
+}
+
+/// Runs statements on a table for its owner. What changes rows runs what he has put on the table: triggers, checks, the
+/// expressions of indexes. That has his rights, not those of a superuser who makes the call. All else runs nothing of
+/// his, and the caller may be allowed what he is not, as to make an index in a schema.
+fn run_for(owner: Oid, ddl: &[String]) {
+    let acts_for_another = user::current() != owner;
+    if acts_for_another && ddl.iter().any(|statement| changes_rows(statement)) {
+        // Deferred triggers are refused to whoever acts for another role.
+        run(&["SET CONSTRAINTS ALL IMMEDIATE".to_string()]);
+    }
+    for statement in ddl {
+        let _role = changes_rows(statement).then(|| user::act_as_owner(owner));
+        run(std::slice::from_ref(statement));
+    }
 }
 
 fn run(ddl: &[String]) {

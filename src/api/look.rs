@@ -1,6 +1,6 @@
 //! `peek`, `tasks_by_state`, `stats` of a task: tasks looked at without touching them.
 
-use super::argument::Target;
+use super::argument::{Target, require_monitor};
 use super::settle::named_keys;
 use crate::error::{Error, Result};
 use crate::model::definition::Field;
@@ -8,12 +8,13 @@ use crate::model::names::Id;
 use crate::model::status::Status;
 use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
-use crate::pg::spi::{self, Rows};
+use crate::pg::row::Row;
 use crate::pg::value::Value;
-use crate::pg::{jsonb, time, types};
-use crate::registry::{Arguments, Queue, Statement};
+use crate::pg::{jsonb, spi, time, types, user};
+use crate::registry::{Arguments, KeyType, Queue, Statement};
 use crate::session::store;
-use crate::sql_functions;
+use crate::{census, sql_functions};
+use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json};
 
 sql_functions! {
@@ -27,78 +28,88 @@ fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let queue = target.open(Lock::AccessShare)?;
     let output = target.output(call, &queue)?;
-    each_named(call, &target, &queue, &Statement::Peek(target.form), |rows| {
-        output.push_all(rows, target.form);
-        Ok(())
-    })?;
+    let mut arguments = Arguments::default();
+    for key in named_keys(call, &target, &queue)? {
+        arguments.set_key(&key);
+        spi::connect(|spi| {
+            let rows = queue.run(spi, &Statement::Peek(target.form), &arguments);
+            output.push_all(&rows, target.form);
+        });
+    }
     Ok(None)
 }
 
-/// stats(queue, id anycompatible)
+/// stats(queue, id anycompatible): found in a scan, not by a SELECT, as nothing of the owner's is to run for it.
 fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
+    require_monitor(target.table)?;
     let queue = target.open(Lock::AccessShare)?;
+    let owner = census::table(&queue)?.owner();
     let output = Output::open(call);
-    each_named(call, &target, &queue, &Statement::Account, |rows| {
-        if !rows.is_empty() {
-            output.push(jsonb::from_value(&account(rows, &queue)?));
+    // A domain's checks and the casts of its own types are the owner's.
+    let keys = {
+        let _role = user::act_as_owner(owner);
+        named_keys(call, &target, &queue)?
+    };
+    for key in keys {
+        if let Some(known) = census::find(&queue, &key, |row| account(row, &queue, owner))? {
+            output.push(jsonb::from_value(&known));
         }
-        Ok(())
-    })?;
+    }
     Ok(None)
 }
 
-/// Shows what a statement says of each of the tasks that a call names.
-fn each_named(
-    call: &Call,
-    target: &Target,
-    queue: &Queue,
-    statement: &Statement,
-    mut see: impl FnMut(&Rows) -> Result<()>,
-) -> Result<()> {
-    let mut arguments = Arguments::default();
-    for key in named_keys(call, target, queue)? {
-        arguments.set_key(&key);
-        spi::connect(|spi| see(&queue.run(spi, statement, &arguments)))?;
-    }
-    Ok(())
-}
-
-/// What is known of a task: the row that [`crate::statement::Table::account`] gives.
-fn account(rows: &Rows, queue: &Queue) -> Result<Json> {
-    let number = |column| rows.value(0, column).map(|value| value.to_integer());
+/// What is known of a task.
+fn account(row: &impl Row, queue: &Queue, owner: Oid) -> Result<Json> {
+    let number = |field| queue.value_of(row, field).map(Value::to_integer);
     let now = time::now();
     let seconds = |microseconds: i64| Json::from(microseconds.max(0) as f64 / 1e6);
     // An instant that never comes is as good as none.
-    let left = |column| {
-        let instant = rows.value(0, column).map(Value::to_instant);
+    let left = |field| {
+        let instant = queue.instant_of(row, field);
         instant.filter(|instant| *instant < i64::MAX).map(|instant| seconds(instant - now))
     };
-    let status = queue.status_named(&rows.text(0, 1).unwrap_or_default());
-    let owner = rows.value(0, 2).map(Value::to_uuid);
-    let holder = owner.and_then(store::holder);
-    let key: Json = rows
-        .value(0, 3)
-        .map_or(Json::Null, |key| serde_json::from_str(&jsonb::text(key)).unwrap_or(Json::Null));
-    let age = number(8).filter(|_| queue.features().id == Some(Id::Time64));
-    let age = age.map(|birth| seconds(time::unix_microseconds(now).saturating_sub(birth)));
-    let is_timed = queue.definition.fields.contains_key(&Field::Runat)
-        && status.is_some_and(|status| queue.is_timed(status));
+    let status = queue.status_of(row).ok();
+    let session = queue.value_of(row, Field::Owner).map(Value::to_uuid);
+    let holder = session.and_then(store::holder);
+    let birth = match (&queue.features().id, queue.key.as_slice()) {
+        (Some(Id::Time64), [key]) => row.value(key.number).map(Value::to_integer),
+        _ => None,
+    };
+    let is_timed = status.is_some_and(|status| queue.is_timed(status));
+    let length = |ttr| time::length(&time::sensible(ttr).to_interval());
+    let own_ttr = || queue.value_of(row, Field::Ttr).map(length);
+    let ttr = match queue.features().has_deadlines() {
+        true => own_ttr().or(queue.features().default_ttr()),
+        false => None,
+    };
     let known = [
         ("queue", Some(queue.name.clone().into())),
-        ("key", Some(key)),
+        ("key", Some(key_shown(row, queue, owner))),
         ("state", status.map(|status| status.name().into())),
-        ("session", owner.map(|owner| types::uuid_text(owner).into())),
+        ("session", session.map(|session| types::uuid_text(session).into())),
         ("pid", holder.map(Json::from)),
-        ("attempts", number(4).map(Json::from)),
-        ("time_left", left(5).filter(|_| is_timed)),
-        ("life_left", left(6)),
-        ("priority", number(7).map(Json::from)),
-        ("tube", rows.text(0, 9).map(Json::from)),
-        ("age", age),
+        ("attempts", number(Field::Attempts).map(Json::from)),
+        ("ttr", ttr.map(seconds)),
+        ("time_left", left(Field::Runat).filter(|_| is_timed)),
+        ("life_left", left(Field::Expires)),
+        ("priority", number(Field::Priority).map(Json::from)),
+        ("tube", queue.value_of(row, Field::Tube).map(|tube| tube.shown().into())),
+        ("age", birth.map(|birth| seconds(time::unix_microseconds(now).saturating_sub(birth)))),
     ];
     let known = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
     Ok(known.collect::<Map<_, _>>().into())
+}
+
+/// A task's key as an object.
+fn key_shown(row: &impl Row, queue: &Queue, owner: Oid) -> Json {
+    let _role = user::act_as_owner(owner);
+    let part = |column: &KeyType| {
+        let value = row.value(column.number).map(jsonb::of);
+        let value = value.and_then(|value| serde_json::from_str(&jsonb::text(value)).ok());
+        (column.name.clone(), value.unwrap_or(Json::Null))
+    };
+    queue.key.iter().map(part).collect::<Map<_, _>>().into()
 }
 
 /// tasks_by_state(queue, status text, count integer)

@@ -1,9 +1,9 @@
 //! `stats`, `stats_reset`, `metrics`, `state`, and what the views show: how the queues are doing, at
 //! a cost that does not depend on the number of tasks.
 
-use super::argument::{Target, require_owner};
+use super::argument::{Target, require_monitor, require_owner};
 use crate::delta::SlotId;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::metrics::{Counters, open_metrics};
 use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
@@ -11,14 +11,13 @@ use crate::pg::function::{Call, Output};
 use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::value::Value;
 use crate::pg::{catalog, jsonb, privileges, process, spi, time, transaction, types};
-use crate::registry::{self, Arguments, Statement};
+use crate::registry;
 use crate::session::store;
 use crate::shmem::databases::State;
 use crate::shmem::queues::Tube;
 use crate::shmem::waiters::Want;
 use crate::shmem::{databases, queues};
-use crate::{session, sql_functions};
-use pgrx::PgSqlErrorCode;
+use crate::{census, session, sql_functions};
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
 
@@ -40,14 +39,7 @@ const SHOWN: usize = 10_000;
 /// stats(queue)
 fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = Target::of(call)?.table;
-    if !privileges::may_select(table) {
-        let name = registry::display_name(table);
-        return Err(Error::new(
-            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-            format!("permission denied for queue \"{name}\""),
-        )
-        .hint(format!("GRANT SELECT ON {name} shows its statistics.")));
-    }
+    require_monitor(table)?;
     let slot = match queues::find(process::database().into(), table.into()) {
         Some(slot) => slot,
         None => registry::get(table)?.slot,
@@ -68,7 +60,7 @@ fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for (table, listed) in all_listed() {
-        if !privileges::may_select(table) {
+        if !privileges::may_monitor(table) {
             continue;
         }
         if let Some(described) = slot_of(table).and_then(|slot| described(table, slot, listed)) {
@@ -115,20 +107,14 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
         }
         // One that cannot be worked with as it is now hides no other.
         let Ok(Some(queue)) = registry::find(table) else { continue };
-        spi::connect(|spi| {
-            let rows = queue.run(spi, &Statement::Holders, &Arguments::default());
-            for row in 0..rows.len() {
-                let session = rows.value(row, 1).map(Value::to_uuid);
-                let holder = session.and_then(store::holder);
-                output.push(jsonb::from_value(&json!({
-                    "relation": u32::from(table),
-                    "session": session.map(types::uuid_text),
-                    "pid": holder,
-                    "tasks": rows.value(row, 2).map(|count| count.to_integer()),
-                })));
-            }
-            Ok(())
-        })?;
+        for (session, tasks) in census::holders(&queue)? {
+            output.push(jsonb::from_value(&json!({
+                "relation": u32::from(table),
+                "session": session.map(types::uuid_text),
+                "pid": session.and_then(store::holder),
+                "tasks": tasks,
+            })));
+        }
     }
     Ok(None)
 }
@@ -216,9 +202,9 @@ fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::text(&open_metrics(&counters))))
 }
 
-/// The tables of this database's queues that the caller may read.
+/// The tables of this database's queues of which the caller may see all.
 fn readable_tables() -> Vec<Oid> {
-    tables_where(privileges::may_select)
+    tables_where(privileges::may_monitor)
 }
 
 /// The tables of this database's queues for which something holds.

@@ -370,6 +370,20 @@ pub fn type_collation(oid: Oid) -> Oid {
     unsafe { pg_sys::get_typcollation(oid) }
 }
 
+/// Whether two values of a type are equal in its default order. False for types that have none.
+pub fn equal(one: Value, other: Value, collation: Oid) -> bool {
+    let oid = base_type(one.type_oid());
+    let kind = pg_sys::TYPECACHE_EQ_OPR_FINFO;
+    let other = other.require(oid);
+    // SAFETY: the cache entry lives as long as the process, its function takes two values of the type.
+    unsafe {
+        let entry = pg_sys::lookup_type_cache(oid, kind as i32);
+        let function = &raw mut (*entry).eq_opr_finfo;
+        (*function).fn_oid != Oid::INVALID
+            && pg_sys::FunctionCall2Coll(function, collation, one.datum(), other).value() != 0
+    }
+}
+
 /// Whether values of a type can be hashed.
 pub fn is_hashable(oid: Oid) -> bool {
     let kind = pg_sys::TYPECACHE_HASH_EXTENDED_PROC;
@@ -401,10 +415,10 @@ pub fn is_in_c(function: Oid) -> bool {
     }
 }
 
-/// Whether row security hides rows of a table even from the current role, its owner.
-pub fn hides_rows(table: Oid) -> bool {
-    // SAFETY: a look-up; an invalid role stands for the current one.
-    let security = unsafe { pg_sys::check_enable_rls(table, Oid::INVALID, true) };
+/// Whether row security applies to a role, as it does to a table's owner if it is forced.
+pub fn hides_rows(table: Oid, role: Oid) -> bool {
+    // SAFETY: a look-up.
+    let security = unsafe { pg_sys::check_enable_rls(table, role, true) };
     security == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
 }
 

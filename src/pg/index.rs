@@ -17,6 +17,8 @@ pub struct Index {
     /// What rows it holds, as the server shows it, if not all.
     pub predicate: Option<String>,
     pub is_unique: bool,
+    /// Rows of before it was made may be missing for those who see them yet.
+    pub lacks_old_rows: bool,
 }
 
 /// The valid btree indexes of a table that have the default order. Asks no privileges.
@@ -59,6 +61,7 @@ unsafe fn describe(index: pg_sys::Relation, table: &Relation) -> Option<Index> {
             expressions: shown(index, pg_sys::Anum_pg_index_indexprs).unwrap_or_default(),
             predicate: shown(index, pg_sys::Anum_pg_index_indpred),
             is_unique: form.indisunique,
+            lacks_old_rows: form.indcheckxmin,
         })
     }
 }

@@ -116,12 +116,17 @@ pub fn elements<'to>(json: Value) -> Vec<Value<'to>> {
 
 /// A row of a table as an object, as `to_jsonb` makes it.
 pub fn of_row<'to>(row: Value) -> Value<'to> {
-    let (row, row_type) = (row.require_composite(), row.type_oid());
+    row.require_composite();
+    of(row)
+}
+
+/// A value as `to_jsonb` makes it, which calls the cast of a type that users define.
+pub fn of<'to>(value: Value) -> Value<'to> {
     let function = pg_sys::F_TO_JSONB.into();
-    // SAFETY: the function learns the type of its argument, which is a row of that type, from the
-    // expression that it is given.
+    // SAFETY: the function learns the type of its argument, which is the value's, from the expression that it is
+    // given.
     unsafe {
-        let argument = pg_sys::makeNullConst(row_type, -1, Oid::INVALID);
+        let argument = pg_sys::makeNullConst(value.type_oid(), -1, Oid::INVALID);
         let arguments = pg_sys::lappend(std::ptr::null_mut(), argument.cast());
         let form = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
         let (result, none) = (types::JSONB, Oid::INVALID);
@@ -129,7 +134,7 @@ pub fn of_row<'to>(row: Value) -> Value<'to> {
         let mut info = pg_sys::FmgrInfo::default();
         pg_sys::fmgr_info(function, &mut info);
         info.fn_expr = call.cast();
-        Value::new(pg_sys::FunctionCall1Coll(&mut info, none, row), types::JSONB)
+        Value::new(pg_sys::FunctionCall1Coll(&mut info, none, value.datum()), types::JSONB)
     }
 }
 

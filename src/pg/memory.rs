@@ -23,3 +23,39 @@ impl Memory {
         }
     }
 }
+
+/// A memory context for what is needed of one row only.
+pub struct Scratch(pg_sys::MemoryContext);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        // SAFETY: a context below the current one, with which it ends at the latest.
+        Scratch(unsafe {
+            pg_sys::AllocSetContextCreateExtended(
+                pg_sys::CurrentMemoryContext,
+                c"xqueue: a row".as_ptr(),
+                pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+                pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+                pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
+            )
+        })
+    }
+
+    /// Runs `work`, and frees what it has allocated in the server's memory: nothing of that may be in what it gives
+    /// back.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let value = Memory(self.0).run(work);
+        // SAFETY: the context is this value's own.
+        unsafe { pg_sys::MemoryContextReset(self.0) };
+        value
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: as above; after an error the context ends with the one above it.
+            unsafe { pg_sys::MemoryContextDelete(self.0) };
+        }
+    }
+}

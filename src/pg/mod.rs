@@ -14,6 +14,7 @@ mod foreign;
 pub mod function;
 pub mod heap;
 pub mod index;
+mod index_scan;
 pub mod injection;
 pub mod jsonb;
 pub mod latch;

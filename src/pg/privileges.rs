@@ -1,6 +1,6 @@
 //! What the current role may do.
 
-use super::raw;
+use super::{catalog, raw, user};
 use pgrx::pg_sys::{self, Oid};
 
 /// Whether the current role owns a table.
@@ -36,6 +36,12 @@ pub fn may_create_database() -> bool {
 /// Whether the current role may read some of a table.
 pub fn may_select(table: Oid) -> bool {
     has_privilege(table, pg_sys::ACL_SELECT)
+}
+
+/// Whether the current role may know how many rows of what kind a table has: it may read all of it, and row security
+/// hides none from it.
+pub fn may_monitor(table: Oid) -> bool {
+    may_select(table) && !catalog::hides_rows(table, user::current())
 }
 
 /// Whether the current role may truncate a table.

@@ -314,6 +314,16 @@ impl Snapshot {
         Snapshot(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) })
     }
 
+    /// What a statement that began now would see, with all that the transaction itself has done so far; in repeatable
+    /// read what the transaction sees.
+    pub fn of_statement() -> Snapshot {
+        // SAFETY: as above; no parallel worker comes here.
+        unsafe {
+            pg_sys::CommandCounterIncrement();
+            Snapshot(pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot()))
+        }
+    }
+
     /// The transactions that were in progress: oldest, next, and those in between.
     pub fn in_progress(&self) -> (u32, u32, &[pg_sys::TransactionId]) {
         // SAFETY: an MVCC snapshot with `xcnt` entries in `xip`.

@@ -69,6 +69,12 @@ pub fn act_restricted_as(role: Oid) -> RoleGuard {
     before
 }
 
+/// The same for a table's owner, unless the current role is that one: what a table's owner has made runs with the
+/// rights of no other role than those that it has already.
+pub fn act_as_owner(owner: Oid) -> Option<RoleGuard> {
+    (current() != owner).then(|| act_restricted_as(owner))
+}
+
 impl Drop for RoleGuard {
     fn drop(&mut self) {
         // On an error the end of the transaction restores both, and settings may only be touched

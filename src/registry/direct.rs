@@ -84,6 +84,26 @@ impl Queue {
         })
     }
 
+    /// An index that the queue needs, if it is there and leads to all rows that it is for.
+    pub fn index(&self, relation: &Relation, wanted: Index) -> Option<Oid> {
+        let mut present = index::of(relation);
+        present.retain(|index| !index.lacks_old_rows);
+        let serving = self.serving(&present, [wanted].into_iter());
+        serving.first().map(|(_, oid)| *oid)
+    }
+
+    /// The unique index of the key, if it is there and leads to all rows.
+    pub fn key_index(&self, relation: &Relation) -> Option<Oid> {
+        let present = index::of(relation).into_iter();
+        let mut usable = present.filter(|index| !index.lacks_old_rows);
+        usable.find(|index| self.has_key(index)).map(|index| index.oid)
+    }
+
+    fn has_key(&self, index: &index::Index) -> bool {
+        let numbers = self.key.iter().map(|column| column.number);
+        index.is_unique && index.predicate.is_none() && index.columns.iter().copied().eq(numbers)
+    }
+
     /// Which of the indexes that are there are the ones that are needed, as far as they say so themselves.
     fn serving(
         &self,
@@ -137,10 +157,6 @@ impl Direct {
             found.map(|(_, oid)| *oid)
         };
         let states = serving.iter().map(|(index, oid)| (*oid, queue.sql.index_states(*index)));
-        let numbers: Vec<i16> = queue.key.iter().map(|column| column.number).collect();
-        let is_key = |index: &&index::Index| {
-            index.is_unique && index.predicate.is_none() && index.columns == numbers
-        };
         let is_domain = |column: &ColumnType| column.base != column.oid;
         Some(Direct {
             ready: serves(Index::Ready),
@@ -148,7 +164,7 @@ impl Direct {
             lane: serves(Index::Lane),
             in_flight: serves(Index::InFlight),
             due: serves(Index::Due),
-            key: present.iter().find(is_key).map(|index| index.oid),
+            key: present.iter().find(|index| queue.has_key(index)).map(|index| index.oid),
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),
             heap,

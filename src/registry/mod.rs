@@ -29,6 +29,7 @@ pub use fitness::Fitness;
 pub use index::WantedIndex;
 pub use plans::{Arguments, Statement};
 pub use queue::{KeyType, Queue, table_names};
+pub use status::StatusColumn;
 pub use store::{
     Entry, REGISTRY, as_owner, delete, is_own_table, pause, read, resume, try_lock, write,
 };

@@ -32,11 +32,9 @@ pub enum Statement {
     Least {
         marked: bool,
     },
-    Account,
     Holder,
     NextDue,
     Holders,
-    Held,
     Holding {
         named: bool,
     },
@@ -172,11 +170,9 @@ impl Queue {
             Statement::First(within) => self.sql.first(*within),
             Statement::NextLevel { tube } => self.sql.next_level(*tube),
             Statement::Least { marked } => self.sql.least(*marked),
-            Statement::Account => self.sql.account(),
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),
             Statement::Holders => self.sql.holders(),
-            Statement::Held => self.sql.held(),
             Statement::Holding { named } => self.sql.holding(*named),
             Statement::FreeLane => self.sql.free_lane(),
             Statement::IsTakeable => self.sql.is_takeable(),

@@ -89,7 +89,8 @@ impl StatusColumn {
         }
     }
 
-    pub(super) fn read(&self, value: Option<Value>) -> Option<Status> {
+    /// The state that a value stands for.
+    pub fn read(&self, value: Option<Value>) -> Option<Status> {
         let value = value?;
         let position = match &self.labels {
             Labels::Letters(letters) => {

@@ -28,6 +28,11 @@ impl QueueGuard {
         self.marks.marked(group)
     }
 
+    /// All of them, as they are now.
+    pub fn marks(&self) -> Marks {
+        self.marks
+    }
+
     /// The priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with
     /// room for all. With `may_survey` the caller may be asked to find them out.
     pub fn sight(
@@ -46,11 +51,6 @@ impl QueueGuard {
     pub fn end_survey(&mut self, tube: Option<u64>, since: i64, found: Option<&[(i64, Position)]>) {
         let found = found.filter(|_| !self.is_prepared());
         self.marks.end_survey(tube, since, found);
-    }
-
-    /// Whether a tube has marks.
-    pub fn marks_tube(&self, tube: u64) -> bool {
-        self.marks.knows(tube)
     }
 
     /// Forgets the marks: something may have happened that nobody has told of.

@@ -7,24 +7,6 @@ use crate::model::definition::Field;
 use crate::model::status::Status;
 
 impl Table {
-    /// Values of the status column that stand for no state, a few of them.
-    pub fn foreign_values(&self) -> String {
-        format!(
-            "SELECT DISTINCT task.{0}::pg_catalog.text FROM ONLY {1} AS task WHERE NOT ({2}) LIMIT 5",
-            self.status(),
-            self.qualified(),
-            self.is_one_of(&Status::ALL),
-        )
-    }
-
-    pub fn without_status(&self) -> String {
-        format!(
-            "SELECT FROM ONLY {} AS task WHERE task.{} IS NULL LIMIT 1",
-            self.qualified(),
-            self.status()
-        )
-    }
-
     /// Gives rows that have no status one.
     pub fn fill_status(&self, status: Status) -> String {
         let (table, column, label) = (self.qualified(), self.status(), self.label(status));

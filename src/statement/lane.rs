@@ -91,19 +91,6 @@ impl Table {
         ))
     }
 
-    /// A label of which more than one task is taken, as text, and how many are.
-    pub fn crowded(&self) -> String {
-        let tube = self.field(Field::Tube);
-        format!(
-            "SELECT pg_catalog.min(task.{tube}::pg_catalog.text), pg_catalog.count(*) \
-             FROM ONLY {} AS task WHERE {} GROUP BY {} \
-             HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1 LIMIT 1",
-            self.qualified(),
-            self.is(Status::Taken),
-            self.lane("task."),
-        )
-    }
-
     fn takeable(&self, lane: &str) -> String {
         let is_ready = format!("head.{} {EQUALS} {}", self.status(), self.label(Status::Ready));
         format!("({}) AND ({}) IS NULL", self.first_of(&is_ready, lane, None), self.taken_of(lane))

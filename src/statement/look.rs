@@ -4,7 +4,6 @@ use super::change::MORTAL;
 use super::step::hidden;
 use super::{AT_LEAST, EQUALS, Form, Parameter, Parameters, Table, Text, Within, join};
 use crate::model::definition::Field;
-use crate::model::names::Id;
 use crate::model::status::Status;
 
 impl Table {
@@ -23,31 +22,6 @@ impl Table {
             "task.{}::pg_catalog.text, task.{}, {attempts}",
             self.status(),
             self.field(Field::Owner)
-        ))
-    }
-
-    /// What is known of one task: status, owner, key, number of attempts, when the worker acts,
-    /// end of life, priority, the key as a number, tube.
-    pub fn account(&self) -> Text {
-        let typed = |field, kind: &str| match self.fields.get(&field) {
-            Some(column) => format!("task.{column}::pg_catalog.{kind}"),
-            None => format!("NULL::pg_catalog.{kind}"),
-        };
-        let birth = match (&self.features.id, self.key.as_slice()) {
-            (Some(Id::Time64), [key]) => format!("task.{}::pg_catalog.int8", key.name),
-            _ => "NULL::pg_catalog.int8".into(),
-        };
-        self.look(&format!(
-            "task.{}::pg_catalog.text, task.{}, \
-             (SELECT pg_catalog.to_jsonb(key.*) FROM (SELECT {}) AS key), {}, {}, {}, {}, {birth}, {}",
-            self.status(),
-            self.field(Field::Owner),
-            self.key_list("task."),
-            typed(Field::Attempts, "int8"),
-            typed(Field::Runat, "timestamptz"),
-            typed(Field::Expires, "timestamptz"),
-            typed(Field::Priority, "int8"),
-            typed(Field::Tube, "text"),
         ))
     }
 
@@ -147,15 +121,6 @@ impl Table {
         ))
     }
 
-    /// The tubes of ready tasks.
-    pub fn tubes(&self) -> String {
-        let (tube, table) = (self.field(Field::Tube), self.qualified());
-        let is_ready = self.is(Status::Ready);
-        format!(
-            "SELECT DISTINCT task.{tube} FROM ONLY {table} AS task WHERE {is_ready} AND task.{tube} IS NOT NULL"
-        )
-    }
-
     /// The next instant at which the worker has to act.
     pub fn next_due(&self) -> Text {
         let mut parameters = Parameters::default();
@@ -196,18 +161,6 @@ impl Table {
         ))
     }
 
-    /// The keys, of one column, of the tasks that a session holds.
-    pub fn held(&self) -> Text {
-        let mut parameters = Parameters::default();
-        let (owner, session) = (self.field(Field::Owner), parameters.add(Parameter::Session));
-        parameters.text(format!(
-            "SELECT {} FROM ONLY {} AS task WHERE {} AND task.{owner} {EQUALS} {session}",
-            self.key_list("task."),
-            self.qualified(),
-            self.is(Status::Taken)
-        ))
-    }
-
     /// Those of given sessions that hold tasks; `named`: among those with given keys.
     pub fn holding(&self, named: bool) -> Text {
         let mut parameters = Parameters::default();
@@ -232,35 +185,6 @@ impl Table {
             ),
             false => format!("{is_taken} AND {is_theirs}"),
         }
-    }
-
-    /// Number of tasks in a state whose end would never come.
-    pub fn stranded(&self) -> String {
-        format!(
-            "SELECT pg_catalog.count(*) FROM ONLY {} AS task WHERE {} AND task.{} IS NULL",
-            self.qualified(),
-            self.is_one_of(if self.features.zombies() {
-                &[Status::Waiting, Status::Zombie]
-            } else {
-                &[Status::Waiting]
-            }),
-            self.field(Field::Runat)
-        )
-    }
-
-    pub fn count_in(&self, status: Status) -> String {
-        format!(
-            "SELECT pg_catalog.count(*) FROM ONLY {} AS task WHERE {}",
-            self.qualified(),
-            self.is(status)
-        )
-    }
-
-    /// The greatest key, of one column.
-    pub fn greatest_key(&self) -> String {
-        let keys = join(self.key.iter().take(1).map(|key| format!("task.{}", key.name)), "");
-        let table = self.qualified();
-        format!("SELECT {keys} FROM ONLY {table} AS task ORDER BY {keys} DESC LIMIT 1")
     }
 
     /// The greatest key, an integer, that is not above a limit.

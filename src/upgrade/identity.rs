@@ -5,17 +5,18 @@ use crate::model::definition::Made;
 use crate::model::names::Id;
 use crate::model::options::Options;
 use crate::pg::relation::ColumnType;
-use crate::pg::{catalog, spi, types};
+use crate::pg::{catalog, types};
 use crate::statement::Table;
 use pgrx::PgSqlErrorCode;
 
 /// Gives the key the default that feature `id` asks for, or takes ours away. `known`: what the
-/// feature was before.
+/// feature was before; `greatest`: finds the greatest key there is.
 pub fn give(
     options: &Options,
     known: Option<&Id>,
     sql: &Table,
     key: &[ColumnType],
+    greatest: impl FnOnce(&ColumnType) -> i64,
     ddl: &mut Vec<String>,
     made: &mut Made,
 ) -> Result<()> {
@@ -42,7 +43,7 @@ pub fn give(
     let has_own = has_one && !is_ours;
     if *wanted == Id::AutoIncrement {
         if !has_own {
-            ddl.push(sql.add_identity(greatest(sql)));
+            ddl.push(sql.add_identity(greatest(column)));
             made.key_default = true;
         }
         return Ok(());
@@ -102,9 +103,4 @@ fn refuse_unfit(id: &Id, column: &ColumnType) -> Result<()> {
         ),
     )
     .hint(format!("It has to be of type {wanted}.")))
-}
-
-/// The greatest key there is, 0 without any.
-fn greatest(sql: &Table) -> i64 {
-    spi::connect(|spi| spi.run(&sql.greatest_key()).number()).max(0)
 }

@@ -1,6 +1,7 @@
 //! What a table lacks to be the queue that the options ask for.
 
 mod attachments;
+mod census;
 mod columns;
 mod functions;
 mod identity;
@@ -10,15 +11,16 @@ use crate::error::{Error, Result};
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::options::Options;
 use crate::model::status::Status;
+use crate::pg::catalog;
 use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::{catalog, spi};
 use crate::registry;
 use crate::statement::Table;
 use attachments::{add_indexes, add_triggers};
+use census::{Crowd, Tasks};
 use columns::Columns;
 use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use switch::Switch;
 
 pub use attachments::drop_index_if_there;
@@ -72,19 +74,28 @@ impl Blueprint {
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
         let before = previous.as_ref().map(was).transpose()?;
         let adds_status = added.contains(&Field::Status);
-        if previous.is_none() && !adds_status {
-            refuse_foreign_values(&sql)?;
-        }
+        let status = fields.get(&Field::Status).filter(|_| !adds_status);
+        let tasks = status.map(|column| Tasks::of(relation, column, &options)).transpose()?;
+        let is_new = previous.is_none();
+        let foreign = tasks.as_ref().filter(|_| is_new).map(Tasks::foreign).unwrap_or_default();
+        refuse_foreign_values(&sql, foreign.values)?;
 
         let was = previous.as_ref().map(|known| known.options.features.clone()).unwrap_or_default();
-        if options.features.has_subqueues() && !was.has_subqueues() && !adds_status {
-            refuse_crowded(&sql, added.contains(&Field::Tube))?;
+        if let Some(tasks) =
+            tasks.filter(|_| options.features.has_subqueues() && !was.has_subqueues())
+        {
+            let labels = fields.get(&Field::Tube).filter(|_| !added.contains(&Field::Tube));
+            refuse_crowded(&sql, tasks.crowd(labels))?;
         }
 
         let mut ddl = Vec::new();
         if let (Some(previous), Some(before)) = (&previous, &before) {
+            let status = previous.fields.get(&Field::Status);
+            let status =
+                status.and_then(|status| registry::column_of(relation, status, same_table));
+            let tasks = status.map(|column| Tasks::of(relation, &column, &previous.options));
             let switch = Switch {
-                table: relation.oid(),
+                tasks: tasks.transpose()?,
                 old: &previous.options,
                 new: &options,
                 newer,
@@ -97,7 +108,7 @@ impl Blueprint {
         for field in &added {
             ddl.extend(sql.add_column(*field, existing));
         }
-        if previous.is_none() && !adds_status && has_rows_without_status(&sql) {
+        if foreign.has_null {
             ddl.push(sql.fill_status(existing));
         }
         let had = |field| before.as_ref().is_some_and(|before| before.fields.contains_key(&field));
@@ -114,9 +125,11 @@ impl Blueprint {
             made.status_default = true;
         }
         let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
-        identity::give(&options, known_id, &sql, &key, &mut ddl, &mut made)?;
+        let greatest = |column: &ColumnType| census::greatest(relation, column);
+        identity::give(&options, known_id, &sql, &key, greatest, &mut ddl, &mut made)?;
         add_indexes(relation, &sql, &fields, &key, &mut ddl, &mut made);
         let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl)?;
+        refuse_hidden_rows(relation, &sql, &ddl)?;
         let needs_table_alone = ddl.iter().any(|statement| {
             ["DROP", "UPDATE", "DELETE"].iter().any(|verb| statement.starts_with(verb))
                 || statement.contains(" COLUMN ")
@@ -139,7 +152,7 @@ impl Blueprint {
         Ok(Blueprint {
             // A restored table's definition is written anew, so that its numbers count again.
             redefines: !same_table || previous.as_ref() != Some(&definition),
-            is_new: previous.is_none(),
+            is_new,
             has_missed,
             tubes_changed: tubes != definition.options.tubes_counted(),
             definition,
@@ -218,15 +231,27 @@ pub fn describe(queue: &str, definition: &Definition) -> Value {
     described
 }
 
-fn has_rows_without_status(sql: &Table) -> bool {
-    spi::connect(|spi| !spi.run(&sql.without_status()).is_empty())
+/// Whether a statement changes rows: then the triggers, the checks and the expressions of the table run.
+pub fn changes_rows(statement: &str) -> bool {
+    ["UPDATE ", "DELETE "].iter().any(|verb| statement.starts_with(verb))
 }
 
-fn refuse_foreign_values(sql: &Table) -> Result<()> {
-    let foreign: Vec<String> = spi::connect(|spi| {
-        let rows = spi.run(&sql.foreign_values());
-        (0..rows.len()).filter_map(|row| rows.text(row, 1)).collect()
-    });
+/// Rows are changed as the table's owner, from whom row security may hide some, if it is forced.
+fn refuse_hidden_rows(relation: &Relation, sql: &Table, ddl: &[String]) -> Result<()> {
+    let hides_rows = || catalog::hides_rows(relation.oid(), relation.owner());
+    if !ddl.iter().any(|statement| changes_rows(statement)) || !hides_rows() {
+        return Ok(());
+    }
+    let table = sql.qualified();
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("row security hides tasks of {table} from its owner"),
+    )
+    .detail("What becomes of them would not be what the options say.")
+    .hint(format!("ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY; for as long as it takes.")))
+}
+
+fn refuse_foreign_values(sql: &Table, foreign: BTreeSet<String>) -> Result<()> {
     if foreign.is_empty() {
         return Ok(());
     }
@@ -234,26 +259,18 @@ fn refuse_foreign_values(sql: &Table) -> Result<()> {
         "column {} of table {} holds values that are no states: {}",
         sql.fields.get(&Field::Status).map_or("", String::as_str),
         sql.qualified(),
-        foreign.join(", ")
+        foreign.into_iter().collect::<Vec<_>>().join(", ")
     ))
     .hint(
         "Say with {\"states\": {\"R\": …}} which values stand for which state, or UPDATE the rows.",
     ))
 }
 
-/// Of a sub-queue one task is in flight at the most. `unlabelled`: there are no labels yet.
-fn refuse_crowded(sql: &Table, unlabelled: bool) -> Result<()> {
-    let crowd = spi::connect(|spi| match unlabelled {
-        true => (None, spi.run(&sql.count_in(Status::Taken)).number()),
-        false => {
-            let rows = spi.run(&sql.crowded());
-            (rows.text(0, 1), rows.text(0, 2).and_then(|count| count.parse().ok()).unwrap_or(0))
-        }
-    });
-    let (label, count) = crowd;
-    if count <= 1 {
+/// Of a sub-queue one task is in flight at the most.
+fn refuse_crowded(sql: &Table, crowd: Option<Crowd>) -> Result<()> {
+    let Some(Crowd { label, count }) = crowd.filter(|crowd| crowd.count > 1) else {
         return Ok(());
-    }
+    };
     let tube = match label {
         Some(label) => format!("of sub-queue \"{label}\""),
         None => "without a label".into(),

@@ -1,17 +1,18 @@
 //! What becomes of the tasks when features of a queue are switched.
 
+use super::census::Tasks;
 use crate::error::{Error, Result, tasks};
 use crate::model::definition::{Field, Made};
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::{catalog, spi};
+use crate::pg::catalog;
 use crate::statement::Table;
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Oid;
 
 /// A queue that is switched from one set of options to another.
 pub struct Switch<'a> {
-    pub table: Oid,
+    /// Its tasks as they are, if their states can be told.
+    pub tasks: Option<Tasks<'a>>,
     pub old: &'a Options,
     pub new: &'a Options,
     /// Of the new options, those that this call gives.
@@ -40,7 +41,6 @@ impl Switch<'_> {
             ddl.extend(self.forget(Field::Reason, None));
         }
         if !ddl.is_empty() {
-            self.refuse_hidden_rows()?;
             // ALTER TABLE waits for no trigger.
             ddl.push("SET CONSTRAINTS ALL IMMEDIATE".into());
         }
@@ -76,8 +76,7 @@ impl Switch<'_> {
     }
 
     fn refuse_tasks_left(&self, status: Status) -> Result<()> {
-        self.refuse_hidden_rows()?;
-        let count = spi::connect(|spi| spi.run(&self.before.count_in(status)).number());
+        let count = self.tasks.as_ref().map_or(0, |tasks| tasks.count_in(status));
         if count == 0 {
             return Ok(());
         }
@@ -117,19 +116,5 @@ impl Switch<'_> {
     fn has_made(&self, field: Field) -> bool {
         let column = self.before.fields.get(&field);
         self.made.columns.iter().any(|made| column == Some(&catalog::quote(&made.name)))
-    }
-
-    /// Tasks that the owner cannot see can neither be counted nor converted.
-    fn refuse_hidden_rows(&self) -> Result<()> {
-        if !catalog::hides_rows(self.table) {
-            return Ok(());
-        }
-        let table = self.before.qualified();
-        Err(Error::new(
-            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("row security hides tasks of {table} from its owner"),
-        )
-        .detail("What becomes of them when features are switched off cannot be told.")
-        .hint(format!("ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY; for as long as it takes.")))
     }
 }

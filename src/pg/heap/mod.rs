@@ -1,10 +1,11 @@
 //! Rows of a table changed through its access method and its indexes, as by a statement that fires no
 //! triggers, without what a statement costs before its first row.
 
-mod access;
+pub(super) mod access;
 mod open;
 pub mod unique;
 
+pub(super) use open::column_type;
 pub use open::{Bound, Found, Is, Open, Scan};
 
 use super::relation::{Lock, Relation};

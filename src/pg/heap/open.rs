@@ -276,7 +276,11 @@ unsafe fn key(
 ///
 /// # Safety
 /// The index of the table is open and has a column of this number (from 1).
-unsafe fn column_type(index: pg_sys::Relation, number: usize, table: pg_sys::TupleDesc) -> Oid {
+pub(in crate::pg) unsafe fn column_type(
+    index: pg_sys::Relation,
+    number: usize,
+    table: pg_sys::TupleDesc,
+) -> Oid {
     // SAFETY: by the contract of this function; there is a number for each column, 0 for an expression.
     unsafe {
         match *(*(*index).rd_index).indkey.values.as_ptr().add(number - 1) {

@@ -1,0 +1,212 @@
+//! What `check` makes of the rows of a queue: one scan of all of them, and one look at the first task of each
+//! sub-queue. Neither runs a statement, see [`crate::census`].
+
+use crate::census::{self, Holders};
+use crate::error::Result;
+use crate::marks::queue::Marks;
+use crate::model::change::Place;
+use crate::model::definition::Field;
+use crate::model::position::{Group, Kind, Position};
+use crate::model::status::Status;
+use crate::pg::heap::{Bound, Is};
+use crate::pg::memory::Scratch;
+use crate::pg::relation::{Relation, Snapshot};
+use crate::pg::row::Tuple;
+use crate::pg::value::Value;
+use crate::pg::{time, transaction};
+use crate::registry::Queue;
+use crate::session::{self, held};
+use crate::shmem::sessions::{Part, Uuid};
+use crate::shmem::{lanes, queues};
+use crate::statement::Index;
+use crate::xact;
+use pgrx::pg_sys::Oid;
+use std::collections::HashMap;
+
+/// What is wrong with single rows, and who holds tasks.
+#[derive(Default)]
+pub struct Findings {
+    /// Number of tasks that wait, or are zombies, without a time at which that ends.
+    pub stranded: i64,
+    pub holders: Holders,
+    /// The first ready task before a low-water mark of the whole queue.
+    pub hidden: Option<Position>,
+    /// The same before one of its tube.
+    pub hidden_in_tube: Option<Position>,
+    pub hidden_buried: Option<Position>,
+    /// A task of this connection's own session that would not come back with its end.
+    pub unnoted: Option<Position>,
+    /// The greatest number of taken tasks of a sub-queue.
+    pub most_in_flight: i64,
+}
+
+/// Looks at all rows.
+pub fn look(queue: &Queue) -> Result<Findings> {
+    let relation = census::table(queue)?;
+    let snapshot = Snapshot::latest();
+    // Taken after the snapshot: a mark that is raised later may have passed over tasks that are ready in it.
+    let mut judge = Judge::of(queue);
+    let scratch = Scratch::new();
+    relation.scan(&snapshot, |row| {
+        scratch.run(|| judge.see(row));
+        true
+    });
+    judge.findings.most_in_flight = judge.in_flight.into_values().max().unwrap_or(0);
+    Ok(judge.findings)
+}
+
+struct Judge<'a> {
+    queue: &'a Queue,
+    /// None where they are not to be judged.
+    marks: Option<Marks>,
+    judges_ready: bool,
+    judges_buried: bool,
+    /// This connection's own session, if what it holds is to be judged.
+    own: Option<Uuid>,
+    in_flight: HashMap<u64, i64>,
+    findings: Findings,
+}
+
+impl Judge<'_> {
+    fn of(queue: &Queue) -> Judge<'_> {
+        let has_marks = queue.order.is_some() && !transaction::in_recovery();
+        let is_untouched = |kind| xact::lowest(queue.slot, kind).is_none();
+        let holds_nothing_new = || xact::pending(queue.slot).held.is_empty();
+        Judge {
+            queue,
+            marks: queues::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.marks()),
+            judges_ready: !queue.features().has_subqueues() && is_untouched(Kind::Ready),
+            judges_buried: is_untouched(Kind::Buried),
+            own: session::joined(Part::Own).filter(|_| has_marks && holds_nothing_new()),
+            in_flight: HashMap::new(),
+            findings: Findings::default(),
+        }
+    }
+
+    fn see(&mut self, row: &Tuple) {
+        let queue = self.queue;
+        let Ok(place) = queue.place_of(row) else { return };
+        match place.status {
+            Status::Ready if self.judges_ready => self.see_ready(row, &place),
+            Status::Buried if self.judges_buried => {
+                let is_hidden = self.is_before(Group::Buried, queue.position_of(row));
+                note(&mut self.findings.hidden_buried, is_hidden);
+            }
+            Status::Taken => self.see_taken(row, &place),
+            Status::Waiting => self.see_timed(row),
+            Status::Zombie if queue.features().zombies() => self.see_timed(row),
+            _ => {}
+        }
+    }
+
+    fn see_ready(&mut self, row: &Tuple, place: &Place) {
+        let (queue, position) = (self.queue, self.queue.position_of(row));
+        let priority = queue.priority(queue.value_of(row, Field::Priority));
+        let of_all = self.is_before(Group::Ready { tube: None, priority }, position);
+        note(&mut self.findings.hidden, of_all);
+        let tube = place.tube.map(|tube| tube.hash);
+        let is_marked = |tube: &u64| self.marks.as_ref().is_some_and(|marks| marks.knows(*tube));
+        if tube.filter(is_marked).is_some() {
+            let of_tube = self.is_before(Group::Ready { tube, priority }, position);
+            note(&mut self.findings.hidden_in_tube, of_tube);
+        }
+    }
+
+    fn see_taken(&mut self, row: &Tuple, place: &Place) {
+        let session = self.queue.value_of(row, Field::Owner).map(Value::to_uuid);
+        *self.findings.holders.entry(session).or_default() += 1;
+        if let Some(tube) = place.tube.filter(|tube| tube.is_lane) {
+            *self.in_flight.entry(tube.hash).or_default() += 1;
+        }
+        if session.is_some() && session == self.own {
+            let position = self.queue.position_of(row);
+            let is_unnoted = |position: &Position| !held::may_hold(self.queue.slot, *position);
+            note(&mut self.findings.unnoted, position.filter(is_unnoted));
+        }
+    }
+
+    fn see_timed(&mut self, row: &Tuple) {
+        if self.queue.column_of(Field::Runat).is_some() {
+            let has_end = self.queue.instant_of(row, Field::Runat).is_some();
+            self.findings.stranded += i64::from(!has_end);
+        }
+    }
+
+    /// The place, if it lies before the mark of a group.
+    fn is_before(&mut self, group: Group, position: Option<Position>) -> Option<Position> {
+        let mark = self.marks.as_mut()?.marked(group);
+        position.filter(|position| *position < mark)
+    }
+}
+
+/// Keeps the first place.
+fn note(first: &mut Option<Position>, found: Option<Position>) {
+    *first = [*first, found].into_iter().flatten().min();
+}
+
+/// A sub-queue in which there is something to take, but nobody would look for it, or not there.
+pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
+    let relation = census::table(queue)?;
+    let indexes = [Index::Lane, Index::InFlight].map(|index| queue.index(&relation, index));
+    // That one is missing is a problem of its own.
+    let [Some(index), Some(in_flight)] = indexes else { return Ok(None) };
+    // What the open transaction has done nobody else knows yet.
+    let pending = xact::pending_lanes(queue.slot);
+    let mut from = Some(i64::MIN);
+    while let Some(at_least) = from {
+        let snapshot = Snapshot::latest();
+        let Some((lane, head)) = first_of(queue, &relation, index, at_least, &snapshot) else {
+            break;
+        };
+        from = (lane as i64).checked_add(1);
+        let Some(first) = head.filter(|_| !pending.contains(lane)) else { continue };
+        let mut is_free = true;
+        let of_lane = Bound { is: Is::Equal, value: Value::int8(lane as i64) };
+        relation.scan_by(in_flight, &[of_lane], &snapshot, |row| {
+            is_free = census::holder(row, queue).is_none();
+            is_free
+        });
+        let wrong = match first {
+            _ if !is_free => None,
+            _ if !lanes::knows(queue.slot, lane) => Some("nobody looks for the first task"),
+            Some(first) if first < lanes::mark(queue.slot, lane) => {
+                Some("the first task stands before the low-water mark")
+            }
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            return Ok(Some(format!("in the sub-queue with the hash {} {wrong}", lane as i64)));
+        }
+    }
+    Ok(None)
+}
+
+/// A sub-queue's lane, and where its first task stands as far as that is known; None for the first task if it
+/// is not ready.
+type Head = (u64, Option<Option<Position>>);
+
+/// The next sub-queue that has tasks in line.
+fn first_of(
+    queue: &Queue,
+    relation: &Relation,
+    index: Oid,
+    at_least: i64,
+    snapshot: &Snapshot,
+) -> Option<Head> {
+    let now = time::now();
+    let mut found: Option<Head> = None;
+    let from = Bound { is: Is::AtLeast, value: Value::int8(at_least) };
+    relation.scan_by(index, &[from], snapshot, |row| {
+        let Ok(Place { status, tube: Some(tube) }) = queue.place_of(row) else { return true };
+        if found.get_or_insert((tube.hash, None)).0 != tube.hash {
+            return false;
+        }
+        if queue.instant_of(row, Field::Expires).is_some_and(|end| end <= now) {
+            return true;
+        }
+        let is_ready = status == Status::Ready;
+        found = Some((tube.hash, is_ready.then(|| queue.position_of(row))));
+        false
+    });
+    found
+}

@@ -1,0 +1,108 @@
+//! What the rows of a table say that is to become a queue, or another: read in scans that run no code of its owner's,
+//! see [`crate::census`]. They see all rows, also those that row security hides.
+
+use crate::error::Result;
+use crate::model::options::Options;
+use crate::model::status::Status;
+use crate::pg::catalog;
+use crate::pg::memory::Scratch;
+use crate::pg::relation::{ColumnType, Relation, Snapshot};
+use crate::pg::row::{Row, Tuple};
+use crate::pg::value::Value;
+use crate::registry::{Fitness, StatusColumn};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So many foreign values are shown.
+const SHOWN: usize = 5;
+
+/// The rows of a table with a status column.
+pub struct Tasks<'a> {
+    relation: &'a Relation,
+    column: ColumnType,
+    status: StatusColumn,
+}
+
+/// Values of a status column that stand for no state.
+#[derive(Default)]
+pub struct Foreign {
+    /// A few of them.
+    pub values: BTreeSet<String>,
+    /// Some rows have none.
+    pub has_null: bool,
+}
+
+/// Tasks of one sub-queue that are taken.
+pub struct Crowd {
+    pub label: Option<String>,
+    pub count: i64,
+}
+
+impl Tasks<'_> {
+    pub fn of<'a>(
+        relation: &'a Relation,
+        column: &ColumnType,
+        options: &Options,
+    ) -> Result<Tasks<'a>> {
+        let status = StatusColumn::new(column, &Fitness { options, queue: None })?;
+        Ok(Tasks { relation, column: column.clone(), status })
+    }
+
+    pub fn foreign(&self) -> Foreign {
+        let mut foreign = Foreign::default();
+        each(self.relation, |row| match row.value(self.column.number) {
+            None => foreign.has_null = true,
+            Some(value) if self.status.read(Some(value)).is_some() => {}
+            Some(value) => {
+                if foreign.values.len() < SHOWN {
+                    foreign.values.insert(value.shown());
+                }
+            }
+        });
+        foreign
+    }
+
+    pub fn count_in(&self, status: Status) -> i64 {
+        let mut count = 0;
+        each(self.relation, |row| count += i64::from(self.status_of(row) == Some(status)));
+        count
+    }
+
+    /// The sub-queue of which the most tasks are taken; without a column of labels all tasks are of one.
+    pub fn crowd(&self, labels: Option<&ColumnType>) -> Option<Crowd> {
+        let mut crowds: BTreeMap<Option<u64>, Crowd> = BTreeMap::new();
+        each(self.relation, |row| {
+            if self.status_of(row) != Some(Status::Taken) {
+                return;
+            }
+            let label = labels.and_then(|column| Some((row.value(column.number)?, column)));
+            let hash = label.and_then(|(label, column)| catalog::hash(label, column.collation));
+            let shown = || label.map(|(label, _)| label.shown());
+            crowds.entry(hash).or_insert_with(|| Crowd { label: shown(), count: 0 }).count += 1;
+        });
+        crowds.into_values().max_by_key(|crowd| crowd.count)
+    }
+
+    fn status_of(&self, row: &Tuple) -> Option<Status> {
+        self.status.read(row.value(self.column.number))
+    }
+}
+
+/// The greatest value of a column of integers, 0 without any.
+pub fn greatest(relation: &Relation, column: &ColumnType) -> i64 {
+    let mut greatest = 0;
+    each(relation, |row| {
+        greatest = row.value(column.number).map_or(0, Value::to_integer).max(greatest);
+    });
+    greatest
+}
+
+fn each(relation: &Relation, mut see: impl FnMut(&Tuple)) {
+    if !relation.is_readable() {
+        return;
+    }
+    let scratch = Scratch::new();
+    relation.scan(&Snapshot::of_statement(), |row| {
+        scratch.run(|| see(row));
+        true
+    });
+}

@@ -1,0 +1,391 @@
+//! Who only looks runs nothing of a table's owner: neither what claims to be immutable, nor policies, nor casts. What a
+//! superuser changes on an owner's behalf runs as the owner.
+
+use xqueue_tests::*;
+
+/// The tasks' table of a hostile role. Whatever of it runs calls `note`, which takes a number from the sequence that is
+/// named after the role in force: that stays also if the transaction is rolled back.
+struct Trap {
+    table: String,
+    owner: Role,
+    admin: Client,
+    /// Holds a task.
+    hostile: Client,
+}
+
+impl Trap {
+    fn set(options: &Value) -> Trap {
+        let (owner, table) = (Role::create(), unique("trap"));
+        let mut hostile = owner.client();
+        let mut admin = connect();
+        let run = |c: &mut Client, sql: &str| {
+            let sql = sql.replace("{t}", &table).replace("{o}", &owner.name);
+            c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        };
+        run(
+            &mut hostile,
+            "CREATE SEQUENCE {t}_as_{o};
+             CREATE FUNCTION {t}_note(bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+               PERFORM pg_catalog.nextval(pg_catalog.format('public.%I', '{t}_as_' || current_user)::regclass);
+               RETURN true; END $$;
+             CREATE FUNCTION {t}_fired() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               PERFORM public.{t}_note(1); RETURN coalesce(NEW, OLD); END $$;
+             CREATE FUNCTION {t}_hook(task jsonb, event text) RETURNS boolean LANGUAGE sql
+               RETURN {t}_note(length(event));
+             CREATE FUNCTION {t}_pick(count integer) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN
+               PERFORM public.{t}_note(1); END $$;
+             CREATE DOMAIN {t}_key AS bigint CHECK ({t}_note(VALUE));
+             CREATE TABLE {t} (id {t}_key PRIMARY KEY, payload jsonb,
+               made boolean GENERATED ALWAYS AS ({t}_note(id)) STORED, CHECK ({t}_note(id)));",
+        );
+        let sql = "SELECT xqueue.upgrade($1::text, $2::jsonb)";
+        scalar::<Value>(&mut hostile, sql, &[&table, options]);
+        run(
+            &mut hostile,
+            "INSERT INTO {t} (id, status, runat) SELECT n, 'R', NULL FROM generate_series(1, 4) n;
+             INSERT INTO {t} (id, status) VALUES (5, 'B'), (6, 'B');
+             INSERT INTO {t} (id, status, runat) VALUES (7, 'W', now() + interval '1 hour');
+             CREATE INDEX ON {t} (id) WHERE {t}_note(1);
+             CREATE INDEX ON {t} ((status::text)) WHERE {t}_note(2);
+             CREATE INDEX ON {t} (({t}_note(id)));
+             CREATE STATISTICS {t}_statistics ON ({t}_note(id)), (status::text) FROM {t};
+             CREATE TRIGGER fired BEFORE INSERT OR UPDATE OR DELETE ON {t} FOR EACH ROW EXECUTE FUNCTION {t}_fired();
+             CREATE CONSTRAINT TRIGGER put_off AFTER INSERT OR UPDATE OR DELETE ON {t} DEFERRABLE INITIALLY DEFERRED
+               FOR EACH ROW EXECUTE FUNCTION {t}_fired();
+             CREATE TRIGGER emptied BEFORE TRUNCATE ON {t} EXECUTE FUNCTION {t}_fired();
+             ANALYZE {t};",
+        );
+        assert_eq!(values(&mut hostile, "SELECT xqueue.take($1::text)", &[&table]).len(), 1);
+        run(
+            &mut admin,
+            "CREATE SEQUENCE {t}_as_postgres; GRANT ALL ON SEQUENCE {t}_as_postgres TO PUBLIC",
+        );
+        Trap { table, owner, admin, hostile }
+    }
+
+    fn named(&self, sql: &str) -> String {
+        sql.replace("{t}", &self.table).replace("{o}", &self.owner.name)
+    }
+
+    #[track_caller]
+    fn run_as_owner(&mut self, sql: &str) {
+        let sql = self.named(sql);
+        self.hostile.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    }
+
+    #[track_caller]
+    fn run_as_superuser(&mut self, sql: &str) {
+        let sql = self.named(sql);
+        self.admin.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    }
+
+    /// A role that may read the table, and all that monitoring roles may.
+    fn looker(&mut self) -> Role {
+        let role = Role::create();
+        let name = &role.name;
+        self.run_as_superuser(&format!(
+            "CREATE SEQUENCE {{t}}_as_{name}; GRANT ALL ON SEQUENCE {{t}}_as_{name} TO PUBLIC;
+             GRANT pg_monitor TO {name}; GRANT SELECT ON {{t}} TO {name}"
+        ));
+        role
+    }
+
+    /// Whether something has run with a role's rights since the last question.
+    fn has_caught(&mut self, role: &str) -> bool {
+        let sequence = format!("{}_as_{role}", self.table);
+        let sql = format!("SELECT is_called FROM {sequence}");
+        let has_caught = scalar(&mut self.admin, &sql, &[]);
+        self.run_as_superuser(&format!("SELECT setval('{sequence}', 1, false)"));
+        has_caught
+    }
+
+    #[track_caller]
+    fn assert_harmless(&mut self, role: &str, what: &str) {
+        assert!(!self.has_caught(role), "{what} has run code of the owner as {role}");
+    }
+}
+
+impl Drop for Trap {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.run_as_superuser("DROP TABLE IF EXISTS {t} CASCADE");
+        }
+    }
+}
+
+/// What a monitoring role looks at.
+const LOOKS: &[&str] = &[
+    "SELECT * FROM xqueue.queues",
+    "SELECT * FROM xqueue.taken",
+    "SELECT * FROM xqueue.consumers",
+    "SELECT * FROM xqueue.producers",
+    "SELECT * FROM xqueue.sessions",
+    "SELECT xqueue.stats()",
+    "SELECT xqueue.stats('{t}')",
+    "SELECT xqueue.metrics()",
+    "SELECT xqueue.state()",
+    "SELECT xqueue.stats('{t}', '1')",
+    "SELECT xqueue.stats('{t}', 5)",
+    "SELECT xqueue.stats('{t}', '[1, 7]'::jsonb)",
+    "SELECT xqueue.stats(NULL::{t}, ARRAY[1, 7])",
+    "SELECT xqueue.check('{t}')",
+    "SELECT xqueue.check(NULL::{t})",
+];
+
+const DRY_RUNS: &[&str] = &[
+    "SELECT xqueue.upgrade('{t}', '{}', true)",
+    r#"SELECT xqueue.upgrade('{t}', '{"features": {"buried": false}, "convert": {"B": "R"}}', true)"#,
+    r#"SELECT xqueue.upgrade('{t}', '{"features": {"buried": false}}', true)"#,
+    r#"SELECT xqueue.upgrade('{t}', '{"features": {"id": "auto_increment", "tube": true}}', true)"#,
+    r#"SELECT xqueue.upgrade('{t}', '{"features": {"utube": true}}', true)"#,
+];
+
+fn kinds() -> [Value; 2] {
+    [
+        json!({"features": {"delayed": true, "buried": true, "ttr": 60, "ttl": true, "priority": true}}),
+        json!({"features": {"delayed": true, "buried": true, "utube": true}}),
+    ]
+}
+
+/// Looks at everything; a refusal is as good as an answer.
+fn look(trap: &mut Trap, looker: &mut Client, role: &str, looks: &[&str]) {
+    for sql in looks {
+        let sql = trap.named(sql);
+        if let Err(error) = looker.query(&sql, &[]) {
+            let refused = ["42501", "55006", "22023"].contains(&code(&error));
+            assert!(refused, "{sql}: {error:?}");
+        }
+        trap.assert_harmless(role, &sql);
+    }
+}
+
+#[test]
+fn who_looks_runs_nothing_of_the_owner() {
+    for options in kinds() {
+        let mut trap = Trap::set(&options);
+        let (monitor, careless) = (trap.looker(), trap.looker());
+        let (mut c, name) = (monitor.client(), monitor.name.clone());
+        let sql = trap.named("SELECT count(*) FROM {t} WHERE id = 1");
+        careless.client().query(&sql, &[]).unwrap();
+        assert!(trap.has_caught(&careless.name), "the trap is set");
+        look(&mut trap, &mut c, &name, LOOKS);
+        let check: Value = scalar(&mut c, &trap.named("SELECT xqueue.check('{t}')"), &[]);
+        assert_eq!(check["ok"], json!(true), "{check}");
+        let mut superuser = connect();
+        look(&mut trap, &mut superuser, "postgres", LOOKS);
+        look(&mut trap, &mut superuser, "postgres", DRY_RUNS);
+        // A hook and a picker are no business of theirs either, nor are policies.
+        trap.run_as_owner(
+            r#"SELECT xqueue.upgrade('{t}', '{"features": {"on_task_change": "{t}_hook"}}');
+               ALTER TABLE {t} ENABLE ROW LEVEL SECURITY; CREATE POLICY noting ON {t} USING ({t}_note(id))"#,
+        );
+        if options["features"]["utube"].is_null() {
+            trap.run_as_owner(
+                r#"SELECT xqueue.upgrade('{t}', '{"features": {"pick": "{t}_pick"}}')"#,
+            );
+        }
+        trap.has_caught("postgres");
+        look(&mut trap, &mut c, &name, LOOKS);
+        look(&mut trap, &mut superuser, "postgres", LOOKS);
+        look(&mut trap, &mut superuser, "postgres", DRY_RUNS);
+    }
+}
+
+/// Neither missing indexes nor a missing key bring statements back.
+#[test]
+fn who_looks_runs_nothing_of_an_owner_who_has_dropped_the_indexes() {
+    let mut trap = Trap::set(&kinds()[0]);
+    let monitor = trap.looker();
+    trap.run_as_owner(
+        "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey;
+         DO $$ DECLARE name regclass; BEGIN
+           FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = '{t}'::regclass LOOP
+             EXECUTE format('DROP INDEX %s', name); END LOOP; END $$;
+         CREATE INDEX ON {t} (owner) WHERE status = 'T' AND {t}_note(3)",
+    );
+    let (mut c, name) = (monitor.client(), monitor.name.clone());
+    look(&mut trap, &mut c, &name, LOOKS);
+    let sql = trap.named("SELECT tasks FROM xqueue.taken WHERE queue = '{t}'::regclass");
+    assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 1);
+    let sql = trap.named("SELECT xqueue.stats('{t}', '7')->'state'");
+    assert_eq!(scalar::<Value>(&mut c, &sql, &[]), json!("waiting"));
+    look(&mut trap, &mut connect(), "postgres", LOOKS);
+}
+
+/// jsonb is made of a type by its cast, if it has one.
+#[test]
+fn casts_of_the_key_are_the_owners() {
+    let role = Role::create();
+    let (mut hostile, mut admin, t) = (role.client(), connect(), unique("trap"));
+    hostile
+        .batch_execute(&format!(
+            "CREATE TYPE {t}_kind AS ENUM ('a', 'b');
+             CREATE FUNCTION {t}_cast({t}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN
+               RETURN json_build_object('as', current_user); END $$;
+             CREATE CAST ({t}_kind AS json) WITH FUNCTION {t}_cast({t}_kind);
+             CREATE TABLE {t} (id {t}_kind PRIMARY KEY);
+             SELECT xqueue.upgrade('{t}'); INSERT INTO {t} VALUES ('a')"
+        ))
+        .unwrap();
+    let stats: Value = scalar(&mut admin, &format!("SELECT xqueue.stats('{t}', 'a')"), &[]);
+    assert_eq!(stats["key"], json!({"id": {"as": role.name}}), "{stats}");
+}
+
+#[test]
+fn what_a_superuser_changes_runs_as_the_owner() {
+    for options in kinds() {
+        let mut trap = Trap::set(&options);
+        let owner = trap.owner.name.clone();
+        trap.run_as_owner(
+            r#"SELECT xqueue.upgrade('{t}', '{"features": {"on_task_change": "{t}_hook"}}')"#,
+        );
+        for (sql, changes_rows) in [
+            (r#"upgrade('{t}', '{"features": {"buried": false}, "convert": {"B": "R"}}')"#, true),
+            (r#"upgrade('{t}', '{"features": {"delayed": false}, "convert": {"W": "R"}}')"#, true),
+            (
+                r#"upgrade('{t}', '{"features": {"buried": true, "delayed": true, "keep": true}}')"#,
+                false,
+            ),
+            (r#"upgrade('{t}', '{"features": {"id": "required", "ttl": false}}')"#, false),
+            ("truncate('{t}')", true),
+            ("downgrade('{t}', true)", false),
+        ] {
+            trap.has_caught(&owner);
+            // In a transaction, in which something is put off.
+            trap.run_as_superuser(&format!("BEGIN; SELECT xqueue.{sql}; COMMIT"));
+            trap.assert_harmless("postgres", sql);
+            assert!(
+                trap.has_caught(&owner) || !changes_rows,
+                "{sql} has changed rows as the owner"
+            );
+        }
+        // A table that has states already.
+        trap.run_as_owner(
+            "ALTER TABLE {t} DISABLE TRIGGER fired; ALTER TABLE {t} DISABLE TRIGGER put_off;
+             ALTER TABLE {t} ADD COLUMN status \"char\"; INSERT INTO {t} VALUES (1, '{}');
+             ALTER TABLE {t} ENABLE TRIGGER fired; ALTER TABLE {t} ENABLE TRIGGER put_off",
+        );
+        trap.has_caught(&owner);
+        let upgrade =
+            r#"SELECT xqueue.upgrade('{t}', '{"fields": {"status": "status"}, "existing": "D"}')"#;
+        trap.run_as_superuser(upgrade);
+        trap.assert_harmless("postgres", upgrade);
+        assert!(trap.has_caught(&owner), "it has given a row a status as the owner");
+        let sql = trap.named("SELECT status::text FROM {t}");
+        assert_eq!(scalar::<String>(&mut trap.admin, &sql, &[]), "D");
+        // That was a statement of its own.
+        trap.has_caught("postgres");
+        trap.run_as_superuser("SELECT xqueue.drop('{t}')");
+        trap.assert_harmless("postgres", "drop");
+    }
+}
+
+/// The owner of a table whose row security is forced does not see all rows, and what is done is done as the owner.
+#[test]
+fn rows_that_are_hidden_from_the_owner_are_not_passed_over() {
+    let mut trap = Trap::set(&kinds()[0]);
+    trap.run_as_owner(
+        "ALTER TABLE {t} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t} FORCE ROW LEVEL SECURITY",
+    );
+    let convert = trap.named(
+        r#"SELECT xqueue.upgrade('{t}', '{"features": {"buried": false}, "convert": {"B": "R"}}')"#,
+    );
+    let mut superuser = connect();
+    let error = expect_error(&mut superuser, &convert, "55000", "row security hides tasks");
+    assert!(error.hint().is_some_and(|hint| hint.contains("NO FORCE")), "{error:?}");
+    trap.run_as_owner("ALTER TABLE {t} NO FORCE ROW LEVEL SECURITY");
+    trap.run_as_superuser(&convert);
+    let sql = trap.named("SELECT xqueue.stats('{t}')->'tasks'->'buried'");
+    assert_eq!(scalar::<Value>(&mut superuser, &sql, &[]), json!(0));
+}
+
+/// Counts are of all rows: who sees only some is not told.
+#[test]
+fn counts_are_not_for_those_from_whom_row_security_hides_rows() {
+    let mut q = Queue::new("looking");
+    let (role, name) = (Role::create(), q.name.clone());
+    let mut c = role.client();
+    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &name, 2);
+    take_all(&mut q.admin, &name);
+    q.sql(&format!("GRANT SELECT ON {{q}} TO {}", role.name));
+    let lists = [
+        "SELECT count(*) FROM xqueue.stats() AS s WHERE s->>'queue' = 'public.{q}'",
+        "SELECT count(*) FROM xqueue.queues WHERE queue = '{q}'::regclass",
+        "SELECT count(DISTINCT queue) FROM xqueue.taken WHERE queue = '{q}'::regclass",
+        "SELECT count(*) FROM xqueue.metrics() AS m WHERE strpos(m, '{q}') > 0",
+    ]
+    .map(|sql| sql.replace("{q}", &name));
+    let named = ["stats('{q}')", "stats('{q}', 1)", "check('{q}')"]
+        .map(|call| format!("SELECT xqueue.{}", call.replace("{q}", &name)));
+    let sees = |c: &mut Client| lists.clone().map(|sql| scalar::<i64>(c, &sql, &[]));
+    assert_eq!(sees(&mut c), [1; 4]);
+    q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY");
+    assert_eq!(sees(&mut c), [0; 4]);
+    for call in &named {
+        let error = expect_error(&mut c, call, "42501", "permission denied");
+        assert!(error.hint().is_some_and(|hint| hint.contains("BYPASSRLS")), "{error:?}");
+        assert!(error.detail().is_some_and(|detail| detail.contains("Row security")), "{error:?}");
+    }
+    q.sql(&format!("CREATE POLICY all_rows ON {{q}} TO {} USING (true)", role.name));
+    assert_eq!(sees(&mut c), [0; 4], "what a policy says is not looked at");
+    assert_eq!(values(&mut c, &format!("SELECT xqueue.peek('{name}', 1)"), &[]).len(), 1);
+    // Waiting consumers are not shown either.
+    let waiter = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s')"));
+    q.wait_for_consumers(1);
+    let sql = format!("SELECT count(*) FROM xqueue.consumers WHERE queue = '{name}'::regclass");
+    assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 0);
+    put(&mut q.admin, &name, 3);
+    waiter.task();
+    q.sql(&format!("ALTER ROLE {} BYPASSRLS", role.name));
+    assert_eq!(sees(&mut c), [1; 4]);
+    for call in &named {
+        assert_eq!(values(&mut c, call, &[]).len(), 1);
+    }
+}
+
+/// Seen to by `check`, not raised by it.
+#[test]
+fn check_reports_a_key_and_a_column_that_are_gone() {
+    for (damage, problem) in [
+        ("ALTER TABLE {q} DROP CONSTRAINT {q}_pkey", "has no key"),
+        ("ALTER TABLE {q} DROP COLUMN owner CASCADE", "has lost its column \"owner\""),
+        ("ALTER TABLE {q} DROP COLUMN id CASCADE", "has lost its column \"id\""),
+    ] {
+        let mut q = Queue::new("looking");
+        let name = q.name.clone();
+        put(&mut q.admin, &name, 1);
+        q.sql(damage);
+        let check: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&name]);
+        assert_eq!(
+            (&check["ok"], &check["queue"]),
+            (&json!(false), &json!(format!("public.{name}")))
+        );
+        let problems = check["problems"].as_array().expect("a list");
+        let is_told = |told: &Value| told.as_str().is_some_and(|told| told.contains(problem));
+        assert!(problems.iter().any(is_told), "{damage}: {check}");
+        // Others are seen all the same.
+        scalar::<i64>(&mut q.admin, "SELECT count(*) FROM xqueue.taken", &[]);
+        q.sql("DROP TABLE {q}");
+        q.abandon();
+    }
+}
+
+#[test]
+fn stats_of_a_task_tell_its_time_to_run() {
+    let options = json!({"features": {"ttr": 60}});
+    let mut q = Queue::with("looking", "id bigserial PRIMARY KEY, payload jsonb", &options);
+    let name = q.name.clone();
+    put(&mut q.admin, &name, 1);
+    q.sql("SELECT xqueue.put('{q}', '{}', ttr => '90 seconds')");
+    let ttr = |q: &mut Queue, id: i64| {
+        let stats: Value =
+            scalar(&mut q.admin, &format!("SELECT xqueue.stats('{name}', {id})"), &[]);
+        stats["ttr"].clone()
+    };
+    assert_eq!((ttr(&mut q, 1), ttr(&mut q, 2)), (json!(60.0), json!(90.0)));
+    q.upgrade(&json!({"features": {"ttr": true}}));
+    assert_eq!((ttr(&mut q, 1), ttr(&mut q, 2)), (Value::Null, json!(90.0)));
+    q.upgrade(&json!({"features": {"ttr": false}}));
+    assert_eq!(ttr(&mut q, 2), Value::Null);
+}
