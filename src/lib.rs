@@ -13,12 +13,17 @@
 //!   `marks::priorities`.
 //! - `error` is for people; `nesting` limits how deep calls go; `pg` is the fence around the server's C interface.
 
+#![deny(unsafe_code)]
+
 mod altered;
 mod api;
 #[cfg(feature = "pg_bench")]
 mod bench;
 mod census;
 mod change;
+#[cfg(compile_fail)]
+#[path = "../tests/compile_fail/mod.rs"]
+mod compile_fail;
 mod counting;
 mod ddl;
 mod delta;
@@ -32,11 +37,13 @@ mod marks;
 mod metrics;
 mod model;
 mod nesting;
+#[allow(unsafe_code, reason = "the fence around the server's C interface")]
 mod pg;
 mod recount;
 mod registry;
 mod room;
 mod session;
+#[allow(unsafe_code, reason = "memory that processes share")]
 mod shmem;
 mod statement;
 mod subqueue;

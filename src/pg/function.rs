@@ -6,7 +6,7 @@ use super::scan::{self, Kept};
 use super::spi::Rows;
 use super::types;
 use super::value::Value;
-use crate::error::{Error, Result};
+use crate::error::{Error, OrRaise, Result};
 use crate::statement::Form;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
@@ -17,6 +17,7 @@ use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 macro_rules! sql_functions {
     ($($symbol:ident, $info:ident => $function:path),+ $(,)?) => {
         /// The functions as the server calls them.
+        #[allow(unsafe_code, reason = "the server's calling convention, which src/pg says once")]
         pub mod sql {
             use super::*;
 
@@ -31,9 +32,9 @@ macro_rules! sql_functions {
                 ) -> pgrx::pg_sys::Datum {
                     let _nested = $crate::nesting::Nested::begin();
                     $crate::pg::process::serve_interrupts();
+                    let function = $function;
                     // SAFETY: called by the server with its call information.
-                    let call = unsafe { $crate::pg::function::Call::new(info) };
-                    call.give($crate::error::OrRaise::or_raise($function(&call)))
+                    unsafe { $crate::pg::function::answer(info, function) }
                 }
 
                 // SAFETY: `guarded` lets no panic out, and there is nothing to drop here.
@@ -51,16 +52,25 @@ macro_rules! sql_functions {
     };
 }
 
+/// Answers a call of the server's by a function, whose errors become the server's.
+///
+/// # Safety
+/// `info` is the call information that the server gave to a C function.
+pub unsafe fn answer(
+    info: FunctionCallInfo,
+    function: fn(&Call) -> Result<Option<Value<'_>>>,
+) -> Datum {
+    let call = Call(info);
+    let result = function(&call).or_raise();
+    // SAFETY: by the contract of this function the call information is ours to fill in.
+    unsafe { (*info).isnull = result.is_none() };
+    result.map_or(Datum::from(0), Value::datum)
+}
+
 /// A call in progress.
 pub struct Call(FunctionCallInfo);
 
 impl Call {
-    /// # Safety
-    /// `info` is the call information that the server gave to a C function.
-    pub unsafe fn new(info: FunctionCallInfo) -> Call {
-        Call(info)
-    }
-
     /// The argument at `index`, None if it is NULL or not there.
     pub fn value(&self, index: usize) -> Option<Value<'_>> {
         // SAFETY: the index is checked against the number of arguments; the argument is of the type that its
@@ -107,15 +117,8 @@ impl Call {
         }
     }
 
-    /// Gives a result back to the server.
-    pub fn give(&self, result: Option<Value>) -> Datum {
-        // SAFETY: the call information is ours to fill in.
-        unsafe { (*self.0).isnull = result.is_none() };
-        result.map_or(Datum::from(0), Value::datum)
-    }
-
     /// What fired the trigger whose function this is.
-    pub fn trigger_data(&self) -> Option<&pg_sys::TriggerData> {
+    pub(super) fn trigger_data(&self) -> Option<&pg_sys::TriggerData> {
         // SAFETY: the context of a trigger's call is a TriggerData node.
         unsafe {
             let context = (*self.0).context;

@@ -6,8 +6,29 @@
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{c_char, c_int, c_void};
 
-// SAFETY: the declarations are those of the server's headers. These raise no errors.
-unsafe extern "C-unwind" {
+/// Declares functions of the server, and has the compiler compare each declaration with that of pgrx.
+macro_rules! functions {
+    ($(
+        $(#[$condition:meta])*
+        $visible:vis fn $name:ident($($(#[$if:meta])* $argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;
+    )*) => {
+        // SAFETY: the declarations are those that pgrx has generated from the server's headers; "C-unwind" since
+        // errors may pass.
+        unsafe extern "C-unwind" {
+            $(
+            $(#[$condition])*
+            $visible fn $name($($(#[$if])* $argument: $type),*) $(-> $result)?;
+            )*
+        }
+        $(
+        $(#[$condition])*
+        const _: unsafe fn($($(#[$if])* $type),*) $(-> $result)? = pg_sys::$name;
+        )*
+    };
+}
+
+// These raise no errors.
+functions! {
     pub fn GetCurrentTransactionNestLevel() -> c_int;
     pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     pub fn GetUserId() -> Oid;
@@ -15,8 +36,7 @@ unsafe extern "C-unwind" {
     pub fn GetCurrentTimestamp() -> i64;
 }
 
-// SAFETY: as above; "C-unwind" since errors may pass.
-unsafe extern "C-unwind" {
+functions! {
     pub fn palloc0(size: usize) -> *mut c_void;
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     pub fn fmgr_info_cxt(function: Oid, info: *mut pg_sys::FmgrInfo, memory: pg_sys::MemoryContext);
@@ -134,7 +154,7 @@ unsafe extern "C-unwind" {
         kind: pg_sys::ObjectType::Type,
         name: *const c_char,
     );
-    fn get_func_name(function: Oid) -> *const c_char;
+    fn get_func_name(function: Oid) -> *mut c_char;
     #[cfg(feature = "pg15")]
     fn pg_proc_aclcheck(function: Oid, role: Oid, mode: pg_sys::AclMode)
     -> pg_sys::AclResult::Type;

@@ -229,7 +229,7 @@ impl Relation {
         name_text(&self.form().relname)
     }
 
-    pub fn description(&self) -> pg_sys::TupleDesc {
+    pub(super) fn description(&self) -> pg_sys::TupleDesc {
         // SAFETY: an open relation.
         unsafe { (*self.pointer).rd_att }
     }

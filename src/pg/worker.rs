@@ -28,6 +28,7 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 macro_rules! background_worker {
     ($symbol:ident => $function:path) => {
         /// As the server calls it.
+        #[allow(unsafe_code, reason = "a symbol that the server looks up")]
         #[unsafe(no_mangle)]
         #[pgrx::pg_guard]
         pub extern "C-unwind" fn $symbol(argument: pgrx::pg_sys::Datum) {

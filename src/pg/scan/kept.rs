@@ -49,7 +49,7 @@ pub enum Row {
 
 impl Kept {
     /// Makes it ready for a call.
-    pub fn begin(
+    pub(super) fn begin(
         &mut self,
         description: pg_sys::TupleDesc,
         context: *mut pg_sys::ExprContext,
@@ -65,7 +65,7 @@ impl Kept {
     }
 
     /// The columns of the rows wanted; null for what is not composite.
-    pub fn description(&self) -> pg_sys::TupleDesc {
+    pub(in crate::pg) fn description(&self) -> pg_sys::TupleDesc {
         self.info.expectedDesc
     }
 

@@ -1,5 +1,7 @@
 //! The sender against real sockets that are down, slow, full, or close when they please.
 
+#![allow(unsafe_code, reason = "sockets and threads as the standard library does not show them")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;

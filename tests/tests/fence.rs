@@ -1,0 +1,172 @@
+//! The fence around the server's C interface, read as source: what may be unsafe, where, and what leaves it. That
+//! nothing outside of `src/pg` and `src/shmem` is unsafe the compiler sees to (`deny(unsafe_code)`).
+
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+
+const FENCED: [&str; 2] = ["src/pg", "src/shmem"];
+/// Names of types that are pointers, or whose bits are believed.
+const BARE: [&str; 10] = [
+    "Datum",
+    "NullableDatum",
+    "FunctionCallInfo",
+    "HeapTuple",
+    "HeapTupleHeader",
+    "MemoryContext",
+    "Snapshot",
+    "TriggerData",
+    "TupleDesc",
+    "SPIPlanPtr",
+];
+/// They may only become fewer: whoever removes one lowers the number here.
+const UNSAFE_BLOCKS: usize = 333;
+const PROTOTYPES: usize = 59;
+
+#[derive(Default)]
+struct Fence {
+    file: PathBuf,
+    unsafe_blocks: usize,
+    prototypes: usize,
+    /// Safe functions that anybody outside may call, with what they take or give bare.
+    leaks: Vec<String>,
+}
+
+impl Fence {
+    fn of_all() -> Fence {
+        let mut fence = Fence::default();
+        for folder in FENCED {
+            fence.read(&root().join(folder));
+        }
+        fence
+    }
+
+    fn read(&mut self, path: &Path) {
+        if path.is_dir() {
+            let entries = path.read_dir().expect("a folder of sources");
+            entries.for_each(|entry| self.read(&entry.expect("an entry").path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(path).expect("a source");
+            self.file = path.to_owned();
+            self.look(&text);
+        }
+    }
+
+    fn look(&mut self, text: &str) {
+        self.visit_file(&syn::parse_file(text).expect("a source of Rust"));
+    }
+
+    /// Notes a function that is public beyond the fence, safe, and has a bare type in its signature.
+    fn note(&mut self, visible: &syn::Visibility, signature: &syn::Signature) {
+        let is_public = matches!(visible, syn::Visibility::Public(_));
+        if is_public && signature.unsafety.is_none() {
+            let mut bare = Bare::default();
+            signature.inputs.iter().for_each(|input| bare.visit_fn_arg(input));
+            bare.visit_return_type(&signature.output);
+            let leaks = bare.0.into_iter();
+            let of = format!("{}: {}", self.file.display(), signature.ident);
+            self.leaks.extend(leaks.map(|leak| format!("{of} ({leak})")));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Fence {
+    fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
+        self.unsafe_blocks += 1;
+        visit::visit_expr_unsafe(self, block);
+    }
+
+    fn visit_foreign_item_fn(&mut self, _: &'ast syn::ForeignItemFn) {
+        self.prototypes += 1;
+    }
+
+    /// Declarations that a macro compares with those of pgrx, and blocks in macros that define others.
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let text = call.tokens.to_string();
+        if call.path.is_ident("functions") {
+            self.prototypes += text.split_whitespace().filter(|word| *word == "fn").count();
+        } else {
+            self.unsafe_blocks += text.matches("unsafe {").count();
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.note(&item.vis, &item.sig);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.note(&item.vis, &item.sig);
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if matches!(field.vis, syn::Visibility::Public(_)) {
+            let mut bare = Bare::default();
+            bare.visit_type(&field.ty);
+            let name = field.ident.as_ref().map(|name| name.to_string()).unwrap_or_default();
+            let of = format!("{}: field {name}", self.file.display());
+            self.leaks.extend(bare.0.into_iter().map(|leak| format!("{of} ({leak})")));
+        }
+    }
+}
+
+/// The bare types in a type.
+#[derive(Default)]
+struct Bare(Vec<String>);
+
+impl<'ast> Visit<'ast> for Bare {
+    fn visit_type_ptr(&mut self, _: &'ast syn::TypePtr) {
+        self.0.push("a pointer".into());
+    }
+
+    fn visit_type_path(&mut self, path: &'ast syn::TypePath) {
+        let segments: Vec<_> =
+            path.path.segments.iter().map(|part| part.ident.to_string()).collect();
+        let (last, is_servers) = (segments.last(), segments.contains(&"pg_sys".to_string()));
+        if let Some(name) = last
+            && (BARE.contains(&name.as_str()) && (is_servers || name == "Datum")
+                || name == "Relation" && is_servers)
+        {
+            self.0.push(name.clone());
+        }
+        visit::visit_type_path(self, path);
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Values leave it with their types, tables and plans as what owns them.
+#[test]
+fn nothing_bare_leaves_it() {
+    let leaks = Fence::of_all().leaks;
+    assert!(leaks.is_empty(), "safe and public, but bare:\n{}", leaks.join("\n"));
+}
+
+/// The test above would see what it looks for.
+#[test]
+fn what_is_bare_is_seen() {
+    let mut fence = Fence::default();
+    fence.look(
+        "pub struct Open { pub place: *mut u8, own: *mut u8 }
+         pub fn read(value: Datum) -> u64 {}
+         pub unsafe fn promised(value: Datum) {}
+         pub(super) fn inside(value: Datum) {}
+         impl Open { pub fn all(&self) -> Vec<pg_sys::TupleDesc> {} pub fn fine(&self, oid: Oid) {} }
+         fn count() { unsafe { look() }; vec![unsafe { look() }]; }
+         unsafe extern \"C\" { fn look(); }
+         functions! { pub fn one(); fn two(); }",
+    );
+    let found: Vec<_> = fence.leaks.iter().map(|leak| leak.trim_start_matches(": ")).collect();
+    assert_eq!(found, ["field place (a pointer)", "read (Datum)", "all (TupleDesc)"]);
+    assert_eq!((fence.unsafe_blocks, fence.prototypes), (2, 3));
+}
+
+#[test]
+fn it_does_not_grow() {
+    let fence = Fence::of_all();
+    let found = (fence.unsafe_blocks, fence.prototypes);
+    assert_eq!(found, (UNSAFE_BLOCKS, PROTOTYPES), "unsafe blocks, prototypes written by hand");
+}
