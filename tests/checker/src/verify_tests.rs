@@ -213,6 +213,10 @@ fn wrong_order() {
     let case = Case::on("ordered").put(1, 29, task(1)).put(1, 20, task(2));
     let case = case.take(2, 30, task(2)).take(2, 40, task(1)).row(task(2), 'R').row(task(1), 'R');
     assert_eq!(case.found(), [""; 0]);
+    // Nor when it may have been taken and acked already.
+    let case = Case::on("ordered").put(1, 10, task(1)).put(1, 20, task(2));
+    let case = case.event(2, Kind::WillAck, 25, 25, &[task(1)]).take(2, 30, task(2));
+    assert_eq!(case.row(task(2), 'R').found(), [""; 0]);
     // Nor when it had been taken before and came back.
     let case = Case::on("ordered").put(1, 10, task(1)).put(1, 20, task(2)).take(2, 22, task(1));
     let case = case.event(2, Kind::GaveBack, 24, 25, &[task(1)]).take(2, 30, task(2));
