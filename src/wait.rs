@@ -6,7 +6,10 @@ use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::pg::{injection, latch, process, time, transaction};
 use crate::session;
-use crate::shmem::waiters::{Want, token::WakeToken};
+use crate::shmem::waiters::{
+    Want,
+    token::{LookEnd, WakeToken},
+};
 use crate::shmem::{databases, queues, waiters};
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
@@ -151,14 +154,7 @@ impl Place {
     /// Sleeps, after a look in vain, until this consumer is woken; false when the deadline has passed
     /// before that. Once woken it stands in line again, in the old place, should the task be gone.
     pub fn sleep(&self, deadline: Deadline, look: InVain, queue: &str) -> Result<bool> {
-        let unused = TOKEN.take();
         self.by_caller.set(look.by_caller);
-        if look.by_caller
-            && let Some((token, _)) = unused
-            && let Some(mut line) = queues::lock(self.slot)
-        {
-            line.pass_on(token);
-        }
         if !deadline.is_over() && self.has_missed_some(look) {
             latch::wait(Some(Duration::ZERO), true);
             return Ok(true);
@@ -169,7 +165,12 @@ impl Place {
         // Nothing is taken for a client that is gone.
         latch::wait(Some(Duration::ZERO), true);
         let token = waiters::token();
-        TOKEN.set(Some((token, look.by_caller)));
+        let unused = TOKEN.replace(Some((token, look.by_caller)));
+        if let Some((token, by_caller)) = unused
+            && let Some(mut line) = queues::lock(self.slot)
+        {
+            line.hand_on(token, by_caller);
+        }
         // Where others take what there is, a wake-up in vain says nothing of the next.
         let is_first = look.by_caller && !token.is_nudge();
         let patience = if is_first { 0 } else { self.patience.get() * 2 };
@@ -213,17 +214,19 @@ impl Place {
     /// been woken for. Should it sleep beside ready tasks, the worker is to look after it.
     fn has_missed_some(&self, look: InVain) -> bool {
         let Some(mut line) = queues::lock(self.slot) else { return false };
-        let (has_changed, has_ready) = (line.end_look(look.by_caller), line.has_ready());
+        let token = TOKEN.take().map(|(token, _)| token);
+        let LookEnd { has_changed, looks_again, kept } = line.end_look(token, look.by_caller);
+        TOKEN.set(kept.map(|token| (token, look.by_caller)));
+        let has_ready = line.has_ready();
         // If somebody was woken meanwhile the pause may be over: this consumer looks again first.
         if let Some(until) = look.paused_until.filter(|_| !has_changed) {
             line.note_pause(until);
         }
         drop(line);
-        let has_missed = has_changed && !waiters::was_woken();
-        if has_ready && !has_missed && look.paused_until.is_none() {
+        if has_ready && !looks_again && look.paused_until.is_none() {
             databases::request(process::database().into(), |_| {});
         }
-        has_missed
+        looks_again
     }
 
     fn is_woken_before(&self, deadline: Deadline, mut pause: Option<i64>) -> bool {

@@ -2,8 +2,13 @@
 //! function that picks, its look in vain says nothing of the others.
 //!
 //! Wake-ups are numbered, and each consumer in line notes the last before its look began. A look sees what
-//! was committed before the wake-ups up to there, so a token goes to the first whose look began earlier. When
-//! there is none it has been round the line, and ends: for one wake-up each consumer is woken once at the most.
+//! was committed before the wake-ups up to there, so a token goes to the first whose look began before the last
+//! wake-up. When there is none it has been round the line, and ends: for one wake-up each consumer is woken once at
+//! the most.
+//!
+//! Tokens are not tied to tasks: the task of one may go to the holder of a later one, whose own task the look of
+//! the first came too early for. So a look in vain does not use a token up if there was a wake-up since it began: the
+//! consumer looks again with it, or, if it has been given another meanwhile, passes it on.
 
 use super::{Offer, Want, waiter};
 use crate::model::status::Status;
@@ -27,6 +32,16 @@ impl WakeToken {
     }
 }
 
+/// What follows from a look in vain.
+pub struct LookEnd {
+    /// There was a wake-up since it began.
+    pub has_changed: bool,
+    /// It may have missed a task, and no wake-up of its own is to come.
+    pub looks_again: bool,
+    /// The token for that look.
+    pub kept: Option<WakeToken>,
+}
+
 impl QueueGuard {
     pub(super) fn next_token(&mut self, offer: Offer) -> WakeToken {
         self.line.wakes += 1;
@@ -42,11 +57,13 @@ impl QueueGuard {
         }
     }
 
-    /// Passes a token on to the next that has not looked since its wake-up, unless nothing is ready.
-    pub fn pass_on(&mut self, token: WakeToken) {
-        if self.is_exact() && self.tasks[Status::Ready as usize] == 0 {
+    /// Passes a token on to the next whose look began before the last wake-up, unless nothing is ready.
+    fn pass_on(&mut self, token: WakeToken) {
+        let is_empty = self.is_exact() && self.tasks[Status::Ready as usize] == 0;
+        if is_empty || token.is_nudge() {
             return;
         }
+        let token = WakeToken { number: self.line.wakes, ..token };
         let mut link = self.line.head;
         while link != 0 {
             let entry = waiter(link - 1);
@@ -57,14 +74,19 @@ impl QueueGuard {
         }
     }
 
-    /// A look of this process has come to nothing. Whether there was a wake-up since it began: who has looked
-    /// in vain meanwhile may have missed a task. The one that it was woken for went to another process,
-    /// which was woken for another, which the look came too early for.
-    pub fn end_look(&mut self, by_caller: bool) -> bool {
+    /// A look of this process, for which it had a `token`, has come to nothing. `by_caller`: others may find
+    /// what it did not.
+    pub fn end_look(&mut self, token: Option<WakeToken>, by_caller: bool) -> LookEnd {
         let wakes = self.line.wakes;
         let entry = waiter(process::index());
         entry.by_caller = by_caller;
-        std::mem::replace(&mut entry.seen, wakes) != wakes
+        let has_changed = std::mem::replace(&mut entry.seen, wakes) != wakes;
+        let looks_again = has_changed && !entry.woken;
+        let kept = token.filter(|_| looks_again && !by_caller);
+        if let Some(token) = token.filter(|_| by_caller || has_changed && !looks_again) {
+            self.pass_on(token);
+        }
+        LookEnd { has_changed, looks_again, kept }
     }
 
     /// Wakes consumers that wait beside ready tasks: they had better look everywhere.
