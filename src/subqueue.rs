@@ -331,7 +331,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     let claim = || lanes::claim_by_hand(slot, lane);
     if xact::note(slot, |delta| delta.lanes.claim(claim)).is_err() {
         // Whoever takes from it just now sees that, or is seen in the index.
-        lanes::set_clear(slot, lane, false);
+        lanes::take_unclaimed(slot, lane);
     }
     if let Some(index) = queue.in_flight_index() {
         unique::require(queue.table, index, row);

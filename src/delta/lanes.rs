@@ -6,7 +6,7 @@ use crate::model::status::Status;
 use std::collections::HashMap;
 
 /// What has happened in one lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneChange {
     /// How many more of its tasks are taken.
     pub taken: i32,

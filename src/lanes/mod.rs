@@ -55,7 +55,7 @@ pub enum Offered {
 }
 
 /// A part of a pass through the index of a queue's lanes, which makes its ring complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scan {
     /// The first lane to look at.
     pub from: i64,
@@ -317,11 +317,24 @@ impl Pool<'_> {
         self.known(id, lane).is_some_and(|link| self.entry(link).state == State::Busy)
     }
 
-    /// Who has claimed the lane has taken a task of it, and seen that no other is taken; or somebody has
-    /// taken one without the lane.
-    pub fn set_clear(&mut self, id: SlotId, lane: u64, is_clear: bool) {
+    /// The transaction that has claimed the lane has taken a task of it, and seen that no other is taken.
+    pub fn set_clear(&mut self, id: SlotId, lane: u64) {
+        let is_sure = self.ring(id).is_some_and(|ring| !ring.unclaimed);
+        if let Some(link) = self.known(id, lane).filter(|_| is_sure) {
+            let entry = self.entry(link);
+            entry.clear = !entry.unclaimed;
+        }
+    }
+
+    /// A task was taken without the lane, which is not clear from here on. When the task comes back that is
+    /// told after it can be seen: it may have been taken by then by who has claimed the lane, and the lane would be
+    /// freed in its place.
+    pub fn take_unclaimed(&mut self, id: SlotId, lane: u64) {
         if let Some(link) = self.known(id, lane) {
-            self.entry(link).clear = is_clear;
+            let entry = self.entry(link);
+            (entry.clear, entry.unclaimed) = (false, true);
+        } else if let Some(ring) = self.ring(id) {
+            ring.unclaimed = true;
         }
     }
 

@@ -7,7 +7,7 @@ use crate::model::position::{FIRST, Position};
 
 /// A lane of a queue.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub lane: u64,
     /// No task that is ready or waits stands before this place.
@@ -30,10 +30,12 @@ pub struct Entry {
     pub settled: bool,
     /// No task of the lane is taken but by whoever has claimed it, or while it is busy.
     pub clear: bool,
+    /// A task was taken without the lane: its end may be told after it has been taken once more.
+    pub unclaimed: bool,
 }
 
 #[repr(u8)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     #[default]
     Free,
@@ -58,7 +60,7 @@ const LISTS: [List; 3] = [List::Waiting, List::Away, List::Idle];
 
 /// The lanes of a queue.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ring {
     /// 0 while there is no queue.
     generation: u64,
@@ -68,6 +70,8 @@ pub struct Ring {
     pub waiting: u32,
     /// Lanes that have something to take may be missing.
     pub incomplete: bool,
+    /// A task was taken without its lane, which has no entry to say so.
+    pub unclaimed: bool,
     /// How often that has come about.
     pub doubts: u64,
     /// The same when the pass that is under way began.
@@ -84,7 +88,7 @@ impl Ring {
 
 /// Which entries are free.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The first of those that are free again.
     free: u32,
@@ -194,7 +198,8 @@ impl Pool<'_> {
 
     pub fn remove(&mut self, link: u32) {
         self.unlink(link);
-        let Entry { queue, lane, chain, .. } = *self.entry(link);
+        let Entry { queue, lane, chain, unclaimed, .. } = *self.entry(link);
+        self.rings[queue as usize].unclaimed |= unclaimed;
         let bucket = self.bucket(queue, lane);
         if self.buckets[bucket] == link {
             self.buckets[bucket] = chain;

@@ -228,7 +228,7 @@ fn what_is_known_of_a_lane_outlasts_its_tasks() {
     pool.claim_next(JOBS);
     pool.begin_look(JOBS, 5);
     pool.end_look(JOBS, 5, 100);
-    pool.set_clear(JOBS, 5, true);
+    pool.set_clear(JOBS, 5);
     pool.commit(JOBS, 5, &took());
     pool.commit(JOBS, 5, &settled());
     assert_eq!(idle(&mut pool, JOBS), Some(5));
@@ -254,7 +254,7 @@ fn a_lane_is_clear_only_while_every_taken_task_is_known() {
     let taken = |pool: &mut Pool| {
         pool.offer(JOBS, 5);
         pool.claim(JOBS, 5).expect("it is free");
-        pool.set_clear(JOBS, 5, true);
+        pool.set_clear(JOBS, 5);
         pool.commit(JOBS, 5, &took(1));
     };
     for (changes, is_clear) in [
@@ -281,13 +281,46 @@ fn a_lane_is_clear_only_while_every_taken_task_is_known() {
     pool.commit(JOBS, 5, &left(1));
     pool.claim(JOBS, 5).expect("it is free");
     pool.commit(JOBS, 5, &left(9));
-    pool.set_clear(JOBS, 5, true);
+    pool.set_clear(JOBS, 5);
     pool.commit(JOBS, 5, &took(2));
     assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "it is looked at again");
     pool.claim(JOBS, 5).expect("it is free");
-    pool.set_clear(JOBS, 5, true);
+    pool.set_clear(JOBS, 5);
     pool.commit(JOBS, 5, &LaneChange { claimed: true, ..next });
     assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "2 is in flight");
+}
+
+#[test]
+fn a_lane_of_which_a_task_was_taken_without_it_is_not_clear() {
+    let hand = LaneChange { took: Some(1), taken: 1, ..LaneChange::default() };
+    let (back, took) =
+        (LaneChange { left: Some(1), ..settled() }, LaneChange { took: Some(1), ..took() });
+    let take = |pool: &mut Pool| {
+        pool.claim(JOBS, 5).expect("it is free");
+        pool.set_clear(JOBS, 5);
+        pool.commit(JOBS, 5, &took);
+    };
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5);
+    pool.claim(JOBS, 5).expect("it is free");
+    pool.take_unclaimed(JOBS, 5);
+    pool.commit(JOBS, 5, &hand);
+    // It has come back, which the claimant sees before it is told here, and takes it.
+    pool.set_clear(JOBS, 5);
+    pool.commit(JOBS, 5, &took);
+    pool.commit(JOBS, 5, &back);
+    assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "task 1 is in flight");
+    // The same where the lane has no entry, or has lost it meanwhile.
+    take(&mut pool);
+    pool.reset(JOBS);
+    take(&mut pool);
+    assert!(!pool.is_clear(JOBS, 5));
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.take_unclaimed(JOBS, 5);
+    take(&mut pool);
+    assert!(!pool.is_clear(JOBS, 5));
 }
 
 #[test]
@@ -297,7 +330,7 @@ fn a_lane_that_is_idle_gives_way() {
     for lane in 1..=5 {
         assert_eq!(pool.offer(JOBS, lane), Offered::Queued);
         assert_eq!(idle(&mut pool, JOBS), Some(lane));
-        pool.set_clear(JOBS, lane, true);
+        pool.set_clear(JOBS, lane);
     }
     assert_eq!(pool.offer(JOBS, 6), Offered::Queued);
     let known: Vec<u64> = (1..=6).filter(|lane| pool.is_clear(JOBS, *lane)).collect();

@@ -95,7 +95,7 @@ impl QueueGuard {
         let id = self.id();
         with(|pool| {
             let taken = delta.lanes.iter().filter(|(_, change)| change.taken > 0);
-            taken.for_each(|(lane, _)| pool.set_clear(id, lane, false));
+            taken.for_each(|(lane, _)| pool.take_unclaimed(id, lane));
         });
         self.undo_lanes(delta);
     }
@@ -208,8 +208,13 @@ pub fn is_busy(id: SlotId, lane: u64) -> bool {
 }
 
 /// See [`Pool::set_clear`].
-pub fn set_clear(id: SlotId, lane: u64, is_clear: bool) {
-    with(|pool| pool.set_clear(id, lane, is_clear));
+pub fn set_clear(id: SlotId, lane: u64) {
+    with(|pool| pool.set_clear(id, lane));
+}
+
+/// See [`Pool::take_unclaimed`].
+pub fn take_unclaimed(id: SlotId, lane: u64) {
+    with(|pool| pool.take_unclaimed(id, lane));
 }
 
 /// Gives back a lane that was claimed; whether somebody is to be woken for it.

@@ -81,7 +81,7 @@ impl Take<'_> {
         let has_only_taken = before.claimed && before.taken == 0;
         let is_clear = looked == Looked::Taken && by_statement && has_only_taken;
         if is_clear && self.queue.is_told && self.queue.in_flight_index().is_some() {
-            lanes::set_clear(slot, lane, true);
+            lanes::set_clear(slot, lane);
         }
         Ok(looked)
     }
