@@ -6,7 +6,7 @@ use crate::delta::SlotId;
 use crate::model::position::Position;
 use crate::shmem::left::HeldTasks;
 use crate::shmem::orders::{End, PLACES, Report, SESSIONS, Work};
-use crate::shmem::sessions::Uuid;
+use crate::shmem::sessions::{self, Uuid};
 use crate::shmem::{doubts, queues};
 use std::time::Duration;
 
@@ -112,7 +112,10 @@ impl Leftovers {
     /// The last doubt about what has happened to the queue's tasks, if there may be some that are taken.
     fn doubt_if_taken(&self) -> Option<u64> {
         let slot = queues::lock(self.slot)?;
-        slot.has_taken().then(|| slot.doubt())
+        // A take that is visible may have been given back before it is counted, which needs the slot's lock:
+        // until then the counters say too little.
+        let may_be_taken = slot.has_taken() || sessions::any_committing(|_| true);
+        may_be_taken.then(|| slot.doubt())
     }
 
     /// How long there is nothing to do; None: until somebody says so.
