@@ -41,7 +41,7 @@ impl QueueGuard {
 
     /// Whether nothing changes the table but what is counted.
     pub(super) fn may_be_exact(&self) -> bool {
-        self.told && !self.prepared
+        self.told && !self.is_prepared()
     }
 
     pub(super) fn is_exact(&self) -> bool {

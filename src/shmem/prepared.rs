@@ -11,14 +11,16 @@ impl QueueGuard {
         self.exact = false;
     }
 
+    /// Whether a prepared transaction may have changed the table. While that is looked up, one may end
+    /// and not be told of.
     pub fn is_prepared(&self) -> bool {
-        self.prepared
+        self.prepared || self.looks_for_prepared
     }
 
     /// It is about to be looked whether a prepared transaction has the table locked. Gives the room
     /// that those before now have reserved.
     pub fn clear_prepared(&mut self) -> i64 {
-        self.prepared = false;
+        (self.prepared, self.looks_for_prepared) = (false, true);
         self.recount = true;
         lanes::reset(self.id());
         self.room.prepared()
@@ -26,6 +28,7 @@ impl QueueGuard {
 
     /// A prepared transaction was found to have the table locked.
     pub fn find_prepared(&mut self) {
+        self.looks_for_prepared = false;
         self.mark_prepared();
         self.room.find_prepared();
     }
@@ -33,9 +36,7 @@ impl QueueGuard {
     /// None was found: those that had reserved `room` have ended, and the next recount sees what
     /// they have put. One that has begun before this does not.
     pub fn resolve_prepared(&mut self, room: i64) {
-        self.recount = true;
-        // What it has put was not to be seen by whoever looked for it meanwhile.
-        self.forget_marks();
+        (self.looks_for_prepared, self.recount) = (false, true);
         lanes::reset(self.id());
         self.room.resolve(room);
     }

@@ -45,6 +45,8 @@ pub struct Queue {
     pub(super) told: bool,
     /// A prepared transaction may have changed the table: what it did is not counted yet.
     pub(super) prepared: bool,
+    /// The worker is looking whether one has it locked.
+    pub(super) looks_for_prepared: bool,
     /// The counters have to be counted anew.
     pub(super) recount: bool,
     pub(super) room: Room,
@@ -138,6 +140,7 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
         exact: false,
         told: false,
         prepared: true,
+        looks_for_prepared: false,
         recount: true,
         room: Room::with_capacity(capacity),
         last_key: 0,
