@@ -8,7 +8,7 @@ pub const RAISE_AFTER: u32 = 128;
 pub const LOST_AFTER: i64 = 10_000_000;
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
     pub at: Position,
     /// The first place in which a task came to be ready while somebody looks.

@@ -1,0 +1,593 @@
+//! Low-water marks: where a take begins to look.
+//!
+//! The mark of a queue is a place before which no task is ready. Three rules keep it right:
+//!
+//! 1. A transaction that made tasks ready lowers the mark and its floor in the COMMIT callback, which comes after
+//!    its rows have become visible, and before it wakes a consumer.
+//! 2. One process at a time raises it: under the lock it sets the floor to +∞ and reads the mark; then, in a snapshot
+//!    taken after that, it looks for the first ready task from the mark on; under the lock again, the mark becomes
+//!    the lesser of what was found and the floor. A commit before the snapshot is in what was found, one after it
+//!    has lowered the floor.
+//! 3. A prepared transaction ends without a callback. So PREPARE forgets the marks (−∞) and forbids to raise them
+//!    until the worker has looked, and found no prepared transaction.
+//!
+//! | step | code |
+//! |---|---|
+//! | `Callback` | `xact::commit`, `QueueGuard::commit`, `lower_marks` (src/shmem/marks.rs), [`Mark::lower`] |
+//! | `Start`, `Probe`, `End` | `marks::start` (src/marks/mod.rs), [`Mark::start`], `marks::first`, [`Mark::end_raise`] |
+//! | `PrePrepare`, `MarkAgain` | `xact::transaction_ended`, `QueueGuard::mark_prepared` |
+//! | `Clear`, `Look`, `Settle` | `look_for_prepared` (src/worker/database.rs), src/shmem/prepared.rs |
+//! | `Recount` | `recounter::recount`, `QueueGuard::nudge_for_ready` |
+//! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/wait.rs and src/api/consumer.rs |
+//!
+//! [`Mark`] is the extension's own.
+
+use crate::mark::{LOST_AFTER, Mark, RAISE_AFTER};
+use crate::model::position::{FIRST, LAST, Position};
+use stateright::{Model, Property};
+
+/// Tasks, by their place in the order of keys: 1, 2.
+const KEYS: usize = 2;
+const PROCESSES: usize = 2;
+
+/// What is explored, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    pub transactions: u8,
+    pub raises: u8,
+    pub prepares: u8,
+    pub crashes: u8,
+    /// Raises may take so long that they are considered abandoned.
+    pub slow_raises: bool,
+    pub flaw: Option<Flaw>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The snapshot of the probe is taken before the floor is set to +∞.
+    SnapshotBeforeStart,
+    /// The mark becomes what was found, whatever the floor is.
+    NoFloor,
+    /// The mark is lowered before the transaction is visible, as in PRE_COMMIT.
+    LowerBeforeVisible,
+    /// A consumer is woken before the mark is lowered.
+    LowerAfterWaking,
+    /// A transaction that hides ready tasks from itself raises marks.
+    RaiseBesideOwnTake,
+    /// Marks are raised beside a prepared transaction.
+    PreparedIgnored,
+    /// Marks are raised while the worker looks whether there is a prepared transaction.
+    RaiseDuringLook,
+    /// Only PRE_PREPARE marks the queue, when the locks are not yet those of a prepared transaction.
+    MarkedOnce,
+    /// Nobody is woken after the recount that follows.
+    NoNudge,
+    /// The end of a raise does not look whether another has begun since.
+    AbandonedRaiseEnds,
+    /// Marks survive a crash.
+    KeepOverCrash,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Status {
+    Absent,
+    Ready,
+    Taken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Change {
+    key: usize,
+    to: Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Transaction {
+    None,
+    Open(Change),
+    /// It has lowered the mark too early ([`Flaw::LowerBeforeVisible`]).
+    Lowered(Change),
+    /// Visible, before its callback.
+    Visible(Change),
+    /// It has woken a consumer too early ([`Flaw::LowerAfterWaking`]).
+    Woken(Change),
+    /// The queue is marked, the locks are still its own.
+    Preparing(Change),
+    /// The locks are those of the prepared transaction.
+    Prepared(Change),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Raise {
+    None,
+    /// The snapshot was taken too early ([`Flaw::SnapshotBeforeStart`]).
+    Early(Position),
+    Started {
+        since: i64,
+        from: Position,
+    },
+    Found {
+        since: i64,
+        found: Position,
+    },
+}
+
+/// A prepared transaction, from the end of PREPARE to the end of COMMIT PREPARED or ROLLBACK PREPARED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Prepared {
+    None,
+    Open(Change),
+    /// It has ended, and has its locks.
+    Ended,
+    /// It has none any more; the worker has not been told.
+    Unlocked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Worker {
+    Idle,
+    Cleared,
+    Looked { locked: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Consumer {
+    Asleep,
+    Woken,
+    /// It looks from this place on, and has been woken once more meanwhile.
+    Looks(Position, bool),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    rows: [Status; KEYS],
+    mark: Mark,
+    /// A prepared transaction may have changed the table.
+    is_prepared: bool,
+    /// The worker is looking whether one has.
+    is_looking: bool,
+    recount: bool,
+    processes: [(Transaction, Raise); PROCESSES],
+    prepared: Prepared,
+    /// The worker has been asked to look for prepared transactions.
+    requested: bool,
+    worker: Worker,
+    consumer: Consumer,
+    transactions: u8,
+    raises: u8,
+    prepares: u8,
+    crashes: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Change(usize, usize),
+    /// The next step of a commit.
+    Commit(usize),
+    Callback(usize),
+    Abort(usize),
+    PrePrepare(usize),
+    Transfer(usize),
+    MarkAgain(usize),
+    CommitPrepared,
+    RollbackPrepared,
+    Unlock,
+    Request,
+    Clear,
+    Look,
+    Settle,
+    Recount,
+    Probe(usize),
+    Start(usize),
+    End(usize),
+    ReadMark,
+    TakeFirst,
+    Crash,
+}
+
+fn position(key: usize) -> Position {
+    key as Position + 1
+}
+
+impl State {
+    fn mark_prepared(&mut self) {
+        self.mark = Mark::default();
+        self.is_prepared = true;
+    }
+
+    fn wake(&mut self) {
+        self.consumer = match self.consumer {
+            Consumer::Looks(from, _) => Consumer::Looks(from, true),
+            _ => Consumer::Woken,
+        };
+    }
+
+    /// The change of an open transaction, which others do not see.
+    fn pending(&self, process: usize) -> Option<Change> {
+        match self.processes[process].0 {
+            Transaction::Open(change)
+            | Transaction::Lowered(change)
+            | Transaction::Preparing(change)
+            | Transaction::Prepared(change) => Some(change),
+            _ => None,
+        }
+    }
+
+    fn is_locked(&self, key: usize) -> bool {
+        let by_open = (0..PROCESSES).filter_map(|process| self.pending(process));
+        let by_prepared = match self.prepared {
+            Prepared::Open(change) => Some(change),
+            _ => None,
+        };
+        by_open.chain(by_prepared).any(|change| change.key == key)
+    }
+
+    fn has_prepared_locks(&self) -> bool {
+        let transferred = |(transaction, _): &(Transaction, Raise)| {
+            matches!(transaction, Transaction::Prepared(_))
+        };
+        matches!(self.prepared, Prepared::Open(_) | Prepared::Ended)
+            || self.processes.iter().any(transferred)
+    }
+
+    /// The first ready task from a place on, as a process sees it now.
+    fn first(&self, process: Option<usize>, from: Position) -> Position {
+        let own = process.and_then(|process| self.pending(process));
+        let sees = |key: &usize| match own {
+            Some(change) if change.key == *key => change.to == Status::Ready,
+            _ => self.rows[*key] == Status::Ready,
+        };
+        let keys = (0..KEYS).filter(sees).map(position);
+        keys.filter(|position| *position >= from).min().unwrap_or(LAST)
+    }
+
+    /// `QueueGuard::is_prepared`.
+    fn may_be_prepared(&self, flaw: Option<Flaw>) -> bool {
+        match flaw {
+            Some(Flaw::PreparedIgnored) => false,
+            Some(Flaw::RaiseDuringLook) => self.is_prepared,
+            _ => self.is_prepared || self.is_looking,
+        }
+    }
+
+    /// Whether a prepared transaction, or the worker's look at it, is under way.
+    fn is_unsettled(&self) -> bool {
+        self.prepared != Prepared::None || self.requested || self.worker != Worker::Idle
+    }
+
+    /// Whether a commit that made a task ready has still to tell of it.
+    fn is_untold(&self, key: usize) -> bool {
+        let has_yet_to = |(transaction, _): &(Transaction, Raise)| match transaction {
+            Transaction::Visible(change) | Transaction::Woken(change) => change.key == key,
+            _ => false,
+        };
+        self.processes.iter().any(has_yet_to)
+    }
+
+    fn is_quiet(&self) -> bool {
+        let is_idle = |process: &(Transaction, Raise)| *process == (Transaction::None, Raise::None);
+        self.processes.iter().all(is_idle) && !self.is_unsettled() && !self.recount
+    }
+}
+
+impl Marks {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// `marks::may_raise` and `QueueGuard::start`.
+    fn may_raise(&self, state: &State, process: usize) -> bool {
+        let hides = state.pending(process).is_some_and(|change| change.to == Status::Taken);
+        (!hides || self.has(Flaw::RaiseBesideOwnTake)) && !state.may_be_prepared(self.flaw)
+    }
+
+    /// The clock when the next raise begins.
+    fn now(&self, state: &State) -> i64 {
+        let count = i64::from(self.raises - state.raises) + 1;
+        if self.slow_raises { count * (LOST_AFTER + 1) } else { count }
+    }
+
+    fn end(&self, state: &mut State, since: i64, found: Position) {
+        let found = Some(found).filter(|_| !state.may_be_prepared(self.flaw));
+        match found {
+            Some(found) if self.has(Flaw::NoFloor) => state.mark.at = found,
+            Some(found) if self.has(Flaw::AbandonedRaiseEnds) => {
+                state.mark.at = found.min(state.mark.floor);
+            }
+            found => state.mark.end_raise(since, found),
+        }
+    }
+
+    fn crash(&self, state: &mut State) {
+        state.prepared = match state.processes.iter().find_map(|(transaction, _)| match transaction
+        {
+            Transaction::Prepared(change) => Some(*change),
+            _ => None,
+        }) {
+            Some(change) => Prepared::Open(change),
+            None if matches!(state.prepared, Prepared::Open(_)) => state.prepared,
+            None => Prepared::None,
+        };
+        state.processes = [(Transaction::None, Raise::None); PROCESSES];
+        if !self.has(Flaw::KeepOverCrash) {
+            state.mark = Mark::default();
+        }
+        // A new slot: nothing is known of prepared transactions, and the tasks have to be counted.
+        (state.is_prepared, state.recount, state.requested) = (true, true, true);
+        (state.worker, state.is_looking, state.consumer) = (Worker::Idle, false, Consumer::Woken);
+        state.crashes -= 1;
+    }
+}
+
+impl Model for Marks {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            rows: [Status::Absent; KEYS],
+            mark: Mark::default(),
+            is_prepared: false,
+            is_looking: false,
+            recount: false,
+            processes: [(Transaction::None, Raise::None); PROCESSES],
+            prepared: Prepared::None,
+            requested: false,
+            worker: Worker::Idle,
+            consumer: Consumer::Asleep,
+            transactions: self.transactions,
+            raises: self.raises,
+            prepares: self.prepares,
+            crashes: self.crashes,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (process, (transaction, raise)) in state.processes.iter().enumerate() {
+            let idle = *raise == Raise::None;
+            match transaction {
+                Transaction::None if idle && state.transactions > 0 => {
+                    let free = (0..KEYS).filter(|key| !state.is_locked(*key));
+                    actions.extend(free.map(|key| Action::Change(process, key)));
+                }
+                Transaction::Open(change) if idle => {
+                    actions.extend([Action::Commit(process), Action::Abort(process)]);
+                    // A take may not be prepared.
+                    if state.prepares > 0 && change.to == Status::Ready {
+                        actions.push(Action::PrePrepare(process));
+                    }
+                }
+                Transaction::Lowered(_) => actions.push(Action::Commit(process)),
+                Transaction::Visible(_) | Transaction::Woken(_) => {
+                    actions.push(Action::Callback(process));
+                }
+                Transaction::Preparing(_) => {
+                    actions.extend([Action::Transfer(process), Action::Abort(process)]);
+                }
+                Transaction::Prepared(_) => actions.push(Action::MarkAgain(process)),
+                _ => {}
+            }
+            let may_begin = matches!(transaction, Transaction::None | Transaction::Open(_));
+            match raise {
+                Raise::None if may_begin && state.raises > 0 && self.may_raise(state, process) => {
+                    actions.push(match self.has(Flaw::SnapshotBeforeStart) {
+                        true => Action::Probe(process),
+                        false => Action::Start(process),
+                    });
+                }
+                Raise::Early(_) => actions.push(Action::Start(process)),
+                Raise::Started { .. } => actions.push(Action::Probe(process)),
+                Raise::Found { .. } => actions.push(Action::End(process)),
+                Raise::None => {}
+            }
+        }
+        match state.prepared {
+            Prepared::Open(_) => actions.extend([Action::CommitPrepared, Action::RollbackPrepared]),
+            Prepared::Ended => actions.push(Action::Unlock),
+            Prepared::Unlocked => actions.push(Action::Request),
+            Prepared::None => {}
+        }
+        match state.worker {
+            Worker::Idle if state.requested => actions.push(Action::Clear),
+            Worker::Idle if state.recount => actions.push(Action::Recount),
+            Worker::Idle => {}
+            Worker::Cleared => actions.push(Action::Look),
+            Worker::Looked { .. } => actions.push(Action::Settle),
+        }
+        match state.consumer {
+            Consumer::Asleep => {}
+            Consumer::Woken => actions.push(Action::ReadMark),
+            Consumer::Looks(..) => actions.push(Action::TakeFirst),
+        }
+        if state.crashes > 0 {
+            actions.push(Action::Crash);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        let state = &mut next;
+        match action {
+            Action::Change(process, key) => {
+                let to = match state.rows[key] {
+                    Status::Ready => Status::Taken,
+                    Status::Absent | Status::Taken => Status::Ready,
+                };
+                state.processes[process].0 = Transaction::Open(Change { key, to });
+                state.transactions -= 1;
+            }
+            Action::Commit(process) => {
+                let change = state.pending(process)?;
+                let is_early = self.has(Flaw::LowerBeforeVisible)
+                    && state.processes[process].0 == Transaction::Open(change);
+                if is_early {
+                    lower(state, change);
+                    state.processes[process].0 = Transaction::Lowered(change);
+                } else {
+                    state.rows[change.key] = change.to;
+                    state.processes[process].0 = Transaction::Visible(change);
+                }
+            }
+            Action::Callback(process) => {
+                let transaction = state.processes[process].0;
+                let (Transaction::Visible(change) | Transaction::Woken(change)) = transaction
+                else {
+                    return None;
+                };
+                let wakes = change.to == Status::Ready;
+                if self.has(Flaw::LowerAfterWaking) && transaction == Transaction::Visible(change) {
+                    if wakes {
+                        state.wake();
+                    }
+                    state.processes[process].0 = Transaction::Woken(change);
+                    return Some(next);
+                }
+                if !self.has(Flaw::LowerBeforeVisible) {
+                    lower(state, change);
+                }
+                if wakes && !self.has(Flaw::LowerAfterWaking) {
+                    state.wake();
+                }
+                state.processes[process].0 = Transaction::None;
+            }
+            Action::Abort(process) => {
+                match state.processes[process].0 {
+                    Transaction::Preparing(_) => state.requested = true,
+                    // What was taken is ready again: `xact::undo` wakes.
+                    Transaction::Open(change) if change.to == Status::Taken => state.wake(),
+                    _ => {}
+                }
+                state.processes[process].0 = Transaction::None;
+            }
+            Action::PrePrepare(process) => {
+                state.mark_prepared();
+                state.prepares -= 1;
+                state.processes[process].0 = Transaction::Preparing(state.pending(process)?);
+            }
+            Action::Transfer(process) => {
+                state.processes[process].0 = Transaction::Prepared(state.pending(process)?);
+            }
+            Action::MarkAgain(process) => {
+                state.prepared = Prepared::Open(state.pending(process)?);
+                state.processes[process].0 = Transaction::None;
+                if !self.has(Flaw::MarkedOnce) {
+                    state.mark_prepared();
+                }
+            }
+            Action::CommitPrepared => {
+                let Prepared::Open(change) = state.prepared else { return None };
+                state.rows[change.key] = change.to;
+                state.prepared = Prepared::Ended;
+            }
+            Action::RollbackPrepared => state.prepared = Prepared::Ended,
+            Action::Unlock => state.prepared = Prepared::Unlocked,
+            Action::Request => (state.prepared, state.requested) = (Prepared::None, true),
+            Action::Clear => {
+                state.requested = false;
+                if state.is_prepared {
+                    (state.is_prepared, state.recount) = (false, true);
+                    state.wake();
+                    state.is_looking = true;
+                    state.worker = Worker::Cleared;
+                }
+            }
+            Action::Look => state.worker = Worker::Looked { locked: state.has_prepared_locks() },
+            Action::Settle => {
+                let Worker::Looked { locked } = state.worker else { return None };
+                (state.worker, state.is_looking) = (Worker::Idle, false);
+                match locked {
+                    true => state.mark_prepared(),
+                    false => state.recount = true,
+                }
+            }
+            Action::Recount => {
+                state.recount = false;
+                let is_in_line = state.consumer != Consumer::Woken;
+                if is_in_line && state.first(None, FIRST) != LAST && !self.has(Flaw::NoNudge) {
+                    state.mark = Mark::default();
+                    state.wake();
+                }
+            }
+            Action::Probe(process) => {
+                state.processes[process].1 = match state.processes[process].1 {
+                    Raise::Started { since, from } => {
+                        Raise::Found { since, found: state.first(Some(process), from) }
+                    }
+                    _ => Raise::Early(state.first(Some(process), state.mark.at)),
+                };
+            }
+            Action::Start(process) => {
+                let now = self.now(state);
+                state.raises = state.raises.saturating_sub(1);
+                let may_raise = self.may_raise(state, process);
+                let start = state.mark.start(RAISE_AFTER + 1, may_raise, now);
+                state.processes[process].1 = match state.processes[process].1 {
+                    _ if !start.raises => Raise::None,
+                    Raise::Early(found) => Raise::Found { since: now, found },
+                    _ => Raise::Started { since: now, from: start.from },
+                };
+            }
+            Action::End(process) => {
+                let Raise::Found { since, found } = state.processes[process].1 else { return None };
+                self.end(state, since, found);
+                state.processes[process].1 = Raise::None;
+            }
+            Action::ReadMark => state.consumer = Consumer::Looks(state.mark.at, false),
+            Action::TakeFirst => {
+                let Consumer::Looks(from, is_woken) = state.consumer else { return None };
+                let is_there = |key: &usize| {
+                    state.rows[*key] == Status::Ready
+                        && !state.is_locked(*key)
+                        && position(*key) >= from
+                };
+                let found = (0..KEYS).find(is_there);
+                if let Some(key) = found {
+                    state.rows[key] = Status::Taken;
+                }
+                // A consumer that has found a task comes back for the next.
+                let goes_on = is_woken || found.is_some();
+                state.consumer = if goes_on { Consumer::Woken } else { Consumer::Asleep };
+            }
+            Action::Crash => self.crash(state),
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Marks>> {
+        vec![
+            Property::always(INVARIANT, |_, state: &State| {
+                let stands_before = |key: &usize| {
+                    state.rows[*key] == Status::Ready && position(*key) < state.mark.at
+                };
+                !(0..KEYS).filter(stands_before).any(|key| !state.is_untold(key))
+            }),
+            Property::always(AWAKE, |_, state: &State| {
+                let sleeps = state.is_quiet() && state.consumer == Consumer::Asleep;
+                !sleeps || state.first(None, FIRST) == LAST
+            }),
+            Property::sometimes(
+                "a mark is raised behind a task that is done",
+                |_, state: &State| state.mark.at > position(0) && state.mark.at < LAST,
+            ),
+            Property::sometimes("an empty queue has its mark behind all", |_, state: &State| {
+                state.mark.at == LAST && state.is_quiet()
+            }),
+            Property::sometimes("a commit meets a raise", |_, state: &State| {
+                let is_raised = state.processes.iter().any(|(_, raise)| *raise != Raise::None);
+                is_raised && state.mark.floor != LAST && state.mark.floor != FIRST
+            }),
+        ]
+    }
+}
+
+/// Lowers the mark to what a transaction has made ready.
+fn lower(state: &mut State, change: Change) {
+    if change.to == Status::Ready {
+        state.mark.lower(position(change.key));
+    }
+}
+
+/// The properties, by name.
+pub const INVARIANT: &str =
+    "no task is ready before the mark, but for those of a commit before its callback";
+pub const AWAKE: &str = "at rest no consumer sleeps beside a ready task";

@@ -1,0 +1,477 @@
+//! Counting the tasks of a queue anew while transactions go on changing them.
+//!
+//! Counters are changed in the COMMIT callback of each transaction, by what it has changed. A recount makes them
+//! right again without blocking a writer:
+//!
+//! 1. Under the queue's lock it takes a snapshot and publishes it, with `since` = 0.
+//! 2. It counts what the snapshot sees. Each COMMIT callback meanwhile adds its change to the counters, and to `since`
+//!    only if the snapshot does not see the transaction.
+//! 3. A transaction that the snapshot sees may not have come to its callback yet. Before a transaction becomes
+//!    visible it publishes its xid; the recount waits until none that its snapshot sees is published any more, or
+//!    that one's callback would add a second time what was counted.
+//! 4. Under the lock the counters become what was counted and `since`.
+//!
+//! The end of a prepared transaction has no callback: from PREPARE on the counters are not exact, until the worker has
+//! looked, found none, and a recount has begun after that.
+//!
+//! | step | code |
+//! |---|---|
+//! | `PreCommit` | `xact::transaction_ended`, `sessions::set_committing` |
+//! | `Callback` | `QueueGuard::commit`, `tell_recounts` (src/shmem/recount.rs) |
+//! | `Begin`, `Count`, `End` | `recount::count` (src/recount.rs), `begin_recount`, `is_ahead`, `end_recount`, `set_counted` |
+//! | `PrePrepare`, `MarkAgain` | `xact::transaction_ended`, `mark_prepared` |
+//! | `Clear`, `Look`, `Settle` | `look_for_prepared` (src/worker/database.rs), src/shmem/prepared.rs |
+
+use stateright::{Model, Property};
+
+const PROCESSES: usize = 3;
+
+/// What is explored, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Recounts {
+    /// Transactions, each of which puts a task.
+    pub transactions: u8,
+    pub recounts: u8,
+    pub prepares: u8,
+    pub crashes: u8,
+    pub flaw: Option<Flaw>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The snapshot is taken before the lock under which it is published.
+    SnapshotUnlocked,
+    /// `since` takes in all commits.
+    SinceAddsAll,
+    /// `since` takes in nothing.
+    SinceAddsNone,
+    /// The recount ends without waiting for callbacks of transactions that it has seen.
+    EndAtOnce,
+    /// Counters are changed before the transaction is visible, as in PRE_COMMIT.
+    TellBeforeVisible,
+    /// The counters are exact beside a prepared transaction.
+    PreparedIgnored,
+    /// A recount that ends while the worker looks for prepared transactions makes them exact.
+    ExactDuringLook,
+    /// Nothing asks for a recount when a prepared transaction was found to have ended.
+    NoRecountAfterLook,
+}
+
+/// A set of transactions, one bit for each xid.
+type Xids = u16;
+
+fn bit(xid: u8) -> Xids {
+    1 << xid
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Snapshot {
+    /// `xmax`: this one and later ones are not seen.
+    next: u8,
+    in_progress: Xids,
+}
+
+impl Snapshot {
+    /// `Area::hides`.
+    fn hides(self, xid: u8) -> bool {
+        xid >= self.next || self.in_progress & bit(xid) != 0
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Transaction {
+    None,
+    Open(u8),
+    /// It has published its xid.
+    Committing(u8),
+    /// It has changed the counters too early ([`Flaw::TellBeforeVisible`]).
+    Told(u8),
+    /// Visible, before its callback.
+    Visible(u8),
+    /// The queue is marked, the locks are still its own.
+    Preparing(u8),
+    /// The locks are those of the prepared transaction.
+    Prepared(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Prepared {
+    None,
+    Open(u8),
+    /// It has ended, and has its locks.
+    Ended,
+    /// It has none any more; the worker has not been told.
+    Unlocked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Recount {
+    Idle,
+    /// The snapshot is not published ([`Flaw::SnapshotUnlocked`]).
+    Unpublished(Snapshot, Xids),
+    /// Published, with what the snapshot sees.
+    Counts {
+        snapshot: Snapshot,
+        sees: Xids,
+        since: i8,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Worker {
+    Idle,
+    Cleared,
+    Looked { locked: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    next_xid: u8,
+    /// The transactions whose tasks are visible to new snapshots.
+    visible: Xids,
+    counter: i8,
+    exact: bool,
+    recount_needed: bool,
+    is_prepared: bool,
+    is_looking: bool,
+    processes: [Transaction; PROCESSES],
+    prepared: Prepared,
+    recount: Recount,
+    requested: bool,
+    worker: Worker,
+    transactions: u8,
+    recounts: u8,
+    prepares: u8,
+    crashes: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Begin(usize),
+    PreCommit(usize),
+    BecomeVisible(usize),
+    Callback(usize),
+    Abort(usize),
+    PrePrepare(usize),
+    Transfer(usize),
+    MarkAgain(usize),
+    CommitPrepared,
+    RollbackPrepared,
+    Unlock,
+    Request,
+    Clear,
+    Look,
+    Settle,
+    AskForRecount,
+    TakeSnapshot,
+    BeginRecount,
+    EndRecount,
+    Crash,
+}
+
+impl State {
+    /// Transactions that have an xid and are not visible.
+    fn in_progress(&self) -> Xids {
+        let of_process = |transaction: &Transaction| match *transaction {
+            Transaction::Open(xid)
+            | Transaction::Committing(xid)
+            | Transaction::Told(xid)
+            | Transaction::Preparing(xid)
+            | Transaction::Prepared(xid) => bit(xid),
+            Transaction::None | Transaction::Visible(_) => 0,
+        };
+        let prepared = match self.prepared {
+            Prepared::Open(xid) => bit(xid),
+            _ => 0,
+        };
+        self.processes.iter().map(of_process).fold(prepared, |all, xid| all | xid)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot { next: self.next_xid, in_progress: self.in_progress() }
+    }
+
+    fn has_prepared_locks(&self) -> bool {
+        let is_transferred =
+            |transaction: &Transaction| matches!(transaction, Transaction::Prepared(_));
+        matches!(self.prepared, Prepared::Open(_) | Prepared::Ended)
+            || self.processes.iter().any(is_transferred)
+    }
+
+    /// Visible transactions before their callbacks.
+    fn untold(&self) -> i8 {
+        let is_visible =
+            |transaction: &&Transaction| matches!(transaction, Transaction::Visible(_));
+        self.processes.iter().filter(is_visible).count() as i8
+    }
+
+    fn tasks(&self) -> i8 {
+        self.visible.count_ones() as i8
+    }
+
+    fn mark_prepared(&mut self) {
+        (self.is_prepared, self.exact) = (true, false);
+    }
+}
+
+impl Recounts {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// `QueueGuard::commit` of a transaction that has put a task.
+    fn tell(&self, state: &mut State, xid: u8) {
+        state.counter += 1;
+        if let Recount::Counts { snapshot, since, .. } = &mut state.recount {
+            let adds = match self.flaw {
+                Some(Flaw::SinceAddsAll) => true,
+                Some(Flaw::SinceAddsNone) => false,
+                _ => snapshot.hides(xid),
+            };
+            *since += i8::from(adds);
+        }
+    }
+
+    /// `Recount::is_ahead`: whether a transaction that the snapshot sees is published.
+    fn is_ahead(&self, state: &State, snapshot: Snapshot) -> bool {
+        let is_seen = |transaction: &Transaction| match *transaction {
+            Transaction::Committing(xid) | Transaction::Told(xid) | Transaction::Visible(xid) => {
+                !snapshot.hides(xid)
+            }
+            _ => false,
+        };
+        !self.has(Flaw::EndAtOnce) && state.processes.iter().any(is_seen)
+    }
+
+    fn crash(&self, state: &mut State) {
+        let transferred = state.processes.iter().find_map(|transaction| match transaction {
+            Transaction::Prepared(xid) => Some(Prepared::Open(*xid)),
+            _ => None,
+        });
+        let still_open = Some(state.prepared).filter(|open| matches!(open, Prepared::Open(_)));
+        state.prepared = transferred.or(still_open).unwrap_or(Prepared::None);
+        state.processes = [Transaction::None; PROCESSES];
+        (state.counter, state.exact, state.recount_needed) = (0, false, true);
+        (state.is_prepared, state.is_looking, state.requested) = (true, false, true);
+        (state.recount, state.worker) = (Recount::Idle, Worker::Idle);
+        state.crashes -= 1;
+        state.recounts += 1;
+    }
+}
+
+impl Model for Recounts {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            next_xid: 0,
+            visible: 0,
+            counter: 0,
+            exact: true,
+            recount_needed: false,
+            is_prepared: false,
+            is_looking: false,
+            processes: [Transaction::None; PROCESSES],
+            prepared: Prepared::None,
+            recount: Recount::Idle,
+            requested: false,
+            worker: Worker::Idle,
+            transactions: self.transactions,
+            recounts: self.recounts,
+            prepares: self.prepares,
+            crashes: self.crashes,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (process, transaction) in state.processes.iter().enumerate() {
+            match transaction {
+                Transaction::None if state.transactions > 0 => actions.push(Action::Begin(process)),
+                Transaction::None => {}
+                Transaction::Open(_) => {
+                    actions.extend([Action::PreCommit(process), Action::Abort(process)]);
+                    if state.prepares > 0 && state.prepared == Prepared::None {
+                        actions.push(Action::PrePrepare(process));
+                    }
+                }
+                Transaction::Committing(_) | Transaction::Told(_) => {
+                    actions.push(Action::BecomeVisible(process));
+                }
+                Transaction::Visible(_) => actions.push(Action::Callback(process)),
+                Transaction::Preparing(_) => {
+                    actions.extend([Action::Transfer(process), Action::Abort(process)]);
+                }
+                Transaction::Prepared(_) => actions.push(Action::MarkAgain(process)),
+            }
+        }
+        match state.prepared {
+            Prepared::None => {}
+            Prepared::Open(_) => actions.extend([Action::CommitPrepared, Action::RollbackPrepared]),
+            Prepared::Ended => actions.push(Action::Unlock),
+            Prepared::Unlocked => actions.push(Action::Request),
+        }
+        match state.worker {
+            Worker::Idle if state.requested => actions.push(Action::Clear),
+            Worker::Idle => {}
+            Worker::Cleared => actions.push(Action::Look),
+            Worker::Looked { .. } => actions.push(Action::Settle),
+        }
+        match state.recount {
+            Recount::Idle if state.recount_needed => {
+                actions.push(match self.has(Flaw::SnapshotUnlocked) {
+                    true => Action::TakeSnapshot,
+                    false => Action::BeginRecount,
+                });
+            }
+            Recount::Unpublished(..) => actions.push(Action::BeginRecount),
+            Recount::Counts { snapshot, .. } if !self.is_ahead(state, snapshot) => {
+                actions.push(Action::EndRecount);
+            }
+            _ => {}
+        }
+        if state.recounts > 0 && !state.recount_needed {
+            actions.push(Action::AskForRecount);
+        }
+        if state.crashes > 0 {
+            actions.push(Action::Crash);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        let state = &mut next;
+        match action {
+            Action::Begin(process) => {
+                state.processes[process] = Transaction::Open(state.next_xid);
+                state.next_xid += 1;
+                state.transactions -= 1;
+            }
+            Action::PreCommit(process) => {
+                let Transaction::Open(xid) = state.processes[process] else { return None };
+                state.processes[process] = Transaction::Committing(xid);
+                if self.has(Flaw::TellBeforeVisible) {
+                    self.tell(state, xid);
+                    state.processes[process] = Transaction::Told(xid);
+                }
+            }
+            Action::BecomeVisible(process) => {
+                state.processes[process] = match state.processes[process] {
+                    Transaction::Told(xid) => {
+                        state.visible |= bit(xid);
+                        Transaction::None
+                    }
+                    Transaction::Committing(xid) => {
+                        state.visible |= bit(xid);
+                        Transaction::Visible(xid)
+                    }
+                    _ => return None,
+                };
+            }
+            Action::Callback(process) => {
+                let Transaction::Visible(xid) = state.processes[process] else { return None };
+                self.tell(state, xid);
+                state.processes[process] = Transaction::None;
+            }
+            Action::Abort(process) => {
+                state.requested |= matches!(state.processes[process], Transaction::Preparing(_));
+                state.processes[process] = Transaction::None;
+            }
+            Action::PrePrepare(process) => {
+                let Transaction::Open(xid) = state.processes[process] else { return None };
+                state.mark_prepared();
+                state.prepares -= 1;
+                state.processes[process] = Transaction::Preparing(xid);
+            }
+            Action::Transfer(process) => {
+                let Transaction::Preparing(xid) = state.processes[process] else { return None };
+                state.processes[process] = Transaction::Prepared(xid);
+            }
+            Action::MarkAgain(process) => {
+                let Transaction::Prepared(xid) = state.processes[process] else { return None };
+                state.processes[process] = Transaction::None;
+                state.prepared = Prepared::Open(xid);
+                state.mark_prepared();
+            }
+            Action::CommitPrepared => {
+                let Prepared::Open(xid) = state.prepared else { return None };
+                state.visible |= bit(xid);
+                state.prepared = Prepared::Ended;
+            }
+            Action::RollbackPrepared => state.prepared = Prepared::Ended,
+            Action::Unlock => state.prepared = Prepared::Unlocked,
+            Action::Request => (state.prepared, state.requested) = (Prepared::None, true),
+            Action::Clear => {
+                state.requested = false;
+                if state.is_prepared {
+                    (state.is_prepared, state.is_looking) = (false, true);
+                    (state.recount_needed, state.worker) = (true, Worker::Cleared);
+                }
+            }
+            Action::Look => state.worker = Worker::Looked { locked: state.has_prepared_locks() },
+            Action::Settle => {
+                let Worker::Looked { locked } = state.worker else { return None };
+                (state.worker, state.is_looking) = (Worker::Idle, false);
+                match locked {
+                    true => state.mark_prepared(),
+                    false => state.recount_needed |= !self.has(Flaw::NoRecountAfterLook),
+                }
+            }
+            Action::AskForRecount => {
+                (state.recount_needed, state.exact) = (true, false);
+                state.recounts -= 1;
+            }
+            Action::TakeSnapshot => {
+                state.recount = Recount::Unpublished(state.snapshot(), state.visible);
+            }
+            Action::BeginRecount => {
+                let (snapshot, sees) = match state.recount {
+                    Recount::Unpublished(snapshot, sees) => (snapshot, sees),
+                    _ => (state.snapshot(), state.visible),
+                };
+                state.recount = Recount::Counts { snapshot, sees, since: 0 };
+                state.recount_needed = false;
+            }
+            Action::EndRecount => {
+                let Recount::Counts { sees, since, .. } = state.recount else { return None };
+                state.recount = Recount::Idle;
+                state.counter = sees.count_ones() as i8 + since;
+                let may_be_prepared = match self.flaw {
+                    Some(Flaw::PreparedIgnored) => false,
+                    Some(Flaw::ExactDuringLook) => state.is_prepared,
+                    _ => state.is_prepared || state.is_looking,
+                };
+                state.exact = !may_be_prepared && !state.recount_needed;
+            }
+            Action::Crash => self.crash(state),
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Recounts>> {
+        vec![
+            Property::always(EXACT, |_, state: &State| {
+                !state.exact || state.counter + state.untold() == state.tasks()
+            }),
+            Property::always("at rest the counters are exact", |_, state: &State| {
+                let is_idle = state.processes == [Transaction::None; PROCESSES]
+                    && state.recount == Recount::Idle
+                    && state.worker == Worker::Idle;
+                let is_settled = state.prepared == Prepared::None && !state.requested;
+                !(is_idle && is_settled && !state.recount_needed) || state.exact
+            }),
+            Property::sometimes(
+                "a recount adds what it has not seen",
+                |_, state: &State| matches!(state.recount, Recount::Counts { sees, since, .. } if sees != 0 && since > 0),
+            ),
+            Property::sometimes(
+                "a recount waits for a callback",
+                |model, state: &State| matches!(state.recount, Recount::Counts { snapshot, .. } if model.is_ahead(state, snapshot)),
+            ),
+        ]
+    }
+}
+
+/// The property that each flaw breaks.
+pub const EXACT: &str =
+    "where counters are exact, they and the callbacks to come make the number of tasks";

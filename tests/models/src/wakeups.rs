@@ -1,0 +1,436 @@
+//! Wake-ups of consumers that wait for a task.
+//!
+//! A consumer that has found nothing joins the line and looks once more: what was committed before it joined it finds,
+//! for what is committed later it is woken. The COMMIT callback of a transaction that made tasks ready, and the
+//! ABORT callback of one that had taken some, wake as many consumers, at the head of the line first. One that is woken is out
+//! of the line and has a *token*. It joins again at its old place, looks, and has used the token if it finds a task. If it
+//! ends before that look has ended, by whatever cause, or was woken while it found a task, it hands the token on to
+//! another.
+//!
+//! Tokens are not tied to tasks: the task of one may go to the holder of a later one, whose own task the look of the
+//! first came too early for. Wake-ups are numbered, and each consumer notes the last before its look began. So a
+//! look in vain uses the token up only if there was no wake-up since it began. Otherwise the consumer looks again with
+//! it; if it has been given another meanwhile, it passes the first on to the next in line whose look began before the
+//! last wake-up.
+//!
+//! Where tasks depend on the caller (row security, `pick`), a look in vain says nothing of the others: it always
+//! passes the token on in this way. A token has been round when there is none in line to pass it on to: for one
+//! wake-up each consumer is woken once at the most.
+//!
+//! | step | code |
+//! |---|---|
+//! | `Callback`, `Undo` | `QueueGuard::commit`, `xact::undo`, `wake` (src/shmem/waiters.rs) |
+//! | `BeginLook`, `EndLook` | `take_now` (src/api/consumer.rs) |
+//! | `Join`, `Stand` | `Place::join`, `Place::stand`, `join_line` (src/wait.rs, src/shmem/waiters.rs) |
+//! | `EndVain` | `Place::sleep`, `end_look`, `pass_on` (src/shmem/waiters/token.rs) |
+//! | `Leave`, `Die` | `leave_any_line`, `leave_line`, `hand_on` |
+
+use stateright::{Model, Property};
+
+pub const CONSUMERS: usize = 3;
+pub const TASKS: usize = 3;
+
+/// What is explored, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Wakeups {
+    /// Which tasks each consumer sees.
+    pub sees: [[bool; TASKS]; CONSUMERS],
+    /// So many sleep already.
+    pub sleepers: usize,
+    pub rollbacks: u8,
+    pub deaths: u8,
+    pub flaw: Option<Flaw>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A consumer that has joined the line sleeps without a look.
+    NoLookOnceJoined,
+    /// One that ends takes its token along.
+    TokenKept,
+    /// One that was woken while it found a task takes that token along.
+    SecondTokenKept,
+    /// A look in vain uses the token up, whoever sees what.
+    VainUsesUp,
+    /// A token goes on to the first in line, whether it has looked or not.
+    RoundAndRound,
+    /// A consumer sleeps though there were wake-ups since its look began.
+    MissedIgnored,
+    /// One that has been given another token has used the first up.
+    AnotherUsesUp,
+    /// Consumers are woken before the transaction is visible, as in PRE_COMMIT.
+    WokenTooEarly,
+    /// A rollback of a take wakes nobody.
+    UndoneSilently,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Task {
+    /// The transaction that puts it is open.
+    Open,
+    /// It has woken a consumer too early ([`Flaw::WokenTooEarly`]).
+    Early,
+    Ready,
+    Locked,
+    Taken,
+}
+
+type Tasks = [bool; TASKS];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Begins,
+    /// In a snapshot that shows these tasks as ready.
+    Looks(Tasks),
+    Vain,
+    Sleeps,
+    Holds(usize),
+    /// It has left the line, its transaction is open.
+    Left(usize),
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Consumer {
+    phase: Phase,
+    has_joined: bool,
+    /// The number of the wake-up that has taken it out of the line.
+    woken: Option<u8>,
+    /// The number of the wake-up that it looks for.
+    token: Option<u8>,
+    /// The last wake-up before its look began.
+    seen: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    tasks: [Task; TASKS],
+    consumers: [Consumer; CONSUMERS],
+    /// Those in line, whose order is that of their numbers.
+    in_line: [bool; CONSUMERS],
+    /// Transactions that have put a task, and rolled a take back, before their callbacks.
+    puts: u8,
+    undos: u8,
+    wakes: u8,
+    /// How often consumers were woken.
+    notified: u8,
+    /// The counter of ready tasks.
+    ready: i8,
+    rollbacks: u8,
+    deaths: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Commit(usize),
+    Callback,
+    BeginLook(usize),
+    EndLook(usize),
+    Join(usize),
+    EndVain(usize),
+    Stand(usize),
+    Leave(usize),
+    CommitTake(usize),
+    Rollback(usize),
+    Undo,
+    Die(usize),
+}
+
+impl State {
+    fn line(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..CONSUMERS).filter(|consumer| self.in_line[*consumer])
+    }
+
+    fn notify(&mut self, consumer: usize, number: u8) {
+        self.in_line[consumer] = false;
+        self.consumers[consumer].woken = Some(number);
+        self.notified += 1;
+    }
+
+    /// `QueueGuard::wake` for one task.
+    fn wake(&mut self) {
+        self.wakes += 1;
+        let first = self.line().next();
+        if let Some(consumer) = first {
+            self.notify(consumer, self.wakes);
+        }
+    }
+
+    /// A consumer ends: nothing of it is of any more meaning.
+    fn end(&mut self, consumer: usize) {
+        let entry = &mut self.consumers[consumer];
+        (entry.phase, entry.seen) = (Phase::Ended, 0);
+    }
+
+    /// Whether every consumer sleeps or has ended, and nothing is committed but what was told of.
+    fn is_at_rest(&self) -> bool {
+        let is_still = |consumer: &Consumer| match consumer.phase {
+            Phase::Sleeps => consumer.woken.is_none(),
+            phase => phase == Phase::Ended,
+        };
+        let is_settled = |task: &Task| matches!(task, Task::Open | Task::Ready | Task::Taken);
+        let has_callbacks = self.puts > 0 || self.undos > 0;
+        !has_callbacks && self.tasks.iter().all(is_settled) && self.consumers.iter().all(is_still)
+    }
+}
+
+impl Wakeups {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// Whether others may find what one does not: `Queue::gives_by_caller`.
+    fn by_caller(&self) -> bool {
+        self.sees.iter().any(|sees| *sees != self.sees[0])
+    }
+
+    fn pass_on(&self, state: &mut State) {
+        if state.ready == 0 {
+            return;
+        }
+        let number = state.wakes;
+        let has_yet_to_look = |consumer: &usize| {
+            state.consumers[*consumer].seen < number || self.has(Flaw::RoundAndRound)
+        };
+        let next = state.line().find(has_yet_to_look);
+        if let Some(consumer) = next {
+            state.notify(consumer, number);
+        }
+    }
+
+    fn hand_on(&self, state: &mut State) {
+        match self.by_caller() {
+            true => self.pass_on(state),
+            false => state.wake(),
+        }
+    }
+
+    /// `QueueGuard::end_look`.
+    fn end_look(&self, state: &mut State, consumer: usize) {
+        let wakes = state.wakes;
+        let entry = &mut state.consumers[consumer];
+        let has_changed = std::mem::replace(&mut entry.seen, wakes) != wakes;
+        let looks_again = has_changed && entry.woken.is_none() && !self.has(Flaw::MissedIgnored);
+        let token = entry.token.take();
+        entry.phase = if looks_again { Phase::Begins } else { Phase::Sleeps };
+        if looks_again && !self.by_caller() {
+            entry.token = token;
+        }
+        let passes = match self.by_caller() {
+            true => !self.has(Flaw::VainUsesUp),
+            false => has_changed && !looks_again && !self.has(Flaw::AnotherUsesUp),
+        };
+        if token.is_some() && passes && !self.has(Flaw::MissedIgnored) {
+            self.pass_on(state);
+        }
+    }
+
+    /// `leave_any_line`; `unused`: the token that it looks for is not used.
+    fn leave(&self, state: &mut State, consumer: usize, unused: bool) {
+        let token = state.consumers[consumer].token.take();
+        let another = state.consumers[consumer].woken.take();
+        state.in_line[consumer] = false;
+        let token = token.filter(|_| unused && !self.has(Flaw::TokenKept));
+        let another = another
+            .filter(|_| !self.has(Flaw::TokenKept) && (unused || !self.has(Flaw::SecondTokenKept)));
+        for _ in token.into_iter().chain(another) {
+            self.hand_on(state);
+        }
+    }
+
+    fn join(&self, state: &mut State, consumer: usize) {
+        state.in_line[consumer] = true;
+        let wakes = state.wakes;
+        let entry = &mut state.consumers[consumer];
+        (entry.woken, entry.seen, entry.phase) = (None, wakes, Phase::Begins);
+        entry.has_joined = true;
+    }
+}
+
+impl Model for Wakeups {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let consumer = |number| Consumer {
+            phase: if number < self.sleepers { Phase::Sleeps } else { Phase::Begins },
+            has_joined: number < self.sleepers,
+            woken: None,
+            token: None,
+            seen: 0,
+        };
+        vec![State {
+            tasks: [Task::Open; TASKS],
+            consumers: std::array::from_fn(consumer),
+            in_line: std::array::from_fn(|number| number < self.sleepers),
+            puts: 0,
+            undos: 0,
+            wakes: 0,
+            notified: 0,
+            ready: 0,
+            rollbacks: self.rollbacks,
+            deaths: self.deaths,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let is_open = |task: &usize| matches!(state.tasks[*task], Task::Open | Task::Early);
+        actions.extend((0..TASKS).filter(is_open).map(Action::Commit));
+        if state.puts > 0 {
+            actions.push(Action::Callback);
+        }
+        if state.undos > 0 {
+            actions.push(Action::Undo);
+        }
+        for (consumer, Consumer { phase, has_joined, woken, .. }) in
+            state.consumers.iter().enumerate()
+        {
+            match phase {
+                Phase::Begins => actions.push(Action::BeginLook(consumer)),
+                Phase::Looks(_) => actions.push(Action::EndLook(consumer)),
+                Phase::Vain if !has_joined => actions.push(Action::Join(consumer)),
+                Phase::Vain => actions.push(Action::EndVain(consumer)),
+                Phase::Sleeps if woken.is_some() => actions.push(Action::Stand(consumer)),
+                Phase::Holds(_) => actions.push(Action::Leave(consumer)),
+                Phase::Left(_) => {
+                    actions.push(Action::CommitTake(consumer));
+                    if state.rollbacks > 0 {
+                        actions.push(Action::Rollback(consumer));
+                    }
+                }
+                Phase::Sleeps | Phase::Ended => {}
+            }
+            if state.deaths > 0 && *has_joined && *phase != Phase::Ended {
+                actions.push(Action::Die(consumer));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        let state = &mut next;
+        match action {
+            Action::Commit(task) => match state.tasks[task] {
+                Task::Open if self.has(Flaw::WokenTooEarly) => {
+                    state.tasks[task] = Task::Early;
+                    state.ready += 1;
+                    state.wake();
+                }
+                Task::Early => state.tasks[task] = Task::Ready,
+                _ => {
+                    state.tasks[task] = Task::Ready;
+                    state.puts += 1;
+                }
+            },
+            Action::Callback => {
+                state.puts -= 1;
+                state.ready += 1;
+                state.wake();
+            }
+            Action::BeginLook(consumer) => {
+                let snapshot = state.tasks.map(|task| task == Task::Ready);
+                state.consumers[consumer].phase = Phase::Looks(snapshot);
+            }
+            Action::EndLook(consumer) => {
+                let Phase::Looks(snapshot) = state.consumers[consumer].phase else { return None };
+                let is_there = |task: &usize| {
+                    snapshot[*task]
+                        && self.sees[consumer][*task]
+                        && state.tasks[*task] == Task::Ready
+                };
+                let found = (0..TASKS).find(is_there);
+                state.consumers[consumer].phase = match found {
+                    Some(task) => {
+                        state.tasks[task] = Task::Locked;
+                        Phase::Holds(task)
+                    }
+                    None => Phase::Vain,
+                };
+            }
+            Action::Join(consumer) => {
+                self.join(state, consumer);
+                if self.has(Flaw::NoLookOnceJoined) {
+                    state.consumers[consumer].phase = Phase::Sleeps;
+                }
+            }
+            Action::EndVain(consumer) => self.end_look(state, consumer),
+            Action::Stand(consumer) => {
+                state.consumers[consumer].token = state.consumers[consumer].woken.take();
+                self.join(state, consumer);
+            }
+            Action::Leave(consumer) => {
+                let Phase::Holds(task) = state.consumers[consumer].phase else { return None };
+                self.leave(state, consumer, false);
+                state.consumers[consumer].phase = Phase::Left(task);
+            }
+            Action::CommitTake(consumer) => {
+                let Phase::Left(task) = state.consumers[consumer].phase else { return None };
+                (state.tasks[task], state.ready) = (Task::Taken, state.ready - 1);
+                state.end(consumer);
+            }
+            Action::Rollback(consumer) => {
+                let Phase::Left(task) = state.consumers[consumer].phase else { return None };
+                state.tasks[task] = Task::Ready;
+                (state.undos, state.rollbacks) = (state.undos + 1, state.rollbacks - 1);
+                state.end(consumer);
+            }
+            Action::Undo => {
+                state.undos -= 1;
+                if !self.has(Flaw::UndoneSilently) {
+                    state.wake();
+                }
+            }
+            Action::Die(consumer) => {
+                if let Phase::Holds(task) | Phase::Left(task) = state.consumers[consumer].phase {
+                    (state.tasks[task], state.undos) = (Task::Ready, state.undos + 1);
+                }
+                self.leave(state, consumer, true);
+                state.end(consumer);
+                state.deaths -= 1;
+            }
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Wakeups>> {
+        vec![
+            Property::always(AWAKE, |model: &Wakeups, state: &State| {
+                let sleeps_beside = |consumer: usize| {
+                    let sees = |task: usize| {
+                        model.sees[consumer][task] && state.tasks[task] == Task::Ready
+                    };
+                    state.consumers[consumer].phase == Phase::Sleeps && (0..TASKS).any(sees)
+                };
+                !state.is_at_rest() || !(0..CONSUMERS).any(sleeps_beside)
+            }),
+            Property::always(BOUNDED, |model: &Wakeups, state: &State| {
+                let causes = TASKS + usize::from(model.rollbacks) + usize::from(model.deaths);
+                // One that leaves may hand on a wake-up as a new one.
+                let most = if model.by_caller() { causes } else { causes + 2 * CONSUMERS };
+                usize::from(state.wakes) <= most
+                    && usize::from(state.notified) <= usize::from(state.wakes) * CONSUMERS
+            }),
+            Property::always(
+                "no wake-up stays with a consumer that has ended",
+                |_, state: &State| {
+                    let mut ended =
+                        state.consumers.iter().filter(|consumer| consumer.phase == Phase::Ended);
+                    ended.all(|consumer| consumer.woken.is_none() && consumer.token.is_none())
+                },
+            ),
+            Property::eventually("all is at rest", |_, state: &State| state.is_at_rest()),
+            Property::sometimes("a consumer that was woken takes a task", |_, state: &State| {
+                state.consumers.iter().any(|consumer| {
+                    consumer.token.is_some() && matches!(consumer.phase, Phase::Holds(_))
+                })
+            }),
+            Property::sometimes("all tasks are taken", |_, state: &State| {
+                state.tasks == [Task::Taken; TASKS]
+            }),
+        ]
+    }
+}
+
+/// The properties, by name.
+pub const AWAKE: &str = "at rest no consumer sleeps beside a task that it may take";
+pub const BOUNDED: &str = "for each wake-up each consumer is woken once at the most";

@@ -1,0 +1,44 @@
+//! Sub-queues, see [`xqueue_models::subqueues`].
+
+use xqueue_models::subqueues::{Flaw, MARKED, ONE, QUEUED, Subqueues};
+use xqueue_models::{breaks, holds};
+
+fn small() -> Subqueues {
+    Subqueues { takes: 3, puts: 2, rollbacks: 1, releases: 1, ..Subqueues::default() }
+}
+
+fn by_hand() -> Subqueues {
+    Subqueues { takes: 2, puts: 2, releases: 1, by_hand: 1, ..Subqueues::default() }
+}
+
+#[test]
+fn beside_puts_and_rollbacks() {
+    holds("subqueues", small());
+}
+
+#[test]
+fn beside_takes_by_hand() {
+    holds("subqueues, by hand", by_hand());
+}
+
+#[test]
+fn after_a_crash() {
+    holds("subqueues, crash", Subqueues { takes: 2, puts: 2, crashes: 1, ..Subqueues::default() });
+}
+
+#[test]
+fn each_step_is_needed() {
+    for (flaw, model, property) in [
+        (Flaw::SnapshotBeforeClaim, small(), QUEUED),
+        (Flaw::DirtyIgnored, small(), QUEUED),
+        (Flaw::UndoDrops, small(), QUEUED),
+        (Flaw::FreedBeforeVisible, small(), ONE),
+        (Flaw::SettledIgnored, small(), QUEUED),
+        (Flaw::HandUntold, by_hand(), ONE),
+        (Flaw::UnclaimedForgotten, by_hand(), ONE),
+        (Flaw::ClearBelieved, by_hand(), ONE),
+        (Flaw::MarkWithoutFloor, small(), MARKED),
+    ] {
+        breaks(flaw, Subqueues { flaw: Some(flaw), ..model }, property);
+    }
+}
