@@ -185,6 +185,26 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
     queue.key.iter().map(part).collect()
 }
 
+/// The key of a task given as a jsonb object, as functions take it for `id`: the value of a key of one
+/// column, else an object. An array would be a batch.
+pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
+    let members: Vec<_> = jsonb::members(object)
+        .into_iter()
+        .filter(|member| queue.key.iter().any(|key| key.name == member.name))
+        .collect();
+    if let [member] = members.as_slice()
+        && !member.is_nested()
+    {
+        return Ok(member.to_jsonb());
+    }
+    let pair = |member: &jsonb::Member| {
+        let name = serde_json::Value::from(member.name.as_str());
+        format!("{name}: {}", jsonb::text(member.to_jsonb()))
+    };
+    let pairs: Vec<String> = members.iter().map(pair).collect();
+    catalog::parse_value(&format!("{{{}}}", pairs.join(", ")), types::JSONB)
+}
+
 /// A key as a message shows it.
 pub fn key_text(key: &Key) -> String {
     let parts: Vec<String> = key.iter().map(|value| value.shown()).collect();

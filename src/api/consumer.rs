@@ -200,8 +200,8 @@ fn next<'call>(
         }
     })?;
     let first = taken.first().copied();
-    let result = if count > 1 && first.is_some() { Some(jsonb::array(&taken)) } else { first };
-    Ok(Some(call.record(result)))
+    let task = if count > 1 && first.is_some() { Some(jsonb::array(&taken)) } else { first };
+    Ok(Some(call.record([task])))
 }
 
 /// What a consumer asks for.

@@ -63,11 +63,10 @@ impl Put<'_> {
         if let Some(tube) = argument(Parameter::Tube, put.tube) {
             give(Field::Tube, tube);
         }
-        let priority = argument(Parameter::Priority, put.priority).map(Value::to_integer);
-        let level = argument(Parameter::Level, put.front).map(|value| value.to_integer());
-        if let Some(priority) = priority.or(level) {
+        let priority = argument(Parameter::Priority, put.priority);
+        if let Some(priority) = priority.or_else(|| argument(Parameter::Level, put.front)) {
             let column = queue.column_of(Field::Priority)?;
-            give(Field::Priority, Value::integer(priority, column.oid)?);
+            give(Field::Priority, Value::integer(priority.to_integer(), column.oid)?);
         }
         Some((if put.delay { Status::Waiting } else { Status::Ready }, common))
     }

@@ -15,6 +15,7 @@ pub mod monitor;
 pub mod named;
 pub mod outcome;
 pub mod pooler;
+mod priority;
 pub mod producer;
 pub mod refusal;
 pub mod settle;

@@ -102,7 +102,7 @@ fn watched(call: &Call, target: &Target) -> Result<(SlotId, String, u64, Sight)>
 /// The outcome of a task that was not put, as there was no room for it in time.
 const FULL: &str = "full";
 
-/// CALL put_wait(queue, task jsonb, timeout interval, INOUT outcome text)
+/// CALL put_wait(queue, task jsonb, timeout interval, INOUT outcome text, INOUT id jsonb)
 fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let task = jsonb::unpacked(call.value(1).ok_or_else(|| Error::null("task"))?);
@@ -121,6 +121,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     }
     let deadline = Deadline::after(timeout);
     let memory = Memory::current();
+    let mut id = None;
     let word = spi::connect_nonatomic(|spi| -> Result<Option<&'static str>> {
         let mut put = None;
         let mut run = |queue: &Queue| {
@@ -138,6 +139,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
             queue = again.map_err(|error| gone_or(error, &target, &lack.name))?;
         }
         let Some(put) = put else { return Ok(Sight::Gone.word()) };
+        id = Some(memory.run(|| argument::id_of_object(put, &queue))?);
         let key = argument::key_of_object(put, &queue)?;
         let hash = queue.key_hash(key.into_iter().map(Some));
         let (slot, name) = (queue.slot, queue.name.clone());
@@ -161,7 +163,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
             }
         }
     })?;
-    Ok(Some(call.record(word.map(Value::text))))
+    Ok(Some(call.record([word.map(Value::text), id])))
 }
 
 /// Looks at a task, in a fresh snapshot.

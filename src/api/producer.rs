@@ -29,14 +29,14 @@ sql_functions! {
     put, pg_finfo_put => put_impl,
 }
 
-/// put(queue, task jsonb, delay interval, ttl interval, ttr interval, priority integer, tube text,
+/// put(queue, task jsonb, delay interval, ttl interval, ttr interval, priority bigint, tube text,
 /// front boolean, timeout interval)
 fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let delay = argument::interval(call, 2, "delay", false)?;
     let ttl = argument::interval(call, 3, "ttl", true)?;
     let ttr = argument::interval(call, 4, "ttr", true)?;
-    let priority = call.value(5);
+    let priority = call.value(5).map(Value::to_integer);
     let tube = call.text(6);
     let front = call.value(7).is_some_and(Value::to_bool);
     let (_, timeout) =
@@ -51,7 +51,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
         put.give(delay, Parameter::Delay)?;
         put.give(ttl, Parameter::Ttl)?;
         put.give(ttr, Parameter::Ttr)?;
-        put.give(priority, Parameter::Priority)?;
+        put.give_priority(priority)?;
         let tube = tube.as_deref().map(|tube| tube_value(tube, &queue));
         put.give(tube.transpose()?, Parameter::Tube)?;
         if front {
@@ -123,7 +123,7 @@ impl<'call> Put<'call> {
     }
 
     /// Gives all tasks a value of the call's; refuses it where its feature is off.
-    fn give(&mut self, value: Option<Value<'call>>, parameter: Parameter) -> Result<()> {
+    pub(super) fn give(&mut self, value: Option<Value<'call>>, parameter: Parameter) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let (features, put) = (self.queue.features(), &mut self.statement);
         let (is_given, feature, is_on) = match parameter {

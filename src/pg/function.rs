@@ -127,14 +127,14 @@ impl Call {
         }
     }
 
-    /// The one row that a procedure with INOUT parameters gives back.
-    pub fn record(&self, value: Option<Value>) -> Value<'_> {
-        let mut nulls = [value.is_none()];
-        // SAFETY: the description is looked at before it is believed: one column of the value's type.
+    /// The one row that a procedure with `N` INOUT parameters gives back.
+    pub fn record<const N: usize>(&self, values: [Option<Value>; N]) -> Value<'_> {
+        let mut nulls = values.map(|value| value.is_none());
+        // SAFETY: the description is looked at before it is believed: `N` columns of the values' types.
         unsafe {
             let mut description = std::ptr::null_mut();
             pg_sys::get_call_result_type(self.0, std::ptr::null_mut(), &mut description);
-            let mut values = [single(description, value)];
+            let mut values = checked(description, values);
             let description = pg_sys::BlessTupleDesc(description);
             let tuple =
                 pg_sys::heap_form_tuple(description, values.as_mut_ptr(), nulls.as_mut_ptr());
@@ -173,7 +173,7 @@ impl Output {
             match *self {
                 Output::Kept(kept) => (*kept).push(value.require(types::JSONB)),
                 Output::Store { store, description } => {
-                    let (mut values, mut nulls) = ([single(description, Some(value))], [false]);
+                    let (mut values, mut nulls) = (checked(description, [Some(value)]), [false]);
                     pg_sys::tuplestore_putvalues(
                         store,
                         description,
@@ -228,17 +228,18 @@ impl Output {
     }
 }
 
-/// The datum of the value of a row's only column.
+/// The datums of the values of a row's columns, of which there are as many.
 ///
 /// # Safety
 /// `description` is null or a valid tuple descriptor.
-unsafe fn single(description: pg_sys::TupleDesc, value: Option<Value>) -> Datum {
+unsafe fn checked<const N: usize>(
+    description: pg_sys::TupleDesc,
+    values: [Option<Value>; N],
+) -> [Datum; N] {
     // SAFETY: by the contract of this function.
-    let column = unsafe {
-        let is_single = description.as_ref().is_some_and(|description| description.natts == 1);
-        if is_single { attribute(description, 0).atttypid } else { Oid::INVALID }
-    };
-    if column == Oid::INVALID {
+    let has_all =
+        unsafe { description.as_ref() }.is_some_and(|description| description.natts as usize == N);
+    if !has_all {
         Error::new(
             PgSqlErrorCode::ERRCODE_INVALID_FUNCTION_DEFINITION,
             "the function is not declared as the library expects it",
@@ -246,5 +247,11 @@ unsafe fn single(description: pg_sys::TupleDesc, value: Option<Value>) -> Datum 
         .hint("ALTER EXTENSION xqueue UPDATE; brings the declarations up to date.")
         .raise()
     }
-    value.map_or(Datum::from(0), |value| value.require(column))
+    let mut number = 0..N;
+    values.map(|value| {
+        let number = number.next().unwrap_or_default();
+        // SAFETY: the row has as many columns as there are values.
+        let column = unsafe { attribute(description, number).atttypid };
+        value.map_or(Datum::from(0), |value| value.require(column))
+    })
 }

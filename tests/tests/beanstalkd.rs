@@ -69,6 +69,39 @@ fn peek_and_kick_in_every_way() {
     q.assert_tasks(&[("total", 0)]);
 }
 
+/// Its priorities are those of 32 bits without a sign: they need a bigint.
+#[test]
+fn the_greatest_priority() {
+    let columns = format!("{COLUMNS}, priority bigint NOT NULL DEFAULT 0");
+    let options = json!({"fields": {"priority": "priority"}, "features": {"priority": true}});
+    let mut q = Queue::with("beanstalkd", &columns, &options);
+    let name = q.name.clone();
+    for priority in ["4294967295", "9223372036854775807", "0::smallint", "(-1)::int"] {
+        call(&mut q.admin, &name, "put", &format!("'{{}}', priority => {priority}"));
+    }
+    q.sql("SELECT xqueue.put(NULL::{q}, '{}', priority => 4294967294)");
+    // Where a statement puts it.
+    q.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.put('{q}', '{}', priority => 4294967293); COMMIT");
+    let mut worker = q.client();
+    assert_eq!(ids(&take(&mut worker, &name, "0", 6)), [4, 3, 6, 5, 1, 2]);
+    for (kind, least, greatest) in
+        [("smallint", "-32768", "32767"), ("integer", "-2147483648", "2147483647")]
+    {
+        let columns = format!("{COLUMNS}, \"P\" {kind} NOT NULL DEFAULT 0");
+        let options = json!({"fields": {"priority": "P"}, "features": {"priority": true}});
+        let mut q = Queue::with("beanstalkd", &columns, &options);
+        for fits in [least, greatest] {
+            q.sql(&format!("SELECT xqueue.put('{{q}}', '{{}}', priority => {fits})"));
+        }
+        let put = "SELECT xqueue.put('{q}', '{}', priority => 4294967295)";
+        let message = "priority 4294967295 is out of range for queue";
+        let error = q.fails(put, "22003", message);
+        let hint = error.hint().unwrap_or_default();
+        assert!(hint.contains(&format!("from {least} to {greatest}")), "{hint}");
+        assert!(hint.contains("ALTER COLUMN \"P\" TYPE bigint"), "{hint}");
+    }
+}
+
 #[test]
 fn a_job_that_was_reserved_several_times() {
     let (mut q, name) = tube();

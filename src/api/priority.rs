@@ -1,0 +1,43 @@
+//! The priority that a call of `put` gives to its tasks.
+
+use super::producer::Put;
+use crate::error::{Error, Result};
+use crate::model::definition::Field;
+use crate::pg::relation::ColumnType;
+use crate::pg::value::Value;
+use crate::pg::{catalog, types};
+use crate::registry::Queue;
+use crate::statement::Parameter;
+use pgrx::PgSqlErrorCode;
+
+impl Put<'_> {
+    /// Gives all tasks a priority, which has to fit its column.
+    pub(super) fn give_priority(&mut self, priority: Option<i64>) -> Result<()> {
+        let queue = self.queue;
+        self.give(priority.map(Value::int8), Parameter::Priority)?;
+        match priority.zip(queue.column_of(Field::Priority)) {
+            Some((priority, column)) if Value::integer(priority, column.base).is_none() => {
+                Err(out_of_range(priority, column, queue))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn out_of_range(priority: i64, column: &ColumnType, queue: &Queue) -> Error {
+    let (least, greatest) = match column.base {
+        types::INT2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
+    };
+    let kind = catalog::type_name(column.base);
+    Error::new(
+        PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("priority {priority} is out of range for queue \"{}\"", queue.name),
+    )
+    .detail(format!("Its column \"{}\" is of type {kind}.", column.name))
+    .hint(format!(
+        "Give a number from {least} to {greatest}. To allow greater ones: xqueue.downgrade(), ALTER COLUMN {} \
+         TYPE bigint, xqueue.upgrade().",
+        catalog::quote(&column.name)
+    ))
+}
