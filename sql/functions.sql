@@ -146,7 +146,7 @@ COMMENT ON FUNCTION xqueue.peek(anyelement, anycompatible) IS 'As peek(text, …
 CREATE FUNCTION xqueue.tasks_by_state(queue text, status text, count integer DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'tasks_by_state';
 COMMENT ON FUNCTION xqueue.tasks_by_state(text, text, integer) IS
-'The tasks in a state, at most count of them, all if that is NULL, in the order in which they leave it: ready ones as they are taken; those that wait, zombies, and taken ones with feature ttr by the instant at which that ends, those without such an instant last; the others by key. status: R, T, W, B, Z or D, a word such as buried, or the value of the status column. With count => 1 the next one, as by beanstalkd''s peek-ready, peek-delayed and peek-buried. Errors: 22023 no such state, negative count. After tarantool/queue.';
+'The tasks in a state, at most count of them, all if that is NULL, in the order in which they leave it: ready and buried ones by priority (feature priority) and key, as they are taken and dug out; those that wait, zombies, and taken ones with feature ttr by the instant at which that ends, those without such an instant last; the others by key. status: R, T, W, B, Z or D, a word such as buried, or the value of the status column. With count => 1 the next one, as by beanstalkd''s peek-ready, peek-delayed and peek-buried. Errors: 22023 no such state, negative count. After tarantool/queue.';
 
 CREATE FUNCTION xqueue.tasks_by_state(queue anyelement, status text, count integer DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'tasks_by_state';
@@ -164,7 +164,7 @@ COMMENT ON FUNCTION xqueue.dig(anyelement, anycompatible, interval, interval) IS
 CREATE FUNCTION xqueue.plow(queue text, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
 COMMENT ON FUNCTION xqueue.plow(text, integer, interval, interval) IS
-'Digs the n buried tasks with the least keys out, all if n is NULL, as dig does with one; passes over those that somebody has locked. Returns them as they are now. Errors: 22023 negative n, 0A000 the feature is off. After xqueue.';
+'Digs the first n buried tasks out, in the order of priority (feature priority) and key, all if n is NULL, as dig does with one; passes over those that somebody has locked. Returns them as they are now, in this order. Errors: 22023 negative n, 0A000 the feature is off. After xqueue.';
 
 CREATE FUNCTION xqueue.plow(queue anyelement, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
@@ -173,7 +173,7 @@ COMMENT ON FUNCTION xqueue.plow(anyelement, integer, interval, interval) IS 'As 
 CREATE FUNCTION xqueue.kick(queue text, n integer)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'kick';
 COMMENT ON FUNCTION xqueue.kick(text, integer) IS
-'Digs the n buried tasks with the least keys out, and returns how many there were. Errors: those of plow. After beanstalkd.';
+'Digs the first n buried tasks out, as plow, and returns how many there were. Errors: those of plow. After beanstalkd.';
 
 CREATE FUNCTION xqueue.kick(queue anyelement, n integer)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'kick';

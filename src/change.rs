@@ -114,5 +114,9 @@ fn stand(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
         Status::Buried => Group::Buried,
         _ => return None,
     };
-    Some((group, queue.position_of(new.row)?))
+    let position = match group {
+        Group::Buried => queue.position_of_buried(new.row),
+        Group::Ready { .. } => queue.position_of(new.row),
+    };
+    Some((group, position?))
 }

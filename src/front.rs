@@ -34,17 +34,12 @@ pub fn hint(queue: &Queue) -> String {
 /// The least priority of the ready tasks, of which none stands before the marks of `first`.
 fn least(queue: &Queue, first: Group) -> Option<i64> {
     let mut arguments = Arguments::default();
-    let mark = match first {
-        Group::Ready { priority: Some(priority), .. } => {
-            marks::start(queue, first, &arguments, 1).map(|mark| (priority, mark))
-        }
-        _ => None,
-    };
-    if let Some((priority, mark)) = mark {
+    let mut marked = false;
+    if let Group::Ready { priority: Some(priority), .. } = first {
         arguments.set(Parameter::Level, Value::int8(priority));
-        arguments.set(Parameter::Mark, mark);
+        marked = marks::start(queue, first, &mut arguments, 1);
     }
-    let statement = Statement::Least { marked: mark.is_some() };
+    let statement = Statement::Least { marked };
     spi::connect(|spi| {
         let rows = queue.run(spi, &statement, &arguments);
         rows.value(0, 1).map(|priority| priority.to_integer())

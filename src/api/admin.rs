@@ -73,7 +73,7 @@ fn kick_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(number_of(kicked))
 }
 
-/// Brings the first `count` buried tasks back, by their keys; all without `count`.
+/// Brings the first `count` buried tasks back, in the order of takes; all without `count`.
 fn plow(
     queue: &Queue,
     form: Form,
@@ -91,9 +91,8 @@ fn plow(
     arguments.set(Parameter::Skip, Value::int4(0));
     arguments.set_or_null(Parameter::Delay, delay);
     arguments.set_or_null(Parameter::Ttl, ttl);
-    let mark = marks::start(queue, Group::Buried, &arguments, count as u32);
-    arguments.set_or_null(Parameter::Mark, mark);
-    let (delay, ttl, marked) = (delay.is_some(), ttl.is_some(), mark.is_some());
+    let marked = marks::start(queue, Group::Buried, &mut arguments, count as u32);
+    let (delay, ttl) = (delay.is_some(), ttl.is_some());
     let change = Change::Plow { form, delay, ttl, marked };
     counting::run(queue, Kind::Kick, None, || {
         spi::connect(|spi| queue.change(spi, change, &arguments, deliver))

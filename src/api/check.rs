@@ -159,34 +159,40 @@ fn orphans(holders: Vec<Option<Uuid>>) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The key before which there is no task of a group, as far as that is known.
+/// The key before which there is no task of a group, as far as that is known; of buried tasks by priority
+/// with that.
 fn mark(queue: &Queue, group: Group) -> Option<String> {
     let marked = queues::lock(queue.slot)?.marked(group);
-    if marked == FIRST { None } else { shown(queue, marked) }
+    if marked == FIRST { None } else { shown(queue, group, marked) }
 }
 
 /// Ready and buried tasks before low-water marks, which no call would find.
 fn hidden(queue: &Queue, found: &Findings) -> Vec<String> {
-    let stands_before = |position, state, of| {
-        let key = shown(queue, position).unwrap_or_default();
+    let stands_before = |group, position, state, of| {
+        let key = shown(queue, group, position).unwrap_or_default();
         format!("task {key} is {state}, but stands before the low-water mark{of}")
     };
-    let ready = found.hidden.map(|first| stands_before(first, "ready", ""));
-    let of_tube = || Some(stands_before(found.hidden_in_tube?, "ready", " of its tube"));
-    let buried = found.hidden_buried.map(|first| stands_before(first, "buried", ""));
+    let ready = found.hidden.map(|first| stands_before(Group::ALL, first, "ready", ""));
+    let of_tube =
+        || Some(stands_before(Group::ALL, found.hidden_in_tube?, "ready", " of its tube"));
+    let buried = found.hidden_buried.map(|first| stands_before(Group::Buried, first, "buried", ""));
     ready.or_else(of_tube).into_iter().chain(buried).collect()
 }
 
 /// A task of this connection's own session that would not come back with its end.
 fn unnoted(queue: &Queue, found: &Findings) -> Option<String> {
-    let key = shown(queue, found.unnoted?).unwrap_or_default();
+    let key = shown(queue, Group::ALL, found.unnoted?).unwrap_or_default();
     Some(format!("task {key} is taken by this session, which does not know of it"))
 }
 
-/// The key that stands in a place, as text.
-fn shown(queue: &Queue, position: Position) -> Option<String> {
-    let key = queue.key_at(position)?;
-    Some(key.shown())
+/// The key that stands in a place, as text; with its priority if the place is by that.
+fn shown(queue: &Queue, group: Group, position: Position) -> Option<String> {
+    let (priority, key) = match group {
+        Group::Buried => queue.buried_at(position)?,
+        Group::Ready { .. } => (None, queue.key_at(position)?),
+    };
+    let key = key.shown();
+    Some(priority.map_or_else(|| key.clone(), |priority| format!("({priority}, {key})")))
 }
 
 /// Sub-queues of which more than one task is in flight, or whose first task nobody would find.

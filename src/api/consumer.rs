@@ -314,11 +314,10 @@ fn take_now(
     let transition = is_known.then_some(transition);
     let (mut left, many) = (order.count, order.count > 1);
     for group in marks::groups(&queue, &arguments) {
-        let mark = marks::start(&queue, group, &arguments, left as u32);
-        arguments.set_or_null(Parameter::Mark, mark);
+        let marked = marks::start(&queue, group, &mut arguments, left as u32);
         arguments.set(Parameter::Limit, Value::int4(left));
         let within = marks::within(group, &mut arguments);
-        let change = Change::Take { form, within, ttr, marked: mark.is_some(), many };
+        let change = Change::Take { form, within, ttr, marked, many };
         if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, form)? {
             if !taken.rows.is_empty() {
                 deliver(&taken.rows, &queue)?;

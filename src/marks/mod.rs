@@ -53,14 +53,15 @@ fn has_own(queue: &Queue) -> bool {
     xact::lowest(queue.slot, Kind::Ready).is_some()
 }
 
-/// The key before which there is no task of a group, of which up to so many are looked for; None if nothing
-/// is known. Every so many tasks raises the mark first.
-pub fn start<'to>(
-    queue: &Queue,
-    group: Group,
-    arguments: &Arguments,
-    tasks: u32,
-) -> Option<Value<'to>> {
+/// Sets among the arguments the place before which there is no task of a group, of which up to so many are
+/// looked for; false if nothing is known. Every so many tasks raises the mark first.
+pub fn start(queue: &Queue, group: Group, arguments: &mut Arguments, tasks: u32) -> bool {
+    let from = from(queue, group, arguments, tasks).filter(|from| *from != FIRST);
+    arguments.set_or_null(Parameter::Mark, None);
+    from.is_some_and(|from| begin_at(queue, group, from, arguments).is_some())
+}
+
+fn from(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Option<Position> {
     queue.order?;
     if queue.by_priority && matches!(group, Group::Ready { priority: None, .. }) {
         return None;
@@ -80,8 +81,19 @@ pub fn start<'to>(
         drop(raise);
         from = queues::lock(queue.slot)?.marked(group);
     }
-    from = xact::lowest(queue.slot, group.kind()).map_or(from, |own| own.min(from));
-    if from == FIRST { None } else { queue.key_at(from) }
+    Some(xact::lowest(queue.slot, group.kind()).map_or(from, |own| own.min(from)))
+}
+
+/// Sets among the arguments where to begin to look for tasks of a group.
+fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Arguments) -> Option<()> {
+    if group == Group::Buried {
+        let (priority, key) = queue.buried_at(from)?;
+        arguments.set_or_null(Parameter::Level, priority.map(Value::int8));
+        arguments.set(Parameter::Mark, key);
+    } else {
+        arguments.set(Parameter::Mark, queue.key_at(from)?);
+    }
+    Some(())
 }
 
 /// What this transaction itself has taken, dug out or moved, and may give back by a rollback, would not be
@@ -109,11 +121,17 @@ pub fn first(
     from: Position,
 ) -> Option<Position> {
     let mut arguments = arguments.clone();
-    arguments.set(Parameter::Mark, queue.key_at(from)?);
+    begin_at(queue, group, from, &mut arguments)?;
     let within = within(group, &mut arguments);
     spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::First(within), &arguments);
-        rows.value(0, 1).map_or(Some(LAST), |key| queue.position(key))
+        let Some(key) = rows.value(0, 1) else { return Some(LAST) };
+        let key = queue.position(key)?;
+        let priority = rows.value(0, 2).map(|priority| priority.to_integer());
+        match group {
+            Group::Buried => queue.position_by_priority(key, priority),
+            Group::Ready { .. } => Some(key),
+        }
     })
 }
 

@@ -76,6 +76,17 @@ pub fn to_bytes(position: Position) -> [u8; 16] {
     position.to_be_bytes()
 }
 
+/// A place in the order of priorities and, among equals, of keys, of which this half tells most. The
+/// greatest one shares the place before the last with the one before it.
+pub fn by_priority(priority: i64, key: u64) -> Position {
+    (of_integer(priority) << 64 | Position::from(key)).min(LAST - 1)
+}
+
+/// The priority and the half of a key at such a place.
+pub fn parts(position: Position) -> (i64, u64) {
+    (to_integer(position >> 64, (i64::MIN, i64::MAX)), position as u64)
+}
+
 const SIGN: u64 = 1 << 63;
 
 #[cfg(test)]
@@ -97,6 +108,24 @@ mod tests {
         let small = (i64::from(i16::MIN), i64::from(i16::MAX));
         assert_eq!(to_integer(LAST, small), i64::from(i16::MAX));
         assert_eq!(to_integer(FIRST, small), i64::from(i16::MIN));
+    }
+
+    #[test]
+    fn places_have_the_order_of_priorities_then_of_keys() {
+        let places: Vec<_> = [(i64::MIN, 0), (i64::MIN, 7), (-1, u64::MAX), (0, 0), (0, 1)]
+            .into_iter()
+            .chain([(i64::MAX, u64::MAX - 1)])
+            .collect();
+        for pair in places.windows(2) {
+            let [first, second] = [pair[0], pair[1]].map(|(level, key)| by_priority(level, key));
+            assert!(first < second, "{pair:?}");
+        }
+        for (priority, key) in places {
+            assert_eq!(parts(by_priority(priority, key)), (priority, key));
+        }
+        assert_eq!(by_priority(i64::MIN, 0), FIRST);
+        assert_eq!(parts(LAST), (i64::MAX, u64::MAX));
+        assert!(by_priority(i64::MAX, u64::MAX) < LAST);
     }
 
     #[test]

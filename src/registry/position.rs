@@ -50,6 +50,33 @@ impl Queue {
         self.position_of(row).filter(|position| *position < position::of_bytes([0xff; 16]))
     }
 
+    /// Where a buried task stands: by its priority, too, if marks go by that.
+    pub fn position_of_buried(&self, row: &impl Row) -> Option<Position> {
+        let priority = self.priority(self.value_of(row, Field::Priority));
+        self.position_by_priority(self.position_of(row)?, priority)
+    }
+
+    /// The place of a buried task whose key stands at `key`.
+    pub fn position_by_priority(&self, key: Position, priority: Option<i64>) -> Option<Position> {
+        if !self.by_priority {
+            return Some(key);
+        }
+        // Of a uuid half tells where it stands: not behind it.
+        let half = if self.order? == Order::Uuid { (key >> 64) as u64 } else { key as u64 };
+        Some(position::by_priority(priority?, half))
+    }
+
+    /// The priority, if marks go by that, and the key at the place of a buried task, or before it.
+    pub fn buried_at<'to>(&self, position: Position) -> Option<(Option<i64>, Value<'to>)> {
+        if !self.by_priority {
+            return Some((None, self.key_at(position)?));
+        }
+        let (priority, half) = position::parts(position);
+        let key = Position::from(half);
+        let key = if self.order? == Order::Uuid { key << 64 } else { key };
+        Some((Some(priority), self.key_at(key)?))
+    }
+
     /// The group of a ready task by which marks know it.
     pub fn group_of(&self, row: &impl Row, place: &Place) -> Group {
         let priority = self.priority(self.value_of(row, Field::Priority));

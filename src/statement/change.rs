@@ -48,7 +48,7 @@ pub enum Change {
     ReapOwnerless,
     /// Taken tasks come back, whoever has taken them.
     SnatchAll,
-    /// The first buried tasks come back, by their keys.
+    /// The first buried tasks come back, in the order of takes.
     Plow { form: Form, delay: bool, ttl: bool, marked: bool },
 }
 
@@ -89,14 +89,18 @@ impl Table {
         let update =
             format!("UPDATE ONLY {table} AS task SET {} WHERE {condition}", set.join(", "));
         match change {
-            Change::Take { form, many: true, .. } if self.has(Field::Priority) => format!(
-                "WITH task AS ({update} RETURNING task.*) SELECT {} FROM task ORDER BY {}",
-                match form {
-                    Form::Json => self.result(form),
-                    Form::Row => format!("ROW(task.*)::{table}"),
-                },
-                self.take_order("task.")
-            ),
+            Change::Take { form, many: true, .. } | Change::Plow { form, .. }
+                if self.has(Field::Priority) =>
+            {
+                format!(
+                    "WITH task AS ({update} RETURNING task.*) SELECT {} FROM task ORDER BY {}",
+                    match form {
+                        Form::Json => self.result(form),
+                        Form::Row => format!("ROW(task.*)::{table}"),
+                    },
+                    self.take_order("task.")
+                )
+            }
             Change::Take { form, .. }
             | Change::TakeNamed { form, .. }
             | Change::TakeInLane { form, .. }
@@ -204,7 +208,7 @@ impl Table {
             Change::Take { within, marked, .. } => {
                 let mut condition = self.is_within(within, parameters);
                 if marked {
-                    condition += &self.is_at_or_behind_mark(parameters);
+                    condition += &self.is_at_or_behind_mark(within, parameters);
                 }
                 condition += &self.is_alive();
                 (condition, format!(" ORDER BY {}", self.order_within(within)))
@@ -244,7 +248,7 @@ impl Table {
             Change::Plow { marked, .. } => {
                 let mut condition = self.is_within(Within::Buried, parameters);
                 if marked {
-                    condition += &self.is_at_or_behind_mark(parameters);
+                    condition += &self.is_at_or_behind_mark(Within::Buried, parameters);
                 }
                 (condition, format!(" ORDER BY {}", self.order_within(Within::Buried)))
             }

@@ -150,12 +150,12 @@ impl Table {
     pub fn index_fields(&self, index: Index) -> Vec<Field> {
         let priority = self.has(Field::Priority).then_some(Field::Priority);
         match index {
-            Index::Ready | Index::Lane => priority.into_iter().collect(),
+            Index::Ready | Index::Lane | Index::Buried => priority.into_iter().collect(),
             Index::Tube => [Field::Tube].into_iter().chain(priority).collect(),
             Index::Taken => vec![Field::Owner],
             Index::Due => vec![Field::Runat],
             Index::Expiry => vec![Field::Expires],
-            Index::Buried | Index::InFlight => vec![],
+            Index::InFlight => vec![],
         }
     }
 
@@ -301,7 +301,7 @@ pub enum Index {
     Taken,
     /// Tasks by the instant at which the worker has to act.
     Due,
-    /// Buried tasks, by their keys.
+    /// Buried tasks in the order in which they are dug out.
     Buried,
     /// Tasks by the end of their life.
     Expiry,
@@ -376,6 +376,7 @@ mod tests {
         let columns = |index| table(ALL).index_columns(index).collect::<Vec<_>>().join(",");
         assert_eq!(columns(Index::Ready), "priority,a,b");
         assert_eq!(columns(Index::Tube), "tube,priority,a,b");
+        assert_eq!(columns(Index::Buried), "priority,a,b");
         assert!(!table("{}").needs_index(Index::Tube));
     }
 }

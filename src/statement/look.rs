@@ -32,7 +32,7 @@ impl Table {
         let key = self.key_list("task.");
         let is_timed = self.has(Field::Runat) && self.timed_states().contains(&status);
         let parts = match status {
-            Status::Ready => vec![(String::new(), self.take_order("task."))],
+            Status::Ready | Status::Buried => vec![(String::new(), self.take_order("task."))],
             _ if is_timed => vec![
                 (format!(" AND {runat} IS NOT NULL"), format!("{runat}, {key}")),
                 (format!(" AND {runat} IS NULL"), key),
@@ -57,14 +57,18 @@ impl Table {
             .text(format!("SELECT {columns} FROM ONLY {} AS task WHERE {key}", self.qualified()))
     }
 
-    /// The key, of one column, of the first ready task at or behind the mark, whether or not it can
-    /// be taken.
+    /// The key, of one column, of the first task at or behind the mark, whether or not it can be taken
+    /// or dug out; and its priority.
     pub fn first(&self, within: Within) -> Text {
         let mut parameters = Parameters::default();
         let mut condition = self.is_within(within, &mut parameters);
-        condition += &self.is_at_or_behind_mark(&mut parameters);
+        condition += &self.is_at_or_behind_mark(within, &mut parameters);
+        let priority = match self.fields.get(&Field::Priority) {
+            Some(priority) => format!("task.{priority}::pg_catalog.int8"),
+            None => "NULL::pg_catalog.int8".into(),
+        };
         parameters.text(format!(
-            "SELECT {} FROM ONLY {} AS task WHERE {condition} ORDER BY {} LIMIT 1",
+            "SELECT {}, {priority} FROM ONLY {} AS task WHERE {condition} ORDER BY {} LIMIT 1",
             self.key_list("task."),
             self.qualified(),
             self.order_within(within)

@@ -33,16 +33,28 @@ impl Table {
         condition
     }
 
-    pub(super) fn is_at_or_behind_mark(&self, parameters: &mut Parameters) -> String {
-        let mark = parameters.add(Parameter::Mark);
-        format!(" AND {} {AT_LEAST} {mark}", self.key_list("task."))
+    /// The condition that a task does not stand before the mark. That of the buried ones is a place in the
+    /// order of priorities and keys.
+    pub(super) fn is_at_or_behind_mark(
+        &self,
+        within: Within,
+        parameters: &mut Parameters,
+    ) -> String {
+        let key = self.key_list("task.");
+        match self.fields.get(&Field::Priority).filter(|_| within == Within::Buried) {
+            Some(priority) => {
+                let level = parameters.add(Parameter::Level);
+                let mark = parameters.add(Parameter::Mark);
+                format!(" AND ROW(task.{priority}, {key}) {AT_LEAST} ROW({level}, {mark})")
+            }
+            None => format!(" AND {key} {AT_LEAST} {}", parameters.add(Parameter::Mark)),
+        }
     }
 
     /// The order in which they are taken, or dug out.
     pub(super) fn order_within(&self, within: Within) -> String {
         match within {
-            Within::Buried => self.key_list("task."),
-            Within::Ready { tube: false, .. } => self.take_order("task."),
+            Within::Buried | Within::Ready { tube: false, .. } => self.take_order("task."),
             Within::Ready { tube: true, .. } => {
                 format!("task.{}, {}", self.field(Field::Tube), self.take_order("task."))
             }
@@ -68,6 +80,20 @@ mod tests {
         );
         assert_eq!(parameters.0, [Parameter::Tube, Parameter::Level]);
         assert_eq!(table.order_within(within), "task.tube, task.priority, task.a, task.b");
-        assert_eq!(table.order_within(Within::Buried), "task.a, task.b");
+    }
+
+    #[test]
+    fn buried_tasks_are_dug_out_in_the_order_of_takes() {
+        assert_eq!(table("{}").order_within(Within::Buried), "task.a, task.b");
+        let mut table = table(r#"{"priority": true}"#);
+        assert_eq!(table.order_within(Within::Buried), "task.priority, task.a, task.b");
+        table.key.truncate(1);
+        let mut parameters = Parameters::default();
+        let condition = table.is_at_or_behind_mark(Within::Buried, &mut parameters);
+        assert_eq!(
+            condition,
+            " AND ROW(task.priority, task.a) OPERATOR(pg_catalog.>=) ROW($1, $2)"
+        );
+        assert_eq!(parameters.0, [Parameter::Level, Parameter::Mark]);
     }
 }

@@ -69,6 +69,21 @@ fn peek_and_kick_in_every_way() {
     q.assert_tasks(&[("total", 0)]);
 }
 
+/// The most urgent first, then the oldest.
+#[test]
+fn kick_goes_by_priority() {
+    let (mut q, name) = tube();
+    for priority in [3, 1, 2, 1] {
+        call(&mut q.admin, &name, "put", &format!("'{{}}', priority => {priority}"));
+    }
+    q.sql("SELECT xqueue.switch('{q}', ARRAY[1, 2, 3, 4], 'B')");
+    assert_eq!(call(&mut q.admin, &name, "tasks_by_state", "'buried'"), [2, 4, 3, 1]);
+    assert_eq!(call(&mut q.admin, &name, "plow", "1"), [2]);
+    assert_eq!(scalar::<i32>(&mut q.admin, "SELECT xqueue.kick($1::text, 2)", &[&name]), 2);
+    assert_eq!(status(&mut q.admin, &name, 1).as_deref(), Some("B"));
+    assert_eq!(call(&mut q.admin, &name, "tasks_by_state", "'ready'"), [2, 4, 3]);
+}
+
 /// Its priorities are those of 32 bits without a sign: they need a bigint.
 #[test]
 fn the_greatest_priority() {

@@ -195,3 +195,53 @@ fn a_kick_does_not_walk_over_what_was_there() {
     assert!((200..200 * 400).contains(&walked), "{walked} entries were read by 200 kicks");
     drop(old);
 }
+
+/// By priority, then by key, and the mark follows.
+#[test]
+fn the_first_by_priority() {
+    for (key, value) in [
+        ("bigint", "{n}"),
+        ("uuid", "lpad(to_hex({n}), 16, '0') || '0000000000000000'"),
+        ("uuid", "lpad(to_hex({n}), 32, '0')"),
+    ] {
+        let columns = format!("id {key} PRIMARY KEY, payload jsonb, n int");
+        let features = json!({"features": {"buried": true, "priority": true}});
+        let mut q = Queue::with("buried", &columns, &features);
+        let value = |n: &str| value.replace("{n}", n);
+        let bury = |q: &mut Queue, n: i64, priority: i64| {
+            let id = value(&n.to_string());
+            q.sql(&format!(
+                "INSERT INTO {{q}} (id, n, status, priority) VALUES (({id})::{key}, {n}, 'B', {priority})"
+            ));
+        };
+        q.sql(&format!(
+            "INSERT INTO {{q}} (id, n, status, priority) SELECT ({})::{key}, 1000 + n, 'B', n % 2 \
+             FROM generate_series(1, 500) n",
+            value("(1000 + n)")
+        ));
+        kick(&mut q, 400);
+        let mark = q.ask_one("SELECT xqueue.check('{q}')")["buried_mark"].clone();
+        assert!(mark.as_str().is_some_and(|mark| mark.starts_with("(1, ")), "{mark}");
+        for (n, priority) in [(5, 1), (2000, 0), (7, 0), (3, -1), (2001, -2_000_000_000), (9, 1)] {
+            bury(&mut q, n, priority);
+        }
+        q.verify();
+        let listed = q.ask("SELECT xqueue.tasks_by_state('{q}', 'buried', 7)");
+        let expected = [2001, 3, 7, 2000, 5, 9, 1301];
+        let number = |tasks: &[Value]| -> Vec<i64> {
+            tasks.iter().map(|task| task["n"].as_i64().unwrap()).collect()
+        };
+        assert_eq!(number(&listed), expected, "{key}");
+        assert_eq!(number(&q.ask("SELECT xqueue.plow('{q}', 2)")), expected[..2], "{key}");
+        for n in &expected[2..] {
+            assert_eq!(number(&q.ask("SELECT xqueue.plow('{q}', 1)")), [*n], "{key}");
+            q.verify();
+        }
+        // Another priority is another place.
+        q.sql("UPDATE {q} SET priority = -1 WHERE n = 1499");
+        assert_eq!(number(&q.ask("SELECT xqueue.plow('{q}', 2)")), [1499, 1303], "{key}");
+        q.sql("SELECT xqueue.upgrade('{q}', '{\"features\": {\"priority\": false}}')");
+        kick(&mut q, 90);
+        q.verify();
+    }
+}

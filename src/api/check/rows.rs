@@ -89,7 +89,7 @@ impl Judge<'_> {
         match place.status {
             Status::Ready if self.judges_ready => self.see_ready(row, &place),
             Status::Buried if self.judges_buried => {
-                let is_hidden = self.is_before(Group::Buried, queue.position_of(row));
+                let is_hidden = self.is_before(Group::Buried, queue.position_of_buried(row));
                 note(&mut self.findings.hidden_buried, is_hidden);
             }
             Status::Taken => self.see_taken(row, &place),
