@@ -2,6 +2,7 @@
 
 use crate::model::change::{Call, Outcome, Place};
 use crate::model::definition::Field;
+use crate::model::level;
 use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
 use crate::pg::process;
@@ -32,7 +33,10 @@ pub fn note<Old: Row, New: Row>(
     let outcome = Outcome::of(call, status(from), status(to));
     let stand = new.as_ref().and_then(|new| stand(queue, new));
     let in_lane = new.as_ref().filter(|new| new.place.is_in_lane());
-    let in_lane = in_lane.map(|new| queue.position_in_lane(new.row));
+    // What a take finds is put back by a rollback, whatever a trigger has made of it.
+    let before = old.as_ref().map_or(level::LAST, |old| queue.level_of(old.row));
+    let in_lane =
+        in_lane.map(|new| (queue.position_in_lane(new.row), queue.level_of(new.row).min(before)));
     let key = || match (&old, &new) {
         (Some(old), _) => queue.key_hash_of(old.row),
         (None, Some(new)) => queue.key_hash_of(new.row),
@@ -41,11 +45,11 @@ pub fn note<Old: Row, New: Row>(
     note_holder(queue, old.as_ref(), new.as_ref());
     xact::note(queue.slot, |delta| {
         delta.change(from, to);
-        delta.lanes.change(from, to, in_lane.unwrap_or(LAST), key);
+        delta.lanes.change(from, to, in_lane.unwrap_or((LAST, level::LAST)), key);
         let is_in_order = matches!(status(to), Some(Status::Ready | Status::Buried));
         delta.moved |= is_in_order && status(from) == status(to);
-        if let Some((place, position)) = to.filter(|_| from == to).zip(in_lane) {
-            delta.lanes.moved(place, position);
+        if let Some((place, stand)) = to.filter(|_| from == to).zip(in_lane) {
+            delta.lanes.moved(place, stand);
         }
         if let Some((group, position)) = stand {
             delta.lowest.add(group, position);

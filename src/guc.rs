@@ -16,7 +16,7 @@ pub enum Protocol {
 
 /// Shared memory cannot grow: about 21 kB are set aside for each queue.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// The same for the sub-queues that have something to take or are busy, about 100 bytes for each.
+/// The same for the sub-queues that have something to take or are busy, about 120 bytes for each.
 /// What does not fit is found by looking into the table.
 static MAX_SUBQUEUES: GucSetting<i32> = GucSetting::<i32>::new(65_536);
 /// A batch is a transaction of the worker: larger ones are faster, smaller ones keep locks shorter.

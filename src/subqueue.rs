@@ -1,27 +1,26 @@
 //! Taking from sub-queues, one task from each: which lanes to look into is known in shared memory,
 //! see [`crate::lanes`]; what is there to take, and in which order, only the table says.
 
+mod level;
 mod look;
+mod ring;
 
 use crate::error::{Error, Result};
-use crate::lanes::{Back, Offered, Refusal, Scan};
+use crate::lanes::{Back, Refusal, Scan};
 use crate::model::change::{Call, Place};
-use crate::model::position::{FIRST, Position};
+use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use crate::model::position::FIRST;
 use crate::pg::heap::unique;
 use crate::pg::row::Tuple;
 use crate::pg::spi::{self, Rows, Spi};
 use crate::pg::transaction;
-use crate::pg::value::Value;
 use crate::registry::{Arguments, Queue, Statement};
 use crate::shmem::waiters::Offer;
 use crate::shmem::{lanes, queues};
-use crate::statement::{Form, Parameter};
+use crate::statement::Form;
 use crate::xact;
 use look::Looked;
 use pgrx::PgSqlErrorCode;
-
-/// So many lanes are looked at in one statement while a ring is incomplete.
-const LANES_PER_SCAN: i32 = 100;
 
 /// A take from sub-queues.
 pub struct Take<'a> {
@@ -36,8 +35,10 @@ pub struct Take<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Taken,
-    /// Its first task cannot be had just now: it is the last of the ring.
+    /// Its first task cannot be had just now.
     Kept,
+    /// That comes later than those of others: it is in the ring again, in its place.
+    Later,
     /// It had nothing to take. If that has changed since, it is in the ring again.
     Dropped,
 }
@@ -63,9 +64,6 @@ impl Search {
     }
 }
 
-/// To the end of the index and, as others may have begun in the middle, to the end once more.
-const ENDS: u32 = 2;
-
 impl Take<'_> {
     /// Takes up to `count` tasks, or one from the only sub-queue that is wanted.
     pub fn run(
@@ -77,7 +75,8 @@ impl Take<'_> {
     ) -> Result<usize> {
         match only {
             Some(lane) => self.take_from_one(spi, lane, &mut see),
-            None => self.take_from_any(spi, count, &mut see),
+            None if self.queue.has_levels() => self.take_by_level(spi, count, &mut see),
+            None => self.take_in_turns(spi, count, &mut see),
         }
     }
 
@@ -88,7 +87,7 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
         if xact::pending_lane(self.queue.slot, lane).is_left() {
-            return Ok(self.look(spi, lane, see)?.tasks());
+            return Ok(self.look(spi, lane, LAST_LEVEL, see)?.tasks());
         }
         let slot = self.queue.slot;
         match xact::note(slot, |delta| delta.lanes.claim(|| lanes::claim(slot, lane))) {
@@ -107,7 +106,8 @@ impl Take<'_> {
         }
     }
 
-    fn take_from_any(
+    /// Takes from the lanes in the order in which they were last served.
+    fn take_in_turns(
         &mut self,
         spi: &Spi,
         count: usize,
@@ -129,7 +129,7 @@ impl Take<'_> {
             }
             let claim = || match spare {
                 Some(lane) => lanes::claim(slot, lane),
-                None => lanes::claim_next(slot).ok_or(Refusal::InUse),
+                None => lanes::claim_next(slot).map(|next| next.lane).ok_or(Refusal::InUse),
             };
             search.looks = search.looks.saturating_sub(1);
             match xact::note(slot, |delta| delta.lanes.claim(claim)) {
@@ -137,6 +137,7 @@ impl Take<'_> {
                     Found::Taken => taken += 1,
                     Found::Kept if spare.is_some() || vain.contains(&lane) => {}
                     Found::Kept => vain.push(lane),
+                    Found::Later => {}
                     Found::Dropped => vain.retain(|known| *known != lane),
                 },
                 Err(Refusal::InUse) if spare.is_some() => {}
@@ -172,7 +173,7 @@ impl Take<'_> {
             }
             let claim = || lanes::claim(slot, lane);
             if change.is_left() {
-                taken += self.look(spi, lane, see)?.tasks();
+                taken += self.look(spi, lane, LAST_LEVEL, see)?.tasks();
             } else if change.offers
                 && !change.exhausted
                 && xact::note(slot, |delta| delta.lanes.claim(claim)).is_ok()
@@ -191,8 +192,23 @@ impl Take<'_> {
         lane: u64,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Found> {
+        let found = self.try_claimed(spi, lane, LAST_LEVEL, see)?;
+        if found == Found::Kept {
+            give_back(self.queue, lane, Back::Tail);
+        }
+        Ok(found)
+    }
+
+    /// The same if its first task is within a limit. One that is kept is still claimed.
+    fn try_claimed(
+        &mut self,
+        spi: &Spi,
+        lane: u64,
+        limit: Level,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Found> {
         let slot = self.queue.slot;
-        let looked = self.look(spi, lane, see)?;
+        let looked = self.look(spi, lane, limit, see)?;
         // What this transaction sees alone may be undone, an old snapshot does not see what is new, and
         // row security hides what others see.
         let sees_otherwise = || {
@@ -203,16 +219,24 @@ impl Take<'_> {
         };
         let stays = match looked {
             Looked::Taken => return Ok(Found::Taken),
+            Looked::Later => {
+                give_back(self.queue, lane, Back::Tail);
+                return Ok(Found::Later);
+            }
             Looked::Held => true,
             Looked::Nothing => sees_otherwise(),
             // Somebody may have the task's row locked.
             Looked::InVain => sees_otherwise() || self.is_takeable(spi, lane),
         };
-        if stays {
-            lanes::end_look(slot, lane, FIRST);
+        if !stays {
+            give_back(self.queue, lane, Back::Away);
+            return Ok(Found::Dropped);
         }
-        give_back(self.queue, lane, if stays { Back::Tail } else { Back::Away });
-        Ok(if stays { Found::Kept } else { Found::Dropped })
+        // Nothing is there, but perhaps for this transaction alone.
+        if looked == Looked::Nothing {
+            lanes::end_look(slot, lane, FIRST, UNKNOWN);
+        }
+        Ok(Found::Kept)
     }
 
     /// Whoever waits for one sub-queue in vain may have been woken instead of somebody who would
@@ -223,49 +247,6 @@ impl Take<'_> {
         {
             queue.wake(1, Offer { tube: Some(lane) });
         }
-    }
-
-    /// Fills an incomplete ring, as far as is needed to find something to take beside so many lanes
-    /// that were looked at in vain.
-    fn find_lanes(&self, spi: &Spi, search: &mut Search, vain: u32) {
-        let slot = self.queue.slot;
-        let mut part = search.part.take().or_else(|| lanes::begin_scan(slot));
-        if part.is_none() {
-            return;
-        }
-        // What this transaction sees alone may be undone, and neither an old snapshot nor a part of the rows
-        // makes a ring complete.
-        let pending = xact::pending_lanes(slot);
-        let sees_part =
-            transaction::has_fixed_snapshot() || pending.more || self.queue.has_row_security;
-        let mut queued = 0;
-        if search.ends == 0 {
-            let seen_otherwise = pending.iter().filter(|(_, change)| change.is_seen_otherwise());
-            let offered = seen_otherwise.map(|(lane, _)| lanes::offer(slot, lane));
-            queued = offered.filter(|offered| *offered == Offered::Queued).count();
-        }
-        while let Some(scan) = part.filter(|_| search.ends < ENDS) {
-            let (found, next) = lanes_from(spi, self.queue, scan.from);
-            for (lane, _) in found {
-                match lanes::offer(slot, lane) {
-                    Offered::Queued => queued += 1,
-                    Offered::NoRoom => search.spare.push(lane),
-                    Offered::Known => {}
-                }
-            }
-            search.ends += u32::from(next.is_none());
-            if sees_part {
-                search.part = Some(Scan { from: next.unwrap_or(i64::MIN), ..scan });
-            } else {
-                lanes::end_scan(slot, scan, next);
-            }
-            search.looks = lanes::waiting(slot);
-            if search.looks > vain || queued > 0 || !search.spare.is_empty() {
-                return;
-            }
-            part = search.part.or_else(|| lanes::begin_scan(slot));
-        }
-        search.looks = 0;
     }
 
     fn too_many(&self) -> Error {
@@ -346,21 +327,4 @@ fn give_back(queue: &Queue, lane: u64, to: Back) {
     {
         slot.wake(1, Offer { tube: Some(lane) });
     }
-}
-
-/// A lane that has something to take, and where the first task stands.
-pub type Takeable = (u64, Option<Position>);
-
-/// Looks at some lanes in the table: those that have something to take, and where to go on.
-fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
-    let mut arguments = Arguments::of(Parameter::Lane, Value::int8(from));
-    arguments.set(Parameter::Limit, Value::int4(LANES_PER_SCAN));
-    let rows = queue.run(spi, &Statement::Lanes, &arguments);
-    let lane = |row| rows.value(row, 1).map(|lane| lane.to_integer());
-    let first = |row| rows.value(row, 3).and_then(|key| queue.position(key));
-    let is_takeable = |row: &usize| rows.value(*row, 2).is_some_and(|flag| flag.to_bool());
-    let found = (0..rows.len()).filter(is_takeable);
-    let found = found.filter_map(|row| Some((lane(row)? as u64, first(row)))).collect();
-    let last = rows.len().checked_sub(1).filter(|last| last + 1 == LANES_PER_SCAN as usize);
-    (found, last.and_then(lane).and_then(|lane| lane.checked_add(1)))
 }

@@ -1,6 +1,7 @@
 //! What a transaction has done in the sub-queues of a queue, see [`crate::lanes`].
 
 use crate::model::change::Place;
+use crate::model::level::{LAST as LAST_LEVEL, Level};
 use crate::model::position::{FIRST, LAST, Position};
 use crate::model::status::Status;
 use std::collections::HashMap;
@@ -20,8 +21,12 @@ pub struct LaneChange {
     pub exhausted: bool,
     /// The first place in which a task came to be ready or to wait, the last there is if none did.
     pub least: Position,
+    /// The least level at which one did, the last there is if none did.
+    pub level: Level,
     /// The place of the task that was taken last.
     pub first: Position,
+    /// The least level of the tasks that were taken, the last there is if none was.
+    pub taken_level: Level,
     /// The task that was taken last, by the number that stands for its key.
     pub took: Option<u64>,
     /// The first that was taken and is so no more.
@@ -37,7 +42,9 @@ impl Default for LaneChange {
             claimed: false,
             exhausted: false,
             least: LAST,
+            level: LAST_LEVEL,
             first: FIRST,
+            taken_level: LAST_LEVEL,
             took: None,
             left: None,
         }
@@ -52,9 +59,22 @@ impl LaneChange {
         self.claimed |= later.claimed;
         self.exhausted = later.exhausted;
         self.least = self.least.min(later.least);
+        self.level = self.level.min(later.level);
+        self.taken_level = self.taken_level.min(later.taken_level);
         self.first = if later.taken > 0 { later.first } else { self.first };
         self.took = later.took.or(self.took);
         self.left = self.left.or(later.left);
+    }
+
+    /// A task has come to be ready, or to wait, in this place at this level.
+    fn stand(&mut self, position: Position, level: Level) {
+        (self.least, self.level) = (self.least.min(position), self.level.min(level));
+    }
+
+    /// Whether nothing has happened that concerns anybody else.
+    pub fn is_none(&self) -> bool {
+        let has_held = self.took.is_some() || self.left.is_some();
+        !self.claimed && !has_held && !self.is_seen_otherwise()
     }
 
     /// Whether this transaction sees the lane otherwise than all others do.
@@ -87,17 +107,17 @@ const LANES_NOTED: usize = 100_000;
 
 impl LaneChanges {
     /// A task has come from one place to another, or from or to nowhere. `position`: that of
-    /// its key, for which `hash` gives the number that stands for it.
+    /// its key, for which `hash` gives the number that stands for it, and its level.
     pub fn change(
         &mut self,
         old: Option<Place>,
         new: Option<Place>,
-        position: Position,
+        (position, level): (Position, Level),
         hash: impl Fn() -> u64,
     ) {
         let in_lane = |place: Option<Place>| {
             let place = place?;
-            place.tube.filter(|tube| tube.is_lane).map(|tube| (tube.hash, place.status))
+            place.lane().map(|lane| (lane, place.status))
         };
         let (old, new) = (in_lane(old), in_lane(new));
         let is_open = |status| matches!(status, Status::Ready | Status::Waiting);
@@ -120,24 +140,25 @@ impl LaneChanges {
             self.note(lane, |change| {
                 // One that waits and stays has got another place, perhaps behind one that is ready.
                 change.offers |= status == Status::Ready || old == new;
-                change.least = change.least.min(position);
+                change.stand(position, level);
             });
         } else if status == Status::Taken && old != new {
             self.note(lane, |change| {
                 (change.taken, change.first) = (change.taken + 1, position);
+                change.taken_level = change.taken_level.min(level);
                 change.took = Some(hash());
             });
         }
     }
 
     /// A task that stays where it is has got another position in its lane.
-    pub fn moved(&mut self, place: Place, position: Position) {
-        if let Some(tube) = place.tube
+    pub fn moved(&mut self, place: Place, (position, level): (Position, Level)) {
+        if let Some(lane) = place.lane()
             && matches!(place.status, Status::Ready | Status::Waiting)
         {
-            self.note(tube.hash, |change| {
+            self.note(lane, |change| {
                 (change.offers, change.lost) = (true, true);
-                change.least = change.least.min(position);
+                change.stand(position, level);
             });
         }
     }
@@ -217,16 +238,43 @@ mod tests {
     use crate::model::change::Tube;
 
     fn at(status: Status, lane: u64) -> Option<Place> {
-        Some(Place { status, tube: Some(Tube { hash: lane, counted: None, is_lane: true }) })
+        in_line(status, lane, true)
+    }
+
+    fn in_line(status: Status, lane: u64, is_strict: bool) -> Option<Place> {
+        Some(Place {
+            status,
+            tube: Some(Tube { hash: lane, counted: None, is_lane: true, is_strict }),
+        })
+    }
+
+    #[test]
+    fn a_task_that_waits_is_in_no_line_unless_that_is_strict() {
+        let at = |status| in_line(status, 7, false);
+        let mut lanes = LaneChanges::default();
+        for (old, new) in [
+            (None, at(Status::Waiting)),
+            (at(Status::Waiting), at(Status::Waiting)),
+            (at(Status::Waiting), at(Status::Buried)),
+            (at(Status::Waiting), None),
+        ] {
+            lanes.change(old, new, (5, 0), || 0);
+        }
+        lanes.moved(at(Status::Waiting).expect("a place"), (5, 0));
+        assert_eq!(lanes.get(7), LaneChange::default());
+        lanes.change(at(Status::Waiting), at(Status::Ready), (5, 0), || 0);
+        assert!(lanes.get(7).offers && lanes.get(7).least == 5 && !lanes.get(7).lost);
+        lanes.change(at(Status::Taken), at(Status::Waiting), (5, 0), || 8);
+        assert_eq!((lanes.get(7).taken, lanes.get(7).left), (-1, Some(8)));
     }
 
     #[test]
     fn a_task_taken_and_settled_leaves_the_lane_as_it_was() {
         let mut lanes = LaneChanges::default();
-        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), 1, || 0);
+        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), (1, 0), || 0);
         assert_eq!((lanes.get(7).taken, lanes.get(7).offers), (1, false));
         assert!(!lanes.get(7).is_left());
-        lanes.change(at(Status::Taken, 7), None, 1, || 0);
+        lanes.change(at(Status::Taken, 7), None, (1, 0), || 0);
         assert_eq!(lanes.get(7).taken, 0);
         assert!(!lanes.get(7).is_left());
         lanes.claim(|| Ok::<_, ()>(7)).expect("claimed");
@@ -244,12 +292,12 @@ mod tests {
             (at(Status::Waiting, 1), at(Status::Waiting, 2)),
         ] {
             let mut lanes = LaneChanges::default();
-            lanes.change(old, new, 5, || 0);
+            lanes.change(old, new, (5, 0), || 0);
             assert!(lanes.get(1).offers, "{old:?} -> {new:?}");
         }
         let mut lanes = LaneChanges::default();
-        lanes.change(None, at(Status::Waiting, 1), 5, || 0);
-        lanes.change(at(Status::Ready, 2), at(Status::Buried, 2), 5, || 0);
+        lanes.change(None, at(Status::Waiting, 1), (5, 0), || 0);
+        lanes.change(at(Status::Ready, 2), at(Status::Buried, 2), (5, 0), || 0);
         assert!(!lanes.get(1).offers && !lanes.get(2).offers);
         assert_eq!((lanes.get(1).least, lanes.get(2).least), (5, LAST));
         assert!(lanes.get(2).lost && !lanes.get(1).lost);
@@ -259,7 +307,7 @@ mod tests {
     fn a_claim_is_noted_however_many_lanes_there_are() {
         let mut lanes = LaneChanges::default();
         for lane in 0..LANES_NOTED as u64 + 10 {
-            lanes.change(None, at(Status::Ready, lane), 5, || 0);
+            lanes.change(None, at(Status::Ready, lane), (5, 0), || 0);
         }
         assert!(lanes.more);
         let last = LANES_NOTED as u64 + 9;

@@ -175,7 +175,12 @@ mod tests {
     }
 
     fn in_tube(status: Status, index: usize) -> Option<Place> {
-        let tube = Tube { hash: index as u64 + 10, counted: Some(index), is_lane: false };
+        let tube = Tube {
+            hash: index as u64 + 10,
+            counted: Some(index),
+            is_lane: false,
+            is_strict: false,
+        };
         Some(Place { status, tube: Some(tube) })
     }
 

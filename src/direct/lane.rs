@@ -4,6 +4,7 @@
 use super::{changes, is_alive, is_in, is_passing, note_move, shown};
 use crate::error::Result;
 use crate::model::change::Call;
+use crate::model::level::{self, Level};
 use crate::model::status::Status;
 use crate::pg::heap::{Bound, Is, Scan};
 use crate::pg::spi::Rows;
@@ -16,7 +17,10 @@ use crate::xact;
 
 /// What has become of a look at the first task of a lane.
 pub enum First {
-    Taken(Rows<'static>),
+    /// It has been taken. No task behind it has a lesser level than this.
+    Taken(Rows<'static>, Level),
+    /// Its level is this, and so not within the limit.
+    Later(Level),
     /// Somebody has it locked, or has changed it since.
     Held,
     /// It waits for its time.
@@ -25,8 +29,14 @@ pub enum First {
 }
 
 /// Takes the first task of a lane that this transaction has claimed, from the mark among the arguments
-/// on. None where that is left to a statement.
-pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Result<Option<First>> {
+/// on, unless its level is beyond `limit`. None where that is left to a statement.
+pub fn take(
+    queue: &Queue,
+    lane: u64,
+    arguments: &Arguments,
+    form: Form,
+    limit: Level,
+) -> Result<Option<First>> {
     let is_known = lanes::is_clear(queue.slot, lane) && queue.is_told;
     if !is_known || xact::has_redefined(queue.slot) || transaction::has_fixed_snapshot() {
         return Ok(None);
@@ -44,12 +54,20 @@ pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Resu
     let bounds: Vec<_> = [of_lane].into_iter().chain(mark).collect();
     let mut first = Some(First::Missing);
     let mut row = None;
+    let has_levels = queue.has_levels();
+    let mut next_level = if has_levels { level::LAST } else { level::UNKNOWN };
     open.scan(index, &bounds, |found| {
         if !is_alive(found, queue) {
             return Scan::GoesOn;
         }
+        let level = queue.level_of(found);
+        if row.is_some() {
+            next_level = level;
+            return Scan::Ends;
+        }
         first = match changes(found, queue, taken, arguments) {
             _ if !is_in(Status::Ready, found, queue) => Some(First::Waits),
+            _ if level > limit => Some(First::Later(level)),
             Some(changes) if found.update_unique(&changes, Some(in_flight)) => {
                 note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
                 row = Some(found.updated());
@@ -57,7 +75,7 @@ pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Resu
             }
             changes => changes.map(|_| First::Held),
         };
-        Scan::Ends
+        if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
     });
     let Some(row) = row else { return Ok(first) };
     // Somebody may have taken one by hand just then, and not yet found the lane claimed.
@@ -67,5 +85,5 @@ pub fn take(queue: &Queue, lane: u64, arguments: &Arguments, form: Form) -> Resu
     if is_passing {
         xact::note_only_taken();
     }
-    Ok(Some(First::Taken(shown(vec![row], form))))
+    Ok(Some(First::Taken(shown(vec![row], form), next_level)))
 }

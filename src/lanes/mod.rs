@@ -14,13 +14,22 @@
 //! Invariant: a lane whose first task can be taken is in the ring or claimed, or the ring is
 //! *incomplete*; then a take that finds the ring empty looks for lanes in the table's index. What
 //! is in the ring without need is harmless: whoever finds nothing there to take drops it.
+//!
+//! With priorities the ring is ordered by *level* first: an entry's is no greater than the least priority
+//! number in its line. A commit lowers it to what came there; a look raises it to what it found, unless
+//! something less came during the look. So whoever claims the next lane and finds its first task at a greater
+//! level than the entry said, and others in the ring before that, gives it back with what it has learned and
+//! tries the next.
 
+mod known;
+mod levels;
 mod pool;
 #[cfg(test)]
 mod tests;
 
 use crate::delta::{LaneChange, SlotId};
-use crate::model::position::{FIRST, LAST, Position};
+use crate::model::level::{Level, UNKNOWN};
+use crate::model::position::{FIRST, LAST};
 pub use pool::{Entry, Header, Pool, Ring};
 use pool::{List, State};
 
@@ -54,6 +63,16 @@ pub enum Offered {
     NoRoom,
 }
 
+/// The lane that was the next in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    pub lane: u64,
+    /// None of its tasks has a lesser one.
+    pub level: Level,
+    /// The same of the lanes that are still in the ring, if there are any.
+    pub others: Option<Level>,
+}
+
 /// A part of a pass through the index of a queue's lanes, which makes its ring complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scan {
@@ -82,10 +101,9 @@ impl Pool<'_> {
         if self.ring(id).is_none() {
             return;
         }
-        for list in [List::Waiting, List::Idle] {
-            while let Some(link) = self.first(id.index, list) {
-                self.remove(link);
-            }
+        let waits = |pool: &Self| pool.first_waiting(id.index);
+        while let Some(link) = waits(self).or_else(|| self.first(id.index, List::Idle)) {
+            self.remove(link);
         }
         let mut next = self.first(id.index, List::Away);
         while let Some(link) = next {
@@ -94,6 +112,7 @@ impl Pool<'_> {
             match entry.state {
                 State::Claimed => {
                     (entry.dirty, entry.mark, entry.floor) = (true, FIRST, FIRST);
+                    (entry.level, entry.level_floor) = (UNKNOWN, UNKNOWN);
                     entry.clear = false;
                 }
                 _ => self.remove(link),
@@ -104,17 +123,22 @@ impl Pool<'_> {
 
     /// The lane that is next.
     pub fn next(&mut self, id: SlotId) -> Option<u64> {
-        self.ring(id)?;
-        let link = self.first(id.index, List::Waiting)?;
+        let (link, _) = self.first_of_ring(id)?;
         Some(self.entry(link).lane)
     }
 
-    /// Claims the lane that is next.
-    pub fn claim_next(&mut self, id: SlotId) -> Option<u64> {
+    fn first_of_ring(&mut self, id: SlotId) -> Option<(u32, Level)> {
         self.ring(id)?;
-        let link = self.first(id.index, List::Waiting)?;
+        let link = self.first_waiting(id.index)?;
+        Some((link, self.entry(link).level))
+    }
+
+    /// Claims the lane that is next.
+    pub fn claim_next(&mut self, id: SlotId) -> Option<Next> {
+        let (link, level) = self.first_of_ring(id)?;
         self.mark_claimed(link);
-        Some(self.entry(link).lane)
+        let others = self.first_of_ring(id).map(|(_, level)| level);
+        Some(Next { lane: self.entry(link).lane, level, others })
     }
 
     /// Claims a lane out of its turn.
@@ -125,7 +149,7 @@ impl Pool<'_> {
         let link = match self.find(id.index, lane) {
             Some(link) if self.is_free(link) => link,
             Some(_) => return Err(Refusal::InUse),
-            None => self.add(id.index, lane, State::Claimed).ok_or(Refusal::NoRoom)?,
+            None => self.add(id.index, lane, UNKNOWN, State::Claimed).ok_or(Refusal::NoRoom)?,
         };
         self.mark_claimed(link);
         Ok(lane)
@@ -164,12 +188,19 @@ impl Pool<'_> {
         to == Back::Front || dirty
     }
 
+    /// A transaction, or a part of it, is undone: what it has taken is there again. Whether somebody is to be
+    /// woken for it.
+    pub fn undo(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
+        self.lower(id, lane, LAST, change.taken_level);
+        change.claimed && self.give_back(id, lane, Back::Front)
+    }
+
     /// Takes over what a transaction has done in a lane; whether somebody is to be woken for it.
     pub fn commit(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
-        if self.ring(id).is_none() {
+        if self.ring(id).is_none() || change.is_none() {
             return false;
         }
-        self.lower(id, lane, change.least);
+        self.lower(id, lane, change.least, change.level);
         if change.claimed {
             return self.commit_claim(id, lane, change);
         }
@@ -194,7 +225,10 @@ impl Pool<'_> {
                 false
             }
             (None, _) | (_, Some(State::Idle)) if change.taken < 0 || change.offers => {
-                self.offer(id, lane) != Offered::Known
+                // What had come there before, while nobody knew of the lane, may be less.
+                let is_known = found.is_some() || !change.lost;
+                let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
+                self.offer(id, lane, level) != Offered::Known
             }
             // Whoever waits has found its first task locked, or come a moment too early.
             (Some(_), Some(State::Waiting)) => change.offers,
@@ -224,19 +258,23 @@ impl Pool<'_> {
         !is_busy
     }
 
-    /// Queues a lane that may have something to take, unless it is known.
-    pub fn offer(&mut self, id: SlotId, lane: u64) -> Offered {
+    /// Queues a lane that may have something to take, none of it of a lesser level, unless it is known.
+    pub fn offer(&mut self, id: SlotId, lane: u64, level: Level) -> Offered {
         if self.ring(id).is_none() {
             return Offered::Known;
         }
         let known = self.find(id.index, lane);
+        if let Some(link) = known {
+            let level = self.entry(link).level.min(level);
+            self.set_level(link, level);
+        }
         if known.is_some_and(|link| !self.is_idle(link)) {
             return Offered::Known;
         }
         if self.has_room() {
             match known {
                 Some(link) => self.place(link, State::Waiting, Back::Tail),
-                None => _ = self.add(id.index, lane, State::Waiting),
+                None => _ = self.add(id.index, lane, level, State::Waiting),
             }
             return Offered::Queued;
         }
@@ -301,78 +339,6 @@ impl Pool<'_> {
         ring.cursor = next.unwrap_or(i64::MIN);
         if next.is_none() && ring.pass == ring.doubts {
             ring.incomplete = false;
-        }
-    }
-}
-
-/// Lanes that are clear: shared memory knows of every task of theirs that is taken. Who claims such a lane
-/// need not look whether one is.
-impl Pool<'_> {
-    pub fn is_clear(&mut self, id: SlotId, lane: u64) -> bool {
-        self.known(id, lane).is_some_and(|link| self.entry(link).clear)
-    }
-
-    /// Whether shared memory knows of a task of the lane that is taken.
-    pub fn is_busy(&mut self, id: SlotId, lane: u64) -> bool {
-        self.known(id, lane).is_some_and(|link| self.entry(link).state == State::Busy)
-    }
-
-    /// The transaction that has claimed the lane has taken a task of it, and seen that no other is taken.
-    pub fn set_clear(&mut self, id: SlotId, lane: u64) {
-        let is_sure = self.ring(id).is_some_and(|ring| !ring.unclaimed);
-        if let Some(link) = self.known(id, lane).filter(|_| is_sure) {
-            let entry = self.entry(link);
-            entry.clear = !entry.unclaimed;
-        }
-    }
-
-    /// A task was taken without the lane, which is not clear from here on. When the task comes back that is
-    /// told after it can be seen: it may have been taken by then by who has claimed the lane, and the lane would be
-    /// freed in its place.
-    pub fn take_unclaimed(&mut self, id: SlotId, lane: u64) {
-        if let Some(link) = self.known(id, lane) {
-            let entry = self.entry(link);
-            (entry.clear, entry.unclaimed) = (false, true);
-        } else if let Some(ring) = self.ring(id) {
-            ring.unclaimed = true;
-        }
-    }
-
-    fn known(&mut self, id: SlotId, lane: u64) -> Option<u32> {
-        self.ring(id)?;
-        self.find(id.index, lane)
-    }
-}
-
-/// Marks: no task of a lane that is ready or waits stands before its mark. They keep a take from
-/// walking over what earlier takes have left behind in the index.
-impl Pool<'_> {
-    /// The mark of a lane.
-    pub fn mark(&mut self, id: SlotId, lane: u64) -> Position {
-        self.known(id, lane).map_or(FIRST, |link| self.entry(link).mark)
-    }
-
-    /// Begins a look for the first task of a lane that the caller has for itself.
-    pub fn begin_look(&mut self, id: SlotId, lane: u64) -> Position {
-        if let Some(link) = self.known(id, lane) {
-            self.entry(link).floor = LAST;
-        }
-        self.mark(id, lane)
-    }
-
-    /// The look, in a snapshot of its own, has found that the first task stands at `first`.
-    pub fn end_look(&mut self, id: SlotId, lane: u64, first: Position) {
-        if let Some(link) = self.known(id, lane) {
-            let entry = self.entry(link);
-            entry.mark = first.min(entry.floor);
-        }
-    }
-
-    /// Tasks from `least` on have come to be ready or to wait in a lane.
-    fn lower(&mut self, id: SlotId, lane: u64, least: Position) {
-        if let Some(link) = self.find(id.index, lane) {
-            let entry = self.entry(link);
-            (entry.mark, entry.floor) = (entry.mark.min(least), entry.floor.min(least));
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The entries of all queues' lanes: found through a hash table with chains, kept in two lists for
-//! each queue.
+//! The entries of all queues' lanes: found through a hash table with chains, kept for each queue in its ring,
+//! see [`super::levels`], or in one of two lists.
 
 use super::Back;
 use crate::delta::SlotId;
+use crate::model::level::Level;
 use crate::model::position::{FIRST, Position};
 
 /// A lane of a queue.
@@ -14,13 +15,22 @@ pub struct Entry {
     pub mark: Position,
     /// The first place in which one came to do so since the last look began.
     pub floor: Position,
+    /// No task of its line has a lesser level.
+    pub level: Level,
+    /// The least level at which one came to be there since the last look began.
+    pub level_floor: Level,
     /// While it is busy: the task that is taken, by the number that stands for its key.
     pub in_flight: u64,
     /// The queue's slot.
-    queue: u32,
-    /// The neighbours in the list. Links are indexes plus one, 0 being none.
-    previous: u32,
-    next: u32,
+    pub(super) queue: u32,
+    /// The neighbours in the list, or in the circle of a level. Links are indexes plus one, 0 being none.
+    pub(super) previous: u32,
+    pub(super) next: u32,
+    /// While it stands for a level: the levels that come before and behind it in the tree.
+    pub(super) left: u32,
+    pub(super) right: u32,
+    /// The same: those of less weight are below it.
+    pub(super) weight: u32,
     /// The next in the hash table's chain, or the next free one.
     chain: u32,
     pub state: State,
@@ -45,18 +55,16 @@ pub enum State {
     Idle,
 }
 
-/// The lists of a queue's entries.
+/// The lists of a queue's entries that are not in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// The ring.
-    Waiting,
     /// Those that are claimed or busy.
     Away,
     /// Those that have nothing to take.
     Idle,
 }
 
-const LISTS: [List; 3] = [List::Waiting, List::Away, List::Idle];
+const LISTS: [List; 2] = [List::Away, List::Idle];
 
 /// The lanes of a queue.
 #[repr(C)]
@@ -64,6 +72,8 @@ const LISTS: [List; 3] = [List::Waiting, List::Away, List::Idle];
 pub struct Ring {
     /// 0 while there is no queue.
     generation: u64,
+    /// The levels of the lanes in the ring.
+    pub(super) root: u32,
     /// First and last of each list.
     ends: [[u32; 2]; LISTS.len()],
     /// The number of lanes in the ring.
@@ -98,6 +108,18 @@ pub struct Header {
     used: u32,
     /// How many of these are idle, and give way where room is needed.
     idle: u32,
+    /// What the weights of levels depend on, so that nobody can choose labels that make the tree a list.
+    pub secret: u64,
+}
+
+impl Header {
+    /// The weight of a level for which a lane begins to stand.
+    pub fn weight(&self, lane: u64) -> u32 {
+        let mixed = (lane ^ self.secret).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed =
+            (mixed ^ self.secret.rotate_left(32) ^ mixed >> 29).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 32) as u32
+    }
 }
 
 /// All entries, and what leads to them.
@@ -157,7 +179,7 @@ impl Pool<'_> {
     }
 
     /// Makes an entry, the last of its list; None if all are in use.
-    pub fn add(&mut self, queue: u32, lane: u64, state: State) -> Option<u32> {
+    pub fn add(&mut self, queue: u32, lane: u64, level: Level, state: State) -> Option<u32> {
         if self.header.used as usize == self.entries.len() && self.header.idle > 0 {
             self.forget_idle(queue);
         }
@@ -176,7 +198,7 @@ impl Pool<'_> {
         let bucket = self.bucket(queue, lane);
         let chain = std::mem::replace(&mut self.buckets[bucket], link);
         *self.entry(link) =
-            Entry { lane, mark: FIRST, floor: FIRST, queue, chain, ..Entry::default() };
+            Entry { lane, mark: FIRST, floor: FIRST, level, queue, chain, ..Entry::default() };
         self.link(link, state, Back::Tail);
         Some(link)
     }
@@ -188,6 +210,17 @@ impl Pool<'_> {
         if let Some(link) = idle {
             self.remove(link);
         }
+    }
+
+    /// Changes the level of an entry; in the ring it comes to the tail of that.
+    pub fn set_level(&mut self, link: u32, level: Level) {
+        let is_waiting = self.entry(link).state == State::Waiting;
+        if is_waiting && self.entry(link).level != level {
+            self.leave_ring(link);
+            self.entry(link).level = level;
+            self.enter_ring(link, Back::Tail);
+        }
+        self.entry(link).level = level;
     }
 
     /// Brings an entry to a state, to the front or the tail of its list.
@@ -217,6 +250,9 @@ impl Pool<'_> {
 
     /// Frees all entries of a slot.
     pub fn empty(&mut self, queue: u32) {
+        while let Some(link) = self.first_waiting(queue) {
+            self.remove(link);
+        }
         for list in LISTS {
             while let Some(link) = self.first(queue, list) {
                 self.remove(link);
@@ -231,7 +267,12 @@ impl Pool<'_> {
 
     fn link(&mut self, link: u32, state: State, to: Back) {
         let queue = self.entry(link).queue as usize;
-        let ends = &mut self.rings[queue].ends[list_of(state) as usize];
+        self.entry(link).state = state;
+        let Some(list) = list_of(state) else {
+            self.rings[queue].waiting += 1;
+            return self.enter_ring(link, to);
+        };
+        let ends = &mut self.rings[queue].ends[list as usize];
         let (previous, next) = match to {
             Back::Front => (0, std::mem::replace(&mut ends[0], link)),
             _ => (std::mem::replace(&mut ends[1], link), 0),
@@ -246,35 +287,37 @@ impl Pool<'_> {
             self.entry(next).previous = link;
         }
         let entry = self.entry(link);
-        (entry.previous, entry.next, entry.state) = (previous, next, state);
-        self.rings[queue].waiting += u32::from(state == State::Waiting);
+        (entry.previous, entry.next) = (previous, next);
         self.header.idle += u32::from(state == State::Idle);
     }
 
     fn unlink(&mut self, link: u32) {
         let Entry { queue, previous, next, state, .. } = *self.entry(link);
-        let list = list_of(state) as usize;
+        let Some(list) = list_of(state) else {
+            self.rings[queue as usize].waiting -= 1;
+            return self.leave_ring(link);
+        };
         match some(previous) {
             Some(previous) => self.entry(previous).next = next,
-            None => self.rings[queue as usize].ends[list][0] = next,
+            None => self.rings[queue as usize].ends[list as usize][0] = next,
         }
         match some(next) {
             Some(next) => self.entry(next).previous = previous,
-            None => self.rings[queue as usize].ends[list][1] = previous,
+            None => self.rings[queue as usize].ends[list as usize][1] = previous,
         }
-        self.rings[queue as usize].waiting -= u32::from(state == State::Waiting);
         self.header.idle -= u32::from(state == State::Idle);
     }
 }
 
-fn list_of(state: State) -> List {
+/// None of one that is in the ring.
+fn list_of(state: State) -> Option<List> {
     match state {
-        State::Waiting => List::Waiting,
-        State::Idle => List::Idle,
-        _ => List::Away,
+        State::Waiting => None,
+        State::Idle => Some(List::Idle),
+        _ => Some(List::Away),
     }
 }
 
-fn some(link: u32) -> Option<u32> {
+pub(super) fn some(link: u32) -> Option<u32> {
     (link != 0).then_some(link)
 }

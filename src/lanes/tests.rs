@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::level::LAST as LAST_LEVEL;
 use crate::model::position::FIRST;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,8 +50,13 @@ impl Memory {
     }
 }
 
+/// Claims the lane that is next.
+fn claim_next(pool: &mut Pool, id: SlotId) -> Option<u64> {
+    pool.claim_next(id).map(|next| next.lane)
+}
+
 fn offers() -> LaneChange {
-    LaneChange { offers: true, ..LaneChange::default() }
+    LaneChange { offers: true, level: UNKNOWN, ..LaneChange::default() }
 }
 
 fn took() -> LaneChange {
@@ -69,22 +75,22 @@ fn lanes_are_served_in_the_order_of_their_last_service() {
         assert!(pool.commit(JOBS, lane, &offers()));
     }
     for lane in [5, 6, 7, 5, 6, 7] {
-        assert_eq!(pool.claim_next(JOBS), Some(lane));
+        assert_eq!(claim_next(&mut pool, JOBS), Some(lane));
         assert!(!pool.commit(JOBS, lane, &took()));
         assert!(!pool.commit(JOBS, lane, &offers()), "what comes to a busy lane waits");
         assert!(pool.commit(JOBS, lane, &settled()));
     }
-    assert_eq!(pool.claim_next(MAIL), None);
+    assert_eq!(claim_next(&mut pool, MAIL), None);
 }
 
 #[test]
 fn a_lane_is_claimed_once() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    pool.offer(JOBS, 5);
+    pool.offer(JOBS, 5, UNKNOWN);
     assert_eq!(pool.claim(JOBS, 5), Ok(5));
     assert_eq!(pool.claim(JOBS, 5), Err(Refusal::InUse));
-    assert_eq!(pool.claim_next(JOBS), None);
+    assert_eq!(claim_next(&mut pool, JOBS), None);
     assert_eq!(pool.claim(MAIL, 5), Ok(5));
     pool.commit(JOBS, 5, &took());
     assert_eq!(pool.claim(JOBS, 5), Err(Refusal::InUse));
@@ -94,30 +100,30 @@ fn a_lane_is_claimed_once() {
 fn what_comes_while_a_lane_is_looked_at_is_not_missed() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    pool.offer(JOBS, 5);
-    assert_eq!(pool.claim_next(JOBS), Some(5));
+    pool.offer(JOBS, 5, UNKNOWN);
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
     assert!(!pool.commit(JOBS, 5, &offers()));
     assert!(pool.give_back(JOBS, 5, Back::Away));
-    assert_eq!(pool.claim_next(JOBS), Some(5));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
     assert!(!pool.give_back(JOBS, 5, Back::Away));
-    assert_eq!(pool.claim_next(JOBS), None);
+    assert_eq!(claim_next(&mut pool, JOBS), None);
     assert!(pool.commit(JOBS, 5, &offers()));
-    assert_eq!(pool.claim_next(JOBS), Some(5));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
 }
 
 #[test]
 fn a_task_may_be_given_back_before_its_take_is_noted() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    pool.offer(JOBS, 5);
-    pool.claim_next(JOBS);
+    pool.offer(JOBS, 5, UNKNOWN);
+    claim_next(&mut pool, JOBS);
     // Both have committed, and the later one comes here first.
     assert!(!pool.commit(JOBS, 5, &settled()));
     assert!(pool.commit(JOBS, 5, &took()));
-    assert_eq!(pool.claim_next(JOBS), Some(5));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
     pool.commit(JOBS, 5, &offers());
     assert!(!pool.commit(JOBS, 5, &took()));
-    assert_eq!(pool.claim_next(JOBS), None);
+    assert_eq!(claim_next(&mut pool, JOBS), None);
 }
 
 #[test]
@@ -125,13 +131,13 @@ fn a_take_that_is_undone_is_the_next_again() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     for lane in [5, 6, 7] {
-        pool.offer(JOBS, lane);
+        pool.offer(JOBS, lane, UNKNOWN);
     }
-    assert_eq!((pool.claim_next(JOBS), pool.claim_next(JOBS)), (Some(5), Some(6)));
+    assert_eq!((claim_next(&mut pool, JOBS), claim_next(&mut pool, JOBS)), (Some(5), Some(6)));
     assert!(pool.give_back(JOBS, 6, Back::Front));
     assert!(pool.give_back(JOBS, 5, Back::Front));
     assert!(!pool.give_back(JOBS, 5, Back::Front));
-    let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
+    let order: Vec<_> = std::iter::from_fn(|| claim_next(&mut pool, JOBS)).collect();
     assert_eq!(order, [5, 6, 7]);
 }
 
@@ -140,11 +146,11 @@ fn what_finds_no_room_is_found_in_the_table() {
     let mut memory = Memory::complete(3);
     let mut pool = memory.pool();
     for lane in 1..=3 {
-        assert_eq!(pool.offer(JOBS, lane), Offered::Queued);
+        assert_eq!(pool.offer(JOBS, lane, UNKNOWN), Offered::Queued);
     }
     assert!(pool.knows(JOBS, 3) && !pool.knows(JOBS, 4));
-    assert_eq!(pool.offer(JOBS, 3), Offered::Known);
-    assert_eq!(pool.offer(JOBS, 4), Offered::NoRoom);
+    assert_eq!(pool.offer(JOBS, 3, UNKNOWN), Offered::Known);
+    assert_eq!(pool.offer(JOBS, 4, UNKNOWN), Offered::NoRoom);
     assert!(pool.knows(JOBS, 4), "the ring is incomplete");
     assert_eq!(pool.claim(JOBS, 4), Ok(4), "there is always room for a few claims");
     assert_eq!(pool.claim(MAIL, 4), Ok(4));
@@ -179,11 +185,11 @@ fn a_reset_forgets_all_but_the_claims() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     for lane in [5, 6, 7] {
-        pool.offer(JOBS, lane);
+        pool.offer(JOBS, lane, UNKNOWN);
     }
-    pool.offer(MAIL, 5);
-    pool.claim_next(JOBS);
-    pool.claim_next(JOBS);
+    pool.offer(MAIL, 5, UNKNOWN);
+    claim_next(&mut pool, JOBS);
+    claim_next(&mut pool, JOBS);
     pool.commit(JOBS, 6, &took());
     pool.reset(JOBS);
     assert_eq!((pool.waiting(JOBS), pool.waiting(MAIL)), (0, 1));
@@ -200,21 +206,21 @@ fn a_mark_passes_no_key_that_came_during_the_look() {
     let mut pool = memory.pool();
     let put = |least| LaneChange { least, ..offers() };
     pool.commit(JOBS, 5, &put(100));
-    pool.claim_next(JOBS);
+    claim_next(&mut pool, JOBS);
     assert_eq!(pool.begin_look(JOBS, 5), FIRST);
     pool.commit(JOBS, 5, &put(50));
-    pool.end_look(JOBS, 5, 100);
+    pool.end_look(JOBS, 5, 100, UNKNOWN);
     assert_eq!(pool.begin_look(JOBS, 5), 50);
-    pool.end_look(JOBS, 5, 80);
+    pool.end_look(JOBS, 5, 80, UNKNOWN);
     assert_eq!(pool.begin_look(JOBS, 5), 80);
-    pool.end_look(JOBS, 5, 80);
+    pool.end_look(JOBS, 5, 80, UNKNOWN);
     pool.commit(JOBS, 5, &put(60));
     assert_eq!(pool.begin_look(JOBS, 5), 60);
 }
 
 /// Claims the next lane, which has nothing to take.
 fn idle(pool: &mut Pool, id: SlotId) -> Option<u64> {
-    let lane = pool.claim_next(id)?;
+    let lane = claim_next(pool, id)?;
     assert!(!pool.give_back(id, lane, Back::Away));
     Some(lane)
 }
@@ -225,9 +231,9 @@ fn what_is_known_of_a_lane_outlasts_its_tasks() {
     let mut pool = memory.pool();
     let put = |least| LaneChange { least, ..offers() };
     pool.commit(JOBS, 5, &put(100));
-    pool.claim_next(JOBS);
+    claim_next(&mut pool, JOBS);
     pool.begin_look(JOBS, 5);
-    pool.end_look(JOBS, 5, 100);
+    pool.end_look(JOBS, 5, 100, UNKNOWN);
     pool.set_clear(JOBS, 5);
     pool.commit(JOBS, 5, &took());
     pool.commit(JOBS, 5, &settled());
@@ -236,7 +242,7 @@ fn what_is_known_of_a_lane_outlasts_its_tasks() {
     assert_eq!((pool.mark(JOBS, 5), pool.is_clear(JOBS, 5)), (100, true));
     assert!(pool.commit(JOBS, 5, &put(90)), "it has something to take again");
     assert_eq!((pool.mark(JOBS, 5), pool.is_clear(JOBS, 5)), (90, true));
-    assert_eq!((pool.waiting(JOBS), pool.offer(JOBS, 5)), (1, Offered::Known));
+    assert_eq!((pool.waiting(JOBS), pool.offer(JOBS, 5, UNKNOWN)), (1, Offered::Known));
     assert_eq!(idle(&mut pool, JOBS), Some(5));
     assert!(!pool.commit(JOBS, 5, &LaneChange { least: 80, ..LaneChange::default() }));
     assert_eq!((pool.mark(JOBS, 5), pool.knows(JOBS, 5)), (80, false));
@@ -252,7 +258,7 @@ fn a_lane_is_clear_only_while_every_taken_task_is_known() {
     let next = LaneChange { took: Some(2), left: Some(1), ..LaneChange::default() };
     // Takes 1, and says that the lane is clear.
     let taken = |pool: &mut Pool| {
-        pool.offer(JOBS, 5);
+        pool.offer(JOBS, 5, UNKNOWN);
         pool.claim(JOBS, 5).expect("it is free");
         pool.set_clear(JOBS, 5);
         pool.commit(JOBS, 5, &took(1));
@@ -302,7 +308,7 @@ fn a_lane_of_which_a_task_was_taken_without_it_is_not_clear() {
     };
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    pool.offer(JOBS, 5);
+    pool.offer(JOBS, 5, UNKNOWN);
     pool.claim(JOBS, 5).expect("it is free");
     pool.take_unclaimed(JOBS, 5);
     pool.commit(JOBS, 5, &hand);
@@ -328,18 +334,18 @@ fn a_lane_that_is_idle_gives_way() {
     let mut memory = Memory::complete(3);
     let mut pool = memory.pool();
     for lane in 1..=5 {
-        assert_eq!(pool.offer(JOBS, lane), Offered::Queued);
+        assert_eq!(pool.offer(JOBS, lane, UNKNOWN), Offered::Queued);
         assert_eq!(idle(&mut pool, JOBS), Some(lane));
         pool.set_clear(JOBS, lane);
     }
-    assert_eq!(pool.offer(JOBS, 6), Offered::Queued);
+    assert_eq!(pool.offer(JOBS, 6, UNKNOWN), Offered::Queued);
     let known: Vec<u64> = (1..=6).filter(|lane| pool.is_clear(JOBS, *lane)).collect();
     assert_eq!(known, [2, 3, 4, 5], "the one that was idle for longest is forgotten");
     for lane in [7, 8] {
-        assert_eq!(pool.offer(MAIL, lane), Offered::Queued);
+        assert_eq!(pool.offer(MAIL, lane, UNKNOWN), Offered::Queued);
     }
-    assert_eq!(pool.offer(MAIL, 9), Offered::NoRoom, "some room is for claims");
-    assert_eq!(pool.offer(JOBS, 5), Offered::NoRoom);
+    assert_eq!(pool.offer(MAIL, 9, UNKNOWN), Offered::NoRoom, "some room is for claims");
+    assert_eq!(pool.offer(JOBS, 5, UNKNOWN), Offered::NoRoom);
     assert!(!pool.is_clear(JOBS, 5));
     assert_eq!((pool.claim(JOBS, 1), pool.claim(JOBS, 2)), (Ok(1), Ok(2)));
     assert_eq!(pool.claim(MAIL, 3), Err(Refusal::NoRoom));
@@ -366,7 +372,7 @@ fn no_lane_is_lost_and_none_is_claimed_twice() {
                 pool.commit(JOBS, lane, &offers());
             }
             2 | 3 => {
-                let Some(lane) = pool.claim_next(JOBS) else { continue };
+                let Some(lane) = claim_next(&mut pool, JOBS) else { continue };
                 assert!(!open.contains_key(&lane), "lane {lane} is claimed twice");
                 let has = ready.get(&lane).is_some_and(|tasks| *tasks > 0) && !busy.contains(&lane);
                 if has {
@@ -400,4 +406,137 @@ fn no_lane_is_lost_and_none_is_claimed_twice() {
     pool.close(JOBS);
     pool.close(MAIL);
     assert!((0..12).all(|lane| pool.find(JOBS.index, lane).is_none()));
+}
+
+/// Something has come to be ready at a level.
+fn put(level: Level) -> LaneChange {
+    LaneChange { offers: true, level, ..LaneChange::default() }
+}
+
+#[test]
+fn the_least_level_is_next_and_equals_take_turns() {
+    let mut memory = Memory::complete(20);
+    let mut pool = memory.pool();
+    for (lane, level) in [(1, 5), (2, 5), (3, 1), (4, 9), (5, 1), (6, 5)] {
+        assert!(pool.commit(JOBS, lane, &put(level)));
+    }
+    let next = pool.claim_next(JOBS).expect("there are some");
+    assert_eq!(next, Next { lane: 3, level: 1, others: Some(1) });
+    // More urgent than it was: it comes behind those that are so already.
+    assert!(pool.commit(JOBS, 4, &put(1)));
+    assert!(!pool.commit(JOBS, 1, &LaneChange { offers: false, ..put(7) }), "less urgent");
+    let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
+    let shown = order.iter().map(|next| (next.lane, next.level, next.others)).collect::<Vec<_>>();
+    assert_eq!(
+        shown,
+        [(5, 1, Some(1)), (4, 1, Some(5)), (1, 5, Some(5)), (2, 5, Some(5)), (6, 5, None)]
+    );
+    assert!(pool.give_back(JOBS, 2, Back::Front) && pool.give_back(JOBS, 1, Back::Front));
+    assert!(!pool.give_back(JOBS, 6, Back::Tail));
+    assert!(pool.give_back(JOBS, 3, Back::Front));
+    let order: Vec<_> = std::iter::from_fn(|| claim_next(&mut pool, JOBS)).collect();
+    assert_eq!(order, [3, 1, 2, 6]);
+}
+
+#[test]
+fn a_level_is_raised_to_what_a_look_finds_and_no_further() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.commit(JOBS, 5, &put(1));
+    pool.commit(JOBS, 6, &put(4));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
+    pool.begin_look(JOBS, 5);
+    pool.end_look(JOBS, 5, FIRST, 7);
+    pool.give_back(JOBS, 5, Back::Tail);
+    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 6, level: 4, others: Some(7) }));
+    pool.begin_look(JOBS, 6);
+    pool.commit(JOBS, 6, &put(2));
+    pool.end_look(JOBS, 6, FIRST, 4);
+    pool.commit(JOBS, 6, &took());
+    pool.commit(JOBS, 6, &settled());
+    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 6, level: 2, others: Some(7) }));
+    // With nothing in it, what comes next says how urgent it is.
+    pool.begin_look(JOBS, 6);
+    pool.end_look(JOBS, 6, LAST, LAST_LEVEL);
+    pool.give_back(JOBS, 6, Back::Away);
+    pool.commit(JOBS, 6, &put(8));
+    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 5, level: 7, others: Some(8) }));
+}
+
+#[test]
+fn what_nobody_knows_comes_first() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.commit(JOBS, 5, &put(1));
+    // Its task was taken while nobody knew of the lane, and others may have come before.
+    pool.commit(JOBS, 6, &LaneChange { level: 3, ..settled() });
+    pool.commit(JOBS, 7, &LaneChange { lost: true, ..put(0) });
+    let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
+    let shown: Vec<_> = order.iter().map(|next| (next.lane, next.level)).collect();
+    assert_eq!(shown, [(6, UNKNOWN), (7, UNKNOWN), (5, 1)]);
+    pool.reset(JOBS);
+    order.iter().for_each(|next| assert!(pool.give_back(JOBS, next.lane, Back::Away)));
+    assert_eq!(
+        pool.claim_next(JOBS),
+        Some(Next { lane: 6, level: UNKNOWN, others: Some(UNKNOWN) })
+    );
+}
+
+/// Against a list that is sorted.
+#[test]
+fn many_levels_stay_in_order() {
+    let mut seed = 7u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for levels in [1, 3, 40, 1_000_000] {
+        let mut memory = Memory::complete(300);
+        let mut ring: Vec<(Level, u64)> = Vec::new();
+        let mut pool = memory.pool();
+        for step in 0..20_000u64 {
+            match random(8) {
+                0..3 if ring.len() < 250 => {
+                    let level = random(levels) as Level;
+                    let at = ring.partition_point(|(known, _)| *known <= level);
+                    ring.insert(at, (level, step));
+                    assert_eq!(pool.offer(JOBS, step, level), Offered::Queued);
+                }
+                3 if !ring.is_empty() => {
+                    let (level, lane) = ring.remove(random(ring.len() as u64) as usize);
+                    assert_eq!(pool.claim(JOBS, lane), Ok(lane));
+                    let back = random(3);
+                    if back == 0 {
+                        let at = ring.partition_point(|(known, _)| *known < level);
+                        ring.insert(at, (level, lane));
+                        pool.give_back(JOBS, lane, Back::Front);
+                    } else {
+                        pool.give_back(JOBS, lane, Back::Away);
+                    }
+                }
+                4 if !ring.is_empty() => {
+                    let from = random(ring.len() as u64) as usize;
+                    let (before, lane) = ring[from];
+                    let level = random(levels) as Level;
+                    pool.begin_look(JOBS, lane);
+                    pool.end_look(JOBS, lane, FIRST, level);
+                    if level != before {
+                        ring.remove(from);
+                        let at = ring.partition_point(|(known, _)| *known <= level);
+                        ring.insert(at, (level, lane));
+                    }
+                }
+                _ if !ring.is_empty() => {
+                    let (level, lane) = ring.remove(0);
+                    let others = ring.first().map(|(level, _)| *level);
+                    assert_eq!(pool.claim_next(JOBS), Some(Next { lane, level, others }));
+                    pool.give_back(JOBS, lane, Back::Away);
+                }
+                _ => assert_eq!(pool.claim_next(JOBS), None),
+            }
+            assert_eq!(pool.waiting(JOBS), ring.len() as u32);
+        }
+        let left: Vec<_> = std::iter::from_fn(|| claim_next(&mut pool, JOBS)).collect();
+        assert_eq!(left, ring.iter().map(|(_, lane)| *lane).collect::<Vec<_>>());
+    }
 }

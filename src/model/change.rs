@@ -70,6 +70,8 @@ pub struct Tube {
     pub counted: Option<usize>,
     /// It is a sub-queue, and the hash that of its lane.
     pub is_lane: bool,
+    /// A task of it that waits for its time holds up those behind it.
+    pub is_strict: bool,
 }
 
 /// Where a task is: its state and, if the queue has tubes, its tube.
@@ -83,6 +85,12 @@ impl Place {
     /// Whether it is in a sub-queue.
     pub fn is_in_lane(&self) -> bool {
         self.tube.is_some_and(|tube| tube.is_lane)
+    }
+
+    /// The lane that it concerns there, if it does.
+    pub fn lane(&self) -> Option<u64> {
+        let tube = self.tube.filter(|tube| tube.is_lane)?;
+        (tube.is_strict || self.status != Status::Waiting).then_some(tube.hash)
     }
 }
 

@@ -4,6 +4,7 @@ use super::capacity::Capacity;
 use super::names::{Hook, Id};
 use super::retry::{Backoff, Retry, Tries};
 use super::time::{Time, Timed};
+use super::utube::Utube;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ pub struct Features {
     pub tube: Option<bool>,
     /// The tubes are sub-queues: in order, and only one task of each is in flight at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub utube: Option<bool>,
+    pub utube: Option<Utube>,
     /// Attempts are counted and limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
@@ -93,7 +94,7 @@ impl Features {
             "ttr": on(&self.ttr),
             "priority": self.has_priority(),
             "tube": self.has_tubes(),
-            "utube": self.has_subqueues(),
+            "utube": self.utube.unwrap_or(Utube::Off),
             "retry": self.retry.clone().unwrap_or(Retry::Off),
             "pick": self.pick.clone().unwrap_or(Hook(None)),
             "capacity": self.capacity.unwrap_or(Capacity::Off),
@@ -175,7 +176,12 @@ impl Features {
     }
 
     pub fn has_subqueues(&self) -> bool {
-        self.utube == Some(true)
+        matches!(self.utube, Some(Utube::On { .. }))
+    }
+
+    /// Whether a task that waits for its time holds up those behind it in its sub-queue.
+    pub fn has_strict_subqueues(&self) -> bool {
+        self.utube == Some(Utube::On { strict: true })
     }
 
     pub fn default_ttl(&self) -> Option<i64> {
@@ -258,10 +264,29 @@ mod tests {
     }
 
     #[test]
+    fn sub_queues_are_strict_where_that_is_said() {
+        let shown = |text: &str| features(text).expect("features").in_force()["utube"].clone();
+        assert_eq!(shown("{}"), json!(false));
+        assert_eq!(shown(r#"{"utube": true}"#), json!(true));
+        assert_eq!(shown(r#"{"utube": {"strict": false}}"#), json!(true));
+        assert_eq!(shown(r#"{"utube": {"strict": true}}"#), json!({"strict": true}));
+        let strict = features(r#"{"utube": {"strict": true}}"#).expect("features");
+        let plain = features(r#"{"utube": true}"#).expect("features");
+        assert!(strict.has_subqueues() && strict.has_strict_subqueues());
+        assert!(strict.merge(&Features::default()).has_strict_subqueues());
+        assert!(!strict.merge(&plain).has_strict_subqueues() && plain.has_subqueues());
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for text in [
             r#"{"keep": true, "zombie": 5}"#,
             r#"{"utube": true, "pick": "app.pick"}"#,
+            r#"{"utube": {"strict": true}, "pick": "app.pick"}"#,
+            r#"{"utube": 1}"#,
+            r#"{"utube": {}}"#,
+            r#"{"utube": {"strict": 1}}"#,
+            r#"{"utube": {"strict": true, "x": 1}}"#,
             r#"{"retry": {"limit": 0}}"#,
             r#"{"retry": {"limit": 5}, "buried": false}"#,
             r#"{"retry": {"factor": 0.5}}"#,

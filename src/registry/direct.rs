@@ -161,7 +161,7 @@ impl Direct {
         Some(Direct {
             ready: serves(Index::Ready),
             tube: serves(Index::Tube),
-            lane: serves(Index::Lane),
+            lane: serves(queue.sql.line_index()),
             in_flight: serves(Index::InFlight),
             due: serves(Index::Due),
             key: present.iter().find(|index| queue.has_key(index)).map(|index| index.oid),

@@ -40,6 +40,8 @@ pub enum Statement {
     },
     FreeLane,
     IsTakeable,
+    /// The level of the first task of a sub-queue.
+    FirstLevel,
     Lanes,
 }
 
@@ -176,6 +178,7 @@ impl Queue {
             Statement::Holding { named } => self.sql.holding(*named),
             Statement::FreeLane => self.sql.free_lane(),
             Statement::IsTakeable => self.sql.is_takeable(),
+            Statement::FirstLevel => self.sql.first_level(),
             Statement::Lanes => self.sql.lanes(),
         }
     }

@@ -3,6 +3,7 @@
 use super::queue::{Queue, combined, part};
 use crate::model::change::Tube;
 use crate::model::definition::Field;
+use crate::model::level::{self, Level};
 use crate::model::position::{FIRST, Position};
 use crate::pg::relation::ColumnType;
 use crate::pg::row::Row;
@@ -33,7 +34,7 @@ impl Queue {
             true => lane(value, column),
             false => combined([part(value, column.collation)].into_iter()),
         };
-        Tube { hash, counted, is_lane }
+        Tube { hash, counted, is_lane, is_strict: self.features().has_strict_subqueues() }
     }
 
     fn without_label(&self, column: &ColumnType) -> Tube {
@@ -44,13 +45,28 @@ impl Queue {
             (true, true) => EMPTY_ARRAY,
             (true, false) => in_array(0),
         };
-        Tube { hash, counted: None, is_lane }
+        let is_strict = self.features().has_strict_subqueues();
+        Tube { hash, counted: None, is_lane, is_strict }
     }
 
     /// Where a row stands in its sub-queue: before all others if that is not by the key alone.
     pub fn position_in_lane(&self, row: &impl Row) -> Position {
         let is_by_key = !self.features().has_priority();
         is_by_key.then(|| self.position_of(row)).flatten().unwrap_or(FIRST)
+    }
+
+    /// Whether sub-queues go by the priorities of their first tasks. With row security nobody sees which those
+    /// are.
+    pub fn has_levels(&self) -> bool {
+        let features = self.features();
+        self.is_told && features.has_subqueues() && features.has_priority()
+    }
+
+    /// How urgent a row is among the sub-queues.
+    pub fn level_of(&self, row: &impl Row) -> Level {
+        let column = if self.has_levels() { self.column_of(Field::Priority) } else { None };
+        let Some(column) = column else { return level::UNKNOWN };
+        row.value(column.number).map_or(level::LAST, |priority| priority.to_integer())
     }
 
     /// The column of the tubes, if the queue has any.

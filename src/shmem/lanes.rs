@@ -4,7 +4,8 @@ use super::Guard;
 use super::queues::QueueGuard;
 use super::waiters::Offer;
 use crate::delta::{Delta, LaneChanges, SlotId};
-use crate::lanes::{Back, Entry, Header, Offered, Pool, Refusal, Ring, Scan};
+use crate::lanes::{Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan};
+use crate::model::level::Level;
 use crate::model::position::Position;
 use crate::pg::process;
 
@@ -29,6 +30,13 @@ impl Arrays {
             entries: entries.cast(),
             buckets: buckets.cast(),
         }
+    }
+}
+
+impl Arrays {
+    /// What is not about a single queue, still unused.
+    pub(super) fn header(&self) -> *mut Header {
+        self.header
     }
 }
 
@@ -145,7 +153,7 @@ fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
     with(|pool| {
         // The first that was claimed is to be the first again.
         for (lane, change) in changes.iter().rev() {
-            if change.claimed && pool.give_back(id, lane, Back::Front) {
+            if pool.undo(id, lane, change) {
                 wake(lane);
             }
         }
@@ -183,7 +191,7 @@ pub fn mark(id: SlotId, lane: u64) -> Position {
 }
 
 /// Claims the lane that is next, if there is one.
-pub fn claim_next(id: SlotId) -> Option<u64> {
+pub fn claim_next(id: SlotId) -> Option<Next> {
     with(|pool| pool.claim_next(id))
 }
 
@@ -222,13 +230,28 @@ pub fn give_back(id: SlotId, lane: u64, to: Back) -> bool {
     with(|pool| pool.give_back(id, lane, to))
 }
 
-/// Queues a lane that has something to take, unless it is known.
-pub fn offer(id: SlotId, lane: u64) -> Offered {
-    with(|pool| pool.offer(id, lane))
+/// Queues a lane that has something to take, none of it of a lesser level, unless it is known.
+pub fn offer(id: SlotId, lane: u64, level: Level) -> Offered {
+    with(|pool| pool.offer(id, lane, level))
 }
 
 pub fn begin_scan(id: SlotId) -> Option<Scan> {
     with(|pool| pool.begin_scan(id))
+}
+
+/// The same if there is room for what it may find.
+pub fn begin_scan_in_room(id: SlotId) -> Option<Scan> {
+    with(|pool| pool.begin_scan(id).filter(|_| pool.has_room()))
+}
+
+/// The least level of the lanes that are to be looked at.
+pub fn least_level(id: SlotId) -> Option<Level> {
+    with(|pool| pool.least(id))
+}
+
+/// The level of a lane in the ring: no task of its line has a lesser one.
+pub fn level(id: SlotId, lane: u64) -> Level {
+    with(|pool| pool.level(id, lane))
 }
 
 pub fn end_scan(id: SlotId, scan: Scan, next: Option<i64>) {
@@ -241,8 +264,8 @@ pub fn begin_look(id: SlotId, lane: u64) -> Position {
     with(|pool| pool.begin_look(id, lane))
 }
 
-/// The look has found the first task at `first`; that is the first place of all if it must not be
-/// relied on.
-pub fn end_look(id: SlotId, lane: u64, first: Position) {
-    with(|pool| pool.end_look(id, lane, first));
+/// The look has found the first task at `first`, and none of a lesser level; these are the first of all if
+/// they must not be relied on.
+pub fn end_look(id: SlotId, lane: u64, first: Position, level: Level) {
+    with(|pool| pool.end_look(id, lane, first, level));
 }

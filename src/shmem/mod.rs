@@ -161,6 +161,9 @@ unsafe extern "C-unwind" fn startup() {
         if !(*segment.header).ready {
             (*segment.header).ready = true;
             (*segment.header).launcher = databases::NO_PROCESS;
+            let secret = process::random().into_iter().take(8);
+            (*segment.lanes.header()).secret =
+                secret.fold(0, |all, byte| all << 8 | u64::from(byte));
             for index in 0..segment.process_count {
                 (*segment.waiters.add(index)).queue = waiters::NO_QUEUE;
             }

@@ -30,7 +30,13 @@ pub enum Change {
         any: bool,
     },
     /// The first task of a lane becomes taken, if it is there to be.
-    TakeInLane { form: Form, ttr: bool, marked: bool },
+    TakeInLane {
+        form: Form,
+        ttr: bool,
+        marked: bool,
+        /// Unless its priority comes later than a given one.
+        limited: bool,
+    },
     /// Waiting tasks that are due become ready.
     Promote,
     /// Taken tasks whose time to run is over come back.
@@ -252,7 +258,9 @@ impl Table {
                 }
                 (condition, format!(" ORDER BY {}", self.order_within(Within::Buried)))
             }
-            Change::TakeInLane { marked, .. } => return self.picking_in_lane(marked, parameters),
+            Change::TakeInLane { marked, limited, .. } => {
+                return self.picking_in_lane(marked, limited, parameters);
+            }
         };
         let strength = match change {
             Change::Expire | Change::Rot => "UPDATE",

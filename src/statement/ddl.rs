@@ -1,8 +1,8 @@
 //! The statements that make a table a queue, and an ordinary table again.
 
 use super::change::MORTAL;
-use super::lane::IN_LINE;
-use super::{CLOCK, EQUALS, KeyColumn, Table, join};
+use super::lane::IN_STRICT_LINE;
+use super::{CLOCK, KeyColumn, Table, join};
 use crate::model::definition::Field;
 use crate::model::status::Status;
 
@@ -124,7 +124,10 @@ impl Table {
             Index::Ready => !self.features.has_subqueues(),
             Index::Due => self.has(Field::Runat),
             Index::Tube => self.has(Field::Tube) && !self.features.has_subqueues(),
-            Index::Lane | Index::InFlight => self.features.has_subqueues(),
+            Index::Lane | Index::StrictLane => {
+                self.features.has_subqueues() && index == self.line_index()
+            }
+            Index::InFlight => self.features.has_subqueues(),
             Index::Buried => self.features.buries(),
             Index::Expiry => self.has(Field::Expires),
         }
@@ -138,10 +141,10 @@ impl Table {
     /// The states of the tasks that an index holds.
     pub fn index_states(&self, index: Index) -> Vec<Status> {
         match index {
-            Index::Ready | Index::Tube => vec![Status::Ready],
+            Index::Ready | Index::Tube | Index::Lane => vec![Status::Ready],
             Index::Taken | Index::InFlight => vec![Status::Taken],
             Index::Buried => vec![Status::Buried],
-            Index::Lane => IN_LINE.to_vec(),
+            Index::StrictLane => IN_STRICT_LINE.to_vec(),
             Index::Due | Index::Expiry => self.timed(index).0.to_vec(),
         }
     }
@@ -150,7 +153,9 @@ impl Table {
     pub fn index_fields(&self, index: Index) -> Vec<Field> {
         let priority = self.has(Field::Priority).then_some(Field::Priority);
         match index {
-            Index::Ready | Index::Lane | Index::Buried => priority.into_iter().collect(),
+            Index::Ready | Index::Lane | Index::StrictLane | Index::Buried => {
+                priority.into_iter().collect()
+            }
             Index::Tube => [Field::Tube].into_iter().chain(priority).collect(),
             Index::Taken => vec![Field::Owner],
             Index::Due => vec![Field::Runat],
@@ -162,22 +167,19 @@ impl Table {
     /// The key, if an index ends with it.
     pub fn index_key(&self, index: Index) -> &[KeyColumn] {
         match index {
-            Index::Ready | Index::Tube | Index::Buried | Index::Lane => &self.key,
+            Index::Ready | Index::Tube | Index::Buried => &self.key,
+            Index::Lane | Index::StrictLane => &self.key,
             Index::Taken | Index::Due | Index::Expiry | Index::InFlight => &[],
         }
     }
 
     fn index_predicate(&self, index: Index) -> String {
-        let is = |status| format!("{} {EQUALS} {}", self.status(), self.label(status));
+        let states = self.in_states(&self.index_states(index));
         match index {
-            Index::Ready | Index::Tube => is(Status::Ready),
-            Index::Taken | Index::InFlight => is(Status::Taken),
-            Index::Buried => is(Status::Buried),
-            Index::Lane => self.in_states(&IN_LINE),
             Index::Due | Index::Expiry => {
-                let (states, column) = self.timed(index);
-                format!("{} AND {column} IS NOT NULL", self.in_states(&states))
+                format!("{states} AND {} IS NOT NULL", self.timed(index).1)
             }
+            _ => states,
         }
     }
 
@@ -185,10 +187,10 @@ impl Table {
     pub fn deparsed_predicates(&self, index: Index, short_type: &str) -> Vec<String> {
         let status = self.status();
         let label = match index {
-            Index::Ready | Index::Tube => self.label(Status::Ready),
+            Index::Ready | Index::Tube | Index::Lane => self.label(Status::Ready),
             Index::Taken | Index::InFlight => self.label(Status::Taken),
             Index::Buried => self.label(Status::Buried),
-            Index::Lane => return self.deparsed_states(&IN_LINE, short_type),
+            Index::StrictLane => return self.deparsed_states(&IN_STRICT_LINE, short_type),
             Index::Due | Index::Expiry => return self.deparsed_timed(index, short_type),
         };
         match short_type {
@@ -305,14 +307,16 @@ pub enum Index {
     Buried,
     /// Tasks by the end of their life.
     Expiry,
-    /// Tasks that are ready or wait, by sub-queue, in the order in which they are taken.
+    /// Ready tasks by sub-queue, in the order in which they are taken.
     Lane,
     /// Taken tasks by sub-queue: one of each at the most.
     InFlight,
+    /// Tasks that are ready or wait, by sub-queue, in the order in which they are taken.
+    StrictLane,
 }
 
 impl Index {
-    pub const ALL: [Index; 8] = [
+    pub const ALL: [Index; 9] = [
         Index::Ready,
         Index::Tube,
         Index::Taken,
@@ -321,11 +325,12 @@ impl Index {
         Index::Expiry,
         Index::Lane,
         Index::InFlight,
+        Index::StrictLane,
     ];
 
     /// Whether it begins with the lane.
     pub fn is_by_lane(self) -> bool {
-        matches!(self, Index::Lane | Index::InFlight)
+        matches!(self, Index::Lane | Index::StrictLane | Index::InFlight)
     }
 
     pub fn is_unique(self) -> bool {
@@ -343,6 +348,7 @@ impl Index {
             "expiry_idx",
             "lane_idx",
             "in_flight_idx",
+            "strict_lane_idx",
         ][self as usize]
     }
 }

@@ -8,14 +8,31 @@
 //!   SKIP LOCKED in the look-up would pass over a locked one and break the order.
 
 use super::step::hidden;
-use super::{CLOCK, EQUALS, Parameter, Parameters, Table, Text};
+use super::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text};
 use crate::model::definition::Field;
+use crate::model::level;
 use crate::model::status::Status;
 
-/// The states in which a task keeps those behind it in its lane from being taken, beside T.
-pub(super) const IN_LINE: [Status; 2] = [Status::Ready, Status::Waiting];
+pub(super) const IN_STRICT_LINE: [Status; 2] = [Status::Ready, Status::Waiting];
 
 impl Table {
+    /// The states in which a task stands in the line of its lane, the first of which is the next to go; one
+    /// that waits holds up those behind it.
+    pub(super) fn in_line(&self) -> &'static [Status] {
+        match self.features.has_strict_subqueues() {
+            true => &IN_STRICT_LINE,
+            false => &[Status::Ready],
+        }
+    }
+
+    /// The index of those.
+    pub fn line_index(&self) -> Index {
+        match self.features.has_strict_subqueues() {
+            true => Index::StrictLane,
+            false => Index::Lane,
+        }
+    }
+
     /// The lane of the task that `prefix` names.
     pub(super) fn lane(&self, prefix: &str) -> String {
         let tube = self.field(Field::Tube);
@@ -29,18 +46,42 @@ impl Table {
 
     /// The task that is the first of a lane, unless the one before is taken: locked, if it is ready
     /// and nobody else has it locked.
-    pub(super) fn picking_in_lane(&self, marked: bool, parameters: &mut Parameters) -> String {
+    pub(super) fn picking_in_lane(
+        &self,
+        marked: bool,
+        limited: bool,
+        parameters: &mut Parameters,
+    ) -> String {
         let lane = parameters.add(Parameter::Lane);
         let mark = marked.then(|| parameters.add(Parameter::Mark));
+        let mut is_next = self.is(Status::Ready);
+        if limited {
+            let (level, limit) = (self.level("task."), parameters.add(Parameter::Level));
+            is_next += &format!(" AND {level} OPERATOR(pg_catalog.<=) {limit}");
+        }
         format!(
             "SELECT {} FROM ONLY {} AS task WHERE task.ctid {EQUALS} ({}) AND {} AND ({}) IS NULL \
              FOR NO KEY UPDATE SKIP LOCKED",
             self.key_list("task."),
             self.qualified(),
             self.first_of("head.ctid", &lane, mark.as_deref()),
-            hidden(&self.is(Status::Ready)),
+            hidden(&is_next),
             self.taken_of(&lane),
         )
+    }
+
+    /// The level of the first task of a lane that is there to be taken.
+    pub fn first_level(&self) -> Text {
+        let mut parameters = Parameters::default();
+        let lane = parameters.add(Parameter::Lane);
+        let level = self.first_of(&self.level("head."), &lane, None);
+        parameters.text(format!("SELECT ({level}) WHERE {}", self.takeable(&lane)))
+    }
+
+    /// How urgent a task is among the sub-queues of a queue with priorities, see [`crate::model::level`].
+    fn level(&self, prefix: &str) -> String {
+        let priority = self.field(Field::Priority);
+        format!("coalesce({prefix}{priority}::pg_catalog.int8, {})", level::LAST)
     }
 
     /// The lane of one task, if no task of it is taken.
@@ -62,13 +103,13 @@ impl Table {
     }
 
     /// So many lanes that have tasks, from one on; whether the first task of each is there to be
-    /// taken; and its key, if that is one column.
+    /// taken; and the level of that.
     pub fn lanes(&self) -> Text {
         let mut parameters = Parameters::default();
         let (from, limit) = (parameters.add(Parameter::Lane), parameters.add(Parameter::Limit));
-        let first = match &self.key[..] {
-            [key] => format!("head.{}", key.name),
-            _ => "NULL".into(),
+        let level = match self.has(Field::Priority) {
+            true => self.first_of(&self.level("head."), "lanes.lane", None),
+            false => "NULL::pg_catalog.int8".into(),
         };
         let next = |operator: &str, bound: &str| {
             let lane = self.lane("task.");
@@ -76,7 +117,7 @@ impl Table {
                 "(SELECT {lane} FROM ONLY {} AS task WHERE {lane} OPERATOR(pg_catalog.{operator}) {bound} \
                  AND {} ORDER BY {lane} LIMIT 1)",
                 self.qualified(),
-                self.is_one_of(&IN_LINE),
+                self.is_one_of(self.in_line()),
             )
         };
         parameters.text(format!(
@@ -87,7 +128,7 @@ impl Table {
             next(">=", &from),
             next(">", "lanes.lane"),
             self.takeable("lanes.lane"),
-            self.first_of(&first, "lanes.lane", None),
+            level,
         ))
     }
 
@@ -96,10 +137,10 @@ impl Table {
         format!("({}) AND ({}) IS NULL", self.first_of(&is_ready, lane, None), self.taken_of(lane))
     }
 
-    /// The first of a lane's tasks that are ready or wait, from a key on.
+    /// The first of a lane's tasks that stand in line, from a key on.
     fn first_of(&self, what: &str, lane: &str, mark: Option<&str>) -> String {
         let mut condition =
-            format!("{} AND head.{}", self.is_in("head.", lane), self.in_states(&IN_LINE));
+            format!("{} AND head.{}", self.is_in("head.", lane), self.in_states(self.in_line()));
         if let Some(expires) = self.fields.get(&Field::Expires) {
             condition += &format!(
                 " AND (head.{expires} IS NULL OR head.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
@@ -142,7 +183,7 @@ mod tests {
     fn the_first_task_is_found_in_the_order_of_the_lane() {
         let table = table(r#"{"utube": true, "priority": true, "ttl": 60}"#);
         let mut parameters = Parameters::default();
-        let pick = table.picking_in_lane(false, &mut parameters);
+        let pick = table.picking_in_lane(false, false, &mut parameters);
         let lane = "pg_catalog.hash_array_extended(ARRAY[head.tube], '0'::pg_catalog.int8)";
         assert!(
             pick.contains(&format!("ORDER BY {lane}, head.priority, head.a, head.b LIMIT 1")),
@@ -154,11 +195,44 @@ mod tests {
     }
 
     #[test]
+    fn a_first_task_that_is_not_urgent_enough_is_left() {
+        let table = table(r#"{"utube": true, "priority": true}"#);
+        let mut parameters = Parameters::default();
+        let pick = table.picking_in_lane(false, true, &mut parameters);
+        let limit = "AND coalesce(task.priority::pg_catalog.int8, 9223372036854775807) \
+                     OPERATOR(pg_catalog.<=) $2, false)";
+        assert!(pick.contains(limit), "{pick}");
+        assert_eq!(parameters.text(pick).parameters, [Parameter::Lane, Parameter::Level]);
+        let level = table.first_level().sql;
+        assert!(level.starts_with("SELECT (SELECT coalesce(head.priority"), "{level}");
+    }
+
+    #[test]
+    fn a_task_that_waits_stands_in_line_only_where_that_is_strict() {
+        for (utube, condition, index) in [
+            ("true", "head.status OPERATOR(pg_catalog.=) 'R'", Index::Lane),
+            (
+                r#"{"strict": true}"#,
+                "head.status OPERATOR(pg_catalog.=) ANY (ARRAY['R', 'W']::\"char\"[])",
+                Index::StrictLane,
+            ),
+        ] {
+            let table = table(&format!(r#"{{"utube": {utube}, "delayed": true}}"#));
+            let pick = table.picking_in_lane(false, false, &mut Parameters::default());
+            assert!(pick.contains(&format!("AND {condition} ORDER BY")), "{pick}");
+            assert_eq!(table.line_index(), index);
+            let needed = [Index::Lane, Index::StrictLane].map(|index| table.needs_index(index));
+            assert_eq!(needed, [index == Index::Lane, index == Index::StrictLane]);
+            assert_eq!(table.index_states(index), table.in_line());
+        }
+    }
+
+    #[test]
     fn a_mark_is_where_the_look_begins() {
         let mut parameters = Parameters::default();
         let mut table = table(r#"{"utube": true}"#);
         table.key.truncate(1);
-        let pick = table.picking_in_lane(true, &mut parameters);
+        let pick = table.picking_in_lane(true, false, &mut parameters);
         assert!(pick.contains("head.a OPERATOR(pg_catalog.>=) $2"), "{pick}");
     }
 }

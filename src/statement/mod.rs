@@ -173,6 +173,9 @@ impl Table {
     }
 
     fn in_states(&self, statuses: &[Status]) -> String {
+        if let [status] = statuses {
+            return format!("{} {EQUALS} {}", self.status(), self.label(*status));
+        }
         let labels = join(statuses.iter().map(|status| self.label(*status).to_string()), ", ");
         format!("{} {EQUALS} ANY (ARRAY[{labels}]::{}[])", self.status(), self.status_type)
     }

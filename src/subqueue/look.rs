@@ -3,6 +3,7 @@
 use super::{Take, unless_hidden};
 use crate::direct::{self, lane::First};
 use crate::error::Result;
+use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::model::position::{FIRST, LAST};
 use crate::pg::spi::{Rows, Spi};
 use crate::pg::transaction;
@@ -18,6 +19,8 @@ pub(super) enum Looked {
     Taken,
     /// It is there, but somebody has it locked.
     Held,
+    /// It comes later than those of others.
+    Later,
     /// There is none to be taken.
     Nothing,
     /// It has not been taken, for whatever reason.
@@ -32,11 +35,12 @@ impl Looked {
 
 impl Take<'_> {
     /// Takes the first task of a lane that this transaction has for itself, if it is there to be
-    /// taken.
+    /// taken and its level within a limit.
     pub(super) fn look(
         &mut self,
         spi: &Spi,
         lane: u64,
+        limit: Level,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let slot = self.queue.slot;
@@ -54,28 +58,41 @@ impl Take<'_> {
             && !before.lost
             && !transaction::has_fixed_snapshot()
             && !self.queue.may_be_changing();
+        // What is found cannot be told to others: then the lane would come round again at once.
+        let limit = if sees_all { limit } else { LAST_LEVEL };
+        self.arguments.set(Parameter::Level, Value::int8(limit));
+        let none_left = if self.queue.has_levels() { LAST_LEVEL } else { UNKNOWN };
         let first = match is_alone {
-            true => direct::lane::take(self.queue, lane, &self.arguments, self.form)?,
+            true => direct::lane::take(self.queue, lane, &self.arguments, self.form, limit)?,
             false => None,
         };
         let by_statement = first.is_none();
+        let taken_first = || {
+            let change = xact::pending_lane(slot, lane);
+            (change.first, change.taken_level)
+        };
         let (looked, end) = match first {
-            Some(First::Taken(rows)) => {
+            Some(First::Taken(rows, level)) => {
                 see(&rows)?;
-                (Looked::Taken, None)
+                (Looked::Taken, Some((taken_first().0, level)))
             }
+            Some(First::Later(level)) => (Looked::Later, Some((FIRST, level))),
             Some(First::Held) => (Looked::Held, None),
             Some(First::Waits) => (Looked::Nothing, None),
-            Some(First::Missing) => (Looked::Nothing, Some(LAST)),
-            None => (self.take_by_statement(spi, mark.is_some(), see)?, None),
+            Some(First::Missing) => (Looked::Nothing, Some((LAST, none_left))),
+            None => match self.take_by_statement(spi, mark.is_some(), limit, see)? {
+                Looked::Taken => (Looked::Taken, Some(taken_first())),
+                looked => match self.level_beyond(spi, lane, limit) {
+                    Some(level) => (Looked::Later, Some((FIRST, level))),
+                    None => (looked, None),
+                },
+            },
         };
-        if looked != Looked::Taken {
+        if !matches!(looked, Looked::Taken | Looked::Later) {
             xact::note(slot, |delta| delta.lanes.exhaust(lane));
         }
-        let first = || xact::pending_lane(slot, lane).first;
-        let end = end.or_else(|| (looked == Looked::Taken).then(first));
-        if let Some(end) = end.filter(|_| sees_all) {
-            lanes::end_look(slot, lane, end);
+        if let Some((first, level)) = end.filter(|_| sees_all) {
+            lanes::end_look(slot, lane, first, level);
         }
         // The unique index has seen to it that no other is in flight, nor can be.
         let has_only_taken = before.claimed && before.taken == 0;
@@ -90,13 +107,28 @@ impl Take<'_> {
         &self,
         spi: &Spi,
         marked: bool,
+        limit: Level,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let queue = self.queue;
-        let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked };
+        let limited = limit != LAST_LEVEL;
+        let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked, limited };
         let take = || queue.change(spi, change, &self.arguments, &mut *see);
         let taken = unless_hidden(queue, take)?;
         Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
+    }
+
+    /// The same if it is beyond a limit.
+    fn level_beyond(&self, spi: &Spi, lane: u64, limit: Level) -> Option<Level> {
+        let level = (limit != LAST_LEVEL).then(|| self.first_level(spi, lane))?;
+        level.filter(|level| *level > limit)
+    }
+
+    /// The level of the first task of a lane that is there to be taken.
+    pub(super) fn first_level(&self, spi: &Spi, lane: u64) -> Option<Level> {
+        let lane = Arguments::of(Parameter::Lane, Value::int8(lane as i64));
+        let rows = self.queue.run(spi, &Statement::FirstLevel, &lane);
+        rows.value(0, 1).map(|level| level.to_integer())
     }
 
     pub(super) fn is_takeable(&self, spi: &Spi, lane: u64) -> bool {

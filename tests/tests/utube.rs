@@ -14,6 +14,10 @@ fn subqueues() -> Queue {
     queue(r#"{"features": {"utube": true, "delayed": true, "buried": true}}"#)
 }
 
+fn strict_subqueues() -> Queue {
+    queue(r#"{"features": {"utube": {"strict": true}, "delayed": true, "buried": true}}"#)
+}
+
 fn taken(q: &mut Queue, count: i32) -> Vec<i64> {
     let name = q.name.clone();
     ids(&take(&mut q.admin, &name, "0", count))
@@ -42,8 +46,34 @@ fn a_sub_queue_gives_its_next_task_when_the_one_before_is_settled() {
 }
 
 #[test]
-fn a_waiting_task_keeps_those_behind_it() {
+fn a_waiting_task_holds_up_nobody() {
     let mut q = subqueues();
+    let name = q.name.clone();
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1, \"tube\": \"a\"}', delay => '1 day')");
+    q.sql("INSERT INTO {q} (id, tube) VALUES (2, 'a'), (3, 'a')");
+    assert_eq!(taken(&mut q, 9), [2]);
+    q.sql("SELECT xqueue.release('{q}', 2, delay => '1 hour')");
+    assert_eq!(taken(&mut q, 9), [3], "its place is free while it waits");
+    q.verify();
+    q.sql("SELECT xqueue.restart('{q}', 2)");
+    assert!(taken(&mut q, 9).is_empty(), "one is in flight");
+    q.sql("SELECT xqueue.release('{q}', 3)");
+    assert_eq!(taken(&mut q, 9), [2], "it has come back to its place");
+    q.sql("SELECT xqueue.ack('{q}', 2); SELECT xqueue.take('{q}')");
+    q.sql("SELECT xqueue.release('{q}', 3, delay => '50 milliseconds')");
+    let sql = format!("SELECT xqueue.take('{name}', '30 s')");
+    let (mut consumer, task) = Waiter::start(q.client(), &sql).task();
+    assert_eq!(id(&task), 3, "whoever waits is woken when its delay is over");
+    ack(&mut consumer, &name, 3);
+    assert!(taken(&mut q, 9).is_empty());
+    q.sql("UPDATE {q} SET status = 'R', runat = NULL WHERE id = 1");
+    assert_eq!(taken(&mut q, 9), [1], "by hand as well");
+}
+
+/// Failing tasks are tried again in strict order.
+#[test]
+fn a_waiting_task_keeps_those_behind_it_where_that_is_strict() {
+    let mut q = strict_subqueues();
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a')");
     assert_eq!(taken(&mut q, 9), [1]);
     q.sql("SELECT xqueue.release('{q}', 1, delay => '1 hour')");
@@ -78,6 +108,42 @@ fn one_sub_queue_can_be_asked_for() {
     let (_consumer, task) = waiter.task();
     assert_eq!(id(&task), 4);
     assert_eq!(taken(&mut q, 9), [3]);
+}
+
+#[test]
+fn how_strict_it_is_can_be_switched() {
+    let mut q = strict_subqueues();
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1, \"tube\": \"a\"}', delay => '1 day')");
+    q.sql("INSERT INTO {q} (id, tube) VALUES (2, 'a'), (3, 'a')");
+    let indexes = |q: &mut Queue| {
+        let sql = "SELECT to_jsonb(indexdef) FROM pg_indexes WHERE tablename = '{q}' \
+                   AND indexdef LIKE '%hash_array%' AND indexdef NOT LIKE '%UNIQUE%'";
+        let [index] = &q.ask(sql)[..] else { panic!("one index of those in line") };
+        index.as_str().is_some_and(|index| index.contains("'W'"))
+    };
+    for (utube, strict, first) in [
+        (json!({"strict": true}), true, vec![]),
+        (json!(true), false, vec![2]),
+        (json!({"strict": true}), true, vec![]),
+        (json!({"strict": false}), false, vec![2]),
+    ] {
+        let definition = q.upgrade(&json!({"features": {"utube": utube}}));
+        let shown = if strict { json!({"strict": true}) } else { json!(true) };
+        assert_eq!(definition["features"]["utube"], shown, "{utube}");
+        assert_eq!(indexes(&mut q), strict, "{utube}");
+        assert_eq!(taken(&mut q, 9), first, "{utube}");
+        q.verify();
+        q.sql("SELECT xqueue.release(t) FROM {q} t WHERE status = 'T'");
+    }
+    q.upgrade(&json!({"features": {"utube": {"strict": true}}}));
+    let waiter = Waiter::take(&mut q);
+    q.upgrade(&json!({"features": {"utube": true}}));
+    assert_eq!(id(&waiter.task().1), 2, "whoever waits looks again");
+    q.fails(
+        "SELECT xqueue.upgrade('{q}', '{\"features\": {\"utube\": {\"strict\": 1}}}')",
+        "22023",
+        "utube",
+    );
 }
 
 #[test]
@@ -215,7 +281,8 @@ fn changes_by_hand_are_noticed() {
 
 #[test]
 fn priority_comes_before_the_key() {
-    let mut q = queue(r#"{"features": {"utube": true, "priority": true, "delayed": true}}"#);
+    let mut q =
+        queue(r#"{"features": {"utube": {"strict": true}, "priority": true, "delayed": true}}"#);
     q.sql("INSERT INTO {q} (id, tube, priority) VALUES (1, 'a', 5), (2, 'a', 1), (3, 'a', 3)");
     assert_eq!(taken(&mut q, 9), [2]);
     q.sql("SELECT xqueue.ack('{q}', 2)");

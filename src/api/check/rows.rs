@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::marks::queue::Marks;
 use crate::model::change::Place;
 use crate::model::definition::Field;
+use crate::model::level::Level;
 use crate::model::position::{Group, Kind, Position};
 use crate::model::status::Status;
 use crate::pg::heap::{Bound, Is};
@@ -147,7 +148,8 @@ fn note(first: &mut Option<Position>, found: Option<Position>) {
 /// A sub-queue in which there is something to take, but nobody would look for it, or not there.
 pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     let relation = census::table(queue)?;
-    let indexes = [Index::Lane, Index::InFlight].map(|index| queue.index(&relation, index));
+    let indexes =
+        [queue.sql.line_index(), Index::InFlight].map(|index| queue.index(&relation, index));
     // That one is missing is a problem of its own.
     let [Some(index), Some(in_flight)] = indexes else { return Ok(None) };
     // What the open transaction has done nobody else knows yet.
@@ -166,11 +168,16 @@ pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
             is_free = census::holder(row, queue).is_none();
             is_free
         });
-        let wrong = match first {
+        let Stand { position, level } = first;
+        let mark = || lanes::mark(queue.slot, lane);
+        let wrong = match position {
             _ if !is_free => None,
             _ if !lanes::knows(queue.slot, lane) => Some("nobody looks for the first task"),
-            Some(first) if first < lanes::mark(queue.slot, lane) => {
+            Some(position) if position < mark() => {
                 Some("the first task stands before the low-water mark")
+            }
+            _ if level < lanes::level(queue.slot, lane) => {
+                Some("the first task is more urgent than is known")
             }
             _ => None,
         };
@@ -181,9 +188,15 @@ pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// A sub-queue's lane, and where its first task stands as far as that is known; None for the first task if it
-/// is not ready.
-type Head = (u64, Option<Option<Position>>);
+/// Where the first task of a sub-queue stands.
+struct Stand {
+    /// As far as it is known.
+    position: Option<Position>,
+    level: Level,
+}
+
+/// A sub-queue's lane, and where its first task stands; None for that if it is not ready.
+type Head = (u64, Option<Stand>);
 
 /// The next sub-queue that has tasks in line.
 fn first_of(
@@ -205,7 +218,8 @@ fn first_of(
             return true;
         }
         let is_ready = status == Status::Ready;
-        found = Some((tube.hash, is_ready.then(|| queue.position_of(row))));
+        let stand = || Stand { position: queue.position_of(row), level: queue.level_of(row) };
+        found = Some((tube.hash, is_ready.then(stand)));
         false
     });
     found

@@ -23,6 +23,7 @@
 
 use crate::delta::{LaneChange, SlotId};
 use crate::lanes::{Back, Entry, Header, Pool, Ring, Scan};
+use crate::model::level::{LAST as LAST_LEVEL, UNKNOWN};
 use crate::model::position::{FIRST, LAST, Position};
 use stateright::{Model, Property};
 
@@ -173,7 +174,9 @@ const IDLE: Process = Process {
         claimed: false,
         exhausted: false,
         least: LAST,
+        level: LAST_LEVEL,
         first: FIRST,
+        taken_level: LAST_LEVEL,
         took: None,
         left: None,
     },
@@ -359,7 +362,7 @@ impl Subqueues {
         {
             pool.entry(link).mark = first;
         } else {
-            pool.end_look(ID, LANE, first);
+            pool.end_look(ID, LANE, first, UNKNOWN);
         }
     }
 
@@ -496,7 +499,7 @@ impl Model for Subqueues {
                 let Process { change, pending, phase } = &mut state.processes[process];
                 (pending[task], *phase) = (Some(Row::Ready), Phase::Open);
                 (change.offers, change.exhausted) = (true, false);
-                change.least = change.least.min(position(task));
+                (change.least, change.level) = (change.least.min(position(task)), UNKNOWN);
                 state.puts -= 1;
             }
             Action::Ack(process, task) | Action::Release(process, task) => {
@@ -507,7 +510,8 @@ impl Model for Subqueues {
                 pending[task] = Some(Row::Gone);
                 if action == Action::Release(process, task) {
                     pending[task] = Some(Row::Ready);
-                    (change.offers, change.least) = (true, change.least.min(position(task)));
+                    (change.offers, change.level) = (true, UNKNOWN);
+                    change.least = change.least.min(position(task));
                     state.releases -= 1;
                 }
             }
@@ -618,7 +622,7 @@ impl Model for Subqueues {
                     return None;
                 };
                 if is_takeable {
-                    state.pool().offer(ID, LANE);
+                    state.pool().offer(ID, LANE, UNKNOWN);
                 }
                 state.pool().end_scan(ID, scan, None);
                 state.processes[process].phase = Phase::Idle;

@@ -47,6 +47,19 @@ SELECT until($$(xqueue.stats('jobs')->>'exact')::boolean$$);
 SELECT xqueue.stats('jobs')->'tubes'->'a'->'tasks' AS tasks;
 SELECT xqueue.upgrade('jobs', '{"tube_stats": []}')->'tube_stats' AS tube_stats;
 
+-- Strict: a task that waits holds up those behind it
+SELECT xqueue.upgrade('jobs', '{"features": {"utube": {"strict": true}}}')->'features'->'utube' AS utube;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'lane' ORDER BY 1;
+BEGIN;
+UPDATE jobs SET status = 'R', owner = NULL;
+UPDATE jobs SET status = 'W', runat = now() + interval '1 day' WHERE id IN (SELECT min(id) FROM jobs GROUP BY tube);
+SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
+ROLLBACK;
+SELECT xqueue.upgrade('jobs', '{"features": {"utube": {"strict": "very"}}}');
+:code
+SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}')->'features'->'utube' AS utube;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'lane' ORDER BY 1;
+
 -- Off: many of a tube in flight. Not on again while that is so.
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": false, "tube": true}}')->'features'->'utube' AS utube;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'lane|flight|tube' ORDER BY 1;
@@ -75,7 +88,7 @@ DROP TABLE jobs;
 CREATE TABLE jobs (id int PRIMARY KEY, status varchar(1) NOT NULL DEFAULT 'R', customer uuid);
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"fields": {"tube": "customer", "status": "status"}, "features": {"utube": true}}', true)->'ddl')
     AS ddl;
-CREATE INDEX CONCURRENTLY by_lane ON jobs (pg_catalog.hash_array_extended(ARRAY[customer], '0'::pg_catalog.int8), id) WHERE status OPERATOR(pg_catalog.=) ANY (ARRAY['R', 'W']::pg_catalog."varchar"[]);
+CREATE INDEX CONCURRENTLY by_lane ON jobs (pg_catalog.hash_array_extended(ARRAY[customer], '0'::pg_catalog.int8), id) WHERE status OPERATOR(pg_catalog.=) 'R';
 CREATE UNIQUE INDEX CONCURRENTLY in_flight ON jobs (pg_catalog.hash_array_extended(ARRAY[customer], '0'::pg_catalog.int8)) WHERE status OPERATOR(pg_catalog.=) 'T';
 SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "customer", "status": "status"}, "features": {"utube": true}}')->'fields' AS fields;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' ORDER BY indexname;
