@@ -16,7 +16,7 @@ use crate::{counting, direct, guc};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What came of a job.
 pub enum Outcome<T> {
@@ -27,6 +27,11 @@ pub enum Outcome<T> {
     Gone,
     /// Changes of the table run code of its owner, which the worker of a database leaves to a job worker.
     RunsUserCode,
+}
+
+/// How long a job worker may take without getting on until it is ended.
+pub fn stop_after() -> Duration {
+    2 * guc::worker_timeout()
 }
 
 /// What a job may take until it is cancelled, as often as it begins with something new. A job worker that
@@ -45,8 +50,7 @@ impl Limit {
     }
 
     fn put_off() {
-        let length = 2 * guc::worker_timeout().as_micros() as i64;
-        jobs::put_off(time::now() + length);
+        jobs::put_off(time::now() + stop_after().as_micros() as i64);
     }
 }
 

@@ -4,6 +4,7 @@
 //! kept for an owner who has none: the sick queues of a role do not make those of others wait.
 
 use super::care::{Care, Kind};
+use super::job;
 use crate::delta::SlotId;
 use crate::guc;
 use crate::pg::worker;
@@ -161,7 +162,9 @@ impl Pool {
     pub fn stop_late(&mut self) {
         let ids: Vec<JobId> = self.running.iter().map(|running| running.id).collect();
         let left = if ids.is_empty() { None } else { jobs::stop_late(&ids) };
-        let left = left.map(|left| Duration::from_micros(left.max(0) as u64));
+        // A job worker that has yet to begin says nothing when it does, and has less time from then on.
+        let left =
+            left.map(|left| Duration::from_micros(left.max(0) as u64).min(job::stop_after()));
         self.late_at = left.map(|left| Instant::now() + left);
     }
 
