@@ -244,7 +244,7 @@ COMMENT ON FUNCTION xqueue.resume(anyelement) IS 'As resume(text), the queue nam
 
 CREATE FUNCTION xqueue.truncate(queue text)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
-COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege. The table''s triggers run as its owner. Errors: 42501 no TRUNCATE on the table, 55000 no queue, 25006 on a standby.';
+COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege. The table''s triggers run as its owner if the caller is a superuser or a member of that role. Errors: 42501 no TRUNCATE on the table, 55000 no queue, 25006 on a standby.';
 
 CREATE FUNCTION xqueue.truncate(queue anyelement)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';

@@ -10,11 +10,10 @@ use crate::pg::function::{Call, Output};
 use crate::pg::relation::Lock;
 use crate::pg::row::Row;
 use crate::pg::value::Value;
-use crate::pg::{jsonb, spi, time, types, user};
+use crate::pg::{catalog, jsonb, spi, time, types, user};
 use crate::registry::{Arguments, KeyType, Queue, Statement};
 use crate::session::store;
 use crate::{census, sql_functions};
-use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json};
 
 sql_functions! {
@@ -46,13 +45,13 @@ fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let queue = target.open(Lock::AccessShare)?;
     let owner = census::table(&queue)?.owner();
     let output = Output::open(call);
-    // A domain's checks and the casts of its own types are the owner's.
+    // The checks of a domain are the owner's.
     let keys = {
         let _role = user::act_as_owner(owner);
         named_keys(call, &target, &queue)?
     };
     for key in keys {
-        if let Some(known) = census::find(&queue, &key, |row| account(row, &queue, owner))? {
+        if let Some(known) = census::find(&queue, &key, |row| account(row, &queue))? {
             output.push(jsonb::from_value(&known));
         }
     }
@@ -60,7 +59,7 @@ fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
 }
 
 /// What is known of a task.
-fn account(row: &impl Row, queue: &Queue, owner: Oid) -> Result<Json> {
+fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
     let number = |field| queue.value_of(row, field).map(Value::to_integer);
     let now = time::now();
     let seconds = |microseconds: i64| Json::from(microseconds.max(0) as f64 / 1e6);
@@ -85,7 +84,7 @@ fn account(row: &impl Row, queue: &Queue, owner: Oid) -> Result<Json> {
     };
     let known = [
         ("queue", Some(queue.name.clone().into())),
-        ("key", Some(key_shown(row, queue, owner))),
+        ("key", Some(key_shown(row, queue))),
         ("state", status.map(|status| status.name().into())),
         ("session", session.map(|session| types::uuid_text(session).into())),
         ("pid", holder.map(Json::from)),
@@ -101,13 +100,16 @@ fn account(row: &impl Row, queue: &Queue, owner: Oid) -> Result<Json> {
     Ok(known.collect::<Map<_, _>>().into())
 }
 
-/// A task's key as an object.
-fn key_shown(row: &impl Row, queue: &Queue, owner: Oid) -> Json {
-    let _role = user::act_as_owner(owner);
+/// A task's key as an object: as `to_jsonb` makes it, but for types that users define. What makes jsonb of those may be
+/// a cast of their owner's.
+fn key_shown(row: &impl Row, queue: &Queue) -> Json {
+    let shown = |value: Value| match catalog::is_of_the_server(value.type_oid()) {
+        true => serde_json::from_str(&jsonb::text(jsonb::of(value))).unwrap_or(Json::Null),
+        false => value.shown().into(),
+    };
     let part = |column: &KeyType| {
-        let value = row.value(column.number).map(jsonb::of);
-        let value = value.and_then(|value| serde_json::from_str(&jsonb::text(value)).ok());
-        (column.name.clone(), value.unwrap_or(Json::Null))
+        let value = row.value(column.number);
+        (column.name.clone(), value.map_or(Json::Null, shown))
     };
     queue.key.iter().map(part).collect::<Map<_, _>>().into()
 }

@@ -120,6 +120,11 @@ pub fn is_composite(oid: Oid) -> bool {
     unsafe { pg_sys::get_typtype(oid) as u8 == pg_sys::TYPTYPE_COMPOSITE }
 }
 
+/// Whether a type, or the one below a domain, is PostgreSQL's own.
+pub fn is_of_the_server(oid: Oid) -> bool {
+    u32::from(base_type(oid)) < pg_sys::FirstNormalObjectId
+}
+
 pub fn is_enum(oid: Oid) -> bool {
     // SAFETY: a look-up.
     unsafe { pg_sys::type_is_enum(oid) }

@@ -212,9 +212,9 @@ fn who_looks_runs_nothing_of_an_owner_who_has_dropped_the_indexes() {
     look(&mut trap, &mut connect(), "postgres", LOOKS);
 }
 
-/// jsonb is made of a type by its cast, if it has one.
+/// jsonb is made of a type by its cast, if it has one: that is not asked.
 #[test]
-fn casts_of_the_key_are_the_owners() {
+fn who_looks_runs_no_cast_of_the_key() {
     let role = Role::create();
     let (mut hostile, mut admin, t) = (role.client(), connect(), unique("trap"));
     hostile
@@ -223,12 +223,33 @@ fn casts_of_the_key_are_the_owners() {
              CREATE FUNCTION {t}_cast({t}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN
                RETURN json_build_object('as', current_user); END $$;
              CREATE CAST ({t}_kind AS json) WITH FUNCTION {t}_cast({t}_kind);
-             CREATE TABLE {t} (id {t}_kind PRIMARY KEY);
-             SELECT xqueue.upgrade('{t}'); INSERT INTO {t} VALUES ('a')"
+             CREATE TABLE {t} (id {t}_kind, no int, PRIMARY KEY (id, no));
+             SELECT xqueue.upgrade('{t}'); INSERT INTO {t} VALUES ('a', 7)"
         ))
         .unwrap();
-    let stats: Value = scalar(&mut admin, &format!("SELECT xqueue.stats('{t}', 'a')"), &[]);
-    assert_eq!(stats["key"], json!({"id": {"as": role.name}}), "{stats}");
+    let sql = format!("SELECT xqueue.stats('{t}', ROW('a'::text, 7))");
+    let stats: Value = scalar(&mut admin, &sql, &[]);
+    assert_eq!(stats["key"], json!({"id": "a", "no": 7}), "{stats}");
+}
+
+/// Who has but the privilege does what TRUNCATE would, as the triggers see it.
+#[test]
+fn a_grant_of_truncate_does_not_make_anybody_the_owner() {
+    let (mut q, role) = (Queue::new("looking"), Role::create());
+    let (mut c, name) = (role.client(), q.name.clone());
+    q.sql(&format!(
+        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF current_user = '{0}' THEN RAISE 'not by a guest'; END IF; RETURN NULL; END $$;
+         CREATE TRIGGER guard BEFORE TRUNCATE ON {{q}} EXECUTE FUNCTION {{q}}_f();
+         GRANT SELECT, TRUNCATE ON {{q}} TO {0}",
+        role.name
+    ));
+    put(&mut q.admin, &name, 1);
+    let truncate = format!("SELECT xqueue.truncate('{name}')");
+    expect_error(&mut c, &truncate, "P0001", "not by a guest");
+    q.sql(&truncate);
+    q.assert_tasks(&[("total", 0)]);
+    q.sql("DROP TRIGGER guard ON {q}; DROP FUNCTION {q}_f()");
 }
 
 #[test]
