@@ -86,6 +86,8 @@ pub fn init(handlers: Handlers) {
     if HANDLERS.set(handlers).is_err() {
         return;
     }
+    // From now on `has_left` can tell.
+    AT_EXIT.with_borrow(Vec::len);
     // SAFETY: called once, while the library is loaded; the previous hooks are kept and called.
     unsafe {
         pg_sys::RegisterXactCallback(Some(transaction), std::ptr::null_mut());
@@ -95,6 +97,16 @@ pub fn init(handlers: Handlers) {
         PREVIOUS_UTILITY = pg_sys::ProcessUtility_hook;
         pg_sys::ProcessUtility_hook = Some(utility);
     }
+}
+
+fn handlers() -> Option<&'static Handlers> {
+    if has_left() { None } else { HANDLERS.get() }
+}
+
+/// Whether the process has called exit(), as a vacuum does that finds the postmaster gone, and not proc_exit(): the
+/// values of its thread have been dropped before its transaction is aborted. Shared memory is of no use any more.
+fn has_left() -> bool {
+    AT_EXIT.try_with(|_| ()).is_err()
 }
 
 /// Registers the callbacks for stale definitions; once in each process that has any. The name of a
@@ -140,8 +152,8 @@ thread_local! {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn run_at_exit(_code: i32, index: Datum) {
-    let found = AT_EXIT.with_borrow(|functions| functions.get(index.value()).copied());
-    if let Some((function, argument)) = found {
+    let find = |functions: &RefCell<Vec<AtExit>>| functions.borrow().get(index.value()).copied();
+    if let Ok(Some((function, argument))) = AT_EXIT.try_with(find) {
         function(argument);
     }
 }
@@ -159,7 +171,7 @@ unsafe extern "C-unwind" fn transaction(
         pg_sys::XactEvent::XACT_EVENT_ABORT => TransactionEvent::Abort,
         _ => return,
     };
-    if let Some(handlers) = HANDLERS.get() {
+    if let Some(handlers) = handlers() {
         (handlers.transaction)(event);
     }
 }
@@ -176,21 +188,21 @@ unsafe extern "C-unwind" fn subtransaction(
         pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => SubtransactionEvent::Abort,
         _ => return,
     };
-    if let Some(handlers) = HANDLERS.get() {
+    if let Some(handlers) = handlers() {
         (handlers.subtransaction)(event);
     }
 }
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn stale(_argument: Datum, table: Oid) {
-    if let Some(handlers) = HANDLERS.get() {
+    if let Some(handlers) = handlers() {
         (handlers.stale)((table != Oid::INVALID).then_some(table));
     }
 }
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn all_stale(_argument: Datum, _cache: i32, _hash: u32) {
-    if let Some(handlers) = HANDLERS.get() {
+    if let Some(handlers) = handlers() {
         (handlers.stale)(None);
     }
 }
@@ -232,7 +244,7 @@ unsafe extern "C-unwind" fn object_access(
         (super::subscription::CATALOGUE, _, _) => ObjectEvent::SubscriptionChanged,
         _ => return,
     };
-    if let Some(handlers) = HANDLERS.get() {
+    if let Some(handlers) = handlers() {
         (handlers.object)(event, object);
     }
 }
