@@ -2,7 +2,7 @@
 
 use postgres::Client;
 
-use crate::client::{connect, connect_to, unique};
+use crate::client::{config, connect, connect_to, open, unique};
 
 pub struct Database {
     pub name: String,
@@ -25,6 +25,13 @@ impl Database {
 
     pub fn client(&self) -> Client {
         connect_to(&self.name)
+    }
+
+    /// As a role, which may make tables in it.
+    pub fn client_as(&self, role: &str) -> Client {
+        let grant = format!("GRANT CREATE ON SCHEMA public TO {role}");
+        self.client().batch_execute(&grant).unwrap_or_else(|e| panic!("{grant}: {e:?}"));
+        open(config(&self.name).user(role))
     }
 
     /// In the database the tests start from, not in this one.

@@ -1,0 +1,195 @@
+//! The server under acts of a hostile owner: who watches that nothing else suffers.
+
+use super::acts::Act;
+use super::calls;
+use xqueue_tests::*;
+
+const SHAPES: [&str; 3] = [
+    r#"{"delayed": true, "buried": true, "zombie": true, "ttl": 3600, "ttr": 600, "priority": true, "tube": true, "retry": {"limit": 3}}"#,
+    r#"{"delayed": true, "buried": true, "ttl": true, "ttr": true, "priority": true, "utube": true, "capacity": 50, "retry": {"limit": 3}}"#,
+    r#"{"delayed": true, "buried": true, "keep": true, "ttl": true, "ttr": true, "priority": true, "tube": true, "retry": {"limit": 3}}"#,
+];
+
+pub struct Victim {
+    /// The hostile owner, whose session knows the queues from before.
+    owner: Client,
+    /// Another session of his.
+    other: Client,
+    admin: Client,
+    /// A connection that a restart of the server would end.
+    canary: Client,
+    started: String,
+    /// A queue that has nothing to do with it.
+    healthy: Queue,
+    number: usize,
+    // Dropped in this order.
+    database: Database,
+    role: Role,
+}
+
+impl Victim {
+    pub fn new() -> Victim {
+        let role = Role::create();
+        let database = Database::new("hostile");
+        let (mut admin, mut canary) = (database.client(), database.client());
+        admin
+            .batch_execute("CREATE ACCESS METHOD heap2 TYPE TABLE HANDLER heap_tableam_handler")
+            .expect("the access method");
+        let started = scalar(&mut canary, STARTED, &[]);
+        let (owner, other) = (database.client_as(&role.name), database.client_as(&role.name));
+        let healthy = Queue::new_in(&database.name, "healthy");
+        Victim { owner, other, admin, canary, started, healthy, number: 0, database, role }
+    }
+
+    /// Does an act to a queue, calls everything, and sees to it that all others live. False if PostgreSQL refuses it.
+    pub fn endure(&mut self, act: &Act, complaints: &mut Vec<String>) -> bool {
+        let queue = unique("hostile");
+        self.number += 1;
+        self.make(&queue);
+        if act.strips {
+            self.strip(&queue, act.strips_key);
+        }
+        let sql = act.sql.replace("{q}", &queue);
+        let mut complain = |call: &str, error: &postgres::Error| {
+            let said = match error.as_db_error() {
+                Some(said) if !said.code().code().starts_with("XX") => return,
+                Some(said) => format!("{} {}", said.code().code(), said.message()),
+                None => format!("the connection broke: {error}"),
+            };
+            complaints.push(format!("{sql}\n    {call}\n        {said}"));
+        };
+        // In a transaction of its own, with all that it has cached.
+        let begin = "SET statement_timeout = '2s'; BEGIN";
+        self.owner.batch_execute(begin).expect("a transaction");
+        let mut done = self.owner.batch_execute(&sql);
+        if done.is_ok() && self.number.is_multiple_of(3) {
+            for call in calls::some(&queue) {
+                let tried = self.owner.batch_execute(&format!("SAVEPOINT s; {call}"));
+                if let Err(error) = &tried {
+                    complain(&call, error);
+                    assert!(!self.owner.is_closed(), "{sql}: {call}");
+                }
+                self.owner.batch_execute("ROLLBACK TO s").expect("a savepoint");
+            }
+        }
+        self.owner.batch_execute("ROLLBACK").expect("no transaction");
+        if done.is_ok() {
+            done = self.owner.batch_execute(&sql);
+        }
+        if let Err(error) = &done {
+            complain("", error);
+        } else {
+            self.stay_well(&sql);
+            for call in calls::beside() {
+                self.admin
+                    .batch_execute(call)
+                    .unwrap_or_else(|error| panic!("{sql}: {call}: {error:?}"));
+            }
+            // Half of them, the other half after the next act.
+            let is_tried = |number: usize| (number + self.number).is_multiple_of(2);
+            let calls = calls::all(&queue).into_iter().enumerate();
+            for (number, call) in calls.filter(|(number, _)| is_tried(*number)) {
+                let limit = if call.contains(".check(") { "50ms" } else { "2s" };
+                let client = if number % 4 == 3 { &mut self.other } else { &mut self.owner };
+                let call = format!("SET statement_timeout = '{limit}'; {call}");
+                // A procedure that commits wants to be alone.
+                let tried = match call.contains("CALL ") {
+                    true => {
+                        client.batch_execute(call.split_once("; ").map_or("", |(_, call)| call))
+                    }
+                    false => client.batch_execute(&call),
+                };
+                if let Err(error) = &tried {
+                    complain(&call, error);
+                    assert!(!client.is_closed(), "{sql}: {call}");
+                }
+            }
+            self.stay_well(&sql);
+        }
+        self.unmake(&queue);
+        done.is_ok()
+    }
+
+    /// A queue of the hostile owner with tasks in several states, known to both of his sessions.
+    fn make(&mut self, queue: &str) {
+        let shape = SHAPES[self.number % SHAPES.len()];
+        let sql = format!(
+            "CREATE TABLE {queue} (id bigserial PRIMARY KEY, payload jsonb);
+             CREATE DOMAIN {queue}_domain AS text CHECK (VALUE <> 'y');
+             CREATE TYPE {queue}_row AS (a int, b text);
+             CREATE FUNCTION {queue}_loud(bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+               RAISE 'loud %', $1 USING ERRCODE = 'P0001'; END $$;
+             CREATE FUNCTION {queue}_quiet(bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 > 0';
+             CREATE FUNCTION {queue}_null() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE FUNCTION {queue}_other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               NEW.owner = '00000000-0000-0001-7fff-ffffffffffff'; NEW.tube = 'z'; NEW.id = NEW.id + 1000; RETURN NEW; END $$;
+             CREATE FUNCTION {queue}_alter() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               BEGIN ALTER TABLE public.{queue} ALTER owner TYPE bigint USING 140737488355328;
+               EXCEPTION WHEN OTHERS THEN NULL; END;
+               DELETE FROM public.{queue}; INSERT INTO public.{queue} (status) VALUES ('R'); RETURN NULL; END $$;
+             SELECT xqueue.upgrade('{queue}', '{{\"features\": {shape}}}');
+             INSERT INTO {queue} (tube, runat, status) VALUES ('a', NULL, 'R'), ('b', NULL, 'R'), ('c', NULL, 'R'), ('d', NULL, 'R'),
+               ('a', now() + interval '1 hour', 'W'), ('e', NULL, 'B');
+             SELECT xqueue.take('{queue}')"
+        );
+        self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        // Its session ends, and the worker has to look whose tasks those are.
+        let mut leaves = self.database.client_as(&self.role.name);
+        for client in [&mut self.other, &mut leaves] {
+            client.batch_execute(&format!("SELECT xqueue.take('{queue}')")).expect("a task");
+        }
+    }
+
+    fn strip(&mut self, queue: &str, with_key: bool) {
+        let key = if with_key {
+            format!("ALTER TABLE {queue} DROP CONSTRAINT {queue}_pkey;")
+        } else {
+            String::new()
+        };
+        let sql = format!(
+            "DO $$ DECLARE x text; BEGIN
+               FOR x IN SELECT tgname FROM pg_trigger WHERE tgrelid = '{queue}'::regclass AND NOT tgisinternal
+               LOOP EXECUTE format('DROP TRIGGER %I ON {queue}', x); END LOOP;
+               FOR x IN SELECT indexrelid::regclass FROM pg_index WHERE indrelid = '{queue}'::regclass AND NOT indisprimary
+               LOOP EXECUTE format('DROP INDEX %s', x); END LOOP;
+               {key}
+             END $$;
+             INSERT INTO {queue} (status, runat) VALUES ('W', '-infinity'), ('T', '-infinity')"
+        );
+        self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// The server has not restarted, and the worker does its work for another queue.
+    #[track_caller]
+    fn stay_well(&mut self, act: &str) {
+        let started = self.canary.query_one(STARTED, &[]);
+        let started: String = started.unwrap_or_else(|error| panic!("{act}: {error:?}")).get(0);
+        assert_eq!(started, self.started, "{act}");
+        self.healthy.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+        self.healthy.wait_for("waiting", 0);
+    }
+
+    /// Drops all that the owner has made.
+    fn unmake(&mut self, queue: &str) {
+        let sql = format!(
+            "SET lock_timeout = '10s';
+             DO $$ DECLARE x text; BEGIN
+               LOOP
+                 SELECT format('DROP %s %s CASCADE', CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, oid::regclass) INTO x
+                 FROM pg_class WHERE relowner = '{0}'::regrole AND relkind IN ('r', 'v', 'p') ORDER BY relispartition LIMIT 1;
+                 EXIT WHEN NOT FOUND;
+                 EXECUTE x;
+               END LOOP;
+               FOR x IN SELECT format('DROP FUNCTION %s CASCADE', oid::regprocedure) FROM pg_proc WHERE proowner = '{0}'::regrole
+               LOOP EXECUTE x; END LOOP;
+               FOR x IN SELECT format('DROP TYPE %s CASCADE', oid::regtype) FROM pg_type
+                 WHERE typowner = '{0}'::regrole AND typtype IN ('c', 'd') AND oid::regtype::text NOT LIKE '%[]'
+               LOOP EXECUTE x; END LOOP;
+             END $$",
+            self.role.name
+        );
+        self.admin.batch_execute(&sql).unwrap_or_else(|error| panic!("{queue}: {sql}: {error:?}"));
+    }
+}
+
+const STARTED: &str = "SELECT pg_postmaster_start_time()::text";
