@@ -1,0 +1,225 @@
+//! Every function × every set of privileges on the table, compared with the table in README, "Privileges".
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use xqueue_tests::*;
+
+const COLUMNS: &str = "id bigint PRIMARY KEY, payload jsonb";
+const RIGHTS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
+const REFUSED: &str = "42501";
+
+/// A call of each function that README names. Task 1 is ready, 2 taken by the caller's session, 3 buried, 4 waits.
+const CALLS: [(&str, &str); 26] = [
+    ("put", "SELECT xqueue.put('{q}', '{\"id\": 9}')"),
+    ("put_wait", "CALL xqueue.put_wait('{q}', '{\"id\": 9}', '0')"),
+    ("INSERT", "INSERT INTO {q} (id) VALUES (9)"),
+    ("take", "SELECT xqueue.take('{q}')"),
+    ("next", "CALL xqueue.next('{q}', '0')"),
+    ("release", "SELECT xqueue.release('{q}', 2)"),
+    ("bury", "SELECT xqueue.bury('{q}', 2)"),
+    ("touch", "SELECT xqueue.touch('{q}', 2, '1s')"),
+    ("ack", "SELECT xqueue.ack('{q}', 2)"),
+    ("dig", "SELECT xqueue.dig('{q}', 3)"),
+    ("plow", "SELECT xqueue.plow('{q}')"),
+    ("kick", "SELECT xqueue.kick('{q}', 1)"),
+    ("switch", "SELECT xqueue.switch('{q}', 1, 'B')"),
+    ("snatch", "SELECT xqueue.snatch('{q}', 2)"),
+    ("release_all", "SELECT xqueue.release_all('{q}')"),
+    ("restart", "SELECT xqueue.restart('{q}', 4)"),
+    ("delete", "SELECT xqueue.delete('{q}', 1)"),
+    ("truncate", "SELECT xqueue.truncate('{q}')"),
+    ("peek", "SELECT xqueue.peek('{q}', 1)"),
+    ("tasks_by_state", "SELECT xqueue.tasks_by_state('{q}', 'ready')"),
+    ("wait", "SELECT xqueue.wait('{q}', 1, '0')"),
+    ("stats", "SELECT xqueue.stats('{q}')"),
+    ("check", "SELECT xqueue.check('{q}')"),
+    ("pause", "SELECT xqueue.pause('{q}')"),
+    ("resume", "SELECT xqueue.resume('{q}')"),
+    ("stats_reset", "SELECT xqueue.stats_reset('{q}')"),
+];
+/// Named in README, and tried by tests of their own: they change what the table is, or name none.
+const ELSEWHERE: [&str; 7] = ["COPY", "metrics", "be", "and", "upgrade", "downgrade", "create"];
+const DROPS: &str = "drop";
+
+/// What README says that a function needs: privileges, or none if only the owner may call it.
+fn documented() -> BTreeMap<String, Vec<&'static str>> {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let text = std::fs::read_to_string(readme).expect("README.md");
+    let section = text.split("\n## Privileges\n").nth(1).expect("a section on privileges");
+    let rows = section.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    let mut needs = BTreeMap::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [functions, right] = cells[..] else { panic!("not two cells: {row}") };
+        let first = right.split(';').next().unwrap_or_default();
+        let is_needed = |name: &&str| first.split(&[' ', ','][..]).any(|word| word == *name);
+        let rights: Vec<_> = RIGHTS.into_iter().filter(is_needed).collect();
+        for function in functions.split(',') {
+            let name = function.split_whitespace().next().expect("a name");
+            needs.insert(name.trim_matches('`').to_owned(), rights.clone());
+        }
+    }
+    needs
+}
+
+struct Matrix {
+    q: Queue,
+    session: String,
+}
+
+impl Matrix {
+    fn new() -> Matrix {
+        let features = json!({"features": {"delayed": true, "buried": true, "ttr": "1 hour"}});
+        Matrix { q: Queue::with("matrix", COLUMNS, &features), session: String::new() }
+    }
+
+    /// The tasks are as the calls of a connection want them.
+    fn prepare(&mut self, c: &mut Client) {
+        self.session = scalar::<uuid::Uuid>(c, "SELECT xqueue.identify()", &[]).to_string();
+        let tasks = format!(
+            "TRUNCATE {{q}}; INSERT INTO {{q}} (id, status, runat, owner) VALUES (1, 'R', NULL, NULL),
+             (2, 'T', now() + interval '1 hour', '{}'), (3, 'B', NULL, NULL), (4, 'W', now() + interval '1 hour', NULL)",
+            self.session
+        );
+        self.q.sql(&tasks);
+    }
+
+    /// Whether a call is let through; an error about privileges is the only one that there may be.
+    #[track_caller]
+    fn is_allowed(&mut self, c: &mut Client, function: &str, call: &str) -> bool {
+        self.prepare(c);
+        let sql = call.replace("{q}", &self.q.name);
+        match c.batch_execute(&sql) {
+            Ok(()) => true,
+            Err(e) => {
+                assert_eq!(code(&e), REFUSED, "{function}: {sql}: {e:?}");
+                false
+            }
+        }
+    }
+}
+
+#[test]
+fn readme_names_every_function() {
+    let documented = documented();
+    let names = CALLS.iter().map(|(name, _)| *name).chain(ELSEWHERE).chain([DROPS]);
+    let names: Vec<&str> = names.collect();
+    let unknown: Vec<_> =
+        documented.keys().filter(|name| !names.contains(&name.as_str())).collect();
+    assert!(unknown.is_empty(), "in README, but not tried: {unknown:?}");
+    let missing: Vec<_> = names.iter().filter(|name| !documented.contains_key(**name)).collect();
+    assert!(missing.is_empty(), "not in README: {missing:?}");
+    // All that a role may call: what is new in the schema has to find its place in the table.
+    let mut admin = connect();
+    let sql =
+        "SELECT DISTINCT proname::text FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace
+               WHERE nspname = 'xqueue' AND prorettype <> 'trigger'::regtype";
+    // Helpers of the views, and what names no queue or belongs to its tables' defaults.
+    let others = [
+        "holders",
+        "identify",
+        "session_connections",
+        "state",
+        "time64",
+        "waiting_consumers",
+        "waiting_producers",
+    ];
+    for row in admin.query(sql, &[]).expect("the functions") {
+        let name: String = row.get(0);
+        let is_known = names.contains(&name.as_str()) || others.contains(&name.as_str());
+        assert!(is_known || documented.contains_key(&name), "{name} is not in README's table");
+    }
+}
+
+/// Each of the 32 sets of privileges lets through what README says, and nothing else.
+#[test]
+fn every_set_of_privileges() {
+    let (documented, mut matrix, role) = (documented(), Matrix::new(), Role::create());
+    let mut c = role.client();
+    for set in 0..1 << RIGHTS.len() {
+        let granted: Vec<&str> =
+            (0..RIGHTS.len()).filter(|bit| set & 1 << bit != 0).map(|bit| RIGHTS[bit]).collect();
+        matrix.q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
+        if !granted.is_empty() {
+            matrix.q.sql(&format!("GRANT {} ON {{q}} TO {}", granted.join(", "), role.name));
+        }
+        for (function, call) in CALLS {
+            let needs = &documented[function];
+            let expected = !needs.is_empty() && needs.iter().all(|right| granted.contains(right));
+            let allowed = matrix.is_allowed(&mut c, function, call);
+            assert_eq!(allowed, expected, "{function} with {granted:?}, needs {needs:?}");
+        }
+    }
+}
+
+/// Column privileges on the key and the payload are not enough for anything but a look at what they name.
+#[test]
+fn privileges_on_columns() {
+    let (mut matrix, role) = (Matrix::new(), Role::create());
+    let mut c = role.client();
+    matrix.q.sql(&format!(
+        "GRANT SELECT (id, payload), INSERT (id, payload), UPDATE (payload) ON {{q}} TO {}",
+        role.name
+    ));
+    for (function, call) in CALLS.into_iter().filter(|(function, _)| *function != "INSERT") {
+        assert!(!matrix.is_allowed(&mut c, function, call), "{function}");
+    }
+}
+
+/// The owner, a member of its role, and a superuser may all.
+#[test]
+fn owners_members_and_superusers() {
+    let mut matrix = Matrix::new();
+    let (owner, member) = (Role::create(), Role::create());
+    matrix
+        .q
+        .sql(&format!("ALTER TABLE {{q}} OWNER TO {0}; GRANT {0} TO {1}", owner.name, member.name));
+    let mut admin = matrix.q.client();
+    for c in [&mut owner.client(), &mut member.client(), &mut admin] {
+        for (function, call) in CALLS {
+            assert!(matrix.is_allowed(c, function, call), "{function}");
+        }
+    }
+    matrix.q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
+}
+
+/// With row security and no policy for it a role with all privileges sees no task, puts none, and learns no numbers.
+#[test]
+fn row_security_without_a_policy() {
+    const MONITORS: [&str; 2] = ["stats", "check"];
+    const OF_THE_OWNER: [&str; 3] = ["pause", "resume", "stats_reset"];
+    let (mut matrix, role) = (Matrix::new(), Role::create());
+    let mut c = role.client();
+    matrix.q.sql(&format!(
+        "ALTER TABLE {{q}} ENABLE ROW LEVEL SECURITY; GRANT ALL ON {{q}} TO {}",
+        role.name
+    ));
+    for (function, call) in CALLS {
+        matrix.prepare(&mut c);
+        let sql = call.replace("{q}", &matrix.q.name);
+        let rows = c.simple_query(&sql);
+        let is_refused = MONITORS.contains(&function)
+            || OF_THE_OWNER.contains(&function)
+            || ["put", "put_wait", "INSERT"].contains(&function);
+        match rows {
+            Err(e) if is_refused => assert_eq!(code(&e), REFUSED, "{function}: {e:?}"),
+            // A task that is not seen is not found.
+            Err(e) => assert_eq!(code(&e), "P0002", "{function}: {e:?}"),
+            Ok(_) => {
+                assert!(!is_refused, "{function} was let through");
+                let left: i64 = scalar(
+                    &mut matrix.q.admin,
+                    &format!(
+                        "SELECT count(*) FROM {} WHERE (id, status::text) IN ((1, 'R'), (2, 'T'), (3, 'B'), (4, 'W'))",
+                        matrix.q.name
+                    ),
+                    &[],
+                );
+                let expected = if function == "truncate" { 0 } else { 4 };
+                assert_eq!(left, expected, "{function} has changed what it does not see");
+            }
+        }
+    }
+    matrix.q.sql("ALTER TABLE {q} DISABLE ROW LEVEL SECURITY");
+}
