@@ -64,8 +64,10 @@ CREATE TABLE xqueue.session (
     lease timestamptz NOT NULL
 );
 CREATE INDEX session_lease_idx ON xqueue.session (lease);
+CREATE INDEX session_role_idx ON xqueue.session (role);
 
 COMMENT ON INDEX xqueue.session_lease_idx IS 'The sessions that end next, for the worker.';
+COMMENT ON INDEX xqueue.session_role_idx IS 'How many sessions a role has, for the setting xqueue.max_sessions_per_role.';
 COMMENT ON TABLE xqueue.session IS 'The identified sessions, which own tasks and outlive their connections. Read the view xqueue.sessions; change with xqueue.identify().';
 COMMENT ON COLUMN xqueue.session.uuid IS 'As it stands in the owner column of the tasks that it has taken.';
 COMMENT ON COLUMN xqueue.session.role IS 'The role that has opened it: only its members may join it.';

@@ -27,6 +27,12 @@ static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
 static MAX_JOB_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
 /// A time of grace that nobody asked for would delay the tasks of consumers that are gone.
 static SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(0);
+/// In seconds: what a role keeps without a connection others cannot take.
+static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
+/// Sessions are opened without any privilege on a table, and cost rows and the worker's time.
+static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// All databases and roles share the slots: one role must leave some to the others.
+static MAX_QUEUES_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(-1);
 static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static GRAPHITE_PORT: GucSetting<i32> = GucSetting::<i32>::new(2003);
 static GRAPHITE_PROTOCOL: GucSetting<Protocol> = GucSetting::<Protocol>::new(Protocol::Tcp);
@@ -92,6 +98,33 @@ pub fn init(preloading: bool) {
         (0, i32::MAX),
         GucContext::Userset,
         GucFlags::UNIT_MS,
+    );
+    int(
+        c"xqueue.max_session_grace",
+        c"The longest time of grace that a role may give to a session.",
+        c"It does not bind superusers.",
+        &MAX_SESSION_GRACE,
+        (0, i32::MAX),
+        GucContext::Suset,
+        GucFlags::UNIT_S,
+    );
+    int(
+        c"xqueue.max_sessions_per_role",
+        c"The largest number of identified sessions of one role in a database.",
+        c"It does not bind superusers.",
+        &MAX_SESSIONS_PER_ROLE,
+        (0, i32::MAX),
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.max_queues_per_role",
+        c"The largest number of queues of one role in all databases together.",
+        c"-1: half of xqueue.max_queues. It does not bind superusers.",
+        &MAX_QUEUES_PER_ROLE,
+        (-1, 100_000),
+        GucContext::Suset,
+        GucFlags::default(),
     );
     GucRegistry::define_string_guc(
         c"xqueue.graphite_host",
@@ -173,6 +206,18 @@ pub fn max_job_workers() -> usize {
 /// How long an identified session lives on without a connection, unless it says so itself.
 pub fn session_grace() -> Duration {
     milliseconds(&SESSION_GRACE)
+}
+
+pub fn max_session_grace() -> Duration {
+    Duration::from_secs(MAX_SESSION_GRACE.get().max(0) as u64)
+}
+
+pub fn max_sessions_per_role() -> usize {
+    MAX_SESSIONS_PER_ROLE.get().max(0) as usize
+}
+
+pub fn max_queues_per_role() -> usize {
+    usize::try_from(MAX_QUEUES_PER_ROLE.get()).unwrap_or(max_queues().div_ceil(2))
 }
 
 /// Host, port and protocol of Graphite; None if no metrics are to be sent.

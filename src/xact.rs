@@ -82,14 +82,12 @@ pub fn pending(slot: SlotId) -> Delta {
 
 /// How many tasks, of all queues, the connection's own session has got and lost in the open transaction.
 pub fn held() -> (u64, u64) {
-    let (mut got, mut lost) = (0, 0);
-    CHANGES.with_borrow(|stack| {
-        stack.for_each(|_, delta| {
-            let (more_got, more_lost) = delta.held.total();
-            (got, lost) = (got + more_got, lost + more_lost);
-        })
-    });
-    (got, lost)
+    CHANGES.with_borrow(Stack::held)
+}
+
+/// The queues that the open transaction has dropped.
+pub fn dropped() -> Vec<SlotId> {
+    CHANGES.with_borrow(Stack::dropped)
 }
 
 /// What the open transaction does to the number of a queue's tasks.

@@ -7,6 +7,7 @@
 use super::argument;
 use crate::error::{self, Error, Result};
 use crate::pg::function::{Call, Output};
+use crate::pg::user::Rights;
 use crate::pg::value::Value;
 use crate::pg::{jsonb, process, time, transaction, types, user};
 use crate::session::store::{self, Known};
@@ -28,6 +29,7 @@ fn identify_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_connection()?;
     let grace = argument::duration(call, 1, "grace")?;
     let grace = grace.map(|(interval, length)| Grace { interval, length });
+    grace.map_or(Ok(()), Grace::require_allowed)?;
     let local = call.require(2, "local")?.to_bool();
     let uuid = match (call.value(0).map(Value::to_uuid), local) {
         (Some(uuid), false) if session::joined(Part::Own) == Some(uuid) => own(uuid, grace)?,
@@ -48,7 +50,7 @@ fn require_connection() -> Result<()> {
         )
         .hint("A background process, such as one that runs triggers for the queue's worker, joins no session."));
     }
-    if user::is_restricted() {
+    if matches!(user::rights(), Rights::Restricted) {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
             format!("{FUNCTION} cannot be called within a security-restricted operation"),
@@ -60,7 +62,7 @@ fn require_connection() -> Result<()> {
 
 /// Refuses to change whom the connection acts for to code that has other rights than the connection.
 fn require_own_rights() -> Result<()> {
-    if !user::is_borrowed() {
+    if matches!(user::rights(), Rights::Own) {
         return Ok(());
     }
     Err(Error::new(
@@ -82,10 +84,32 @@ impl Grace {
         Grace { interval: Interval { time: length, day: 0, month: 0 }, length }
     }
 
-    /// The setting `xqueue.session_grace`, unless it is zero.
+    /// The setting `xqueue.session_grace`, as far as it is allowed, unless it is zero.
     fn by_default() -> Option<Grace> {
         let length = i64::try_from(guc::session_grace().as_micros()).unwrap_or(i64::MAX);
+        let length = length.min(Grace::longest());
         (length > 0).then(|| Grace::of(length))
+    }
+
+    /// The longest one that the current role may give, in microseconds.
+    fn longest() -> i64 {
+        match user::is_superuser(user::current()) {
+            true => i64::MAX,
+            false => i64::try_from(guc::max_session_grace().as_micros()).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn require_allowed(self) -> Result<()> {
+        if self.length <= Grace::longest() {
+            return Ok(());
+        }
+        let longest = match guc::max_session_grace().as_secs() {
+            seconds if seconds > 0 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
+            seconds => format!("{seconds} s"),
+        };
+        Err(Error::invalid(format!("grace must not be longer than {longest}")).hint(
+            "Give a shorter time; a superuser can change the setting xqueue.max_session_grace.",
+        ))
     }
 }
 
@@ -113,6 +137,9 @@ fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
 
 /// Keeps a session that this connection acts for. It stays the role's whose it is.
 fn keep_joined(session: Session, grace: Grace) -> Result<()> {
+    if store::find(session.uuid, time::now()).is_none() {
+        require_place(session.role, 1)?;
+    }
     let role = match session::joined(Part::Own) == Some(session.uuid) {
         true => sessions::identify(session.uuid, session.role.into()).then_some(session.role),
         false => identify_live(session.uuid)?,
@@ -153,9 +180,13 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
         .hint("Use read committed."));
     }
     // A refusal leaves no trace, so that refused calls keep no session alive.
-    let role = store::find(uuid, time::now()).map(|known| known.role);
-    let role = role.or_else(|| sessions::role_of_own(uuid).map(Oid::from));
-    require_member(role.ok_or_else(|| unknown(uuid))?, uuid)?;
+    if let Some(known) = store::find(uuid, time::now()) {
+        require_member(known.role, uuid)?;
+    } else {
+        let role = sessions::role_of_own(uuid).map(Oid::from).ok_or_else(|| unknown(uuid))?;
+        require_member(role, uuid)?;
+        require_place(role, 1)?;
+    }
     // First the connection, then the look: the worker, which does it the other way round, ends no
     // session that has one.
     let mut proposal = Proposal::of(uuid);
@@ -238,8 +269,9 @@ fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
         Some(grace) => keep(uuid, known.role, grace)?,
         None => renew(uuid, &known, now)?,
     }
-    let is_endless = known.lease == i64::MAX;
-    let renew_at = if is_endless { i64::MIN } else { known.lease - known.grace };
+    // With another time of grace the lease may end sooner.
+    let is_unsure = known.lease == i64::MAX || grace.is_some();
+    let renew_at = if is_unsure { i64::MIN } else { known.lease.saturating_sub(known.grace) };
     Ok(Admission { role: known.role, renew_at })
 }
 
@@ -269,10 +301,32 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     match store::find(uuid, now) {
         Some(known) if known.grace == grace.length => return renew(uuid, &known, now),
         Some(_) => store::set_grace(uuid, Value::interval(grace.interval))?,
-        None => store::keep(uuid, role, Value::interval(grace.interval))?,
+        None => {
+            store::keep(uuid, role, Value::interval(grace.interval))?;
+            // Others of the role may have opened sessions meanwhile. Of all who pass the limit at once the last one,
+            // at least, sees the others.
+            require_place(role, 0)?;
+        }
     }
     session::note_change();
     Ok(())
+}
+
+/// Refuses more sessions of a role than it may have, with so many new ones.
+fn require_place(role: Oid, new: usize) -> Result<()> {
+    let limit = guc::max_sessions_per_role();
+    if user::is_superuser(role) || store::count_of(role, limit.saturating_add(1)) + new <= limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        format!("role \"{}\" may have no more than {limit} identified sessions", store::role_name(role)),
+    )
+    .detail("A session ends when its last connection has been gone for its time of grace.")
+    .hint(
+        "Join sessions that are there, see xqueue.sessions, or let them end by xqueue.identify(uuid, grace => '0'). \
+         A superuser can change the setting xqueue.max_sessions_per_role.",
+    ))
 }
 
 fn renew(uuid: Uuid, known: &Known, now: i64) -> Result<()> {

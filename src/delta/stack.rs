@@ -75,6 +75,28 @@ impl Stack {
         }
     }
 
+    /// How many tasks, of all queues, the connection's own session has got and lost.
+    pub fn held(&self) -> (u64, u64) {
+        let (mut got, mut lost) = (0, 0);
+        self.for_each(|_, delta| {
+            let (more_got, more_lost) = delta.held.total();
+            (got, lost) = (got + more_got, lost + more_lost);
+        });
+        (got, lost)
+    }
+
+    /// The queues that were dropped, and not made again.
+    pub fn dropped(&self) -> Vec<SlotId> {
+        let mut dropped = Vec::new();
+        self.for_each(|slot, delta| {
+            if let Some(is_dropped) = delta.dropped {
+                dropped.retain(|known| *known != slot);
+                dropped.extend(is_dropped.then_some(slot));
+            }
+        });
+        dropped
+    }
+
     /// The change of one queue by the whole open transaction.
     pub fn total(&self, slot: SlotId) -> Delta {
         let mut total = Delta::default();

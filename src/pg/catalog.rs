@@ -2,7 +2,7 @@
 
 use super::foreign::list_nth;
 use super::relation::{Lock, Relation};
-use super::row::{Row, Tuple};
+use super::row::Row;
 use super::types;
 use super::value::Value;
 use crate::error::{Error, Result};
@@ -259,34 +259,6 @@ pub fn connectable_databases() -> Vec<u32> {
         true
     });
     found
-}
-
-/// Shows `see` the row of table `name` in our schema whose first column, an oid, is `key`: as it is
-/// now, whatever snapshot the transaction has, without regard to privileges.
-pub fn own_row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
-    let table = Relation::open(own_relation(name)?, Lock::AccessShare)?;
-    let mut see = Some(see);
-    let mut seen = None;
-    table.scan(&super::relation::Snapshot::latest(), |row| {
-        let matches = row.value(1).is_some_and(|oid| oid.to_oid() == key);
-        if matches {
-            seen = see.take().map(|see| see(row));
-        }
-        !matches
-    });
-    seen
-}
-
-/// The same of the row whose first column, a uuid, is `key`, by the index of that column.
-pub fn own_row_of<T>(
-    name: &CStr,
-    index: &CStr,
-    key: [u8; 16],
-    see: impl FnOnce(&Tuple) -> T,
-) -> Option<T> {
-    let table = Relation::open(own_relation(name)?, Lock::AccessShare)?;
-    let index = own_relation(index)?;
-    table.first_of_uuid((index, 1), key, &super::relation::Snapshot::latest(), see)
 }
 
 /// Reads a value of a type from its text; errors are those of the type's input function.

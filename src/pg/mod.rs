@@ -19,6 +19,7 @@ pub mod injection;
 pub mod jsonb;
 pub mod latch;
 pub mod memory;
+pub mod own_table;
 pub mod privileges;
 pub mod process;
 mod raw;

@@ -1,10 +1,14 @@
 //! Scans of tables that run no user code and know no row security.
 
+use super::foreign::attribute;
 use super::relation::{Relation, Snapshot};
 use super::row::Tuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
+
+/// The types that name objects, such as regrole, are as long as oid.
+const OID_LENGTH: i16 = 4;
 
 impl Relation {
     /// Sees every row that `snapshot` sees, whatever the table's access method. Ends early, with false, when
@@ -55,7 +59,7 @@ impl Relation {
     }
 
     /// The same with a uuid.
-    pub fn first_of_uuid<T>(
+    pub(super) fn first_of_uuid<T>(
         &self,
         at: (Oid, i16),
         value: [u8; 16],
@@ -63,8 +67,46 @@ impl Relation {
         see: impl FnOnce(&Tuple) -> T,
     ) -> Option<T> {
         let key = (pg_sys::F_UUID_EQ, Datum::from(value.as_ptr()));
-        // SAFETY: the operator is that of type uuid, whose values are 16 bytes passed by reference.
-        unsafe { self.first_equal(at, key, snapshot, see) }
+        // SAFETY: the operator is that of type uuid, of which the column is, and whose values are 16 bytes passed by
+        // reference.
+        unsafe {
+            let column = attribute(self.description(), usize::try_from(at.1 - 1).ok()?);
+            let is_uuid = column.atttypid == pg_sys::UUIDOID;
+            is_uuid.then(|| self.first_equal(at, key, snapshot, see)).flatten()
+        }
+    }
+
+    /// How many rows have this oid in a column that is the first one of the index, up to a limit; with those that
+    /// transactions in progress have added, and without those that such have changed or deleted.
+    pub(super) fn count_with_uncommitted(
+        &self,
+        (index, column): (Oid, i16),
+        value: Oid,
+        limit: usize,
+    ) -> usize {
+        let Ok(position) = usize::try_from(column - 1) else { return 0 };
+        let mut snapshot = pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..Default::default()
+        };
+        // SAFETY: an index scan of an open table, with one key of type oid. The snapshot, of a kind that is not
+        // registered, outlives it, and says of each row whether a transaction in progress has changed that.
+        unsafe {
+            if attribute(self.description(), position).attlen != OID_LENGTH {
+                return 0;
+            }
+            let mut key = pg_sys::ScanKeyData::default();
+            let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+            pg_sys::ScanKeyInit(&mut key, column, equal, pg_sys::F_OIDEQ.into(), value.into());
+            let seen = &raw mut snapshot;
+            let scan = pg_sys::systable_beginscan(self.pointer(), index, true, seen, 1, &mut key);
+            let mut count = 0;
+            while count < limit && !pg_sys::systable_getnext(scan).is_null() {
+                count += usize::from((*seen).xmax == pg_sys::InvalidTransactionId);
+            }
+            pg_sys::systable_endscan(scan);
+            count
+        }
     }
 
     /// # Safety

@@ -26,16 +26,29 @@ pub fn is_member(member: Oid, role: Oid) -> bool {
     unsafe { pg_sys::is_member_of_role(member, role) }
 }
 
-/// Whether what runs acts for an owner of objects, and must not reach the connection around it.
-pub fn is_restricted() -> bool {
-    // SAFETY: reads a backend variable.
-    unsafe { pg_sys::InSecurityRestrictedOperation() }
+/// Superusers are members of any role, also of one that there is not.
+pub fn is_superuser(role: Oid) -> bool {
+    is_member(role, Oid::INVALID)
 }
 
-/// Whether what runs has rights that are not the connection's, as in a SECURITY DEFINER function.
-pub fn is_borrowed() -> bool {
+/// Whose rights what runs has.
+pub enum Rights {
+    Own,
+    /// Others than the connection's, as in a SECURITY DEFINER function.
+    Borrowed,
+    /// It acts for an owner of objects, and must not reach the connection around it.
+    Restricted,
+}
+
+pub fn rights() -> Rights {
     // SAFETY: reads a backend variable.
-    unsafe { pg_sys::InLocalUserIdChange() }
+    unsafe {
+        match (pg_sys::InSecurityRestrictedOperation(), pg_sys::InLocalUserIdChange()) {
+            (true, _) => Rights::Restricted,
+            (false, true) => Rights::Borrowed,
+            (false, false) => Rights::Own,
+        }
+    }
 }
 
 /// The role in force before, restored on drop.

@@ -111,7 +111,8 @@ impl Queue {
         let sql = table_names(relation, &definition.options, &fields, &key)?;
         let database = process::database();
         let capacity = definition.options.features.capacity();
-        let slot = queues::find_or_add(database.into(), table.into(), capacity);
+        let owner = relation.owner();
+        let slot = queues::find_or_add(database.into(), table.into(), owner.into(), capacity);
         let (slot, is_new) = slot.ok_or_else(|| {
             Error::new(
                 PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,

@@ -7,7 +7,7 @@ use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::row::Row;
 use crate::pg::spi::Spi;
 use crate::pg::value::Value;
-use crate::pg::{catalog, jsonb, spi, types, user};
+use crate::pg::{catalog, jsonb, own_table, spi, types, user};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
@@ -24,7 +24,7 @@ pub struct Entry {
 }
 
 pub fn read(table: Oid) -> Result<Option<Entry>> {
-    let row = catalog::own_row(REGISTRY, table, |row| {
+    let row = own_table::row(REGISTRY, table, |row| {
         let same_table = row.value(2).map(Value::to_oid) == Some(table);
         let paused_until = row.value(4).map(Value::to_instant);
         (row.value(3).map(jsonb::text).unwrap_or_default(), same_table, paused_until)
@@ -64,6 +64,19 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
             ],
         );
     })
+}
+
+/// How many tables of an owner are queues in this database.
+pub fn count_of(owner: Oid) -> Result<usize> {
+    let count = as_owner(|spi| {
+        let rows = spi.run_with(
+            "SELECT pg_catalog.count(*) FROM xqueue.queue q JOIN pg_catalog.pg_class c \
+             ON c.oid OPERATOR(pg_catalog.=) q.relation WHERE c.relowner OPERATOR(pg_catalog.=) $1",
+            &[(types::OID, Some(Value::oid(owner)))],
+        );
+        rows.number()
+    })?;
+    Ok(count.max(0) as usize)
 }
 
 /// Pauses a queue for `length`, until it is resumed without one.

@@ -11,7 +11,7 @@ use crate::pg::relation::{self, Lock};
 use crate::pg::row::Row;
 use crate::pg::spi::Rows;
 use crate::pg::value::Value;
-use crate::pg::{catalog, time, types, user};
+use crate::pg::{catalog, own_table, spi, time, types, user};
 use crate::registry;
 use crate::shmem::sessions::{self, Uuid};
 use pgrx::pg_sys::Oid;
@@ -19,6 +19,8 @@ use std::ffi::CStr;
 
 const TABLE: &CStr = c"session";
 const KEY: &CStr = c"session_pkey";
+/// The index by the second column, the role.
+const ROLES: (&CStr, i16) = (c"session_role_idx", 2);
 
 /// An identified session.
 pub struct Known {
@@ -32,7 +34,7 @@ pub struct Known {
 /// The session of this identifier, if its lease has not ended before `now`. Read as it is now, whatever
 /// snapshot the transaction has.
 pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
-    let known = catalog::own_row_of(TABLE, KEY, uuid, |row| {
+    let known = own_table::row_of(TABLE, KEY, uuid, |row| {
         Some(Known {
             role: row.value(2).map(Value::to_oid)?,
             grace: time::length(&row.value(3)?.to_interval()),
@@ -42,13 +44,31 @@ pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
     known.flatten().filter(|known| known.lease > now)
 }
 
-/// Gives a session that is known another time of grace, and as much as that at least.
+/// How many sessions of a role there are, up to a limit, with those that are being opened.
+pub fn count_of(role: Oid, limit: usize) -> usize {
+    own_table::count(TABLE, ROLES, role, limit)
+}
+
+/// The name of a role, or its number if it is gone.
+pub fn role_name(role: Oid) -> String {
+    spi::connect(|spi| {
+        let rows = spi.run_with(
+            "SELECT pg_catalog.pg_get_userbyid($1)",
+            &[(types::OID, Some(Value::oid(role)))],
+        );
+        rows.text(0, 1).unwrap_or_default()
+    })
+}
+
+/// Gives a session that is known another time of grace. Without connections it lives on for that, if no use
+/// renews its lease.
 pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
     registry::as_owner(|spi| {
         spi.run_with(
-            "UPDATE xqueue.session SET grace = $2, lease = GREATEST(picked.lease, \
-             pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
-             ($2 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)) FROM (SELECT s.uuid, s.lease \
+            "UPDATE xqueue.session SET grace = $2, lease = CASE \
+             WHEN picked.lease OPERATOR(pg_catalog.=) 'infinity' THEN picked.lease \
+             ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
+             ($2 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8) END FROM (SELECT s.uuid, s.lease \
              FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) $1 FOR UPDATE SKIP LOCKED) \
              AS picked WHERE session.uuid OPERATOR(pg_catalog.=) picked.uuid",
             &[(types::UUID, Some(Value::uuid(uuid))), (types::INTERVAL, Some(grace))],

@@ -22,6 +22,8 @@ pub struct Queue {
     generation: u64,
     pub database: u32,
     pub table: u32,
+    /// The table's owner, as far as it is known.
+    owner: u32,
     pub(super) tasks: Tasks,
     pub(super) calls: Calls,
     pub(super) transitions: Transitions,
@@ -111,10 +113,18 @@ pub fn find(database: u32, table: u32) -> Option<SlotId> {
     find_in(&super::directory(), database, table)
 }
 
-/// The slot of a table; a new one if it has none, and whether it is. None if all are in use.
-pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(SlotId, bool)> {
+/// The slot of a table of this owner, 0 if that is not known; a new one if it has none, and whether it is. None if all are in use.
+pub fn find_or_add(
+    database: u32,
+    table: u32,
+    owner: u32,
+    capacity: Option<i64>,
+) -> Option<(SlotId, bool)> {
     let mut directory = super::directory();
     if let Some(id) = find_in(&directory, database, table) {
+        if let Some(mut queue) = lock(id).filter(|_| owner != 0) {
+            queue.owner = owner;
+        }
         return Some((id, false));
     }
     let free = (0..super::segment().queue_count).find(|index| peek(*index).0 == 0)?;
@@ -127,6 +137,7 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
         generation,
         database,
         table,
+        owner,
         tasks: Tasks::default(),
         calls: Calls::default(),
         transitions: Transitions::default(),
@@ -154,6 +165,14 @@ pub fn find_or_add(database: u32, table: u32, capacity: Option<i64>) -> Option<(
     };
     lanes::open(queue.id());
     Some((queue.id(), true))
+}
+
+/// How many slots of all databases are in use by queues of an owner, but for some.
+pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
+    let _directory = super::directory();
+    let in_use = (0..super::segment().queue_count).filter(|index| peek(*index).0 != 0);
+    let counts = |queue: QueueGuard| queue.owner == owner && !but.contains(&queue.id());
+    in_use.filter(|index| at(*index as u32).is_some_and(counts)).count()
 }
 
 /// All slots of a database, or of all databases.

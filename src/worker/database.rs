@@ -256,7 +256,7 @@ impl Worker {
 /// Shows why a table that is listed as a queue cannot be worked with. It may not have had a slot yet.
 fn note_unfit(database: &str, table: Oid, failure: &Failure) {
     let of_database = u32::from(process::database());
-    let found = queues::find_or_add(of_database, table.into(), None);
+    let found = queues::find_or_add(of_database, table.into(), 0, None);
     let names = transaction::try_in_transaction(|| catalog::table_name(table));
     let Some(mut slot) = found.and_then(|(slot, _)| queues::lock(slot)) else { return };
     if let Ok(Some((schema, name))) = &names {

@@ -199,7 +199,7 @@ fn the_uuid_of_the_owner_column_opens_nothing() {
     let owners = format!("SELECT to_jsonb(owner) FROM {name} ORDER BY id");
     assert_eq!(values(&mut c, &owners, &[]), [json!(sessions[0]), json!(sessions[1])]);
     for session in &sessions {
-        for call in ["'{s}'", "'{s}', local => true", "'{s}', grace => '1 year'"] {
+        for call in ["'{s}'", "'{s}', local => true", "'{s}', grace => '1 day'"] {
             let sql = format!("SELECT xqueue.identify({})", call.replace("{s}", session));
             let error = expect_error(&mut c, &sql, "42501", "permission denied for session");
             assert!(error.hint().is_some_and(|hint| hint.contains("members")), "{error:?}");

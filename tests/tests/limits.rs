@@ -1,0 +1,220 @@
+//! No role takes from the others what all share: sessions, and slots for queues.
+
+use xqueue_tests::*;
+
+const DAY: i64 = 86_400;
+
+/// A role for which a superuser has changed a setting.
+fn role_with(setting: &str) -> Role {
+    let role = Role::create();
+    connect().batch_execute(&format!("ALTER ROLE {} SET xqueue.{setting}", role.name)).unwrap();
+    role
+}
+
+/// Opens a session that does not belong to the connection.
+fn open_another(c: &mut Client) -> String {
+    scalar(c, "SELECT xqueue.identify(grace => '1 hour', local => true)::text", &[])
+}
+
+fn end(c: &mut Client, session: &str) {
+    c.batch_execute(&format!("SELECT xqueue.identify('{session}', '0', local => true)")).unwrap();
+}
+
+#[test]
+fn sessions_of_a_role_are_limited() {
+    const FULL: &str = "no more than 5 identified sessions";
+    let role = role_with("max_sessions_per_role = 5");
+    let (mut c, mut admin) = (role.client(), connect());
+    let mut sessions: Vec<String> = (0..5).map(|_| open_another(&mut c)).collect();
+    for call in [
+        "SELECT xqueue.identify(grace => '1 hour', local => true)",
+        "SELECT xqueue.identify(grace => '0', local => true)",
+        "SELECT xqueue.identify(grace => '1 hour')",
+        "SET xqueue.session_grace = '1 h'; SELECT xqueue.identify()",
+    ] {
+        let error = expect_error(&mut c, call, "53400", FULL);
+        let hint = error.hint().unwrap_or_default();
+        assert!(hint.contains("xqueue.max_sessions_per_role"), "{error:?}");
+        c.batch_execute("RESET xqueue.session_grace").unwrap();
+    }
+    expect_error(&mut c, "SET xqueue.max_sessions_per_role = 9", "42501", "permission denied");
+    let mine: String = scalar(&mut c, "SELECT xqueue.identify()::text", &[]);
+    // Nor does another connection of the role keep that one.
+    let keep = format!("SELECT xqueue.identify('{mine}', grace => '1 hour')");
+    expect_error(&mut role.client(), &keep, "53400", FULL);
+    let rows = format!("SELECT count(*) FROM xqueue.session WHERE role::text = '{}'", role.name);
+    assert_eq!(scalar::<i64>(&mut admin, &rows, &[]), 5);
+    // What is there can be used, and others open as many as they like.
+    c.batch_execute(&format!("SELECT xqueue.identify('{}', local => true)", sessions[0])).unwrap();
+    let other = Role::create();
+    let of_another = open_another(&mut other.client());
+    end(&mut other.client(), &of_another);
+    // One that ends makes room for another.
+    end(&mut c, &sessions.remove(0));
+    wait_until("the worker has removed it", || scalar::<i64>(&mut admin, &rows, &[]) == 4);
+    sessions.push(open_another(&mut c));
+    sessions.iter().for_each(|session| end(&mut c, session));
+}
+
+/// They do not wait for each other, and are never more than the limit, whoever commits first.
+#[test]
+fn sessions_that_are_being_opened_are_counted() {
+    let role = role_with("max_sessions_per_role = 2");
+    let (mut first, mut second) = (role.client(), role.client());
+    second.batch_execute("SET statement_timeout = '10s'").unwrap();
+    let kept = open_another(&mut first);
+    first.batch_execute("BEGIN").unwrap();
+    open_another(&mut first);
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    expect_error(&mut second, open, "53400", "no more than 2");
+    first.batch_execute("ROLLBACK").unwrap();
+    let session = open_another(&mut second);
+    // A renewal that is not committed is no session more.
+    connect()
+        .batch_execute(&format!(
+            "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{kept}'"
+        ))
+        .unwrap();
+    end(&mut second, &session);
+    let rows = format!("SELECT count(*) FROM xqueue.session WHERE role::text = '{}'", role.name);
+    let mut admin = connect();
+    wait_until("the worker has removed it", || scalar::<i64>(&mut admin, &rows, &[]) == 1);
+    first
+        .batch_execute(&format!("BEGIN; SELECT xqueue.identify('{kept}', local => true)"))
+        .unwrap();
+    let session = open_another(&mut second);
+    first.batch_execute("COMMIT").unwrap();
+    [kept, session].iter().for_each(|session| end(&mut second, session));
+}
+
+#[test]
+fn the_time_of_grace_is_limited() {
+    let role = Role::create();
+    let mut c = role.client();
+    for grace in ["150 years", "30 days 1 second"] {
+        for call in ["", ", local => true"] {
+            let sql = format!("SELECT xqueue.identify(grace => '{grace}'{call})");
+            let error = expect_error(&mut c, &sql, "22023", "must not be longer");
+            assert!(error.hint().is_some_and(|hint| hint.contains("max_session_grace")));
+        }
+    }
+    let shown = "SELECT extract(epoch FROM grace)::bigint FROM xqueue.sessions WHERE session = xqueue.identify()";
+    c.batch_execute("SELECT xqueue.identify(grace => '30 days')").unwrap();
+    assert_eq!(scalar::<i64>(&mut c, shown, &[]), 30 * DAY);
+    expect_error(
+        &mut c,
+        "SELECT xqueue.identify(grace => '31 days')",
+        "22023",
+        "must not be longer",
+    );
+    assert_eq!(scalar::<i64>(&mut c, shown, &[]), 30 * DAY);
+    c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+    // The setting that every role may change is bound by the one that it may not.
+    let hasty = role_with("max_session_grace = '2 s'");
+    let mut c = hasty.client();
+    c.batch_execute("SET xqueue.session_grace = '10 d'; SELECT xqueue.identify()").unwrap();
+    assert_eq!(scalar::<i64>(&mut c, shown, &[]), 2);
+    let mut superuser = connect();
+    superuser.batch_execute("SELECT xqueue.identify(grace => '1 year')").unwrap();
+    superuser.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+}
+
+fn client_of(cluster: &Cluster, role: &str) -> Client {
+    open(cluster.config().user(role))
+}
+
+/// The queues of two roles, of which one takes all that it gets.
+#[test]
+fn queues_of_a_role_are_limited() {
+    let cluster = Cluster::new("xqueue.max_queues = 10\n");
+    let mut superuser = cluster.client();
+    superuser
+        .batch_execute(
+            "CREATE ROLE greedy LOGIN; CREATE ROLE modest LOGIN; GRANT CREATE ON SCHEMA public TO PUBLIC",
+        )
+        .unwrap();
+    superuser.batch_execute("CREATE DATABASE second").unwrap();
+    let mut in_second = open(cluster.config().dbname("second"));
+    in_second
+        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
+        .unwrap();
+    let mut c = client_of(&cluster, "greedy");
+    for n in 1..=5 {
+        c.batch_execute(&format!("SELECT xqueue.create('greedy_{n}')")).unwrap();
+    }
+    let refused = |c: &mut Client| {
+        let error =
+            expect_error(c, "SELECT xqueue.create('more')", "53400", "no more than 5 queues");
+        assert!(error.hint().is_some_and(|hint| hint.contains("xqueue.max_queues_per_role")));
+        let raise = "SET xqueue.max_queues_per_role = 9";
+        expect_error(c, raise, "42501", "permission denied");
+    };
+    refused(&mut c);
+    refused(&mut open(cluster.config().dbname("second").user("greedy")));
+    c.batch_execute("SELECT xqueue.upgrade('greedy_1', '{\"features\": {\"delayed\": true}}')")
+        .unwrap();
+    // What a restart makes shared memory forget is still counted.
+    cluster.stop("fast");
+    cluster.start();
+    refused(&mut client_of(&cluster, "greedy"));
+    let mut c = client_of(&cluster, "greedy");
+    c.batch_execute("SELECT xqueue.drop('greedy_1'); SELECT xqueue.create('greedy_1')").unwrap();
+    c.batch_execute("BEGIN; DROP TABLE greedy_1; SELECT xqueue.create('greedy_6'); COMMIT")
+        .unwrap();
+    refused(&mut c);
+    let mut modest = client_of(&cluster, "modest");
+    for n in 1..=5 {
+        modest.batch_execute(&format!("SELECT xqueue.create('modest_{n}')")).unwrap();
+    }
+    let mut superuser = cluster.client();
+    expect_error(&mut superuser, "SELECT xqueue.create('more')", "53400", "more than 10 queues");
+    modest.batch_execute("SELECT xqueue.downgrade('modest_1')").unwrap();
+    superuser.batch_execute("ALTER ROLE greedy SET xqueue.max_queues_per_role = 6").unwrap();
+    client_of(&cluster, "greedy").batch_execute("SELECT xqueue.create('more')").unwrap();
+    cluster.assert_quiet();
+}
+
+/// There are two slots for queues: each that is lost would be noticed soon.
+#[test]
+fn slots_of_queues_that_came_to_nothing_or_are_gone_are_given_back() {
+    let cluster = Cluster::new("xqueue.max_queues = 2\n");
+    let mut c = cluster.client();
+    c.batch_execute("SELECT xqueue.create('lasting')").unwrap();
+    for round in 0..4 {
+        c.batch_execute("BEGIN; SELECT xqueue.create('q'); ROLLBACK").unwrap();
+        c.batch_execute("SELECT xqueue.create('q'); DROP TABLE q").unwrap();
+        c.batch_execute(
+            "SELECT xqueue.create('q'); SELECT xqueue.downgrade('q', true); DROP TABLE q",
+        )
+        .unwrap();
+        c.batch_execute("BEGIN; SELECT xqueue.create('q'); SAVEPOINT s; DROP TABLE q; COMMIT")
+            .unwrap();
+        // What fails after the queue has been described.
+        c.batch_execute(
+            "CREATE TABLE q (id bigint PRIMARY KEY); INSERT INTO q VALUES (1);
+             CREATE POLICY p ON q USING (1 / (id - 1) > 0);
+             ALTER TABLE q ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+        )
+        .unwrap();
+        c.batch_execute(
+            "CREATE ROLE owner; GRANT ALL ON SCHEMA public TO owner; ALTER TABLE q OWNER TO owner",
+        )
+        .unwrap();
+        let upgrade = "SELECT xqueue.upgrade('q', '{\"features\": {\"id\": \"time64\"}}')";
+        expect_error(&mut c, upgrade, "22012", "division by zero");
+        c.batch_execute("DROP TABLE q; DROP OWNED BY owner; DROP ROLE owner").unwrap();
+        // A database goes with its queues.
+        c.batch_execute("CREATE DATABASE passing").unwrap();
+        let mut passing = open(cluster.config().dbname("passing"));
+        passing.batch_execute("CREATE EXTENSION xqueue; SELECT xqueue.create('q')").unwrap();
+        expect_error(&mut c, "SELECT xqueue.create('q')", "53400", "more than 2 queues");
+        drop(passing);
+        c.batch_execute("DROP DATABASE passing WITH (FORCE)").unwrap();
+        c.batch_execute(
+            "SELECT xqueue.create('q'); DROP SCHEMA public CASCADE; CREATE SCHEMA public",
+        )
+        .unwrap();
+        c.batch_execute("SELECT xqueue.create('lasting')")
+            .unwrap_or_else(|e| panic!("{round}: {e:?}"));
+    }
+}
