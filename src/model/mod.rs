@@ -12,3 +12,6 @@ pub mod retry;
 pub mod status;
 pub mod time;
 pub mod utube;
+
+#[cfg(test)]
+mod tests;

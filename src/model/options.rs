@@ -63,8 +63,7 @@ impl Options {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| without_position(&error.to_string()))?;
         refuse_lists(&value)?;
-        let options: Options =
-            serde_json::from_value(value).map_err(|error| without_position(&error.to_string()))?;
+        let options: Options = serde_json::from_value(value).map_err(|error| error.to_string())?;
         options.verify()?;
         Ok(options)
     }
@@ -177,10 +176,11 @@ mod tests {
             (r#"{"features": {"zap": true}}"#, "`zap`"),
             (r#"{"fields": {"state": "x"}}"#, "`state`"),
             (r#"{"states": {"Q": "x"}}"#, "`Q`"),
+            (r#"{"x at line 3": 1}"#, "`x at line 3`"),
         ] {
             let error = Options::parse(text).expect_err(text);
             assert!(error.contains(name), "{error}");
-            assert!(!error.contains("line"), "{error}");
+            assert!(!error.contains("at line 1"), "{error}");
         }
     }
 
