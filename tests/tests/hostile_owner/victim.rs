@@ -30,7 +30,9 @@ pub struct Victim {
 impl Victim {
     pub fn new() -> Victim {
         let role = Role::create();
-        let database = Database::new("hostile");
+        let mut database = Database::new("hostile");
+        let name = database.name.clone();
+        database.sql(&format!("ALTER DATABASE {name} SET synchronous_commit = off"));
         let (mut admin, mut canary) = (database.client(), database.client());
         admin
             .batch_execute("CREATE ACCESS METHOD heap2 TYPE TABLE HANDLER heap_tableam_handler")
@@ -59,7 +61,7 @@ impl Victim {
             complaints.push(format!("{sql}\n    {call}\n        {said}"));
         };
         // In a transaction of its own, with all that it has cached.
-        let begin = "SET statement_timeout = '2s'; BEGIN";
+        let begin = "SET statement_timeout = '500ms'; BEGIN";
         self.owner.batch_execute(begin).expect("a transaction");
         let mut done = self.owner.batch_execute(&sql);
         if done.is_ok() && self.number.is_multiple_of(3) {
@@ -89,7 +91,7 @@ impl Victim {
             let is_tried = |number: usize| (number + self.number).is_multiple_of(2);
             let calls = calls::all(&queue).into_iter().enumerate();
             for (number, call) in calls.filter(|(number, _)| is_tried(*number)) {
-                let limit = if call.contains(".check(") { "50ms" } else { "2s" };
+                let limit = if call.contains(".check(") { "50ms" } else { "500ms" };
                 let client = if number % 4 == 3 { &mut self.other } else { &mut self.owner };
                 let call = format!("SET statement_timeout = '{limit}'; {call}");
                 // A procedure that commits wants to be alone.
@@ -156,7 +158,10 @@ impl Victim {
              END $$;
              INSERT INTO {queue} (status, runat) VALUES ('W', '-infinity'), ('T', '-infinity')"
         );
-        self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        // Then the catalogue knows that there are none any more.
+        for sql in [sql, format!("VACUUM {queue}")] {
+            self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        }
     }
 
     /// The server has not restarted, and the worker does its work for another queue.
