@@ -27,7 +27,8 @@ pub fn run(
     transition: Option<Transition>,
     work: impl FnOnce() -> Result<usize>,
 ) -> Result<usize> {
-    let transition = transition.filter(|_| queue.counts_itself);
+    // Code of users that ran in the call may have added triggers since the queue was looked up.
+    let transition = transition.filter(|_| queue.counts_itself && !queue.is_stale());
     let tasks = match transition {
         Some(_) => executor::without_triggers(queue.table, work)?,
         None => xact::doing(queue.slot, call, work)?,

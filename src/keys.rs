@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::pg::function::Call;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::value::Value;
-use crate::pg::{spi, time, transaction, types, user};
+use crate::pg::{privileges, spi, time, transaction, types, user};
 use crate::registry::{self, Queue};
 use crate::shmem::queues;
 use crate::{session, sql_functions};
@@ -25,6 +25,9 @@ fn time64_impl(call: &Call) -> Result<Option<Value<'_>>> {
     if transaction::in_recovery() {
         let name = registry::display_name(table);
         return Err(Error::on_standby(format!("cannot make a key of queue \"{name}\"")));
+    }
+    if !privileges::may_insert(table) {
+        return Err(Error::permission_denied(&registry::display_name(table)));
     }
     let queue = registry::get(table)?;
     let next = || {

@@ -1,6 +1,7 @@
 //! Counting the tasks of a queue while others go on working, see [`crate::shmem::recount`].
 
 use crate::model::change::Counts;
+use crate::pg::memory::Scratch;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::value::Value;
 use crate::pg::{injection, latch, spi, types};
@@ -29,9 +30,10 @@ pub fn count(queue: &Queue, renews: bool) -> Option<(Counts, QueueGuard)> {
     let queue = &registry::find_anew(queue.table).ok().flatten()?;
     let mut counts = Counts::default();
     let (mut rows, mut checked) = (0, Instant::now());
+    let scratch = Scratch::new();
     let complete = relation.scan(&snapshot, |row| {
         // A value that stands for no state is counted as none.
-        if let Ok(place) = queue.place_of(row) {
+        if let Ok(place) = scratch.run(|| queue.place_of(row)) {
             counts.count(place);
         }
         rows += 1;

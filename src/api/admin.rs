@@ -198,6 +198,8 @@ fn redefine<'to>(
     require_owner(target.table)?;
     refuse_read_only(|| registry::display_name(target.table))?;
     let queue = target.open(Lock::AccessShare)?;
+    // While the lock was waited for the table may have got another owner.
+    require_owner(target.table)?;
     relation::invalidate(target.table);
     write()?;
     xact::note(queue.slot, |delta| delta.paused = Some(is_paused));

@@ -77,7 +77,10 @@ struct Look {
 
 impl Look {
     fn at(target: &Target) -> Result<Look> {
-        match target.open(Lock::AccessShare) {
+        let opened = target.open(Lock::AccessShare);
+        // While the lock was waited for row security may have been switched on.
+        require_monitor(target.table)?;
+        match opened {
             Ok(queue) => Look::at_queue(&queue),
             // Its table is no longer what it was.
             Err(error) if registry::read(target.table)?.is_some() => Ok(Look {

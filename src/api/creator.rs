@@ -95,6 +95,8 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_owner(target.table)?;
     refuse_read_only(|| registry::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
+    // While that was waited for the table may have got another owner.
+    require_owner(target.table)?;
     let Some(Entry { definition, same_table, .. }) = registry::read(target.table)? else {
         return Err(registry::not_a_queue(target.table));
     };

@@ -43,6 +43,8 @@ fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     require_monitor(target.table)?;
     let queue = target.open(Lock::AccessShare)?;
+    // While the lock was waited for row security may have been switched on.
+    require_monitor(target.table)?;
     let owner = census::table(&queue)?.owner();
     let output = Output::open(call);
     // The checks of a domain are the owner's.

@@ -101,13 +101,18 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for table in readable_tables() {
-        let relation = Relation::open(table, Lock::AccessShare);
+        // A DBA looks here when something is locked: that shows nothing, and keeps nothing waiting.
+        if !relation::try_lock(table, Lock::AccessShare) || !privileges::may_monitor(table) {
+            continue;
+        }
+        let relation = Relation::open(table, Lock::None);
         if relation.is_none_or(|relation| !relation.is_readable()) {
             continue;
         }
         // One that cannot be worked with as it is now hides no other.
         let Ok(Some(queue)) = registry::find(table) else { continue };
-        for (session, tasks) in census::holders(&queue)? {
+        let Ok(holders) = census::holders(&queue) else { continue };
+        for (session, tasks) in holders {
             output.push(jsonb::from_value(&json!({
                 "relation": u32::from(table),
                 "session": session.map(types::uuid_text),

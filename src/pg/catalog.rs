@@ -147,13 +147,6 @@ pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
     (value != Oid::INVALID).then_some(value)
 }
 
-/// Whether a schema has a relation of this name.
-pub fn has_relation(name: &str, schema: Oid) -> bool {
-    let Ok(name) = CString::new(name) else { return false };
-    // SAFETY: a look-up with a C string that outlives it.
-    unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) != Oid::INVALID }
-}
-
 /// The kind of an ordinary table, as `relation_kind` says it.
 pub const TABLE: u8 = pg_sys::RELKIND_RELATION;
 
@@ -375,6 +368,12 @@ pub fn has_parts_or_checks(oid: Oid) -> bool {
     // SAFETY: a look-up.
     let kind = unsafe { pg_sys::get_typtype(oid) } as u8;
     [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind)
+}
+
+/// Whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be a
+/// function of the user's.
+pub fn is_made_by_users(oid: Oid) -> bool {
+    u32::from(oid) >= pg_sys::FirstNormalObjectId && !is_enum(oid)
 }
 
 /// Whether a function is written in C.

@@ -1,7 +1,8 @@
 //! SQL functions in C: their arguments, and the rows they give back.
 
+use super::catalog;
 use super::foreign::attribute;
-use super::relation::RowType;
+use super::relation::{self, RowType};
 use super::scan::{self, Kept};
 use super::spi::Rows;
 use super::types;
@@ -186,10 +187,19 @@ impl Output {
     }
 
     /// Adds a row given as one composite value, whose columns become the row's.
-    pub fn push_row(&self, row: Value) {
-        let row = row.require_composite();
-        // SAFETY: `row` is a composite value of the type that `expects` has compared.
+    pub fn push_row(&self, value: Value) {
+        let row = value.require_composite();
+        // SAFETY: `row` is a composite value, laid out as its type is described now; that is compared, as code of
+        // users may have altered the table since the query was planned.
         unsafe {
+            let now = pg_sys::lookup_rowtype_tupdesc_noerror(value.type_oid(), -1, true);
+            let is_expected = relation::have_same_columns(now, self.description());
+            if !now.is_null() && (*now).tdrefcount >= 0 {
+                pg_sys::DecrTupleDescRefCount(now);
+            }
+            if !is_expected {
+                Error::columns_changed(&catalog::type_name(value.type_oid())).raise()
+            }
             match *self {
                 Output::Kept(kept) => (*kept).push(row),
                 Output::Store { store, .. } => {

@@ -212,6 +212,12 @@ impl Relation {
         self.form().relnamespace
     }
 
+    /// Whether the planner has statistics to look at that the owner has asked for, and may be made of expressions.
+    pub fn has_extended_statistics(&self) -> bool {
+        // SAFETY: an open table; null for an empty list.
+        unsafe { !pg_sys::RelationGetStatExtList(self.pointer).is_null() }
+    }
+
     /// Size in pages.
     pub fn pages(&self) -> u32 {
         // SAFETY: an open table with storage.
@@ -303,6 +309,15 @@ impl RowType {
                 .map(|a| (a.atttypid, a.attisdropped))
                 .eq(self.0.iter().copied())
     }
+}
+
+/// Whether rows of two descriptions have the same shape.
+///
+/// # Safety
+/// Both are null or valid tuple descriptors.
+pub(super) unsafe fn have_same_columns(one: pg_sys::TupleDesc, other: pg_sys::TupleDesc) -> bool {
+    let shape = |description| attributes(description).map(|a| (a.atttypid, a.attisdropped));
+    !one.is_null() && !other.is_null() && shape(one).eq(shape(other))
 }
 
 /// A registered snapshot of the moment at which it was taken.

@@ -294,6 +294,11 @@ impl Queue {
         self.numbers[field as usize]
     }
 
+    /// Whether the table, or what is known of it, has changed since.
+    pub fn is_stale(&self) -> bool {
+        self.stale.get()
+    }
+
     /// A number that stands for a task's key, as those who wait for its end know it.
     pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
         let parts = key.zip(&self.key);

@@ -26,8 +26,11 @@ impl Queue {
             column.is_generated
                 || column.base != column.oid
                 || catalog::has_parts_or_checks(element)
+                || catalog::is_made_by_users(element)
         };
         table.is_partition()
+            // The planner evaluates their expressions where it can, built or not.
+            || table.has_extended_statistics()
             || table.columns().iter().any(is_of_users)
             || !table.has_only_harmless_expressions()
     }

@@ -39,10 +39,12 @@ fn drop_index(relation: &Relation, index: Index, ddl: &mut Vec<String>, made: &m
     }
 }
 
+/// Drops an index of the table by name, if it has one: another table of the schema may have that by now.
 pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     let schema = catalog::quote(&catalog::schema_name(relation.schema()));
-    catalog::has_relation(name, relation.schema())
-        .then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
+    let is_it = |oid| catalog::table_name(oid).is_some_and(|(_, found)| found == name);
+    let is_there = relation.indexes().into_iter().any(is_it);
+    is_there.then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
 }
 
 /// The triggers that are missing, or not as they have to be. `before`: the queue as it was. True if

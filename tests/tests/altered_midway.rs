@@ -1,0 +1,125 @@
+//! Tables that are altered in the middle of a call, by code that the call runs: `pick`, the check of a domain. The
+//! table is locked then, but by the same transaction, so that PostgreSQL lets it pass.
+
+use xqueue_tests::*;
+
+/// Bytes that would be a pointer to an object, were they read as text.
+const POINTER: &str = "01020000-0000-0000-0000-0000efbeadde";
+
+/// A function that picks task 1, once it has made the payload a uuid.
+fn altering(q: &mut Queue) {
+    let name = q.name.clone();
+    q.sql(&format!(
+        "CREATE FUNCTION {name}_pick(int) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN
+           IF (SELECT atttypid FROM pg_attribute WHERE attrelid = '{name}'::regclass AND attname = 'payload') <> 'uuid'::regtype
+           THEN ALTER TABLE {name} ALTER payload TYPE uuid USING '{POINTER}'; END IF;
+           RETURN QUERY SELECT id FROM {name}; END $$"
+    ));
+}
+
+#[test]
+fn rows_of_another_shape_are_refused() {
+    let mut q = Queue::with("midway", "id bigint PRIMARY KEY, payload text", &json!({}));
+    altering(&mut q);
+    let name = q.name.clone();
+    q.upgrade(&json!({"features": {"pick": format!("{name}_pick")}}));
+    q.sql("INSERT INTO {q} VALUES (1, 'a')");
+    for call in [
+        "SELECT payload FROM xqueue.take(NULL::{q})",
+        "SELECT (xqueue.take(NULL::{q})).payload",
+        "SELECT length(payload) FROM xqueue.take(NULL::{q}) ORDER BY payload",
+    ] {
+        let sql = call.replace("{q}", &name);
+        let e =
+            expect_error(&mut q.admin, &sql, "0A000", "have changed since this query was planned");
+        assert!(e.hint().is_some());
+    }
+    // As jsonb the task is as it is now.
+    let taken = values(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), &[]);
+    assert_eq!(taken[0]["payload"], json!(POINTER));
+    // The session goes on, and takes by the new shape.
+    q.sql("SELECT xqueue.release('{q}', 1)");
+    let sql = format!("SELECT payload::text FROM xqueue.take(NULL::{name})");
+    assert_eq!(scalar::<String>(&mut q.admin, &sql, &[]), POINTER);
+    q.sql("SELECT xqueue.ack('{q}', 1); SELECT xqueue.upgrade('{q}', '{\"features\": {\"pick\": false}}')");
+    q.sql(&format!("DROP FUNCTION {name}_pick"));
+}
+
+/// The check of the key's domain alters the table while the id is read.
+#[test]
+fn by_the_check_of_a_domain() {
+    let domain = unique("midway_key");
+    let (mut admin, name) = (connect(), unique("midway"));
+    admin
+        .batch_execute(&format!(
+            "CREATE FUNCTION {domain}_check(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+               IF current_setting('midway.alter', true) = 'on' THEN
+                 PERFORM set_config('midway.alter', 'off', false);
+                 ALTER TABLE {name} ALTER payload TYPE uuid USING '{POINTER}';
+               END IF; RETURN true; END $$;
+             CREATE DOMAIN {domain} AS bigint CHECK ({domain}_check(VALUE))"
+        ))
+        .unwrap();
+    for call in ["peek", "take", "ack", "release"] {
+        let columns = format!("id {domain} PRIMARY KEY, payload text");
+        let mut q = Queue::make(&database(), &name, &columns, &json!({}));
+        q.sql("INSERT INTO {q} VALUES (1, 'a')");
+        if call != "peek" && call != "take" {
+            assert_eq!(
+                values(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), &[]).len(),
+                1
+            );
+        }
+        let id = if call == "take" { "id => '1'::text" } else { "'1'::text" };
+        let sql =
+            format!("SET midway.alter = on; SELECT payload FROM xqueue.{call}(NULL::{name}, {id})");
+        // In a transaction of its own each: what the check has done is undone with the error.
+        expect_error(&mut q.admin, &sql, "0A000", "have changed since this query was planned");
+        q.sql("SET midway.alter = off");
+    }
+    admin.batch_execute(&format!("DROP DOMAIN {domain}; DROP FUNCTION {domain}_check")).unwrap();
+}
+
+/// What an index of the name is that the queue had is another's by now: it stays.
+#[test]
+fn an_index_of_another_table_is_not_dropped() {
+    let mut q = Queue::new("midway");
+    let mut victim = Queue::new("midway");
+    let (name, theirs) = (q.name.clone(), victim.name.clone());
+    let index = format!("{name}_ready_idx");
+    q.sql(&format!("DROP INDEX {index}; ALTER INDEX {theirs}_ready_idx RENAME TO {index}"));
+    for call in ["upgrade", "downgrade"] {
+        q.sql(&format!("SELECT xqueue.{call}('{{q}}')"));
+        let sql = format!(
+            "SELECT indrelid = '{theirs}'::regclass FROM pg_index WHERE indexrelid = '{index}'::regclass"
+        );
+        assert!(scalar::<bool>(&mut victim.admin, &sql, &[]), "after {call}");
+    }
+    victim.sql(&format!("ALTER INDEX {index} RENAME TO {theirs}_ready_idx"));
+    q.sql("DROP TABLE {q}");
+    q.abandon();
+}
+
+/// `xqueue.taken` shows the others while one table is locked.
+#[test]
+fn a_locked_table_keeps_nobody_from_looking() {
+    let mut q = Queue::new("midway");
+    let mut other = q.client();
+    other.batch_execute(&format!("BEGIN; LOCK TABLE {}", q.name)).unwrap();
+    q.sql("SET lock_timeout = '5s'; SELECT * FROM xqueue.taken");
+    other.batch_execute("ROLLBACK").unwrap();
+}
+
+/// A key is made for producers only: it tells when the last task was put.
+#[test]
+fn time64_asks_for_the_privilege_to_put() {
+    let options = json!({"features": {"id": "time64"}});
+    let mut q = Queue::with("midway", "id bigint PRIMARY KEY, payload jsonb", &options);
+    let role = Role::create();
+    let (mut c, name) = (role.client(), q.name.clone());
+    let sql = format!("SELECT xqueue.time64('{name}')");
+    expect_error(&mut c, &sql, "42501", "permission denied");
+    q.sql(&format!("GRANT INSERT ON {{q}} TO {}", role.name));
+    assert!(scalar::<i64>(&mut c, &sql, &[]) > 0);
+    q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
+}
