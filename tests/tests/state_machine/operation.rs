@@ -308,7 +308,11 @@ impl Actor<'_> {
         let view = self.model.view(self.connection).into_iter();
         let free =
             view.filter(|(key, task)| task.status == 'B' && self.unless_locked(*key).is_ok());
-        let chosen: Vec<(Key, Task)> = free.take(n).collect();
+        let mut chosen: Vec<(Key, Task)> = free.collect();
+        if self.model.features.priority {
+            chosen.sort_by_key(|(key, task)| (task.priority, *key));
+        }
+        chosen.truncate(n);
         for (key, task) in &chosen {
             let task = self.model.returned(task, &back(given, false, false));
             self.write(*key, Some(task));
