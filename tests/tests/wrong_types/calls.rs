@@ -134,6 +134,12 @@ impl Function {
         matches!(self.name.as_str(), "wait" | "put_wait" | "next")
     }
 
+    /// Whether a value is right for a time to wait: none is without end, others may be long.
+    fn would_wait(&self, argument: &Argument, value: &str) -> bool {
+        let is_time = ["NULL", "::interval", "::time"].iter().any(|part| value.contains(part));
+        self.waits() && argument.name == "timeout" && is_time
+    }
+
     pub fn plain(&self, key: &Key) -> String {
         self.call(key, None)
     }
@@ -142,7 +148,9 @@ impl Function {
         let mut given = Vec::new();
         for (number, argument) in self.arguments.iter().enumerate() {
             let value = match wrong {
-                Some((wrong, value)) if wrong == number => value.to_string(),
+                Some((wrong, value)) if wrong == number && !self.would_wait(argument, value) => {
+                    value.to_string()
+                }
                 _ if argument.is_required || self.waits() && argument.name == "timeout" => {
                     argument.valid(key)
                 }
