@@ -1,5 +1,5 @@
-//! Triggers that the open transaction has made, dropped, enabled or disabled: what happened without them nobody has
-//! counted.
+//! Triggers that the open transaction has made, dropped, enabled or disabled: changes made
+//! without them are not counted.
 
 use crate::delta::SlotId;
 use crate::pg::relation::{self, Lock, Relation};

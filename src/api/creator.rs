@@ -330,13 +330,13 @@ fn unsuitable(relation: &str, what: &str) -> Error {
     .hint("A queue is an ordinary table.")
 }
 
-/// Runs statements on a table for its owner. What changes rows runs what he has put on the table: triggers, checks, the
-/// expressions of indexes. That has his rights, not those of a superuser who makes the call. All else runs nothing of
-/// his, and the caller may be allowed what he is not, as to make an index in a schema.
+/// Runs statements on a table for its owner. What changes rows runs what the owner has put on it: triggers, checks, the
+/// expressions of indexes. That has the owner's rights, not those of a superuser who makes the call. All else runs no
+/// code of the owner's, and may need rights that only the caller has, as to make an index in a schema.
 fn run_for(owner: Oid, ddl: &[String]) {
     let acts_for_another = user::current() != owner;
     if acts_for_another && ddl.iter().any(|statement| changes_rows(statement)) {
-        // Deferred triggers are refused to whoever acts for another role.
+        // A security-restricted operation refuses deferred triggers.
         run(&["SET CONSTRAINTS ALL IMMEDIATE".to_string()]);
     }
     for statement in ddl {

@@ -312,7 +312,7 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     Ok(())
 }
 
-/// Refuses more sessions of a role than it may have, with so many new ones.
+/// Refuses new sessions that would take a role beyond its limit.
 fn require_place(role: Oid, new: usize) -> Result<()> {
     let limit = guc::max_sessions_per_role();
     if user::is_superuser(role) || store::count_of(role, limit.saturating_add(1)) + new <= limit {

@@ -78,7 +78,7 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
         let Some(owner) = Relation::open(table, Lock::None).map(|relation| relation.owner()) else {
             return Outcome::Gone;
         };
-        // Deferred triggers are refused to whoever acts for another role.
+        // A security-restricted operation refuses deferred triggers.
         spi::connect(|spi| {
             spi.run("SET CONSTRAINTS ALL IMMEDIATE");
         });

@@ -145,14 +145,14 @@ fn note(first: &mut Option<Position>, found: Option<Position>) {
     *first = [*first, found].into_iter().flatten().min();
 }
 
-/// A sub-queue in which there is something to take, but nobody would look for it, or not there.
+/// A sub-queue with a task to take that no take would find: it is not in the ring, or its mark lies beyond.
 pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     let relation = census::table(queue)?;
     let indexes =
         [queue.sql.line_index(), Index::InFlight].map(|index| queue.index(&relation, index));
     // That one is missing is a problem of its own.
     let [Some(index), Some(in_flight)] = indexes else { return Ok(None) };
-    // What the open transaction has done nobody else knows yet.
+    // Changes of the open transaction are not in shared memory yet.
     let pending = xact::pending_lanes(queue.slot);
     let mut from = Some(i64::MIN);
     while let Some(at_least) = from {
