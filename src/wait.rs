@@ -159,6 +159,7 @@ impl Place {
             latch::wait(Some(Duration::ZERO), true);
             return Ok(true);
         }
+        injection::point(c"xqueue-consumer-is-to-sleep");
         if !self.is_woken_before(deadline, look.paused_until) {
             return Ok(false);
         }

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::model::position::{FIRST, LAST};
 use crate::pg::spi::{Rows, Spi};
-use crate::pg::transaction;
 use crate::pg::value::Value;
+use crate::pg::{injection, transaction};
 use crate::registry::{Arguments, Statement};
 use crate::shmem::lanes;
 use crate::statement::{Change, Parameter};
@@ -111,6 +111,7 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let queue = self.queue;
+        injection::point(c"xqueue-lane-is-to-be-looked-into");
         let limited = limit != LAST_LEVEL;
         let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked, limited };
         let take = || queue.change(spi, change, &self.arguments, &mut *see);

@@ -11,7 +11,7 @@ use crate::background_worker;
 use crate::error::OrRaise;
 use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::transaction::Failure;
-use crate::pg::{callbacks, catalog, process, spi, time, transaction, worker};
+use crate::pg::{callbacks, catalog, injection, process, spi, time, transaction, worker};
 use crate::registry;
 use crate::shmem::databases::{self, Requests};
 use crate::shmem::jobs;
@@ -203,6 +203,7 @@ impl Worker {
     }
 
     fn work(&mut self, requests: Requests) {
+        injection::point(c"xqueue-worker-is-to-work");
         self.look_at_unfit();
         if !self.unread.is_empty() {
             self.read_definitions();

@@ -4,7 +4,7 @@
 use super::care::Care;
 use crate::delta::SlotId;
 use crate::pg::value::Value;
-use crate::pg::{spi, transaction};
+use crate::pg::{injection, spi, transaction};
 use crate::shmem::queues;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
@@ -73,6 +73,7 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSe
             queue.lower_due(i64::MIN);
         }
     }
+    injection::point(c"xqueue-prepared-are-looked-for");
     let changed = changed_among(&marked);
     for (table, slot, room) in reserved {
         let is_changed = changed.contains(&table);

@@ -2,7 +2,7 @@
 
 use crate::background_worker;
 use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::{callbacks, transaction, worker};
+use crate::pg::{callbacks, injection, transaction, worker};
 use crate::recount;
 use crate::registry;
 use crate::shmem::{databases, queues};
@@ -26,6 +26,7 @@ fn main(database: u32) {
     callbacks::at_exit(release_on_exit, database);
     worker::handle_signals();
     worker::connect(Some(database));
+    injection::point(c"xqueue-recounter-begins");
     for (slot, table) in queues::all(Some(database)) {
         let needed = queues::lock(slot).is_some_and(|slot| slot.needs_recount());
         if needed && !databases::is_occupied(database) {
