@@ -36,6 +36,7 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     require_monitor(target.table)?;
     let deadline = Instant::now() + PATIENCE;
+    let mut lacked_before = vec![];
     loop {
         // Each look is undone, for its lock on the table: whoever waits for that keeps the worker
         // from mending.
@@ -44,11 +45,16 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
             look = Look::at(&target);
             Verdict::<()>::Undo
         });
-        let Look { name, marks, problems, lacking } = look?;
-        if problems.len() == lacking || Instant::now() > deadline {
+        let Look { name, marks, lacking, problems } = look?;
+        // An upgrade committed during a look makes table and definition seem to differ: only what two
+        // looks in a row agree on is a problem.
+        let is_settled = problems.is_empty() && lacking == lacked_before;
+        if is_settled || Instant::now() > deadline {
+            let lacks = !lacking.is_empty();
+            let problems: Vec<String> = lacking.into_iter().chain(problems).collect();
             let mut report =
                 json!({ "queue": name, "ok": problems.is_empty(), "problems": problems });
-            if lacking > 0 {
+            if lacks {
                 let literal = catalog::quote_literal(&name);
                 report["hint"] =
                     format!("SELECT xqueue.upgrade({literal}); makes what is missing.").into();
@@ -58,6 +64,7 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
             }
             return Ok(Some(jsonb::from_value(&report)));
         }
+        lacked_before = lacking;
         latch::wait(Some(Duration::from_millis(20)), true);
     }
 }
@@ -70,9 +77,9 @@ type Marks = Vec<(&'static str, String)>;
 struct Look {
     name: String,
     marks: Marks,
+    /// What is missing of the table itself, which the worker does not mend.
+    lacking: Vec<String>,
     problems: Vec<String>,
-    /// So many of these are about the table itself, which the worker does not mend.
-    lacking: usize,
 }
 
 impl Look {
@@ -86,18 +93,17 @@ impl Look {
             Err(error) if registry::read(target.table)?.is_some() => Ok(Look {
                 name: registry::display_name(target.table),
                 marks: vec![],
-                problems: vec![error.told()],
-                lacking: 1,
+                lacking: vec![error.told()],
+                problems: vec![],
             }),
             Err(error) => Err(error),
         }
     }
 
     fn at_queue(queue: &Queue) -> Result<Look> {
-        let mut problems = structure(queue);
-        let lacking = problems.len();
+        let lacking = structure(queue);
         let found = rows::look(queue)?;
-        problems.extend(stranded(&found));
+        let mut problems: Vec<String> = stranded(&found).into_iter().collect();
         // Sessions of another server are not known here, and a standby counts nothing.
         let is_standby = transaction::in_recovery();
         if !is_standby && !subscription::copies(queue.table) {
@@ -111,7 +117,7 @@ impl Look {
         }
         let marks = [("mark", Group::ALL), ("buried_mark", Group::Buried)];
         let marks = marks.into_iter().filter_map(|(name, group)| Some((name, mark(queue, group)?)));
-        Ok(Look { name: queue.name.clone(), marks: marks.collect(), problems, lacking })
+        Ok(Look { name: queue.name.clone(), marks: marks.collect(), lacking, problems })
     }
 }
 

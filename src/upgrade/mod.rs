@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::catalog;
 use crate::pg::relation::{ColumnType, Relation};
+use crate::pg::{catalog, injection};
 use crate::registry;
 use crate::statement::Table;
 use attachments::{add_indexes, add_triggers};
@@ -49,6 +49,7 @@ impl Blueprint {
         functions::qualify(&mut newer.features)?;
         let newer = &newer;
         let previous = registry::read(relation.oid())?;
+        injection::point(c"xqueue-definition-is-read");
         let same_table = previous.as_ref().is_none_or(|entry| entry.same_table);
         let previous = previous.map(|entry| entry.definition);
         let before = previous.as_ref().map(|definition| definition.options.clone());
