@@ -73,8 +73,8 @@ pub struct InVain {
 pub enum News {
     /// It has ended so.
     Ended(Outcome),
-    /// Something has happened: look.
-    Look,
+    /// Something has happened, perhaps this end: look. The process stands in line meanwhile.
+    Look(Option<Outcome>),
     /// Nothing, until the time was over.
     None,
 }
@@ -180,12 +180,19 @@ impl Place {
         Ok(true)
     }
 
-    /// Sleeps until there is news of the task whose end this process waits for.
-    pub fn watch(&self, deadline: Deadline, queue: &str) -> Result<News> {
+    /// Sleeps until there is news of the task whose end this process waits for. `is_hint`: an end that is told of
+    /// has to be looked for.
+    pub fn watch(&self, deadline: Deadline, is_hint: bool, queue: &str) -> Result<News> {
         if !self.is_woken_before(deadline, None) {
             return Ok(News::None);
         }
-        self.news(queue)
+        match self.news(queue)? {
+            News::Ended(outcome) if is_hint => {
+                self.stand(queue, queues::NEVER)?;
+                Ok(News::Look(Some(outcome)))
+            }
+            news => Ok(news),
+        }
     }
 
     /// The news that there is by now.
@@ -193,7 +200,7 @@ impl Place {
         let mut line = queues::lock(self.slot).ok_or_else(|| gone(queue))?;
         Ok(match line.news() {
             Some(Some(outcome)) => News::Ended(outcome),
-            Some(None) => News::Look,
+            Some(None) => News::Look(None),
             None => News::None,
         })
     }

@@ -53,37 +53,54 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         refuse_fixed_snapshot("a task")?;
     }
     let deadline = Deadline::after(timeout);
-    let (slot, name, hash, sight) = watched(call, &target)?;
+    let Watched { slot, name, hash, sight, .. } = watched(call, &target)?;
     if let Some(word) = sight.word() {
         return Ok(Some(Value::text(word)));
     }
     // First in line, then another look: what happens in between is told.
     let place = Place::join(slot, &name, Want::End(hash))?;
+    let mut told = None;
     loop {
-        let (.., sight) = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
-        if let Some(word) = told_or_seen(&place, &name, &sight)? {
+        let again = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
+        if let Some(word) = told_or_seen(&place, &name, told, &again.sight)? {
             return Ok(Some(Value::text(word)));
         }
-        match place.watch(deadline, &name)? {
+        match place.watch(deadline, again.is_hint, &name)? {
             News::Ended(outcome) => return Ok(Some(Value::text(outcome.name()))),
-            News::Look => {}
+            News::Look(outcome) => told = outcome,
             News::None => return Ok(None),
         }
     }
 }
 
-/// What has become of a task: as it was told, which says more than that it is gone.
-fn told_or_seen(place: &Place, name: &str, sight: &Sight) -> Result<Option<&'static str>> {
+/// What `wait` knows of a task.
+struct Watched {
+    slot: SlotId,
+    name: String,
+    /// The number that stands for the task's key.
+    hash: u64,
+    sight: Sight,
+    /// Others may end tasks that the caller must not know of: the news of an end is a reason to look, and no more.
+    is_hint: bool,
+}
+
+/// What has become of a task that is seen to have ended: as it was told, before the look or meanwhile, which says more
+/// than that it is gone.
+fn told_or_seen(
+    place: &Place,
+    name: &str,
+    told: Option<Outcome>,
+    sight: &Sight,
+) -> Result<Option<&'static str>> {
     let Some(word) = sight.word() else { return Ok(None) };
     Ok(Some(match place.news(name)? {
         News::Ended(outcome) => outcome.name(),
-        News::Look | News::None => word,
+        News::Look(_) | News::None => told.map_or(word, Outcome::name),
     }))
 }
 
-/// The queue's slot and name, the number that stands for the task's key, and the task as it is.
-/// Whoever waits afterwards holds no lock.
-fn watched(call: &Call, target: &Target) -> Result<(SlotId, String, u64, Sight)> {
+/// A task as it is. The caller may wait afterwards: no lock is held.
+fn watched(call: &Call, target: &Target) -> Result<Watched> {
     let mut seen = Err(wait::gone(""));
     transaction::in_subtransaction(|| {
         seen = target.open(Lock::AccessShare).and_then(|queue| {
@@ -92,7 +109,13 @@ fn watched(call: &Call, target: &Target) -> Result<(SlotId, String, u64, Sight)>
                 return Err(Error::invalid("wait takes one task").hint("Wait for them one by one."));
             };
             let hash = queue.key_hash(key.iter().copied().map(Some));
-            Ok((queue.slot, queue.name.clone(), hash, look(&queue, key)))
+            Ok(Watched {
+                slot: queue.slot,
+                name: queue.name.clone(),
+                hash,
+                sight: look(&queue, key),
+                is_hint: queue.has_row_security,
+            })
         });
         Verdict::<()>::Undo
     });
@@ -142,21 +165,22 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         id = Some(memory.run(|| argument::id_of_object(put, &queue))?);
         let key = argument::key_of_object(put, &queue)?;
         let hash = queue.key_hash(key.into_iter().map(Some));
-        let (slot, name) = (queue.slot, queue.name.clone());
+        let (slot, name, mut is_hint) = (queue.slot, queue.name.clone(), queue.has_row_security);
         // Nobody can take the task before the commit, so nothing is missed.
         let place = Place::join(slot, &name, Want::End(hash))?;
         place.over_transaction_end(|| spi.commit());
         loop {
-            match place.watch(deadline, &name)? {
+            match place.watch(deadline, is_hint, &name)? {
                 News::Ended(outcome) => return Ok(Some(outcome.name())),
                 News::None => return Ok(None),
-                News::Look => {
+                News::Look(told) => {
                     let queue = target.open(Lock::AccessShare);
                     let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
                     let sight = look(&queue, &argument::key_of_object(put, &queue)?);
+                    is_hint = queue.has_row_security;
                     drop(queue);
                     place.over_transaction_end(|| spi.rollback());
-                    if let Some(word) = told_or_seen(&place, &name, &sight)? {
+                    if let Some(word) = told_or_seen(&place, &name, told, &sight)? {
                         return Ok(Some(word));
                     }
                 }

@@ -290,7 +290,7 @@ pub fn value_text(value: Value) -> String {
 
 /// A number that is the same for values that are equal in the order of their type. None for types
 /// that cannot be hashed.
-pub fn hash(value: Value, collation: Oid) -> Option<u64> {
+pub fn hash(value: Value, collation: Oid, seed: u64) -> Option<u64> {
     // SAFETY: the cache entry lives as long as the process, its function takes a value of the type
     // and a seed.
     unsafe {
@@ -302,7 +302,7 @@ pub fn hash(value: Value, collation: Oid) -> Option<u64> {
         if (*function).fn_oid == Oid::INVALID {
             return None;
         }
-        let hash = pg_sys::FunctionCall2Coll(function, collation, value.datum(), Datum::from(0u64));
+        let hash = pg_sys::FunctionCall2Coll(function, collation, value.datum(), Datum::from(seed));
         Some(hash.value() as u64)
     }
 }

@@ -19,12 +19,13 @@ use crate::pg::relation::{self, ColumnType, Relation, RowType};
 use crate::pg::row::Row;
 use crate::pg::value::Value;
 use crate::pg::{catalog, process, time, transaction, types};
-use crate::shmem::{databases, queues};
+use crate::shmem::{self, databases, queues};
 use crate::statement::{self, KeyColumn};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::rc::Rc;
 
 /// A queue, ready to work with.
@@ -299,12 +300,17 @@ impl Queue {
         self.stale.get()
     }
 
-    /// A number that stands for a task's key, as those who wait for its end know it.
+    /// A number that stands for a task's key, as those who wait for its end know it. The server's secret keeps
+    /// users from finding another key with the same number.
     pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
-        let parts = key.zip(&self.key);
-        combined(
-            parts.map(|(value, column)| value.map_or(0, |value| part(value, column.collation))),
-        )
+        let secret = shmem::secret();
+        let mut hasher = DefaultHasher::new();
+        secret.into_iter().for_each(|half| hasher.write_u64(half));
+        for (value, column) in key.zip(&self.key) {
+            let part = value.map_or(0, |value| part(value, column.collation, secret[0]));
+            hasher.write_u64(part);
+        }
+        hasher.finish()
     }
 
     /// The same for a row.
@@ -332,15 +338,17 @@ impl Queue {
 }
 
 /// A number for a value: the same for values that are equal in SQL, whatever their text.
-pub(super) fn part(value: Value, collation: Oid) -> u64 {
+pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
     if let Some(number) = value.try_integer() {
         return number as u64;
     }
     let of_text = || {
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
-        value.shown().bytes().fold(FNV_BASIS, step)
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(seed);
+        hasher.write(value.shown().as_bytes());
+        hasher.finish()
     };
-    catalog::hash(value, collation).unwrap_or_else(of_text)
+    catalog::hash(value, collation, seed).unwrap_or_else(of_text)
 }
 
 /// One number for several; never 0 or 1, which stand for no tube and no label.

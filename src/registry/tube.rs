@@ -32,7 +32,7 @@ impl Queue {
         let is_lane = self.features().has_subqueues();
         let hash = match is_lane {
             true => lane(value, column),
-            false => combined([part(value, column.collation)].into_iter()),
+            false => combined([part(value, column.collation, 0)].into_iter()),
         };
         Tube { hash, counted, is_lane, is_strict: self.features().has_strict_subqueues() }
     }
@@ -84,7 +84,7 @@ const EMPTY_ARRAY: u64 = 1;
 /// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
 /// one of more dimensions, whose hash is that of the elements.
 fn lane(label: Value, column: &ColumnType) -> u64 {
-    let hash = catalog::hash(label, column.collation).unwrap_or_default();
+    let hash = catalog::hash(label, column.collation, 0).unwrap_or_default();
     if catalog::element_type(column.oid).is_some() { hash } else { in_array(hash) }
 }
 

@@ -63,6 +63,8 @@ struct Segment {
     jobs: *mut jobs::Job,
     job_count: usize,
     locks: *mut pg_sys::LWLockPadded,
+    /// Of the postmaster's making, for the life of the segment.
+    secret: [u64; 2],
 }
 
 // SAFETY: the pointers lead into shared memory that lives as long as the process; what they point
@@ -157,19 +159,28 @@ unsafe extern "C-unwind" fn startup() {
             jobs: at(9).cast(),
             job_count: jobs::limit(),
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
+            secret: new_secret(),
         };
         if !(*segment.header).ready {
             (*segment.header).ready = true;
             (*segment.header).launcher = databases::NO_PROCESS;
-            let secret = process::random().into_iter().take(8);
-            (*segment.lanes.header()).secret =
-                secret.fold(0, |all, byte| all << 8 | u64::from(byte));
+            (*segment.lanes.header()).secret = new_secret()[0];
             for index in 0..segment.process_count {
                 (*segment.waiters.add(index)).queue = waiters::NO_QUEUE;
             }
         }
         SEGMENT.store(Box::leak(Box::new(segment)), Ordering::Relaxed);
     }
+}
+
+/// A secret of the server's until it stops or crashes, the same in all processes.
+pub fn secret() -> [u64; 2] {
+    segment().secret
+}
+
+fn new_secret() -> [u64; 2] {
+    let bytes = u128::from_ne_bytes(process::random());
+    [bytes as u64, (bytes >> 64) as u64]
 }
 
 fn segment() -> &'static Segment {

@@ -75,7 +75,7 @@ impl Tasks<'_> {
                 return;
             }
             let label = labels.and_then(|column| Some((row.value(column.number)?, column)));
-            let hash = label.and_then(|(label, column)| catalog::hash(label, column.collation));
+            let hash = label.and_then(|(label, column)| catalog::hash(label, column.collation, 0));
             let shown = || label.map(|(label, _)| label.shown());
             crowds.entry(hash).or_insert_with(|| Crowd { label: shown(), count: 0 }).count += 1;
         });

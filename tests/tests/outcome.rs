@@ -399,3 +399,45 @@ fn a_key_is_the_same_in_sessions_with_other_settings() {
         assert_eq!(watcher.outcome().as_deref(), Some("deleted"), "key of type {key}");
     }
 }
+
+/// The key (2, id) that had the same number as (1, 5) when the number was made without a secret.
+fn forged() -> i64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let step = |hash: u64, part: u64| (hash.rotate_left(23) ^ part).wrapping_mul(PRIME);
+    (step(BASIS, 1).rotate_left(23) ^ step(BASIS, 2).rotate_left(23) ^ 5) as i64
+}
+
+#[test]
+fn no_other_key_that_can_be_computed_stands_for_the_same_task() {
+    let columns = "tenant bigint, id bigint, payload jsonb, PRIMARY KEY (tenant, id)";
+    let mut q = Queue::with("outcome", columns, &json!({"features": {"buried": true}}));
+    let forged = forged();
+    q.sql(&format!("INSERT INTO {{q}} VALUES (1, 5), (2, {forged})"));
+    let wait = "SELECT xqueue.wait('{q}', ROW(1::bigint, 5::bigint), '30 seconds')";
+    let watcher = Watcher::asleep(&mut q, wait);
+    q.sql("DELETE FROM {q} WHERE tenant = 2");
+    q.sql("UPDATE {q} SET status = 'B' WHERE tenant = 1");
+    watcher.assert_told("buried");
+}
+
+/// What is told is told by other tenants' transactions, too.
+#[test]
+fn under_row_security_an_end_is_looked_for() {
+    let mut q = queue("{}");
+    q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY");
+    let again = "BEGIN; TRUNCATE {q}; INSERT INTO {q} (id) VALUES (1); COMMIT";
+    q.sql("INSERT INTO {q} (id) VALUES (1)");
+    let watcher = Watcher::wait(&mut q, 1, LONG);
+    q.sql(again);
+    q.sql(again);
+    assert_eq!(q.ask_one("SELECT xqueue.take('{q}')")["id"], json!(1));
+    q.sql("SELECT xqueue.ack('{q}', 1)");
+    watcher.assert_told("acked");
+    q.sql("TRUNCATE {q} RESTART IDENTITY");
+    let watcher =
+        Watcher::asleep(&mut q, "CALL xqueue.put_wait('{q}', '{}', '30 seconds', NULL, NULL)");
+    q.sql(again);
+    q.sql("SELECT xqueue.delete('{q}', 1)");
+    watcher.assert_told("deleted");
+}
