@@ -1,11 +1,11 @@
 //! Expressions of a table: which of them can be kept from one statement to the next.
 
-use super::index;
 use super::relation::Relation;
+use super::{catalog, index};
 use pgrx::pg_sys::{self, Oid};
 
-/// Whether an expression calls only functions of the server's own and makes no values of domains and
-/// composite types. What users define may be replaced, and is not always made to be kept. It is looked at
+/// Whether an expression calls only functions of the server's own and makes no values of domains, composite
+/// types and other types of users. What users define may be replaced, and is not always made to be kept. It is looked at
 /// as it is: to plan it may fail, or need rights.
 ///
 /// # Safety
@@ -26,16 +26,20 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
 }
 
 impl Relation {
-    /// Whether all that the table's checks, and its indexes, call are immutable functions of the server's own.
-    /// They are read as they are stored: the server would compute what it takes for constant.
+    /// Whether all that the table's checks, and its indexes, call are immutable functions of the server's own, those of
+    /// operator classes among them. They are read as they are stored: the server would compute what it takes for
+    /// constant.
     pub fn has_only_harmless_expressions(&self) -> bool {
         // SAFETY: an open table; an expression that was just read is the caller's own.
         unsafe {
             let is_harmless = |node: *mut pg_sys::Node| {
                 is_of_the_server(node) && !pg_sys::contain_mutable_functions(node)
             };
+            let mut indexes = self.indexes().into_iter().filter_map(index::stored);
             checks(self.description()).all(is_harmless)
-                && self.indexes().into_iter().flat_map(index::stored_expressions).all(is_harmless)
+                && indexes.all(|index| {
+                    index.is_of_the_server && index.expressions.into_iter().all(is_harmless)
+                })
         }
     }
 }
@@ -64,8 +68,8 @@ unsafe extern "C-unwind" fn makes_users_values(
         };
         let element = pg_sys::get_element_type(result);
         let base = if element == Oid::INVALID { result } else { element };
-        let kind = pg_sys::get_typtype(base) as u8;
-        [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind)
+        catalog::has_parts_or_checks(base)
+            || catalog::is_made_by_users(base)
             || pg_sys::expression_tree_walker(node, Some(makes_users_values), context)
     }
 }

@@ -86,15 +86,25 @@ unsafe fn has_default_order(
     }
 }
 
-/// The expressions and the predicate of an index as they are stored. The index is not opened, as its owner may have
-/// locked it; a lock on its table keeps it from being dropped.
-pub(super) fn stored_expressions(index: Oid) -> Vec<*mut pg_sys::Node> {
+/// What the catalogue says of an index.
+pub(super) struct Stored {
+    /// The expressions and the predicate.
+    pub expressions: Vec<*mut pg_sys::Node>,
+    /// The operator classes, and with them the access method, are the server's own, and there are no operators for
+    /// exclusion, which are named one by one.
+    pub is_of_the_server: bool,
+}
+
+/// An index as it is stored. It is not opened, as its owner may have locked it; a lock on its table keeps it from being
+/// dropped.
+pub(super) fn stored(index: Oid) -> Option<Stored> {
     let cache = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
-    // SAFETY: a look-up; the row is released once the texts, which are those of expressions, have been copied.
+    // SAFETY: a look-up; the row is released once the texts, which are those of expressions, have been copied, and the
+    // operator classes, of which there are as many as the vector says, have been looked at.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, Datum::from(index));
         if row.is_null() {
-            return vec![];
+            return None;
         }
         let read = |number: u32| {
             let mut is_null = false;
@@ -104,8 +114,15 @@ pub(super) fn stored_expressions(index: Oid) -> Vec<*mut pg_sys::Node> {
         };
         let stored = [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred];
         let expressions = stored.into_iter().filter_map(read).collect();
+        let (number, mut is_null) = (pg_sys::Anum_pg_index_indclass as i16, false);
+        let classes = pg_sys::SysCacheGetAttr(cache, row, number, &mut is_null);
+        let classes = &*classes.cast_mut_ptr::<pg_sys::oidvector>();
+        let classes = classes.values.as_slice(classes.dim1.max(0) as usize);
+        let excludes = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_index>()).indisexclusion;
+        let is_own = |class: &Oid| u32::from(*class) < pg_sys::FirstNormalObjectId;
+        let is_of_the_server = !excludes && classes.iter().all(is_own);
         pg_sys::ReleaseSysCache(row);
-        expressions
+        Some(Stored { expressions, is_of_the_server })
     }
 }
 
