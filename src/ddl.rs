@@ -22,7 +22,7 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
     match event {
         ObjectEvent::TableChanged => {
             if let Some(slot) = slot_of(object) {
-                xact::note(slot, |delta| delta.redefined = true);
+                xact::note_table(slot, object);
             }
         }
         ObjectEvent::TableDropped => {

@@ -5,7 +5,7 @@
 //!   background processes, `guc` the settings.
 //! - `upgrade` makes queues; `direct` changes rows without statements, `subqueue` takes from queues whose tubes
 //!   are sub-queues, `marks` says where a take begins to look, `wait` stands in line, `room` keeps to the
-//!   capacity, `keys` makes keys of the clock, `front` priorities ahead of all.
+//!   capacity, `places` to the number of queues that a role may have, `keys` makes keys of the clock, `front` priorities ahead of all.
 //! - They meet in `registry` (what is a queue), `session` (who this connection is), `change` and `counting`
 //!   (what has happened to rows), `xact` (what a transaction has changed), `recount`, `census` (what rows say to
 //!   those who only look), and `shmem` (what processes tell each other).
@@ -39,6 +39,7 @@ mod model;
 mod nesting;
 #[allow(unsafe_code, reason = "the fence around the server's C interface")]
 mod pg;
+mod places;
 mod recount;
 mod registry;
 mod room;

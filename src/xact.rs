@@ -3,7 +3,7 @@
 
 use crate::altered::{self, Altered};
 use crate::delta::{Delta, Growth, LaneChange, LaneChanges, SlotId, Stack};
-use crate::error::Error;
+use crate::error::{Error, OrRaise};
 use crate::model::change::{Call, Transitions};
 use crate::model::position::{Kind, Position};
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
@@ -11,8 +11,9 @@ use crate::pg::{catalog, durability, injection, process, transaction};
 use crate::session::{self, held};
 use crate::shmem::waiters::Offer;
 use crate::shmem::{databases, doubts, queues, sessions};
-use crate::wait;
+use crate::{places, wait};
 use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
@@ -36,6 +37,8 @@ struct Noted {
     preparing: bool,
     /// The registry was written, tables were dropped, or their schema renamed.
     registry_changed: bool,
+    /// Tables of queues were altered.
+    tables_altered: bool,
     /// Triggers were made, dropped, enabled or disabled.
     altered: bool,
     created_database: Option<u32>,
@@ -48,6 +51,7 @@ impl Noted {
         installed: false,
         preparing: false,
         registry_changed: false,
+        tables_altered: false,
         altered: false,
         created_database: None,
         dropped_database: None,
@@ -88,6 +92,11 @@ pub fn held() -> (u64, u64) {
 /// The queues that the open transaction has dropped.
 pub fn dropped() -> Vec<SlotId> {
     CHANGES.with_borrow(Stack::dropped)
+}
+
+/// Whose the queues were whose tables the open transaction has altered.
+pub fn owners_before() -> Vec<(SlotId, u32)> {
+    CHANGES.with_borrow(Stack::owners_before)
 }
 
 /// What the open transaction does to the number of a queue's tasks.
@@ -161,6 +170,13 @@ pub fn note_extension() {
 
 pub fn note_registry_change() {
     note_beyond(|noted| noted.registry_changed = true);
+}
+
+/// A command alters a queue's table.
+pub fn note_table(slot: SlotId, table: Oid) {
+    note_beyond(|noted| noted.tables_altered = true);
+    note(slot, |delta| delta.redefined = true);
+    places::note_owner(slot, table);
 }
 
 pub fn note_altered(altered: Altered) {
@@ -251,6 +267,9 @@ fn forget() {
 
 /// Looks whether the extension is still, or again, installed, and what has become of tables that were altered.
 fn look_behind() {
+    if NOTED.get().tables_altered {
+        places::settle().or_raise();
+    }
     if NOTED.get().extension {
         let is_installed = catalog::is_installed();
         note_beyond(|noted| noted.installed = is_installed);
@@ -299,6 +318,11 @@ fn commit(slot: SlotId, delta: &Delta) {
 fn undo(slot: SlotId, delta: &Delta) {
     if delta.created {
         return queues::remove(slot);
+    }
+    if delta.given_away
+        && let Some(mut queue) = queues::lock(slot)
+    {
+        queue.end_next_owner(false);
     }
     let is_touched =
         !delta.unmade_ready.is_empty() || delta.reserved > 0 || !delta.lanes.is_empty();
@@ -399,6 +423,10 @@ fn hand_over_room() {
         stack.for_each(|slot, delta| {
             if let Some(mut queue) = queues::lock(slot) {
                 queue.keep_for_prepared(delta.reserved);
+                // It is given to its new owner already; whoever finds out that it was not learns that again.
+                if delta.given_away {
+                    queue.end_next_owner(true);
+                }
             }
         })
     });

@@ -15,7 +15,7 @@ use crate::registry::triggers::{self, NamedTrigger};
 use crate::registry::{self, Entry, Queue};
 use crate::shmem::queues;
 use crate::upgrade::{Blueprint, changes_rows, describe, drop_index_if_there, return_type};
-use crate::{altered, census, guc, keys, session, sql_functions, xact};
+use crate::{altered, census, keys, places, session, sql_functions, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use serde_json::json;
@@ -207,7 +207,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     // At once: a failure after this gives the slot back.
     xact::note(queue.slot, |delta| delta.created |= !had_slot);
     if blueprint.is_new {
-        require_place(open(table)?.owner())?;
+        places::require_for_new(open(table)?.owner())?;
     }
     if queue.features().id == Some(Id::Time64) {
         keys::learn(&queue);
@@ -231,26 +231,6 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         delta.recount |= blueprint.has_missed;
     });
     Ok(Some(jsonb::from_value(&describe(&queue.name, &queue.definition))))
-}
-
-/// Refuses more queues of an owner than it may have. The new one is counted, as are those that others are about to
-/// make: of all who pass the limit at once the last one, at least, sees the others.
-fn require_place(owner: Oid) -> Result<()> {
-    if user::is_superuser(owner) {
-        return Ok(());
-    }
-    let limit = guc::max_queues_per_role();
-    // Those of this database may not have been looked at since the server started.
-    let count = queues::count_of(owner.into(), &xact::dropped()).max(registry::count_of(owner)?);
-    if count <= limit {
-        return Ok(());
-    }
-    Err(Error::new(
-        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        format!("role \"{}\" may have no more than {limit} queues", session::store::role_name(owner)),
-    )
-    .detail(format!("All databases of the server together have room for {}.", guc::max_queues()))
-    .hint("Drop or downgrade queues that are not needed. A superuser can change the setting xqueue.max_queues_per_role."))
 }
 
 /// What there is to do, under a lock of the strength given.

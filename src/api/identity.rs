@@ -9,7 +9,7 @@ use crate::error::{self, Error, Result};
 use crate::pg::function::{Call, Output};
 use crate::pg::user::Rights;
 use crate::pg::value::Value;
-use crate::pg::{jsonb, process, time, transaction, types, user};
+use crate::pg::{catalog, jsonb, process, time, transaction, types, user};
 use crate::session::store::{self, Known};
 use crate::session::{self, Session, held};
 use crate::shmem::sessions::{self, Part, Uuid};
@@ -320,7 +320,7 @@ fn require_place(role: Oid, new: usize) -> Result<()> {
     }
     Err(Error::new(
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        format!("role \"{}\" may have no more than {limit} identified sessions", store::role_name(role)),
+        format!("role \"{}\" may have no more than {limit} identified sessions", catalog::role_name(role)),
     )
     .detail("A session ends when its last connection has been gone for its time of grace.")
     .hint(

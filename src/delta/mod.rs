@@ -72,6 +72,10 @@ pub struct Delta {
     pub tubes_changed: bool,
     /// The slot is there because of this transaction.
     pub created: bool,
+    /// Whose the table was before it was altered.
+    pub owner_before: Option<u32>,
+    /// It is about to be another's: that is noted in the slot.
+    pub given_away: bool,
     /// The table or the definition is gone (true), or there again (false).
     pub dropped: Option<bool>,
 }
@@ -257,6 +261,8 @@ impl Delta {
         self.recount |= later.recount;
         self.tubes_changed |= later.tubes_changed;
         self.created |= later.created;
+        self.owner_before = self.owner_before.or(later.owner_before);
+        self.given_away |= later.given_away;
         self.dropped = later.dropped.or(self.dropped);
     }
 }

@@ -97,6 +97,16 @@ impl Stack {
         dropped
     }
 
+    /// Whose the queues were whose tables have been altered.
+    pub fn owners_before(&self) -> Vec<(SlotId, u32)> {
+        let mut owners: Vec<(SlotId, u32)> = Vec::new();
+        self.for_each(|slot, delta| {
+            let is_known = owners.iter().any(|(known, _)| *known == slot);
+            owners.extend(delta.owner_before.filter(|_| !is_known).map(|owner| (slot, owner)));
+        });
+        owners
+    }
+
     /// The change of one queue by the whole open transaction.
     pub fn total(&self, slot: SlotId) -> Delta {
         let mut total = Delta::default();
@@ -328,6 +338,20 @@ mod tests {
         assert_eq!(stack.total(JOBS).dropped, Some(false));
         stack.abort_subtransaction(2, |_, _| {});
         assert_eq!(stack.total(JOBS).dropped, Some(true));
+    }
+
+    #[test]
+    fn the_first_owner_is_the_one_before_the_transaction() {
+        let mut stack = Stack::new();
+        stack.at(2, JOBS).owner_before = Some(7);
+        stack.at(3, JOBS).owner_before = Some(8);
+        stack.commit_subtransaction(3);
+        assert_eq!(stack.owners_before(), [(JOBS, 7)]);
+        stack.abort_subtransaction(2, |_, _| {});
+        assert_eq!(stack.owners_before(), []);
+        stack.at(1, MAIL).owner_before = Some(9);
+        stack.at(2, MAIL).owner_before = Some(7);
+        assert_eq!(stack.owners_before(), [(MAIL, 9)]);
     }
 
     #[test]

@@ -238,6 +238,25 @@ pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     catalogue.first(by_oid, trigger, &snapshot, |row| row.value(2).map(Value::to_oid))?
 }
 
+/// The owner of a relation, as what has been done so far has left it; the command in progress may change that.
+pub fn owner_of(relation: Oid) -> Option<Oid> {
+    let catalogue = Relation::open(pg_sys::RelationRelationId, Lock::AccessShare)?;
+    let by_oid = (Oid::from(pg_sys::ClassOidIndexId), pg_sys::Anum_pg_class_oid as i16);
+    let owner = pg_sys::Anum_pg_class_relowner as i16;
+    let snapshot = super::relation::Snapshot::latest();
+    catalogue.first(by_oid, relation, &snapshot, |row| row.value(owner).map(Value::to_oid))?
+}
+
+/// The name of a role, or its number if it is gone. Needs no snapshot of the caller's.
+pub fn role_name(role: Oid) -> String {
+    let catalogue = Relation::open_shared(pg_sys::AuthIdRelationId);
+    let by_oid = (Oid::from(pg_sys::AuthIdOidIndexId), pg_sys::Anum_pg_authid_oid as i16);
+    let (name, snapshot) =
+        (pg_sys::Anum_pg_authid_rolname as i16, super::relation::Snapshot::latest());
+    let found = catalogue.first(by_oid, role, &snapshot, |row| row.value(name).map(Value::shown));
+    found.flatten().unwrap_or_else(|| format!("unknown (OID={})", u32::from(role)))
+}
+
 /// The databases that can be connected to and are no templates.
 pub fn connectable_databases() -> Vec<u32> {
     let table = Relation::open_shared(pg_sys::DatabaseRelationId);

@@ -22,7 +22,18 @@ pub fn row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T>
     seen
 }
 
-/// The same of the row whose first column, a uuid, is `key`, by the index of that column.
+/// Shows `see` all rows of table `name`.
+pub fn for_each(name: &CStr, mut see: impl FnMut(&Tuple)) {
+    let table = catalog::own_relation(name);
+    if let Some(table) = table.and_then(|table| Relation::open(table, Lock::AccessShare)) {
+        table.scan(&Snapshot::latest(), |row| {
+            see(row);
+            true
+        });
+    }
+}
+
+/// What `see` makes of the row whose first column, a uuid, is `key`, by the index of that column.
 pub fn row_of<T>(
     name: &CStr,
     index: &CStr,

@@ -21,6 +21,7 @@ use crate::pg::value::Value;
 use crate::pg::{catalog, process, time, transaction, types};
 use crate::shmem::{self, databases, queues};
 use crate::statement::{self, KeyColumn};
+use crate::xact;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, OnceCell};
@@ -126,6 +127,11 @@ impl Queue {
         if let Some(mut slot) = queues::lock(slot) {
             slot.note_kind(counts_tubes, paused_until.is_some());
             slot.set_has_lanes(definition.options.features.has_subqueues());
+        }
+        // What this transaction has made of it is not so before its end.
+        let is_owner_known = !xact::has_redefined(slot);
+        if let Some(mut slot) = queues::lock(slot).filter(|_| is_owner_known) {
+            slot.learn_owner(owner.into());
         }
         let has_row_security = relation.has_row_security();
         let telling = triggers::telling(relation);

@@ -11,7 +11,7 @@ use crate::pg::relation::{self, Lock};
 use crate::pg::row::Row;
 use crate::pg::spi::Rows;
 use crate::pg::value::Value;
-use crate::pg::{catalog, own_table, spi, time, types, user};
+use crate::pg::{catalog, own_table, time, types, user};
 use crate::registry;
 use crate::shmem::sessions::{self, Uuid};
 use pgrx::pg_sys::Oid;
@@ -47,17 +47,6 @@ pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
 /// How many sessions of a role there are, up to a limit, with those that are being opened.
 pub fn count_of(role: Oid, limit: usize) -> usize {
     own_table::count(TABLE, ROLES, role, limit)
-}
-
-/// The name of a role, or its number if it is gone.
-pub fn role_name(role: Oid) -> String {
-    spi::connect(|spi| {
-        let rows = spi.run_with(
-            "SELECT pg_catalog.pg_get_userbyid($1)",
-            &[(types::OID, Some(Value::oid(role)))],
-        );
-        rows.text(0, 1).unwrap_or_default()
-    })
 }
 
 /// Gives a session that is known another time of grace. Without connections it lives on for that, if no use

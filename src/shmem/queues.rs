@@ -24,6 +24,8 @@ pub struct Queue {
     pub table: u32,
     /// The table's owner, as far as it is known.
     owner: u32,
+    /// Who is to be that if a transaction commits that is about to; 0 if there is no such transaction.
+    next_owner: u32,
     pub(super) tasks: Tasks,
     pub(super) calls: Calls,
     pub(super) transitions: Transitions,
@@ -113,7 +115,8 @@ pub fn find(database: u32, table: u32) -> Option<SlotId> {
     find_in(&super::directory(), database, table)
 }
 
-/// The slot of a table of this owner, 0 if that is not known; a new one if it has none, and whether it is. None if all are in use.
+/// The slot of a table; a new one, of this owner or 0 if that is not known, if it has none, and whether it is new. None if
+/// all are in use.
 pub fn find_or_add(
     database: u32,
     table: u32,
@@ -122,9 +125,6 @@ pub fn find_or_add(
 ) -> Option<(SlotId, bool)> {
     let mut directory = super::directory();
     if let Some(id) = find_in(&directory, database, table) {
-        if let Some(mut queue) = lock(id).filter(|_| owner != 0) {
-            queue.owner = owner;
-        }
         return Some((id, false));
     }
     let free = (0..super::segment().queue_count).find(|index| peek(*index).0 == 0)?;
@@ -138,6 +138,7 @@ pub fn find_or_add(
         database,
         table,
         owner,
+        next_owner: 0,
         tasks: Tasks::default(),
         calls: Calls::default(),
         transitions: Transitions::default(),
@@ -167,11 +168,15 @@ pub fn find_or_add(
     Some((queue.id(), true))
 }
 
-/// How many slots of all databases are in use by queues of an owner, but for some.
+/// How many slots of all databases are in use by queues of an owner, or of one that is about to be that; but for some
+/// that are about to be its own no more.
 pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
     let _directory = super::directory();
     let in_use = (0..super::segment().queue_count).filter(|index| peek(*index).0 != 0);
-    let counts = |queue: QueueGuard| queue.owner == owner && !but.contains(&queue.id());
+    let counts = |queue: QueueGuard| {
+        let is_owners = queue.owner == owner || queue.next_owner == owner;
+        is_owners && !but.contains(&queue.id())
+    };
     in_use.filter(|index| at(*index as u32).is_some_and(counts)).count()
 }
 
@@ -243,6 +248,24 @@ impl QueueGuard {
         SlotId { index: self.index, generation: self.generation }
     }
 
+    /// Whose the table is, as this process sees it.
+    pub fn learn_owner(&mut self, owner: u32) {
+        self.owner = owner;
+    }
+
+    /// The table is this role's once the open transaction has committed.
+    pub fn set_next_owner(&mut self, owner: u32) {
+        self.next_owner = owner;
+    }
+
+    /// The transaction that has set the next owner has committed, or it was rolled back.
+    pub fn end_next_owner(&mut self, is_committed: bool) {
+        let next = std::mem::take(&mut self.next_owner);
+        if is_committed {
+            self.owner = next;
+        }
+    }
+
     /// Takes over what transaction `xid` has committed, and wakes whom it concerns.
     pub fn commit(&mut self, xid: u32, delta: &Delta) {
         self.commit_told(delta);
@@ -267,6 +290,9 @@ impl QueueGuard {
         self.tell_recounts(xid, delta);
         self.lower_marks(delta);
         self.tell_ends(delta);
+        if delta.given_away {
+            self.end_next_owner(true);
+        }
         self.redefinitions += u64::from(delta.redefined || delta.paused.is_some());
         self.pauses = delta.paused.unwrap_or(self.pauses);
         if delta.paused == Some(false) {

@@ -174,6 +174,74 @@ fn queues_of_a_role_are_limited() {
     cluster.assert_quiet();
 }
 
+/// Who is a member of another role may give it queues, as many as that may have, by whichever command.
+#[test]
+fn queues_that_are_given_to_another_role_are_counted_for_that() {
+    const FULL: &str = "role \"helper\" may have no more than 3 queues";
+    let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 3\n");
+    let mut superuser = cluster.client();
+    superuser
+        .batch_execute(
+            "CREATE ROLE greedy LOGIN; CREATE ROLE helper LOGIN; GRANT helper TO greedy;
+             GRANT CREATE ON SCHEMA public TO PUBLIC",
+        )
+        .unwrap();
+    superuser.batch_execute("CREATE DATABASE second").unwrap();
+    let second = cluster.config().dbname("second").user("greedy").to_owned();
+    open(cluster.config().dbname("second"))
+        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
+        .unwrap();
+    let mut c = client_of(&cluster, "greedy");
+    let create = |c: &mut Client, names: [&str; 3]| {
+        names.iter().for_each(|q| c.batch_execute(&format!("SELECT xqueue.create('{q}')")).unwrap())
+    };
+    create(&mut c, ["a", "b", "c"]);
+    c.batch_execute("ALTER TABLE a OWNER TO helper; ALTER TABLE b OWNER TO helper").unwrap();
+    c.batch_execute("BEGIN; ALTER TABLE c OWNER TO helper").unwrap();
+    // What it is about to give away is not its own any more.
+    c.batch_execute("SELECT xqueue.create('d'); SELECT xqueue.create('e'); COMMIT").unwrap();
+    c.batch_execute("SELECT xqueue.create('f')").unwrap();
+    let refused = |c: &mut Client, sql: &str| {
+        let error = expect_error(c, sql, "53400", FULL);
+        assert!(error.hint().is_some_and(|hint| hint.contains("xqueue.max_queues_per_role")));
+        c.batch_execute("ROLLBACK").unwrap();
+    };
+    refused(&mut c, "ALTER TABLE d OWNER TO helper");
+    refused(&mut c, "REASSIGN OWNED BY greedy TO helper");
+    refused(&mut c, "DO $$ BEGIN ALTER TABLE d OWNER TO helper; END $$");
+    refused(&mut c, "BEGIN; ALTER TABLE d OWNER TO helper; SELECT xqueue.stats('d'); COMMIT");
+    refused(&mut c, "BEGIN; ALTER TABLE d OWNER TO helper; PREPARE TRANSACTION 'given'");
+    let owners = "SELECT string_agg(relname || ' ' || relowner::regrole, ', ' ORDER BY relname) \
+                  FROM pg_class JOIN xqueue.queue ON relation = oid";
+    let all: String = scalar(&mut superuser, owners, &[]);
+    assert_eq!(all, "a helper, b helper, c helper, d greedy, e greedy, f greedy");
+    // What comes to nothing leaves no room, not in another database either.
+    c.batch_execute("BEGIN; SAVEPOINT s; ALTER TABLE d OWNER TO helper; SELECT xqueue.stats('d'); ROLLBACK TO s")
+        .unwrap();
+    let more = "SELECT xqueue.create('more')";
+    let own = "role \"greedy\" may have no more than 3 queues";
+    expect_error(&mut open(&second), more, "53400", own);
+    c.batch_execute("COMMIT").unwrap();
+    expect_error(&mut open(&second), more, "53400", own);
+    expect_error(&mut c, more, "53400", own);
+    // They may swap, and what is no queue is not counted.
+    c.batch_execute(
+        "BEGIN; ALTER TABLE a OWNER TO greedy; ALTER TABLE d OWNER TO helper; COMMIT;
+         CREATE TABLE plain (id int); ALTER TABLE plain OWNER TO helper",
+    )
+    .unwrap();
+    c.batch_execute("ALTER TABLE d ALTER COLUMN payload SET STATISTICS 10").unwrap();
+    c.batch_execute("SELECT xqueue.drop('d'); ALTER TABLE e OWNER TO helper").unwrap();
+    refused(&mut c, "ALTER TABLE f OWNER TO helper");
+    // A superuser gives as many as there is room for; who has too many may go on with those.
+    superuser.batch_execute("ALTER TABLE f OWNER TO helper").unwrap();
+    c.batch_execute(
+        "ALTER TABLE f ALTER COLUMN payload SET STATISTICS 10; SELECT xqueue.put('f', '{}')",
+    )
+    .unwrap();
+    cluster.assert_quiet();
+}
+
 /// There are two slots for queues: each that is lost would be noticed soon.
 #[test]
 fn slots_of_queues_that_came_to_nothing_or_are_gone_are_given_back() {

@@ -1,0 +1,78 @@
+//! The places that a role's queues take among those of all roles: a new queue takes one of its owner's, and so does one
+//! that is given to another owner.
+//!
+//! The owner of a queue is compared when a transaction that has altered its table is about to commit: what it is then
+//! counts, by whichever command it has become that. Of several transactions that pass the limit at once the last one,
+//! at least, sees what the others are about to do.
+
+use crate::delta::SlotId;
+use crate::error::{Error, Result};
+use crate::pg::{catalog, transaction, user};
+use crate::shmem::queues;
+use crate::{guc, registry, xact};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+
+/// Refuses more queues of an owner than it may have. The new one is counted.
+pub fn require_for_new(owner: Oid) -> Result<()> {
+    if user::is_superuser(owner) {
+        return Ok(());
+    }
+    require(owner)
+}
+
+/// Notes whose queue a table is that a command alters, before anybody sees what it has done.
+pub fn note_owner(slot: SlotId, table: Oid) {
+    if let Some(owner) = catalog::owner_of(table) {
+        xact::note(slot, |delta| delta.owner_before = delta.owner_before.or(Some(owner.into())));
+    }
+}
+
+/// Takes places for the queues that the open transaction has given to other owners; refuses more than a role may have.
+/// A superuser may give as many as there is room for.
+pub fn settle() -> Result<()> {
+    transaction::see_own_changes();
+    let mut owners = Vec::new();
+    for (slot, owner) in moved() {
+        if let Some(mut queue) = queues::lock(slot) {
+            queue.set_next_owner(owner.into());
+        }
+        xact::note(slot, |delta| delta.given_away = true);
+        owners.push(owner);
+    }
+    let is_bound = |owner: &Oid| !user::is_superuser(*owner);
+    if owners.is_empty() || user::is_superuser(user::current()) {
+        return Ok(());
+    }
+    owners.into_iter().filter(is_bound).try_for_each(require)
+}
+
+/// The queues that the open transaction has given to another owner, and that.
+fn moved() -> Vec<(SlotId, Oid)> {
+    let dropped = xact::dropped();
+    let is_there = |slot: &SlotId| !dropped.contains(slot);
+    let queues = xact::owners_before().into_iter().filter(|(slot, _)| is_there(slot));
+    let now = |(slot, before): (SlotId, u32)| {
+        let table = queues::lock(slot)?.table;
+        let owner = catalog::owner_of(table.into())?;
+        (u32::from(owner) != before).then_some((slot, owner))
+    };
+    queues.filter_map(now).collect()
+}
+
+fn require(owner: Oid) -> Result<()> {
+    let limit = guc::max_queues_per_role();
+    let mut leaving = xact::dropped();
+    leaving.extend(moved().into_iter().filter(|(_, to)| *to != owner).map(|(slot, _)| slot));
+    // Those of this database may not have been looked at since the server started.
+    let count = queues::count_of(owner.into(), &leaving).max(registry::count_of(owner));
+    if count <= limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        format!("role \"{}\" may have no more than {limit} queues", catalog::role_name(owner)),
+    )
+    .detail(format!("All databases of the server together have room for {}.", guc::max_queues()))
+    .hint("Drop or downgrade queues that are not needed. A superuser can change the setting xqueue.max_queues_per_role."))
+}
