@@ -10,6 +10,8 @@ mod cluster;
 mod command;
 mod database;
 mod errors;
+pub mod every_function;
+pub mod every_type;
 mod producer;
 mod queue;
 mod refused;

@@ -5,8 +5,6 @@
 
 #[path = "wrong_types/calls.rs"]
 mod calls;
-#[path = "wrong_types/values.rs"]
-mod values;
 
 use calls::{Call, KEYS, Key};
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
@@ -14,6 +12,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use std::error::Error;
+use xqueue_tests::every_function::functions;
+use xqueue_tests::every_type as values;
 use xqueue_tests::*;
 
 /// Calls of one statement to the server.
@@ -170,7 +170,7 @@ fn every_function_with_a_wrong_type_for_each_argument() {
     let (mut world, mut random) = (World::new(), random());
     let values = values::all(&mut world.client, &mut random);
     let mut calls = Vec::new();
-    for function in calls::functions(&mut world.client) {
+    for function in functions(&mut world.client) {
         for argument in 0..function.arguments.len() {
             for value in values.choose_multiple(&mut random, VALUES_PER_ARGUMENT) {
                 let key = KEYS.choose(&mut random).expect("a key");
@@ -178,7 +178,7 @@ fn every_function_with_a_wrong_type_for_each_argument() {
             }
         }
         let key = KEYS.choose(&mut random).expect("a key");
-        calls.push(function.plain(key));
+        calls.push(calls::plain(&function, key));
     }
     let (procedures, functions): (Vec<_>, Vec<_>) =
         calls.into_iter().partition(|call| call.starts_with("CALL"));

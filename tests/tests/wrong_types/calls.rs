@@ -1,6 +1,6 @@
 //! Queues with keys of different types, and calls of every function for them.
 
-use xqueue_tests::Client;
+use xqueue_tests::every_function::{Argument, Function};
 
 /// A queue with a key of its own kind.
 pub struct Key {
@@ -76,94 +76,42 @@ impl Key {
     }
 }
 
-/// A function or procedure.
-pub struct Function {
-    name: String,
-    is_procedure: bool,
-    pub arguments: Vec<Argument>,
-}
-
-pub struct Argument {
-    name: String,
-    declared: String,
-    is_required: bool,
-}
-
-/// All of the schema, both forms.
-pub fn functions(c: &mut Client) -> Vec<Function> {
-    let sql = "SELECT quote_ident(proname), prokind = 'p', coalesce(proargnames, '{}'), \
-               ARRAY(SELECT format_type(t, NULL) FROM unnest(proargtypes) WITH ORDINALITY AS u(t, n) ORDER BY n), \
-               (pronargs - pronargdefaults)::int FROM pg_proc WHERE pronamespace = 'xqueue'::regnamespace ORDER BY oid";
-    let rows = c.query(sql, &[]).expect("the functions");
-    let function = |row: &postgres::Row| {
-        let (names, types): (Vec<String>, Vec<String>) = (row.get(2), row.get(3));
-        let required: i32 = row.get(4);
-        let argument = |(number, (name, declared))| Argument {
-            name,
-            declared,
-            is_required: number < required as usize,
-        };
-        let arguments = names.into_iter().zip(types).enumerate().map(argument).collect();
-        Function { name: row.get(0), is_procedure: row.get(1), arguments }
-    };
-    rows.iter().map(function).collect()
-}
-
-impl Argument {
-    /// What is right for it.
-    fn valid(&self, key: &Key) -> String {
-        match (self.declared.as_str(), self.name.as_str()) {
-            ("text", "queue") => format!("'{}'", key.name),
-            ("anyelement", _) => format!("NULL::{}", key.name),
-            ("anycompatible", _) => key.id.to_string(),
-            ("jsonb", _) => "'{}'".to_string(),
-            ("interval", _) => "'1 ms'".to_string(),
-            ("integer", _) => "1".to_string(),
-            ("boolean", _) => "false".to_string(),
-            ("uuid", _) => "'00000000-0000-0000-0000-000000000001'".to_string(),
-            ("regclass", _) => format!("'{}'", key.name),
-            ("text", "status") => "'B'".to_string(),
-            _ => "'x'".to_string(),
-        }
+/// What is right for an argument.
+fn valid(argument: &Argument, key: &Key) -> String {
+    match (argument.declared.as_str(), argument.name.as_str()) {
+        ("text", "queue") => format!("'{}'", key.name),
+        ("anyelement", _) => format!("NULL::{}", key.name),
+        ("anycompatible", _) => key.id.to_string(),
+        ("jsonb", _) => "'{}'".to_string(),
+        ("interval", _) => "'1 ms'".to_string(),
+        ("integer", _) => "1".to_string(),
+        ("boolean", _) => "false".to_string(),
+        ("uuid", _) => "'00000000-0000-0000-0000-000000000001'".to_string(),
+        ("regclass", _) => format!("'{}'", key.name),
+        ("text", "status") => "'B'".to_string(),
+        _ => "'x'".to_string(),
     }
 }
 
-impl Function {
-    /// Waits without end if nothing else is said.
-    fn waits(&self) -> bool {
-        matches!(self.name.as_str(), "wait" | "put_wait" | "next")
-    }
+/// Whether a function waits without end if nothing else is said.
+fn waits(function: &Function) -> bool {
+    matches!(function.name.as_str(), "wait" | "put_wait" | "next")
+}
 
-    /// Whether a value is right for a time to wait: none is without end, others may be long.
-    fn would_wait(&self, argument: &Argument, value: &str) -> bool {
-        let is_time = ["NULL", "::interval", "::time"].iter().any(|part| value.contains(part));
-        self.waits() && argument.name == "timeout" && is_time
-    }
+/// Whether a value is right for a time to wait: none is without end, others may be long.
+fn would_wait(function: &Function, argument: &Argument, value: &str) -> bool {
+    let is_time = ["NULL", "::interval", "::time"].iter().any(|part| value.contains(part));
+    waits(function) && argument.name == "timeout" && is_time
+}
 
-    pub fn plain(&self, key: &Key) -> String {
-        self.call(key, None)
-    }
+/// A call in which everything is right.
+pub fn plain(function: &Function, key: &Key) -> String {
+    function.call(|argument| needed(function, argument, key))
+}
 
-    fn call(&self, key: &Key, wrong: Option<(usize, &str)>) -> String {
-        let mut given = Vec::new();
-        for (number, argument) in self.arguments.iter().enumerate() {
-            let value = match wrong {
-                Some((wrong, value)) if wrong == number && !self.would_wait(argument, value) => {
-                    value.to_string()
-                }
-                _ if argument.is_required || self.waits() && argument.name == "timeout" => {
-                    argument.valid(key)
-                }
-                _ => continue,
-            };
-            given.push(format!("\"{}\" => {value}", argument.name));
-        }
-        let given = given.join(", ");
-        match self.is_procedure {
-            true => format!("CALL xqueue.{}({given})", self.name),
-            false => format!("SELECT xqueue.{}({given})::text", self.name),
-        }
-    }
+fn needed(function: &Function, argument: &Argument, key: &Key) -> Option<String> {
+    let is_needed = argument.is_required || waits(function) && argument.name == "timeout";
+    is_needed.then(|| valid(argument, key))
 }
 
 /// A call with a value of the wrong type.
@@ -176,6 +124,14 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     pub fn sql(&self) -> String {
-        self.function.call(self.key, Some((self.argument, self.value)))
+        let Call { function, key, value, .. } = self;
+        let wrong = &function.arguments[self.argument];
+        function.call(|argument| {
+            if std::ptr::eq(argument, wrong) && !would_wait(function, argument, value) {
+                Some(value.to_string())
+            } else {
+                needed(function, argument, key)
+            }
+        })
     }
 }

@@ -1,10 +1,10 @@
-//! Values of every type in pg_type, as SQL, in every shape.
+//! Values of every type in pg_type, as SQL, in every shape: for calls with arguments of the wrong type.
 
+use postgres::Client;
 use rand::Rng;
 use rand::rngs::StdRng;
-use xqueue_tests::Client;
 
-/// Types of the test's own, which are among those in pg_type then.
+/// Types of the tests' own, which are among those in pg_type then.
 pub const TYPES: &str = "
     CREATE TYPE mood AS ENUM ('a', 'b', '1');
     CREATE DOMAIN small AS integer CHECK (VALUE < 100);
