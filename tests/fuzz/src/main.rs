@@ -1,0 +1,184 @@
+//! sqlsmith, then random calls, in a database full of queues whose worker and consumers are at work. Afterwards: no process has
+//! crashed, no assertion has failed, nothing leaks, no error is internal, every queue passes its check, every index
+//! its own. `--help` tells the options.
+
+mod arguments;
+mod queues;
+mod server_log;
+mod site;
+mod sqlsmith;
+mod statements;
+mod walker;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use xqueue_tests::{every_function, every_type};
+
+use server_log::Findings;
+use site::Site;
+use sqlsmith::Sqlsmith;
+use statements::Material;
+use walker::{Tally, Walker};
+
+const HELP: &str = "\
+fuzz [--minutes N] [--seed N]
+
+  --minutes N   how long (default 1): half of it sqlsmith, half random calls
+  --seed N      repeats the choices of a run, though not how the sessions meet
+XQUEUE_PGBIN names PostgreSQL's programs, XQUEUE_AS the words before a command that make it the server's user.";
+/// Sessions with random calls, and with consumers.
+const WALKERS: usize = 3;
+const CONSUMERS: usize = 2;
+/// The roles as which sqlsmith runs.
+const SMITHS: [&str; 2] = ["fuzz_smith", "fuzz_super"];
+/// Lines of each kind that are printed.
+const SHOWN: usize = 12;
+
+struct Arguments {
+    minutes: f64,
+    seed: u64,
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some(arguments) = arguments(&words) else {
+        println!("{HELP}");
+        std::process::exit(2);
+    };
+    if !fuzz(&arguments) {
+        std::process::exit(1);
+    }
+}
+
+fn arguments(words: &[String]) -> Option<Arguments> {
+    let mut arguments = Arguments { minutes: 1.0, seed: rand::random::<u32>().into() };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--minutes" => arguments.minutes = words.next()?.parse().ok().filter(|n| *n > 0.0)?,
+            "--seed" => arguments.seed = words.next()?.parse().ok()?,
+            _ => return None,
+        }
+    }
+    Some(arguments)
+}
+
+/// Whether nothing was found.
+fn fuzz(arguments: &Arguments) -> bool {
+    let duration = Duration::from_secs_f64(arguments.minutes * 60.0);
+    xqueue_tests::allow(duration + Duration::from_secs(1800));
+    println!("# XQUEUE_SEED={}", arguments.seed);
+    let site = Site::new();
+    let mut random = StdRng::seed_from_u64(arguments.seed);
+    let mut client = site.client();
+    let material = Material {
+        functions: every_function::functions(&mut client),
+        odd: every_type::all(&mut client, &mut random),
+    };
+    drop(client);
+
+    let begun = Instant::now();
+    let (is_open, are_walking) = (AtomicBool::new(true), AtomicBool::new(true));
+    let (walking, consuming, keeping) =
+        (site.config("walker"), site.config("consumer"), site.config("house"));
+    let (mut tally, mut statements) = (Tally::default(), [0; SMITHS.len()]);
+    let (mut consumed, mut called) = (0, [0; 2]);
+    std::thread::scope(|scope| {
+        let consumers: Vec<_> = (0..CONSUMERS)
+            .map(|_| (random.random(), &consuming, &is_open))
+            .map(|(seed, config, is_open)| scope.spawn(move || site::work(config, seed, is_open)))
+            .collect();
+        let folder = site.cluster.folder();
+        let smiths = SMITHS.map(|role| Sqlsmith::start(&folder, role, random.random()));
+        sleep_until(begun + duration / 2);
+        for (number, smith) in smiths.into_iter().enumerate() {
+            statements[number] = smith.stop().statements;
+        }
+        called[0] = site.calls();
+        site.make_the_oddly_named();
+        scope.spawn(|| site::keep_house(&keeping, &is_open));
+        let seed = random.random();
+        let walkers: Vec<Walker> = (0..WALKERS)
+            .map(|number| Walker { config: &walking, material: &material, number, seed })
+            .collect();
+        let are_walking = &are_walking;
+        let walkers: Vec<_> = walkers
+            .into_iter()
+            .map(|walker| scope.spawn(move || walker.walk(are_walking)))
+            .collect();
+        sleep_until(begun + duration);
+        are_walking.store(false, Ordering::Relaxed);
+        for walker in walkers {
+            tally.add(walker.join().expect("a walker ends well"));
+        }
+        is_open.store(false, Ordering::Relaxed);
+        consumed = consumers.into_iter().map(|c| c.join().expect("a consumer ends well")).sum();
+    });
+    called[1] = site.calls() - called[0];
+    let (wrong, unsound, queues, relations) = site::problems(&site);
+    let findings = server_log::read(&site.log(), &site.other_logs());
+
+    for (role, count) in SMITHS.iter().zip(statements) {
+        println!("# sqlsmith as {role}: {count} statements");
+    }
+    println!("# random calls: {} statements; consumers: {consumed}", tally.statements);
+    println!(
+        "# calls of functions of xqueue: {} beside sqlsmith, {} by the random calls",
+        called[0], called[1]
+    );
+    report(&findings);
+    for statements in &tally.broken {
+        println!("# a session broke after:");
+        statements.iter().for_each(|sql| println!("#   {sql};"));
+    }
+    println!("# {:.0?}, seed {}", begun.elapsed(), arguments.seed);
+    let is_busy = tally.statements > 0 && statements.iter().all(|count| *count > 0);
+    let verdicts = [
+        ("no crash, no failed assertion", findings.crashes),
+        ("no leak", findings.leaks),
+        ("no internal error", findings.internal),
+        (&*format!("{queues} queues pass xqueue.check"), wrong),
+        (&*format!("{relations} tables and indexes pass amcheck"), unsound),
+        ("both were at work", if is_busy { Vec::new() } else { vec!["no statements".into()] }),
+    ];
+    for (number, (what, found)) in verdicts.iter().enumerate() {
+        let verdict = if found.is_empty() { "ok" } else { "not ok" };
+        println!("{verdict} {} - {what}", number + 1);
+        found.iter().take(SHOWN).for_each(|line| println!("#   {:.2000}", line));
+    }
+    println!("1..{}", verdicts.len());
+    let is_well = verdicts.iter().all(|(_, found)| found.is_empty());
+    if !is_well {
+        let kept = std::env::temp_dir().join(format!("xqueue-fuzz-{}.json", std::process::id()));
+        drop(std::fs::copy(site.log(), &kept));
+        println!("# the server's log is kept in {}", kept.display());
+    }
+    is_well
+}
+
+fn sleep_until(end: Instant) {
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
+}
+
+/// What was counted.
+fn report(findings: &Findings) {
+    let mut by_source: std::collections::BTreeMap<&str, String> = Default::default();
+    for ((source, class), count) in &findings.errors {
+        *by_source.entry(source).or_default() += &format!(" {class}: {count}");
+    }
+    for (source, counts) in by_source {
+        println!("# errors of {source} by class of SQLSTATE:{counts}");
+    }
+    for (what, lines) in [
+        ("warnings", &findings.warnings),
+        ("the worker", &findings.worker),
+        ("internal errors without xqueue", &findings.internal_of_others),
+    ] {
+        for (line, count) in lines {
+            println!("# {what}: {count} × {line:.200}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The queues of the fuzzed database: together they have every feature on, keys of every kind and names of every kind.
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+/// A queue.
+pub struct Queue {
+    /// As it is written in SQL.
+    pub name: &'static str,
+    pub key: Key,
+    /// The role that makes it, and so owns it.
+    pub owner: &'static str,
+    /// Makes its table, if there is none, and the queue.
+    pub make: Make,
+}
+
+#[derive(Clone, Copy)]
+pub enum Make {
+    /// `xqueue.create` with these options.
+    Create(&'static str),
+    /// The same, UNLOGGED.
+    Unlogged(&'static str),
+    /// Statements that end with an upgrade.
+    Sql(&'static str),
+}
+
+/// What its key is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    Number,
+    Uuid,
+    Text,
+    Array,
+    Bytes,
+    Enum,
+    /// One column of a composite type.
+    Record,
+    /// An integer and a text.
+    Columns,
+}
+
+const EVERYTHING: &str = r#"{"features": {"delayed": true, "buried": true, "zombie": "200 ms", "ttl": true,
+    "ttr": "500 ms", "priority": true, "tube": true, "retry": {"limit": 5, "backoff": 0.05}}}"#;
+
+const fn queue(name: &'static str, make: Make) -> Queue {
+    Queue { name, key: Key::Number, owner: "postgres", make }
+}
+
+const fn keyed(name: &'static str, key: Key, sql: &'static str) -> Queue {
+    Queue { name, key, owner: "postgres", make: Make::Sql(sql) }
+}
+
+/// `all` of them stands for the options with which everything is on that goes together.
+pub const QUEUES: [Queue; 31] = [
+    queue("plain", Make::Create("{}")),
+    queue("everything", Make::Create(EVERYTHING)),
+    queue(
+        "subqueues",
+        Make::Create(r#"{"features": {"utube": true, "delayed": true, "buried": true, "capacity": 300}}"#),
+    ),
+    queue(
+        "strict",
+        Make::Create(
+            r#"{"features": {"utube": {"strict": true}, "delayed": true, "priority": true, "ttl": "1 min", "ttr": 1}}"#,
+        ),
+    ),
+    queue("limited", Make::Create(r#"{"features": {"capacity": 60, "zombie": "100 ms"}}"#)),
+    queue("kept", Make::Create(r#"{"features": {"keep": true, "id": "time64", "delayed": true}}"#)),
+    queue("noted", Make::Create(r#"{"features": {"on_task_change": "note", "retry": true, "buried": true}}"#)),
+    queue("picked", Make::Create(r#"{"features": {"pick": "pick_last", "buried": true, "ttr": "1 s"}}"#)),
+    queue("unlogged", Make::Unlogged(r#"{"features": {"priority": true, "delayed": true}}"#)),
+    queue("counted", Make::Create(r#"{"features": {"tube": true, "buried": true}, "tube_stats": ["a", "b"]}"#)),
+    Queue {
+        name: "uuids",
+        key: Key::Uuid,
+        owner: "postgres",
+        make: Make::Create(r#"{"features": {"id": "uuid", "buried": true, "ttr": "1 s"}}"#),
+    },
+    keyed("q_bigint", Key::Number, "CREATE TABLE IF NOT EXISTS q_bigint (id bigint PRIMARY KEY); all"),
+    keyed("q_small", Key::Number, "CREATE TABLE IF NOT EXISTS q_small (id small PRIMARY KEY); all"),
+    keyed("q_text", Key::Text, "CREATE TABLE IF NOT EXISTS q_text (id text PRIMARY KEY); all"),
+    keyed("q_uuid", Key::Uuid, "CREATE TABLE IF NOT EXISTS q_uuid (id uuid PRIMARY KEY DEFAULT gen_random_uuid()); all"),
+    keyed("q_array", Key::Array, "CREATE TABLE IF NOT EXISTS q_array (id integer[] PRIMARY KEY); all"),
+    keyed("q_bytea", Key::Bytes, "CREATE TABLE IF NOT EXISTS q_bytea (id bytea PRIMARY KEY); all"),
+    keyed("q_enum", Key::Enum, "CREATE TABLE IF NOT EXISTS q_enum (id mood PRIMARY KEY); all"),
+    keyed("q_pair", Key::Record, "CREATE TABLE IF NOT EXISTS q_pair (id pair PRIMARY KEY); all"),
+    keyed(
+        "q_two",
+        Key::Columns,
+        "CREATE TABLE IF NOT EXISTS q_two (id integer, b text, PRIMARY KEY (id, b)); all",
+    ),
+    keyed(
+        "q_numeric",
+        Key::Number,
+        "CREATE TABLE IF NOT EXISTS q_numeric (id numeric NOT NULL UNIQUE, payload jsonb); all",
+    ),
+    keyed(
+        "q_labels",
+        Key::Number,
+        r#"CREATE TABLE IF NOT EXISTS q_labels (id serial PRIMARY KEY, label label);
+           SELECT xqueue.upgrade('q_labels', '{"fields": {"status": "label"}, "features": {"delayed": true,
+             "buried": true}, "states": {"R": "new", "T": "run", "W": "later", "B": "bad", "Z": "gone", "D": "done"}}')"#,
+    ),
+    keyed(
+        "q_part",
+        Key::Number,
+        r#"CREATE TABLE IF NOT EXISTS whole (id bigint PRIMARY KEY, status "char" NOT NULL DEFAULT 'R', owner uuid)
+           PARTITION BY RANGE (id);
+           CREATE TABLE IF NOT EXISTS q_part PARTITION OF whole DEFAULT;
+           SELECT xqueue.upgrade('q_part', '{"fields": {"status": "status", "owner": "owner"}, "features": {"buried": true}}')"#,
+    ),
+    keyed(
+        "q_heir",
+        Key::Number,
+        "CREATE TABLE IF NOT EXISTS parent (id bigint, t text);
+         CREATE TABLE IF NOT EXISTS q_heir (PRIMARY KEY (id)) INHERITS (parent); all",
+    ),
+    keyed(
+        "q_generated",
+        Key::Number,
+        "CREATE TABLE IF NOT EXISTS q_generated (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a integer CHECK (a < 9),
+           dropped text, twice integer GENERATED ALWAYS AS (a * 2) STORED, t text COLLATE \"C\" UNIQUE);
+         ALTER TABLE q_generated DROP COLUMN IF EXISTS dropped; all",
+    ),
+    Queue {
+        name: "tenants",
+        key: Key::Number,
+        owner: "fuzz_owner",
+        make: Make::Sql(
+            "CREATE TABLE IF NOT EXISTS tenants (id bigint PRIMARY KEY, tenant name DEFAULT current_user, t text);
+             ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
+             DROP POLICY IF EXISTS own ON tenants;
+             CREATE POLICY own ON tenants USING (tenant = current_user OR id % 3 = 0); all",
+        ),
+    },
+    Queue {
+        name: "triggered",
+        key: Key::Number,
+        owner: "fuzz_owner",
+        make: Make::Sql(
+            "CREATE TABLE IF NOT EXISTS triggered (id bigint PRIMARY KEY, t text);
+             CREATE OR REPLACE TRIGGER zz BEFORE UPDATE ON triggered FOR EACH ROW EXECUTE FUNCTION sometimes(); all",
+        ),
+    },
+    Queue { name: "theirs", key: Key::Number, owner: "fuzz_other", make: Make::Create(EVERYTHING) },
+    queue(r#""we""ird.Q'ue ☃""#, Make::Create(EVERYTHING)),
+    queue(r#""Odd schema"."queue, name""#, Make::Create(r#"{"features": {"utube": true, "priority": true}}"#)),
+    queue(
+        "a_name_of_sixty_three_bytes_which_is_as_long_as_names_can_be_xx",
+        Make::Create(r#"{"features": {"tube": true, "ttl": true}}"#),
+    ),
+];
+
+impl Queue {
+    /// Whether its name needs quotes.
+    pub fn is_oddly_named(&self) -> bool {
+        self.name.contains('"')
+    }
+
+    /// Its name as a text literal.
+    pub fn literal(&self) -> String {
+        format!("'{}'", self.name.replace('\'', "''"))
+    }
+
+    /// Makes it, if it is not there.
+    pub fn make(&self) -> String {
+        let name = self.literal();
+        let make = match self.make {
+            Make::Create(options) => {
+                format!("SELECT xqueue.create({name}, '{options}', if_not_exists => true)")
+            }
+            Make::Unlogged(options) => {
+                format!(
+                    "SELECT xqueue.create({name}, '{options}', temporary => true, if_not_exists => true)"
+                )
+            }
+            Make::Sql(sql) => {
+                let upgrade = format!("SELECT xqueue.upgrade({name}, '{EVERYTHING}')");
+                sql.strip_suffix("all").map_or_else(|| sql.into(), |sql| sql.to_string() + &upgrade)
+            }
+        };
+        format!("SET ROLE {}; {make}; RESET ROLE;", self.owner)
+    }
+
+    /// Tasks, of which some are taken or buried or done by those who fill the database.
+    pub fn fill(&self) -> String {
+        let (name, members) = (self.name, self.key.members());
+        let ids = format!(
+            "INSERT INTO {name} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM generate_series(1, 60) n",
+            members.0, members.1
+        );
+        match self.make {
+            Make::Sql(_) => format!("{ids} ON CONFLICT DO NOTHING"),
+            _ => format!(
+                "SELECT count(*) FROM xqueue.put({}, (SELECT jsonb_agg(jsonb_build_object('payload', n)) \
+                          FROM generate_series(1, 50) n))",
+                self.literal()
+            ),
+        }
+    }
+}
+
+impl Key {
+    /// Its columns, and values for them by `n`.
+    fn members(self) -> (&'static str, &'static str) {
+        match self {
+            Key::Number => ("id", "n"),
+            Key::Uuid => ("id", "md5(n::text)::uuid"),
+            Key::Text => ("id", "n::text"),
+            Key::Array => ("id", "ARRAY[n, 1]"),
+            Key::Bytes => ("id", "n::text::bytea"),
+            Key::Enum => ("id", "(ARRAY['a', 'b', '1'])[1 + n % 3]::mood"),
+            Key::Record => ("id", "ROW(n, 'a')::pair"),
+            Key::Columns => ("id, b", "n, 'a'"),
+        }
+    }
+
+    /// A value of the key, as SQL: of a task that may be there.
+    pub fn value(self, random: &mut StdRng) -> String {
+        let n = random.random_range(0..80);
+        match self {
+            Key::Number => n.to_string(),
+            Key::Columns => format!("ROW({n}, 'a')"),
+            _ => format!("(SELECT {} FROM (SELECT {n}) AS v(n))", self.members().1),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What the server's log, in JSON, says about a run.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Of a process that has come to a bad end, or of an assertion.
+const CRASHES: [&str; 5] =
+    ["PANIC", "TRAP", "terminated by signal", "was terminated by exception", "panicked at"];
+/// Of warnings: a resource that was not given back, memory that was written where it ends, a lock that is not held.
+const LEAKS: [&str; 10] = [
+    "leak",
+    "not closed",
+    "still active",
+    "problem in alloc set",
+    "write past",
+    "free in wrong",
+    "you don't own a lock",
+    "already held",
+    "not found in",
+    "still referenced",
+];
+/// Internal errors of the server itself, by any function's arguments: the polymorphic types of NULLs and pseudo-types.
+const OF_THE_SERVER: [&str; 3] = [
+    "cannot display a value of type",
+    "cannot accept a value of type",
+    "could not determine polymorphic type",
+];
+/// Lines of one kind that are kept.
+const KEPT: usize = 40;
+
+#[derive(Default)]
+pub struct Findings {
+    pub crashes: Vec<String>,
+    pub leaks: Vec<String>,
+    /// Internal errors in which xqueue has a part.
+    pub internal: Vec<String>,
+    /// The others, by message.
+    pub internal_of_others: BTreeMap<String, u64>,
+    pub warnings: BTreeMap<String, u64>,
+    /// What the worker says, by message.
+    pub worker: BTreeMap<String, u64>,
+    /// Errors by application and class of SQLSTATE.
+    pub errors: BTreeMap<(String, String), u64>,
+}
+
+/// Reads the log, and what was written beside it.
+pub fn read(json: &Path, others: &[String]) -> Findings {
+    let mut findings = Findings::default();
+    if let Ok(file) = File::open(json) {
+        for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            match serde_json::from_str(&line) {
+                Ok(entry) => findings.entry(&entry),
+                Err(_) => findings.line(&line),
+            }
+        }
+    }
+    others.iter().flat_map(|text| text.lines()).for_each(|line| findings.line(line));
+    findings
+}
+
+fn keep(lines: &mut Vec<String>, line: String) {
+    if lines.len() < KEPT && !lines.contains(&line) {
+        lines.push(line);
+    }
+}
+
+/// Numbers and what is quoted are not what a message is about.
+fn kind(message: &str) -> String {
+    let (mut kind, mut is_quoted) = (String::new(), false);
+    for c in message.chars().take(300) {
+        match c {
+            '"' => {
+                is_quoted = !is_quoted;
+                if is_quoted {
+                    kind.push_str("\"…\"");
+                }
+            }
+            _ if is_quoted => continue,
+            '0'..='9' if kind.ends_with('#') => continue,
+            '0'..='9' => kind.push('#'),
+            _ => kind.push(c),
+        }
+    }
+    kind
+}
+
+impl Findings {
+    fn line(&mut self, line: &str) {
+        if CRASHES.iter().any(|word| line.contains(word)) {
+            keep(&mut self.crashes, line.to_owned());
+        }
+    }
+
+    fn entry(&mut self, entry: &Value) {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default();
+        let (severity, state, message) =
+            (text("error_severity"), text("state_code"), text("message"));
+        let is_ours = text("file_name").ends_with(".rs")
+            || text("backend_type").contains("xqueue")
+            || [text("statement"), text("context")].iter().any(|text| text.contains("xqueue"));
+        let long = || {
+            let at = format!("{}:{}", text("file_name"), entry["file_line_num"]);
+            format!(
+                "{severity} {state} {message} [{at}] {} | {} | {}",
+                text("detail"),
+                text("context"),
+                text("statement")
+            )
+            .replace('\n', " ")
+        };
+        match severity {
+            "PANIC" => keep(&mut self.crashes, long()),
+            "LOG" if CRASHES.iter().any(|word| message.contains(word)) => {
+                keep(&mut self.crashes, long())
+            }
+            "WARNING" => {
+                if LEAKS.iter().any(|words| message.contains(words)) {
+                    keep(&mut self.leaks, long());
+                }
+                *self.warnings.entry(kind(message)).or_default() += 1;
+            }
+            "ERROR" | "FATAL" => {
+                let source = match text("application_name") {
+                    "" => text("backend_type"),
+                    name => name,
+                };
+                let class = state.get(..2).unwrap_or_default().to_owned();
+                *self.errors.entry((source.to_owned(), class)).or_default() += 1;
+                if state.starts_with("XX")
+                    && !OF_THE_SERVER.iter().any(|known| message.contains(known))
+                {
+                    if is_ours {
+                        keep(&mut self.internal, long());
+                    } else {
+                        *self.internal_of_others.entry(kind(message)).or_default() += 1;
+                    }
+                }
+            }
+            _ => {}
+        }
+        if text("backend_type").contains("xqueue") && severity != "DEBUG1" {
+            *self.worker.entry(kind(message)).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn findings(entry: Value) -> Findings {
+        let mut findings = Findings::default();
+        findings.entry(&entry);
+        findings
+    }
+
+    #[test]
+    fn crashes() {
+        let entry = json!({"error_severity": "LOG", "message": "client backend (PID 7) was terminated by signal 11"});
+        assert_eq!(findings(entry).crashes.len(), 1);
+        let mut of_text = Findings::default();
+        of_text.line("TRAP: failed Assert(\"x\"), File: \"y.c\"");
+        of_text.line("stopping");
+        assert_eq!(of_text.crashes.len(), 1);
+    }
+
+    #[test]
+    fn leaks_are_warnings_of_their_own() {
+        let warning = |message: &str| json!({"error_severity": "WARNING", "message": message});
+        assert_eq!(findings(warning("resource was not closed: relation \"q\"")).leaks.len(), 1);
+        assert_eq!(findings(warning("snapshot 0x7f still active")).leaks.len(), 1);
+        let harmless = findings(warning("there is no transaction in progress"));
+        assert!(harmless.leaks.is_empty());
+        assert_eq!(harmless.warnings.len(), 1);
+    }
+
+    #[test]
+    fn internal_errors_are_ours_by_place_or_statement() {
+        let error = |file: &str, statement: &str| {
+            json!({"error_severity": "ERROR", "state_code": "XX000", "message": "cache lookup failed for type 7",
+                   "file_name": file, "statement": statement})
+        };
+        assert_eq!(findings(error("src/api/named.rs", "EXECUTE p")).internal.len(), 1);
+        assert_eq!(findings(error("lsyscache.c", "SELECT xqueue.take('q')")).internal.len(), 1);
+        let theirs = findings(error("lsyscache.c", "SELECT 1"));
+        assert!(theirs.internal.is_empty());
+        assert_eq!(
+            theirs.internal_of_others.keys().collect::<Vec<_>>(),
+            ["cache lookup failed for type #"]
+        );
+    }
+
+    #[test]
+    fn messages_are_of_a_kind() {
+        assert_eq!(
+            kind("task 17 of queue \"a\" was not found"),
+            "task # of queue \"…\" was not found"
+        );
+    }
+}

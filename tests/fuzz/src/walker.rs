@@ -1,0 +1,142 @@
+//! A session that sends statements by chance.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use postgres::{Client, Config, NoTls};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use crate::statements::{Material, step};
+
+/// Who it may be. Roles that own queues, that work on them, that may only read; and a superuser.
+const ROLES: [&str; 5] = ["fuzz_super", "fuzz_owner", "fuzz_consumer", "fuzz_reader", "fuzz_other"];
+/// Steps until it begins anew, so that not every statement fails for what one long ago has left behind.
+const STEPS: u32 = 40;
+/// Statements that are shown when the server has crashed.
+const REMEMBERED: usize = 60;
+/// Sessions that ended without a word from the server, of which the statements are kept.
+const KEPT: usize = 3;
+
+/// What has come of the statements of one or more walkers.
+#[derive(Default)]
+pub struct Tally {
+    pub statements: u64,
+    /// Errors by SQLSTATE.
+    pub errors: BTreeMap<String, u64>,
+    /// The last statements of sessions that ended without a word from the server.
+    pub broken: Vec<Vec<String>>,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: Tally) {
+        self.statements += other.statements;
+        for (state, count) in other.errors {
+            *self.errors.entry(state).or_default() += count;
+        }
+        self.broken.extend(other.broken);
+    }
+}
+
+pub struct Walker<'a> {
+    pub config: &'a Config,
+    pub material: &'a Material,
+    pub number: usize,
+    pub seed: u64,
+}
+
+impl Walker<'_> {
+    /// Sends statements until it is told to stop.
+    pub fn walk(&self, is_open: &AtomicBool) -> Tally {
+        let mut random = StdRng::seed_from_u64(self.seed.wrapping_add(self.number as u64));
+        let mut tally = Tally::default();
+        while is_open.load(Ordering::Relaxed) {
+            // The first three are always of different rights.
+            let role = match self.number {
+                number @ 0..3 if random.random_bool(0.7) => ROLES[number],
+                _ => ROLES.choose(&mut random).copied().unwrap_or(ROLES[0]),
+            };
+            match self.config.clone().user(role).connect(NoTls) {
+                Ok(client) => self.session(client, &mut random, &mut tally, is_open),
+                // It recovers from a crash, which the log tells of.
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            }
+        }
+        tally
+    }
+
+    fn session(
+        &self,
+        mut client: Client,
+        random: &mut StdRng,
+        tally: &mut Tally,
+        is_open: &AtomicBool,
+    ) {
+        let mut last = VecDeque::with_capacity(REMEMBERED);
+        for _ in 0..random.random_range(1..8) {
+            for _ in 0..STEPS {
+                for sql in step(self.material, self.number, random) {
+                    if !is_open.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if last.len() == REMEMBERED {
+                        last.pop_front();
+                    }
+                    last.push_back(sql);
+                    let sql = last.back().map_or("", String::as_str);
+                    match send(&mut client, sql, random, tally) {
+                        Session::Lives => {}
+                        Session::WasEnded => return,
+                        Session::Broke => {
+                            if tally.broken.len() < KEPT {
+                                tally.broken.push(last.into());
+                            }
+                            return;
+                        }
+                    }
+                }
+            }
+            // A new beginning; what cannot be done is done when the connection ends.
+            drop(client.batch_execute("ROLLBACK"));
+            drop(client.batch_execute("RESET SESSION AUTHORIZATION"));
+            drop(client.batch_execute("DISCARD ALL"));
+        }
+    }
+}
+
+enum Session {
+    Lives,
+    /// The server said so.
+    WasEnded,
+    /// Without a word.
+    Broke,
+}
+
+/// Sends a statement in one protocol or the other.
+fn send(client: &mut Client, sql: &str, random: &mut StdRng, tally: &mut Tally) -> Session {
+    tally.statements += 1;
+    let outcome = if random.random_bool(0.25) {
+        client.query(sql, &[]).map(|_| ())
+    } else {
+        client.simple_query(sql).map(|_| ())
+    };
+    let Err(error) = outcome else { return Session::Lives };
+    let Some(known) = error.as_db_error() else {
+        return if client.is_closed() { Session::Broke } else { Session::Lives };
+    };
+    let state = known.code().code();
+    *tally.errors.entry(state.to_owned()).or_default() += 1;
+    if state.starts_with("57P") || client.is_closed() {
+        return Session::WasEnded;
+    }
+    if state == "25P02" && random.random_bool(0.8) {
+        // If it fails, so does the next statement.
+        drop(client.batch_execute(if random.random_bool(0.5) {
+            "ROLLBACK"
+        } else {
+            "ROLLBACK TO s0"
+        }));
+    }
+    Session::Lives
+}
