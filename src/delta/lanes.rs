@@ -61,7 +61,7 @@ impl LaneChange {
         self.least = self.least.min(later.least);
         self.level = self.level.min(later.level);
         self.taken_level = self.taken_level.min(later.taken_level);
-        self.first = if later.taken > 0 { later.first } else { self.first };
+        self.first = if later.took.is_some() { later.first } else { self.first };
         self.took = later.took.or(self.took);
         self.left = self.left.or(later.left);
     }
@@ -204,8 +204,9 @@ impl LaneChanges {
         self.more || self.places.contains_key(&lane)
     }
 
-    pub fn get(&self, lane: u64) -> LaneChange {
-        self.places.get(&lane).map(|place| self.changes[*place].1).unwrap_or_default()
+    /// What has happened in a lane; None if nothing is noted of it.
+    pub(super) fn find(&self, lane: u64) -> Option<&LaneChange> {
+        self.places.get(&lane).map(|place| &self.changes[*place].1)
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &LaneChange)> {
@@ -236,6 +237,12 @@ impl LaneChanges {
 mod tests {
     use super::*;
     use crate::model::change::Tube;
+
+    impl LaneChanges {
+        pub fn get(&self, lane: u64) -> LaneChange {
+            self.find(lane).copied().unwrap_or_default()
+        }
+    }
 
     fn at(status: Status, lane: u64) -> Option<Place> {
         in_line(status, lane, true)
@@ -279,6 +286,16 @@ mod tests {
         assert!(!lanes.get(7).is_left());
         lanes.claim(|| Ok::<_, ()>(7)).expect("claimed");
         assert!(lanes.get(7).is_left());
+    }
+
+    #[test]
+    fn the_place_of_the_last_take_is_known_beside_an_ack() {
+        let mut lanes = LaneChanges::default();
+        lanes.change(at(Status::Taken, 7), None, (1, 0), || 8);
+        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), (2, 0), || 9);
+        let mut sum = LaneChange::default();
+        sum.absorb(&lanes.get(7));
+        assert_eq!((sum.taken, sum.first, sum.took, sum.left), (0, 2, Some(9), Some(8)));
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod held;
 mod lanes;
 mod lowest;
 mod stack;
+#[cfg(test)]
+mod tests;
 
 pub use given::Given;
 pub use held::{HeldChange, HeldChanges, TASKS_NOTED};

@@ -171,7 +171,9 @@ impl Stack {
     /// The same of one lane.
     pub fn lane(&self, slot: SlotId, lane: u64) -> LaneChange {
         let mut total = LaneChange::default();
-        self.of(slot).for_each(|delta| total.absorb(&delta.lanes.get(lane)));
+        self.of(slot)
+            .filter_map(|delta| delta.lanes.find(lane))
+            .for_each(|later| total.absorb(later));
         total
     }
 
@@ -352,6 +354,14 @@ mod tests {
         stack.at(1, MAIL).owner_before = Some(9);
         stack.at(2, MAIL).owner_before = Some(7);
         assert_eq!(stack.owners_before(), [(MAIL, 9)]);
+    }
+
+    #[test]
+    fn a_look_in_vain_stays_known_beside_changes_of_other_lanes() {
+        let mut stack = Stack::new();
+        stack.at(1, JOBS).lanes.exhaust(7);
+        put(&mut stack, 2, JOBS);
+        assert!(stack.lane(JOBS, 7).exhausted);
     }
 
     #[test]
