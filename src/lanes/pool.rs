@@ -1,9 +1,12 @@
 //! The entries of all queues' lanes: found through a hash table with chains, kept for each queue in its ring,
 //! see [`super::levels`], or in one of two lists.
 
+#[cfg(test)]
+mod integrity;
+
 use super::Back;
 use crate::delta::SlotId;
-use crate::model::level::Level;
+use crate::model::level::{Level, UNKNOWN};
 use crate::model::position::{FIRST, Position};
 
 /// A lane of a queue.
@@ -197,8 +200,17 @@ impl Pool<'_> {
         self.header.used += 1;
         let bucket = self.bucket(queue, lane);
         let chain = std::mem::replace(&mut self.buckets[bucket], link);
-        *self.entry(link) =
-            Entry { lane, mark: FIRST, floor: FIRST, level, queue, chain, ..Entry::default() };
+        // A look that began before there was an entry raises nothing.
+        *self.entry(link) = Entry {
+            lane,
+            mark: FIRST,
+            floor: FIRST,
+            level,
+            level_floor: UNKNOWN,
+            queue,
+            chain,
+            ..Entry::default()
+        };
         self.link(link, state, Back::Tail);
         Some(link)
     }

@@ -1,0 +1,77 @@
+//! Who gets which lane, and what becomes of it afterwards.
+
+use super::*;
+
+#[test]
+fn lanes_are_served_in_the_order_of_their_last_service() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    for lane in [5, 6, 7] {
+        assert!(pool.commit(JOBS, lane, &offers()));
+    }
+    for lane in [5, 6, 7, 5, 6, 7] {
+        assert_eq!(claim_next(&mut pool, JOBS), Some(lane));
+        assert!(!pool.commit(JOBS, lane, &took()));
+        assert!(!pool.commit(JOBS, lane, &offers()), "what comes to a busy lane waits");
+        assert!(pool.commit(JOBS, lane, &settled()));
+    }
+    assert_eq!(claim_next(&mut pool, MAIL), None);
+}
+
+#[test]
+fn a_lane_is_claimed_once() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5, UNKNOWN);
+    assert_eq!(pool.claim(JOBS, 5), Ok(5));
+    assert_eq!(pool.claim(JOBS, 5), Err(Refusal::InUse));
+    assert_eq!(claim_next(&mut pool, JOBS), None);
+    assert_eq!(pool.claim(MAIL, 5), Ok(5));
+    pool.commit(JOBS, 5, &took());
+    assert_eq!(pool.claim(JOBS, 5), Err(Refusal::InUse));
+}
+
+#[test]
+fn what_comes_while_a_lane_is_looked_at_is_not_missed() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5, UNKNOWN);
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
+    assert!(!pool.commit(JOBS, 5, &offers()));
+    assert!(pool.give_back(JOBS, 5, Back::Away));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
+    assert!(!pool.give_back(JOBS, 5, Back::Away));
+    assert_eq!(claim_next(&mut pool, JOBS), None);
+    assert!(pool.commit(JOBS, 5, &offers()));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
+}
+
+#[test]
+fn a_task_may_be_given_back_before_its_take_is_noted() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5, UNKNOWN);
+    claim_next(&mut pool, JOBS);
+    // Both have committed, and the later one comes here first.
+    assert!(!pool.commit(JOBS, 5, &settled()));
+    assert!(pool.commit(JOBS, 5, &took()));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
+    pool.commit(JOBS, 5, &offers());
+    assert!(!pool.commit(JOBS, 5, &took()));
+    assert_eq!(claim_next(&mut pool, JOBS), None);
+}
+
+#[test]
+fn a_take_that_is_undone_is_the_next_again() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    for lane in [5, 6, 7] {
+        pool.offer(JOBS, lane, UNKNOWN);
+    }
+    assert_eq!((claim_next(&mut pool, JOBS), claim_next(&mut pool, JOBS)), (Some(5), Some(6)));
+    assert!(pool.give_back(JOBS, 6, Back::Front));
+    assert!(pool.give_back(JOBS, 5, Back::Front));
+    assert!(!pool.give_back(JOBS, 5, Back::Front));
+    let order: Vec<_> = std::iter::from_fn(|| claim_next(&mut pool, JOBS)).collect();
+    assert_eq!(order, [5, 6, 7]);
+}

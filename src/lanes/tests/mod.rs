@@ -1,0 +1,81 @@
+//! What the lanes of queues do, by subject; of the properties each holds after any sequence of changes.
+
+mod claims;
+mod looks;
+mod properties;
+mod room;
+mod urgency;
+
+use super::*;
+use crate::model::position::FIRST;
+
+const JOBS: SlotId = SlotId { index: 1, generation: 7 };
+const MAIL: SlotId = SlotId { index: 0, generation: 8 };
+const RESERVE: usize = 2;
+
+/// Arrays as they are in shared memory.
+struct Memory {
+    header: Header,
+    entries: Vec<Entry>,
+    buckets: Vec<u32>,
+    rings: Vec<Ring>,
+}
+
+impl Memory {
+    fn new(room: usize) -> Memory {
+        let entries = room + RESERVE;
+        let mut memory = Memory {
+            header: Header::default(),
+            entries: vec![Entry::default(); entries],
+            buckets: vec![0; entries.next_power_of_two()],
+            rings: vec![Ring::default(); 2],
+        };
+        memory.pool().open(JOBS);
+        memory.pool().open(MAIL);
+        memory
+    }
+
+    /// The same with complete rings.
+    fn complete(room: usize) -> Memory {
+        let mut memory = Memory::new(room);
+        for id in [JOBS, MAIL] {
+            let scan = memory.pool().begin_scan(id).expect("a new ring is incomplete");
+            memory.pool().end_scan(id, scan, None);
+        }
+        memory
+    }
+
+    fn pool(&mut self) -> Pool<'_> {
+        Pool {
+            header: &mut self.header,
+            entries: &mut self.entries,
+            buckets: &mut self.buckets,
+            rings: &mut self.rings,
+            reserve: RESERVE,
+        }
+    }
+}
+
+/// Claims the lane that is next.
+fn claim_next(pool: &mut Pool, id: SlotId) -> Option<u64> {
+    pool.claim_next(id).map(|next| next.lane)
+}
+
+fn offers() -> LaneChange {
+    LaneChange { offers: true, level: UNKNOWN, ..LaneChange::default() }
+}
+
+fn took() -> LaneChange {
+    LaneChange { claimed: true, taken: 1, ..LaneChange::default() }
+}
+
+fn settled() -> LaneChange {
+    LaneChange { taken: -1, ..LaneChange::default() }
+}
+
+/// Claims the next lane, which has nothing to take.
+fn idle(pool: &mut Pool, id: SlotId) -> Option<u64> {
+    let lane = claim_next(pool, id)?;
+    assert!(!pool.give_back(id, lane, Back::Away));
+    Some(lane)
+}

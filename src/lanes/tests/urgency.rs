@@ -1,0 +1,93 @@
+//! Lanes of several levels.
+
+use super::*;
+use crate::model::level::LAST as LAST_LEVEL;
+
+/// Something has come to be ready at a level.
+fn put(level: Level) -> LaneChange {
+    LaneChange { offers: true, level, ..LaneChange::default() }
+}
+
+#[test]
+fn the_least_level_is_next_and_equals_take_turns() {
+    let mut memory = Memory::complete(20);
+    let mut pool = memory.pool();
+    for (lane, level) in [(1, 5), (2, 5), (3, 1), (4, 9), (5, 1), (6, 5)] {
+        assert!(pool.commit(JOBS, lane, &put(level)));
+    }
+    let next = pool.claim_next(JOBS).expect("there are some");
+    assert_eq!(next, Next { lane: 3, level: 1, others: Some(1) });
+    // More urgent than it was: it comes behind those that are so already.
+    assert!(pool.commit(JOBS, 4, &put(1)));
+    assert!(!pool.commit(JOBS, 1, &LaneChange { offers: false, ..put(7) }), "less urgent");
+    let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
+    let shown = order.iter().map(|next| (next.lane, next.level, next.others)).collect::<Vec<_>>();
+    assert_eq!(
+        shown,
+        [(5, 1, Some(1)), (4, 1, Some(5)), (1, 5, Some(5)), (2, 5, Some(5)), (6, 5, None)]
+    );
+    assert!(pool.give_back(JOBS, 2, Back::Front) && pool.give_back(JOBS, 1, Back::Front));
+    assert!(!pool.give_back(JOBS, 6, Back::Tail));
+    assert!(pool.give_back(JOBS, 3, Back::Front));
+    let order: Vec<_> = std::iter::from_fn(|| claim_next(&mut pool, JOBS)).collect();
+    assert_eq!(order, [3, 1, 2, 6]);
+}
+
+#[test]
+fn a_level_is_raised_to_what_a_look_finds_and_no_further() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.commit(JOBS, 5, &put(1));
+    pool.commit(JOBS, 6, &put(4));
+    assert_eq!(claim_next(&mut pool, JOBS), Some(5));
+    pool.begin_look(JOBS, 5);
+    pool.end_look(JOBS, 5, FIRST, 7);
+    pool.give_back(JOBS, 5, Back::Tail);
+    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 6, level: 4, others: Some(7) }));
+    pool.begin_look(JOBS, 6);
+    pool.commit(JOBS, 6, &put(2));
+    pool.end_look(JOBS, 6, FIRST, 4);
+    pool.commit(JOBS, 6, &took());
+    pool.commit(JOBS, 6, &settled());
+    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 6, level: 2, others: Some(7) }));
+    // With nothing in it, what comes next says how urgent it is.
+    pool.begin_look(JOBS, 6);
+    pool.end_look(JOBS, 6, LAST, LAST_LEVEL);
+    pool.give_back(JOBS, 6, Back::Away);
+    pool.commit(JOBS, 6, &put(8));
+    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 5, level: 7, others: Some(8) }));
+}
+
+#[test]
+fn what_nobody_knows_comes_first() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.commit(JOBS, 5, &put(1));
+    // Its task was taken while nobody knew of the lane, and others may have come before.
+    pool.commit(JOBS, 6, &LaneChange { level: 3, ..settled() });
+    pool.commit(JOBS, 7, &LaneChange { lost: true, ..put(0) });
+    let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
+    let shown: Vec<_> = order.iter().map(|next| (next.lane, next.level)).collect();
+    assert_eq!(shown, [(6, UNKNOWN), (7, UNKNOWN), (5, 1)]);
+    pool.reset(JOBS);
+    order.iter().for_each(|next| assert!(pool.give_back(JOBS, next.lane, Back::Away)));
+    assert_eq!(
+        pool.claim_next(JOBS),
+        Some(Next { lane: 6, level: UNKNOWN, others: Some(UNKNOWN) })
+    );
+}
+
+#[test]
+fn a_look_that_began_before_its_lane_was_forgotten_raises_nothing() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.commit(JOBS, 5, &put(1));
+    claim_next(&mut pool, JOBS);
+    pool.commit(JOBS, 5, &took());
+    pool.begin_look(JOBS, 5);
+    pool.reset(JOBS);
+    // The look does not see what comes now.
+    pool.commit(JOBS, 5, &put(-3));
+    pool.end_look(JOBS, 5, FIRST, 7);
+    assert!(pool.claim_next(JOBS).is_some_and(|next| next.level <= -3));
+}
