@@ -4,6 +4,8 @@ mod by_tube;
 pub mod mark;
 pub mod priorities;
 pub mod queue;
+#[cfg(test)]
+mod tests;
 
 use crate::delta::SlotId;
 use crate::model::position::{FIRST, Group, Kind, LAST, Position};
