@@ -75,3 +75,16 @@ fn a_take_that_is_undone_is_the_next_again() {
     let order: Vec<_> = std::iter::from_fn(|| claim_next(&mut pool, JOBS)).collect();
     assert_eq!(order, [5, 6, 7]);
 }
+
+#[test]
+fn a_complete_ring_has_nothing_once_all_is_claimed() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    assert!(!pool.may_have_some(JOBS));
+    pool.offer(JOBS, 5, UNKNOWN);
+    assert!(pool.may_have_some(JOBS) && !pool.may_have_some(MAIL));
+    claim_next(&mut pool, JOBS);
+    assert!(!pool.may_have_some(JOBS));
+    pool.doubt(JOBS);
+    assert!(pool.may_have_some(JOBS));
+}
