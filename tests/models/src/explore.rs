@@ -1,0 +1,48 @@
+//! Exploring models: in full, which breaks no property, and with a flaw, which must break one.
+
+use stateright::{Checker, HasDiscoveries, Model};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A model whose states can be explored.
+pub trait Explorable:
+    Model<
+        State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+        Action: Clone + Debug + PartialEq + Send + Sync,
+    > + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<M> Explorable for M
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+}
+
+/// Explores all states of a model, none of which may break a property; says how many there are.
+pub fn holds(name: &str, model: impl Explorable) -> usize {
+    let explored = model.checker().threads(THREADS).spawn_bfs().join();
+    explored.assert_properties();
+    println!("{name}: {} states, {} deep", explored.unique_state_count(), explored.max_depth());
+    explored.unique_state_count()
+}
+
+/// Explores a flawed model, which must break a property; gives a way there.
+pub fn breaks<M: Explorable>(flaw: impl Debug, model: M, property: &'static str) -> Vec<M::Action> {
+    let is_broken = HasDiscoveries::AnyOf(BTreeSet::from([property]));
+    let explored = model.checker().finish_when(is_broken).spawn_bfs().join();
+    let Some(path) = explored.discovery(property) else {
+        let count = explored.unique_state_count();
+        panic!("{flaw:?} does not break \"{property}\" in {count} states")
+    };
+    let actions = path.into_actions();
+    println!("{flaw:?} breaks \"{property}\": {actions:?}");
+    actions
+}
+
+const THREADS: usize = 2;
