@@ -12,7 +12,7 @@ use crate::registry::Queue;
 use crate::session::{self, held};
 use crate::shmem::doubts;
 use crate::shmem::sessions::{self, Part, Uuid};
-use crate::xact;
+use crate::{trace, xact};
 
 /// A row of a queue's table, and where its task is.
 pub struct Seen<'row, R> {
@@ -42,6 +42,7 @@ pub fn note<Old: Row, New: Row>(
         (None, Some(new)) => queue.key_hash_of(new.row),
         (None, None) => 0,
     };
+    trace::row_changed(queue, old.as_ref(), new.as_ref(), call);
     note_holder(queue, old.as_ref(), new.as_ref());
     xact::note(queue.slot, |delta| {
         delta.change(from, to);

@@ -10,7 +10,7 @@ use crate::model::status::Status;
 use crate::pg::executor;
 use crate::registry::Queue;
 use crate::session::{self, held};
-use crate::xact;
+use crate::{trace, xact};
 
 /// What a statement does to each of its rows.
 #[derive(Clone, Copy)]
@@ -28,7 +28,8 @@ pub fn run(
     work: impl FnOnce() -> Result<usize>,
 ) -> Result<usize> {
     // Code of users that ran in the call may have added triggers since the queue was looked up.
-    let transition = transition.filter(|_| queue.counts_itself && !queue.is_stale());
+    let transition =
+        transition.filter(|_| queue.counts_itself && !queue.is_stale() && !trace::is_on());
     let tasks = match transition {
         Some(_) => executor::without_triggers(queue.table, work)?,
         None => xact::doing(queue.slot, call, work)?,

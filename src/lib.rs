@@ -11,6 +11,7 @@
 //!   those who only look), and `shmem` (what processes tell each other).
 //! - `model`, `statement`, `delta`, `lanes` and `metrics` are pure, as are `marks::mark` and
 //!   `marks::priorities`.
+//! - `trace` says in the log of test builds what has become of leases.
 //! - `error` is for people; `nesting` limits how deep calls go; `pg` is the fence around the server's C interface.
 
 #![deny(unsafe_code)]
@@ -48,6 +49,7 @@ mod session;
 mod shmem;
 mod statement;
 mod subqueue;
+mod trace;
 mod trigger;
 mod upgrade;
 mod wait;
@@ -72,6 +74,7 @@ pub extern "C-unwind" fn _PG_init() {
     if !preloading {
         return;
     }
+    trace::init();
     shmem::init();
     pg::executor::init();
     pg::scan::init(api::CALLED_MOST);

@@ -11,7 +11,7 @@ use crate::pg::{catalog, durability, injection, process, transaction};
 use crate::session::{self, held};
 use crate::shmem::waiters::Offer;
 use crate::shmem::{databases, doubts, queues, sessions};
-use crate::{places, wait};
+use crate::{places, trace, wait};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -193,6 +193,7 @@ pub fn note_dropped_database(database: u32) {
 }
 
 pub fn transaction_ended(event: TransactionEvent) {
+    trace::transaction_ended(event);
     match event {
         TransactionEvent::PreCommit => {
             if NOTED.get() != Noted::NOTHING {
@@ -248,6 +249,7 @@ pub fn transaction_ended(event: TransactionEvent) {
 
 pub fn subtransaction_ended(event: SubtransactionEvent) {
     let depth = transaction::depth();
+    trace::subtransaction_ended(event, depth);
     CHANGES.with_borrow_mut(|stack| match event {
         SubtransactionEvent::Commit => stack.commit_subtransaction(depth),
         SubtransactionEvent::Abort => stack.abort_subtransaction(depth, undo),

@@ -21,6 +21,8 @@ pub mod recount;
 pub mod room;
 pub mod sessions;
 mod statistics;
+#[cfg(feature = "injection_points")]
+pub mod trace;
 pub mod waiters;
 
 use crate::pg::process;
@@ -47,6 +49,9 @@ struct Header {
     databases: [databases::Database; databases::LIMIT],
     left: left::LeftList,
     recounts: [recount::Area; recount::LIMIT],
+    /// The number of the last event that was traced.
+    #[cfg(feature = "injection_points")]
+    traced: u64,
 }
 
 /// Where the parts are. The same in every process, as all are forked from the postmaster.

@@ -1,0 +1,130 @@
+//! The events: noted as rows change, numbered and logged as transactions end.
+
+use crate::change::Seen;
+use crate::model::change::Call;
+use crate::model::definition::Field;
+use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
+use crate::pg::row::Row;
+use crate::pg::value::Value as Column;
+use crate::pg::{time, transaction, types};
+use crate::registry::Queue;
+use crate::session;
+use crate::shmem;
+use crate::shmem::sessions::Uuid;
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::sync::OnceLock;
+
+/// In the server's environment: whether to trace.
+const VARIABLE: &str = "XQUEUE_TRACE";
+
+/// Set in the postmaster, and so in all that it forks.
+static IS_ON: OnceLock<bool> = OnceLock::new();
+
+thread_local! {
+    /// What the open transaction has done, and at which depth of subtransactions.
+    static NOTED: RefCell<Vec<(i32, Value)>> = const { RefCell::new(Vec::new()) };
+    /// The number that it has drawn.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+/// To be called while the server loads its libraries.
+pub fn init() {
+    IS_ON.get_or_init(|| std::env::var_os(VARIABLE).is_some());
+}
+
+pub fn is_on() -> bool {
+    IS_ON.get().is_some_and(|is_on| *is_on)
+}
+
+/// Notes what has happened to a row. What is said of the lease is as the row has it: the one that begins or goes on,
+/// or else the one that has ended.
+pub fn row_changed(
+    queue: &Queue,
+    old: Option<&Seen<impl Row>>,
+    new: Option<&Seen<impl Row>>,
+    call: Option<Call>,
+) {
+    if !is_on() {
+        return;
+    }
+    let call = if old.is_none() { Some(Call::Put) } else { call };
+    let mut event = match call {
+        Some(Call::Take | Call::Touch | Call::Put) => new.map(|new| lease(queue, new.row)),
+        _ => old.map(|old| lease(queue, old.row)),
+    };
+    if let Some(Value::Object(event)) = &mut event {
+        let call = call.map_or("by hand".into(), |call| format!("{call:?}"));
+        let before = old.and_then(|old| queue.instant_of(old.row, Field::Runat));
+        event.insert("do".into(), call.into());
+        event.insert("before".into(), before.into());
+        event.insert("queue".into(), queue.name.as_str().into());
+        event.insert("by".into(), session::current_if_any().map(types::uuid_text).into());
+        event.insert("at".into(), time::now().into());
+    }
+    let noted = event.map(|event| (transaction::depth(), event));
+    NOTED.with_borrow_mut(|events| events.extend(noted));
+}
+
+fn lease(queue: &Queue, row: &impl Row) -> Value {
+    let key = queue.key.first().and_then(|key| row.value(key.number));
+    let attempt = queue.value_of(row, Field::Attempts).and_then(Column::try_integer);
+    json!({
+        "task": key.map(Column::shown),
+        "owner": queue.value_of(row, Field::Owner).map(|owner| types::uuid_text(owner.to_uuid())),
+        "attempt": attempt,
+        "until": queue.instant_of(row, Field::Runat),
+    })
+}
+
+/// The connection's own session has been opened, and has done nothing yet.
+pub fn session_began(uuid: Uuid) {
+    log_session("Begin", uuid);
+}
+
+/// It ends, its last transaction is over, and nobody else knows yet.
+pub fn session_ends(uuid: Uuid) {
+    log_session("End", uuid);
+}
+
+fn log_session(what: &str, uuid: Uuid) {
+    if is_on() {
+        log(shmem::trace::next(), &json!({ "do": what, "by": types::uuid_text(uuid) }));
+    }
+}
+
+pub fn transaction_ended(event: TransactionEvent) {
+    if !is_on() {
+        return;
+    }
+    match event {
+        TransactionEvent::PreCommit if NOTED.with_borrow(|events| !events.is_empty()) => {
+            NUMBER.set(shmem::trace::next());
+        }
+        TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {}
+        TransactionEvent::Commit => {
+            let events = NOTED.take();
+            events.iter().for_each(|(_, event)| log(NUMBER.get(), event));
+        }
+        // Nothing is traced of a prepared transaction.
+        TransactionEvent::Prepare | TransactionEvent::Abort => drop(NOTED.take()),
+    }
+}
+
+/// What an aborted subtransaction has done has not happened; what one that ends has done, its parent has.
+pub fn subtransaction_ended(event: SubtransactionEvent, depth: i32) {
+    if !is_on() {
+        return;
+    }
+    NOTED.with_borrow_mut(|events| match event {
+        SubtransactionEvent::Commit => {
+            let own = events.iter_mut().filter(|(of, _)| *of >= depth);
+            own.for_each(|(of, _)| *of = depth - 1);
+        }
+        SubtransactionEvent::Abort => events.retain(|(of, _)| *of < depth),
+    });
+}
+
+fn log(number: u64, event: &Value) {
+    pgrx::log!("xqueue trace {number} {event}");
+}

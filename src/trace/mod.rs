@@ -1,0 +1,57 @@
+//! What has become of leases, written to the server's log, in builds for tests that ask for it: the models of
+//! tests/models are held against it. Elsewhere there is nothing.
+//!
+//! Each event has a number of one sequence in shared memory, drawn so that the numbers are an order in which all could
+//! have happened one after the other:
+//! - A transaction draws its number in PRE_COMMIT, after all that it changes and before it is visible: between the two
+//!   it has the rows of all its changes locked. Whoever changes one of them next has waited for that lock, judges
+//!   what the first has left, and draws later. So for each task the order of the numbers is that of its row's versions
+//!   (two-phase locking), which the order of the COMMIT callbacks is not: a commit is visible before its callback
+//!   runs, and the next change of the row may run its own first. The events are logged by the COMMIT callback:
+//!   what is rolled back is not.
+//! - A session draws the number of its beginning before it can change anything, and that of its end after its last
+//!   transaction and before the worker can know of it: what the worker gives back for it comes later.
+
+#[cfg(feature = "injection_points")]
+mod events;
+
+#[cfg(feature = "injection_points")]
+pub use events::*;
+
+#[cfg(not(feature = "injection_points"))]
+pub use off::*;
+
+#[cfg(not(feature = "injection_points"))]
+mod off {
+    use crate::change::Seen;
+    use crate::model::change::Call;
+    use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
+    use crate::pg::row::Row;
+    use crate::registry::Queue;
+    use crate::shmem::sessions::Uuid;
+
+    pub fn init() {}
+
+    pub const fn is_on() -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub fn row_changed(
+        _queue: &Queue,
+        _old: Option<&Seen<impl Row>>,
+        _new: Option<&Seen<impl Row>>,
+        _call: Option<Call>,
+    ) {
+    }
+
+    pub fn session_began(_uuid: Uuid) {}
+
+    pub fn session_ends(_uuid: Uuid) {}
+
+    #[inline(always)]
+    pub fn transaction_ended(_event: TransactionEvent) {}
+
+    #[inline(always)]
+    pub fn subtransaction_ended(_event: SubtransactionEvent, _depth: i32) {}
+}
