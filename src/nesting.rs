@@ -25,6 +25,11 @@ impl Nested {
         DEPTH.set(outer + 1);
         Nested { outer }
     }
+
+    /// Whether it is called by code that another runs.
+    pub fn is_inner(&self) -> bool {
+        self.outer > 0
+    }
 }
 
 impl Drop for Nested {
@@ -64,6 +69,7 @@ mod tests {
         }
         let calls: Vec<Nested> = (0..LIMIT).map(|_| Nested::begin()).collect();
         assert!(refuse_too_deep(queue).is_ok());
+        assert!(!calls[0].is_inner() && calls[1].is_inner());
         let last = Nested::begin();
         assert!(refuse_too_deep(queue).is_err());
         drop(last);

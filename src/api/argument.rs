@@ -177,7 +177,7 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
     }
     let part = |key: &KeyType| {
         let text = jsonb::field(object, &key.name).ok_or_else(|| missing(&key.name, queue))?;
-        if catalog::element_type(key.base).is_some() {
+        if key.is_array {
             return populated(object, key, queue).ok_or_else(|| missing(&key.name, queue));
         }
         catalog::parse_value(&text, key.oid)
@@ -222,11 +222,10 @@ pub fn duration(call: &Call, index: usize, name: &str) -> Result<Option<(Interva
 
 fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {
     let (oid, base) = (value.type_oid(), key.base);
-    let takes_arrays = catalog::element_type(base).is_some();
     if oid == key.oid || oid == base {
         return Ok(vec![vec![value]]);
     }
-    if catalog::element_type(oid).is_some() && !takes_arrays {
+    if !key.is_array && catalog::element_type(oid).is_some() {
         let elements = catalog::array_elements(value).into_iter();
         let convert = |value: Option<Value<'m>>| {
             let value = value.ok_or_else(|| Error::null("id"))?;
@@ -234,12 +233,13 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
         };
         return elements.map(convert).collect();
     }
-    if oid == types::TEXT && !takes_arrays && !types::TEXTS.contains(&base) {
+    if oid == types::TEXT && !key.is_array && !types::TEXTS.contains(&base) {
         let text = value.to_text();
-        if text.trim_start().starts_with('{') {
-            let array = catalog::parse_value(&text, catalog::array_type(base))?;
-            return single_keys(array, key, queue);
+        if !text.trim_start().starts_with('{') {
+            return Ok(vec![vec![catalog::parse_value(&text, key.oid)?]]);
         }
+        let array = catalog::parse_value(&text, catalog::array_type(base))?;
+        return single_keys(array, key, queue);
     }
     if oid == types::JSONB {
         return json_keys(value, queue);

@@ -100,7 +100,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn ack_done(call: &Call, target: &Target) -> Result<bool> {
     let queue = target.open(Lock::RowExclusive)?;
     let keys = argument::keys(call, 5, &queue)?;
-    Plan::new(Verb::Ack, target.form)?.settle(&queue, &keys, |_| Ok(()))?;
+    Plan::unseen(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
     Ok(!keys.is_empty())
 }
 
@@ -167,7 +167,7 @@ fn next<'call>(
                 Form::Json => vec![argument::key_of_object(task, &queue)?],
                 Form::Row => vec![argument::key_of_row(task, &queue)?],
             };
-            Plan::new(Verb::Ack, target.form)?.settle(&queue, &keys, |_| Ok(()))?;
+            Plan::unseen(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
         }
         if look(&order, &mut taken)? == Look::Taken {
             spi.commit();

@@ -109,6 +109,11 @@ impl<'m> Plan<'m> {
         Ok(Plan { step: Step::new(verb, form), arguments })
     }
 
+    /// A step whose tasks are not shown to the caller: as rows they need not be made into jsonb.
+    pub fn unseen(verb: Verb) -> Result<Plan<'m>> {
+        Plan::new(verb, Form::Row)
+    }
+
     pub fn give(&mut self, value: Option<Value<'m>>, parameter: Parameter) {
         let Some(value) = value else { return };
         match parameter {

@@ -1,16 +1,17 @@
 //! SQL functions in C: their arguments, and the rows they give back.
 
-use super::catalog;
-use super::foreign::attribute;
-use super::relation::{self, RowType};
+use super::foreign::{attribute, list};
+use super::row_type::{RowType, Version};
 use super::scan::{self, Kept};
 use super::spi::Rows;
-use super::types;
 use super::value::Value;
+use super::{catalog, types};
 use crate::error::{Error, OrRaise, Result};
 use crate::statement::Form;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
+use std::cell::Cell;
+use std::ptr::null_mut;
 
 /// Makes Rust functions of the form `fn(&Call) -> Result<Option<Value>>` callable from SQL, each under the
 /// C symbol given, with the symbol that declares its calling convention. None is NULL.
@@ -31,8 +32,11 @@ macro_rules! sql_functions {
                 unsafe extern "C-unwind" fn guarded(
                     info: pgrx::pg_sys::FunctionCallInfo,
                 ) -> pgrx::pg_sys::Datum {
-                    let _nested = $crate::nesting::Nested::begin();
-                    $crate::pg::process::serve_interrupts();
+                    let nested = $crate::nesting::Nested::begin();
+                    // The server has served them before a call that is not nested.
+                    if nested.is_inner() {
+                        $crate::pg::process::serve_interrupts();
+                    }
                     let function = $function;
                     // SAFETY: called by the server with its call information.
                     unsafe { $crate::pg::function::answer(info, function) }
@@ -101,10 +105,28 @@ impl Call {
         self.value(index).map(|value| value.to_integer() as i32)
     }
 
-    /// The actual type of an argument, `Oid::INVALID` where the caller says none.
+    /// The actual type of an argument, `Oid::INVALID` where the caller says none. Constants and parameters, which
+    /// most arguments are, tell theirs without a call of the server's.
     pub fn argument_type(&self, index: usize) -> Oid {
-        // SAFETY: flinfo belongs to the call.
-        unsafe { pg_sys::get_fn_expr_argtype((*self.0).flinfo, index as i32) }
+        // SAFETY: flinfo belongs to the call; the tag of a node says what it is.
+        unsafe {
+            let function = (*self.0).flinfo;
+            let call = function.as_ref().map_or(null_mut(), |function| function.fn_expr);
+            if !call.is_null() && (*call).type_ == pg_sys::NodeTag::T_FuncExpr {
+                let arguments = (*call.cast::<pg_sys::FuncExpr>()).args;
+                let argument = list::<pg_sys::Node>(arguments).nth(index);
+                match argument.map(|argument| (argument, (*argument).type_)) {
+                    Some((node, pg_sys::NodeTag::T_Const)) => {
+                        return (*node.cast::<pg_sys::Const>()).consttype;
+                    }
+                    Some((node, pg_sys::NodeTag::T_Param)) => {
+                        return (*node.cast::<pg_sys::Param>()).paramtype;
+                    }
+                    _ => {}
+                }
+            }
+            pg_sys::get_fn_expr_argtype(function, index as i32)
+        }
     }
 
     /// Whether this CALL runs inside a larger transaction.
@@ -133,8 +155,8 @@ impl Call {
         let mut nulls = values.map(|value| value.is_none());
         // SAFETY: the description is looked at before it is believed: `N` columns of the values' types.
         unsafe {
-            let mut description = std::ptr::null_mut();
-            pg_sys::get_call_result_type(self.0, std::ptr::null_mut(), &mut description);
+            let mut description = null_mut();
+            pg_sys::get_call_result_type(self.0, null_mut(), &mut description);
             let mut values = checked(description, values);
             let description = pg_sys::BlessTupleDesc(description);
             let tuple =
@@ -145,9 +167,18 @@ impl Call {
 }
 
 /// The rows of a function that returns a set, collected before it ends.
-pub enum Output {
+pub struct Output {
+    place: Place,
+    /// The columns of the rows that are expected.
+    description: pg_sys::TupleDesc,
+    /// The row type that was last found to have these columns.
+    compared: Cell<Option<Version>>,
+}
+
+/// Where the rows go.
+enum Place {
     /// For the server's FunctionScan.
-    Store { store: *mut pg_sys::Tuplestorestate, description: pg_sys::TupleDesc },
+    Store(*mut pg_sys::Tuplestorestate),
     /// For our own node.
     Kept(*mut Kept),
 }
@@ -156,14 +187,16 @@ impl Output {
     pub fn open(call: &Call) -> Output {
         // SAFETY: the server checks that the caller accepts a set; afterwards all pointers are set and
         // live as long as the query.
-        unsafe {
+        let (place, description) = unsafe {
             if let Some(kept) = scan::kept(call.0) {
-                return Output::Kept(kept);
+                (Place::Kept(kept), (*kept).description())
+            } else {
+                pg_sys::InitMaterializedSRF(call.0, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
+                let result = (*call.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+                (Place::Store((*result).setResult), (*result).setDesc)
             }
-            pg_sys::InitMaterializedSRF(call.0, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
-            let result = (*call.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-            Output::Store { store: (*result).setResult, description: (*result).setDesc }
-        }
+        };
+        Output { place, description, compared: Cell::new(None) }
     }
 
     /// Adds a row of one value.
@@ -171,13 +204,14 @@ impl Output {
         // SAFETY: the description has one column of the value's type; what our own node calls gives back jsonb,
         // if not rows.
         unsafe {
-            match *self {
-                Output::Kept(kept) => (*kept).push(value.require(types::JSONB)),
-                Output::Store { store, description } => {
-                    let (mut values, mut nulls) = (checked(description, [Some(value)]), [false]);
+            match self.place {
+                Place::Kept(kept) => (*kept).push(value.require(types::JSONB)),
+                Place::Store(store) => {
+                    let (mut values, mut nulls) =
+                        (checked(self.description, [Some(value)]), [false]);
                     pg_sys::tuplestore_putvalues(
                         store,
-                        description,
+                        self.description,
                         values.as_mut_ptr(),
                         nulls.as_mut_ptr(),
                     )
@@ -188,21 +222,16 @@ impl Output {
 
     /// Adds a row given as one composite value, whose columns become the row's.
     pub fn push_row(&self, value: Value) {
-        let row = value.require_composite();
-        // SAFETY: `row` is a composite value, laid out as its type is described now; that is compared, as code of
-        // users may have altered the table since the query was planned.
+        let oid = value.type_oid();
+        if !self.compared.get().is_some_and(|version| version.is_current(oid)) {
+            self.compare(value);
+        }
+        let row = value.datum();
+        // SAFETY: `row` is a composite value, laid out as its type is described now, and so as is expected.
         unsafe {
-            let now = pg_sys::lookup_rowtype_tupdesc_noerror(value.type_oid(), -1, true);
-            let is_expected = relation::have_same_columns(now, self.description());
-            if !now.is_null() && (*now).tdrefcount >= 0 {
-                pg_sys::DecrTupleDescRefCount(now);
-            }
-            if !is_expected {
-                Error::columns_changed(&catalog::type_name(value.type_oid())).raise()
-            }
-            match *self {
-                Output::Kept(kept) => (*kept).push(row),
-                Output::Store { store, .. } => {
+            match self.place {
+                Place::Kept(kept) => (*kept).push(row),
+                Place::Store(store) => {
                     let row = pg_sys::pg_detoast_datum(row.cast_mut_ptr());
                     pg_sys::tuplestore_puttuple(store, &mut scan::tuple_of(row))
                 }
@@ -210,11 +239,13 @@ impl Output {
         }
     }
 
-    fn description(&self) -> pg_sys::TupleDesc {
-        match *self {
-            // SAFETY: lives as long as the query.
-            Output::Kept(kept) => unsafe { (*kept).description() },
-            Output::Store { description, .. } => description,
+    /// Refuses a row whose type has not the columns expected: code of users may have altered the table since the
+    /// query was planned.
+    fn compare(&self, row: Value) {
+        row.require_composite();
+        let row_type = RowType::of(row.type_oid());
+        if !row_type.is_some_and(|now| self.has_columns_of(&now)) {
+            Error::columns_changed(&catalog::type_name(row.type_oid())).raise()
         }
     }
 
@@ -230,11 +261,14 @@ impl Output {
 
     /// Refuses a table whose columns are not those that the query was planned with.
     pub fn expects(&self, row: &RowType, queue: &str) -> Result<()> {
+        if self.has_columns_of(row) { Ok(()) } else { Err(Error::columns_changed(queue)) }
+    }
+
+    fn has_columns_of(&self, row: &RowType) -> bool {
         // SAFETY: the description lives as long as the query.
-        if unsafe { row.matches(self.description()) } {
-            return Ok(());
-        }
-        Err(Error::columns_changed(queue))
+        let has = unsafe { row.matches(self.description) };
+        self.compared.set(has.then(|| row.version()));
+        has
     }
 }
 

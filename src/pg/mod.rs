@@ -26,6 +26,7 @@ mod raw;
 pub mod record;
 pub mod relation;
 pub mod row;
+pub mod row_type;
 pub mod scan;
 pub mod spi;
 pub mod subscription;

@@ -1,7 +1,8 @@
 //! Tables: finding, locking and describing them.
 
 use super::catalog;
-use super::foreign::{attribute, list_nth};
+use super::foreign::list_nth;
+use super::row_type::attributes;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
@@ -282,8 +283,9 @@ impl Relation {
         self.form().relrowsecurity
     }
 
-    pub fn row_columns(&self) -> RowType {
-        RowType(attributes(self.description()).map(|a| (a.atttypid, a.attisdropped)).collect())
+    /// How many columns it has, those that were dropped among them.
+    pub fn width(&self) -> i16 {
+        self.form().relnatts
     }
 }
 
@@ -294,30 +296,6 @@ impl Drop for Relation {
             unsafe { pg_sys::relation_close(self.pointer, pg_sys::NoLock as pg_sys::LOCKMODE) }
         }
     }
-}
-
-/// The columns of a row by type, as far as they decide whether two rows have the same shape.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowType(Vec<(Oid, bool)>);
-
-impl RowType {
-    /// # Safety
-    /// `description` is null or a valid tuple descriptor.
-    pub unsafe fn matches(&self, description: pg_sys::TupleDesc) -> bool {
-        !description.is_null()
-            && attributes(description)
-                .map(|a| (a.atttypid, a.attisdropped))
-                .eq(self.0.iter().copied())
-    }
-}
-
-/// Whether rows of two descriptions have the same shape.
-///
-/// # Safety
-/// Both are null or valid tuple descriptors.
-pub(super) unsafe fn have_same_columns(one: pg_sys::TupleDesc, other: pg_sys::TupleDesc) -> bool {
-    let shape = |description| attributes(description).map(|a| (a.atttypid, a.attisdropped));
-    !one.is_null() && !other.is_null() && shape(one).eq(shape(other))
 }
 
 /// A registered snapshot of the moment at which it was taken.
@@ -359,16 +337,6 @@ impl Drop for Snapshot {
             // SAFETY: registered in `latest`. After an error the resource owner does it.
             unsafe { pg_sys::UnregisterSnapshot(self.0) }
         }
-    }
-}
-
-fn attributes<'a>(
-    description: pg_sys::TupleDesc,
-) -> impl Iterator<Item = &'a pg_sys::FormData_pg_attribute> {
-    // SAFETY: a valid tuple descriptor has `natts` attributes.
-    unsafe {
-        let count = (*description).natts as usize;
-        (0..count).map(move |index| attribute(description, index))
     }
 }
 

@@ -7,7 +7,7 @@ use super::position::Order;
 use super::status::StatusColumn;
 use super::store::Entry;
 use super::triggers::Telling;
-use super::{column_of, triggers, written};
+use super::{column_of, not_a_queue, triggers, written};
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
 use crate::model::change::Place;
@@ -15,8 +15,9 @@ use crate::model::definition::{Column, Definition, Field};
 use crate::model::features::Features;
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::relation::{self, ColumnType, Relation, RowType};
+use crate::pg::relation::{self, ColumnType, Relation};
 use crate::pg::row::Row;
+use crate::pg::row_type::RowType;
 use crate::pg::value::Value;
 use crate::pg::{catalog, process, time, transaction, types};
 use crate::shmem::{self, databases, queues};
@@ -84,6 +85,7 @@ pub struct KeyType {
     pub oid: Oid,
     /// The type below all domains.
     pub base: Oid,
+    pub is_array: bool,
     pub collation: Oid,
 }
 
@@ -151,27 +153,28 @@ impl Queue {
         if let Some(mut slot) = queues::lock(slot).filter(|_| order.is_none()) {
             slot.forget_marks();
         }
-        let is_simple = |key: &ColumnType| catalog::element_type(key.base).is_none();
-        let has_simple_key = key.len() == 1 && key.iter().all(is_simple);
-        let key = key.into_iter();
         let key_type = |key: ColumnType| KeyType {
             name: key.name,
             number: key.number,
             oid: key.oid,
             base: key.base,
+            is_array: catalog::element_type(key.base).is_some(),
             collation: key.collation,
         };
+        let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
+        let has_simple_key = matches!(key.as_slice(), [key] if !key.is_array);
         let acts_alone =
             triggers::are_all_own(relation) && definition.options.features.hook().is_none();
+        let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;
         Ok(Queue {
             table,
             slot,
             name: sql.qualified(),
             status,
             sql,
-            key: key.map(key_type).collect(),
+            key,
             row_type: relation.row_type(),
-            row_columns: relation.row_columns(),
+            row_columns,
             paused_until,
             redefinitions,
             hook: definition.options.features.hook().map(String::from),

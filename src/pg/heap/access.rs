@@ -1,7 +1,8 @@
 //! The server's functions for access methods, slots and indexes, in the same form for all versions.
 
-use crate::pg::raw;
-use pgrx::pg_sys;
+use crate::pg::value::Value;
+use crate::pg::{foreign, raw};
+use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 
 /// Insertion by a table's access method.
@@ -79,16 +80,24 @@ pub unsafe fn reset(state: *mut pg_sys::EState) {
     unsafe { raw::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }
 }
 
-/// Makes the first columns of a slot's row readable.
+/// The value of a column of a row in a slot; None where there is no row, or no such column (any more).
 ///
 /// # Safety
-/// `slot` holds a row of at least so many columns.
-pub unsafe fn deform(slot: *mut pg_sys::TupleTableSlot, columns: i32) {
-    // SAFETY: by the contract of this function.
+/// `slot` is a valid slot of one of the server's own kinds, and keeps its row while the value is used.
+pub unsafe fn value<'row>(slot: *mut pg_sys::TupleTableSlot, number: i16) -> Option<Value<'row>> {
+    // SAFETY: by the contract of this function; a slot that is not empty raises no error for a column that its
+    // description has.
     unsafe {
-        if i32::from((*slot).tts_nvalid) < columns {
-            pg_sys::slot_getsomeattrs_int(slot, columns);
+        let oid = foreign::column_type((*slot).tts_tupleDescriptor, number);
+        if oid == Oid::INVALID || u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0 {
+            return None;
         }
+        if (*slot).tts_nvalid < number {
+            raw::slot_getsomeattrs_int(slot, number.into());
+        }
+        let index = number as usize - 1;
+        let is_null = *(*slot).tts_isnull.add(index);
+        (!is_null).then(|| Value::new(*(*slot).tts_values.add(index), oid))
     }
 }
 

@@ -293,30 +293,8 @@ pub(in crate::pg) unsafe fn column_type(
 /// The row that was written last.
 impl Row for Open<'_> {
     fn value(&self, number: i16) -> Option<Value<'_>> {
-        // SAFETY: the row has a value for each column of the table.
-        unsafe { value_in(self.heap.row, self.relation.description(), number) }
-    }
-}
-
-/// The value of a column of a row in a slot; None where there is no such column (any more).
-///
-/// # Safety
-/// The slot holds a row of the table that has the description.
-unsafe fn value_in<'row>(
-    slot: *mut pg_sys::TupleTableSlot,
-    description: pg_sys::TupleDesc,
-    number: i16,
-) -> Option<Value<'row>> {
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let oid = foreign::column_type(description, number);
-        if oid == Oid::INVALID {
-            return None;
-        }
-        access::deform(slot, number.into());
-        let index = number as usize - 1;
-        let is_null = *(*slot).tts_isnull.add(index);
-        (!is_null).then(|| Value::new(*(*slot).tts_values.add(index), oid))
+        // SAFETY: the slot is this table's while it is open.
+        unsafe { access::value(self.heap.row, number) }
     }
 }
 
@@ -328,18 +306,17 @@ pub struct Found<'open> {
 
 impl Row for Found<'_> {
     fn value(&self, number: i16) -> Option<Value<'_>> {
-        let description = self.open.relation.description();
-        // SAFETY: the slot holds a row of the table.
-        unsafe { value_in(self.slot, description, number) }
+        // SAFETY: the slot holds the row while it is found.
+        unsafe { access::value(self.slot, number) }
     }
 }
 
 impl Found<'_> {
     /// The values of all columns, none of those that were dropped.
     fn values(&self) -> Vec<Option<Datum>> {
-        let description = self.open.relation.description();
-        // SAFETY: the description of an open table.
-        let count = unsafe { (*description).natts as i16 };
+        let count = self.open.relation.width();
+        // With the last column all others are read.
+        self.value(count);
         (1..=count).map(|number| self.value(number).map(Value::datum)).collect()
     }
 

@@ -14,12 +14,17 @@ pub struct Kept {
     memory: pg_sys::MemoryContext,
     /// The query's: a call may run in a subtransaction, whose end closes what belongs to that.
     owner: pg_sys::ResourceOwner,
+    /// The first row, and the only one of most calls; null if there is none.
+    first: *mut pg_sys::varlena,
+    /// The rows behind it.
     rows: *mut pg_sys::List,
+    /// How many there are in all.
+    count: i32,
     bytes: usize,
     store: *mut pg_sys::Tuplestorestate,
     /// The columns of what is stored, and room for a row of that.
     stored: *mut pg_sys::TupleTableSlot,
-    /// How many of the list's rows are before the one that comes next.
+    /// How many rows are before the one that comes next, unless they are stored.
     given: i32,
 }
 
@@ -80,8 +85,13 @@ impl Kept {
             let before = pg_sys::MemoryContextSwitchTo(self.memory);
             if self.store.is_null() {
                 let row = pg_sys::pg_detoast_datum_copy(value.cast_mut_ptr());
+                if self.first.is_null() {
+                    self.first = row;
+                } else {
+                    self.rows = pg_sys::lappend(self.rows, row.cast());
+                }
+                self.count += 1;
                 self.bytes += pgrx::varlena::varsize(row);
-                self.rows = pg_sys::lappend(self.rows, row.cast());
                 if self.bytes > pg_sys::work_mem as usize * 1024 {
                     self.spill();
                 }
@@ -111,14 +121,23 @@ impl Kept {
                 pg_sys::MakeSingleTupleTableSlot(columns, &raw const pg_sys::TTSOpsMinimalTuple);
             self.store = pg_sys::tuplestore_begin_heap(true, false, pg_sys::work_mem);
             pg_sys::CurrentResourceOwner = before;
-            for index in 0..(*self.rows).length {
-                let row = list_nth::<pg_sys::varlena>(self.rows, index);
+            for index in 0..self.count {
+                let row = self.row(index);
                 self.put(row);
                 pg_sys::pfree(row.cast());
             }
             pg_sys::list_free(self.rows);
-            self.rows = null_mut();
+            (self.first, self.rows) = (null_mut(), null_mut());
         }
+    }
+
+    /// One of the rows that are not stored.
+    ///
+    /// # Safety
+    /// There are more than `index`.
+    unsafe fn row(&self, index: i32) -> *mut pg_sys::varlena {
+        // SAFETY: by the contract of this function.
+        if index == 0 { self.first } else { unsafe { list_nth(self.rows, index - 1) } }
     }
 
     /// # Safety
@@ -158,10 +177,10 @@ impl Kept {
                 return Some(Row::Slot(slot));
             }
             // One before the first, up to one behind the last.
-            let count = self.rows.as_ref().map_or(0, |rows| rows.length);
-            self.given = if back { self.given - 1 } else { self.given + 1 }.clamp(0, count + 1);
-            let is_there = (1..=count).contains(&self.given);
-            is_there.then(|| Row::Value(list_nth(self.rows, self.given - 1)))
+            let next = if back { self.given - 1 } else { self.given + 1 };
+            self.given = next.clamp(0, self.count + 1);
+            let is_there = (1..=self.count).contains(&self.given);
+            is_there.then(|| Row::Value(self.row(self.given - 1)))
         }
     }
 
