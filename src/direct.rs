@@ -269,6 +269,6 @@ fn is_in(status: Status, found: &Found, queue: &Queue) -> bool {
 fn shown<'m>(rows: Vec<Value<'m>>, form: Form) -> Rows<'m> {
     Rows::of(match form {
         Form::Row => rows,
-        Form::Json => rows.into_iter().map(jsonb::of_row).collect(),
+        Form::Json => rows.into_iter().map(jsonb::of).collect(),
     })
 }

@@ -114,27 +114,23 @@ pub fn elements<'to>(json: Value) -> Vec<Value<'to>> {
     }
 }
 
-/// A row of a table as an object, as `to_jsonb` makes it.
-pub fn of_row<'to>(row: Value) -> Value<'to> {
-    row.require_composite();
-    of(row)
-}
-
-/// A value as `to_jsonb` makes it, which calls the cast of a type that users define.
+/// A value as `to_jsonb` makes it, a row as an object; it calls the cast of a type that users define.
 pub fn of<'to>(value: Value) -> Value<'to> {
-    let function = pg_sys::F_TO_JSONB.into();
-    // SAFETY: the function learns the type of its argument, which is the value's, from the expression that it is
-    // given.
+    let mut argument = pg_sys::Const { consttype: value.type_oid(), ..Default::default() };
+    argument.xpr.type_ = pg_sys::NodeTag::T_Const;
+    let mut element = pg_sys::ListCell { ptr_value: (&raw mut argument).cast() };
+    let mut arguments = pg_sys::List { type_: pg_sys::NodeTag::T_List, ..Default::default() };
+    (arguments.length, arguments.max_length, arguments.elements) = (1, 1, &raw mut element);
+    let mut call = pg_sys::FuncExpr { args: &raw mut arguments, ..Default::default() };
+    call.xpr.type_ = pg_sys::NodeTag::T_FuncExpr;
+    let mut info = pg_sys::FmgrInfo::default();
+    // SAFETY: the function learns the type of its argument, which is the value's, from the expression of its call, and
+    // looks at nothing else of that.
     unsafe {
-        let argument = pg_sys::makeNullConst(value.type_oid(), -1, Oid::INVALID);
-        let arguments = pg_sys::lappend(std::ptr::null_mut(), argument.cast());
-        let form = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
-        let (result, none) = (types::JSONB, Oid::INVALID);
-        let call = pg_sys::makeFuncExpr(function, result, arguments, none, none, form);
-        let mut info = pg_sys::FmgrInfo::default();
-        pg_sys::fmgr_info(function, &mut info);
-        info.fn_expr = call.cast();
-        Value::new(pg_sys::FunctionCall1Coll(&mut info, none, value.datum()), types::JSONB)
+        pg_sys::fmgr_info(pg_sys::F_TO_JSONB.into(), &mut info);
+        info.fn_expr = (&raw mut call).cast();
+        let json = pg_sys::FunctionCall1Coll(&mut info, Oid::INVALID, value.datum());
+        Value::new(json, types::JSONB)
     }
 }
 
