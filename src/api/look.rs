@@ -68,7 +68,10 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
     // An instant that never comes is as good as none.
     let left = |field| {
         let instant = queue.instant_of(row, field);
-        instant.filter(|instant| *instant < i64::MAX).map(|instant| seconds(instant - now))
+        // One that has always been is as far from now as there are numbers.
+        instant
+            .filter(|instant| *instant < i64::MAX)
+            .map(|instant| seconds(instant.saturating_sub(now)))
     };
     let status = queue.status_of(row).ok();
     let session = queue.value_of(row, Field::Owner).map(Value::to_uuid);

@@ -179,6 +179,16 @@ fn the_age_of_a_task_whose_key_is_an_instant() {
 }
 
 #[test]
+fn an_instant_that_has_always_been() {
+    let columns = "id bigint PRIMARY KEY";
+    let mut q = Queue::with("always", columns, &json!({"features": {"delayed": true}}));
+    q.sql("INSERT INTO {q} VALUES (1)");
+    q.sql("UPDATE {q} SET runat = '-infinity'");
+    let task = q.ask_one("SELECT xqueue.stats('{q}', 1)");
+    assert_eq!((&task["state"], &task["time_left"]), (&json!("ready"), &Value::Null));
+}
+
+#[test]
 fn all_tasks_come_back_whoever_has_taken_them() {
     let mut q = every_state("release_all", "");
     let name = q.name.clone();

@@ -210,7 +210,14 @@ pub fn problems(site: &Site) -> (Vec<String>, Vec<String>, usize, usize) {
                 break;
             }
             if begun.elapsed() > PATIENCE {
-                wrong.push(format!("{name}: {report}"));
+                let why =
+                    format!("SELECT error FROM xqueue.queues WHERE queue = {literal}::regclass");
+                let why = client
+                    .query_opt(&why, &[])
+                    .ok()
+                    .flatten()
+                    .and_then(|row| row.get::<_, Option<String>>(0));
+                wrong.push(format!("{name}: {report}; the worker: {why:?}"));
                 break;
             }
             std::thread::sleep(Duration::from_millis(100));
