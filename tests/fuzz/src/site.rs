@@ -144,6 +144,9 @@ pub fn work(config: &Config, seed: u64, is_open: &AtomicBool) -> u64 {
 
 /// Makes queues again that calls have dropped, lets paused ones go on, and has none grow without bound.
 pub fn keep_house(config: &Config, is_open: &AtomicBool) {
+    let mut config = config.clone();
+    // What it makes again others may have locked.
+    config.options("-c statement_timeout=5s -c client_min_messages=warning");
     let mut begun = Instant::now();
     while is_open.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
