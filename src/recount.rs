@@ -4,15 +4,13 @@ use crate::model::change::Counts;
 use crate::pg::memory::Scratch;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::value::Value;
-use crate::pg::{injection, latch, spi, types};
+use crate::pg::{injection, latch, process, spi, types};
 use crate::registry::{self, Queue};
 use crate::shmem::queues::{self, QueueGuard};
 use crate::shmem::recount::Area;
 use pgrx::pg_sys::Oid;
 use std::time::{Duration, Instant};
 
-/// How many rows are counted between two looks at the clock.
-const ROWS_BETWEEN_LOOKS: usize = 4096;
 /// How long whoever needs the table for himself waits at the most.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -29,16 +27,16 @@ pub fn count(queue: &Queue, renews: bool) -> Option<(Counts, QueueGuard)> {
     // another recount.
     let queue = &registry::find_anew(queue.table).ok().flatten()?;
     let mut counts = Counts::default();
-    let (mut rows, mut checked) = (0, Instant::now());
+    let mut checked = Instant::now();
     let scratch = Scratch::new();
     let complete = relation.scan(&snapshot, |row| {
         // A value that stands for no state is counted as none.
         if let Ok(place) = scratch.run(|| queue.place_of(row)) {
             counts.count(place);
         }
-        rows += 1;
-        let looks = renews && rows % ROWS_BETWEEN_LOOKS == 0;
-        if !looks || checked.elapsed() < LOCK_CHECK_INTERVAL {
+        // A value may take long to read, as one that has to be decompressed.
+        process::serve_interrupts();
+        if !renews || checked.elapsed() < LOCK_CHECK_INTERVAL {
             return true;
         }
         checked = Instant::now();
