@@ -75,7 +75,7 @@ pub fn init(preloading: bool) {
     int(
         c"xqueue.worker_timeout",
         c"How long the worker's work on one queue may take at a time.",
-        c"A batch that takes longer is cancelled and tried again later, so that it delays no other queue.",
+        c"A batch that takes longer is cancelled and left to job workers, as are other queues of its owner for a time.",
         &WORKER_TIMEOUT,
         (10, 3_600_000),
         GucContext::Sighup,
@@ -84,7 +84,7 @@ pub fn init(preloading: bool) {
     int(
         c"xqueue.max_job_workers",
         c"How many background workers of a database may run users' triggers at the same time.",
-        c"They do what the worker leaves to them of queues whose tables have triggers, checks and the like.",
+        c"They do what the worker leaves to them of queues that are slow or whose tables have triggers, checks and the like; each serves one owner.",
         &MAX_JOB_WORKERS,
         (1, 64),
         GucContext::Sighup,

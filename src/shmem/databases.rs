@@ -20,8 +20,6 @@ pub struct Database {
     wanted: bool,
     /// When a worker was asked for that has not reported yet, 0 if none was.
     starting: i64,
-    /// A process that recounts large queues runs, or starts.
-    recounts: bool,
     /// Commands that need the database for themselves: no worker meanwhile.
     occupied: u32,
     requests: Requests,
@@ -50,7 +48,7 @@ impl Database {
 
     /// Makes room for another database if this one needs nothing.
     fn free_if_idle(&mut self) {
-        if !self.wanted && !self.is_attended() && self.occupied == 0 && !self.recounts {
+        if !self.wanted && !self.is_attended() && self.occupied == 0 {
             self.oid = 0;
         }
     }
@@ -72,7 +70,6 @@ fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
             works: false,
             wanted: false,
             starting: 0,
-            recounts: false,
             occupied: 0,
             requests: Requests::default(),
         };
@@ -115,22 +112,6 @@ pub fn want_worker(oid: u32, look: bool) {
     }
 }
 
-/// Makes the caller the one that starts a recounting process; false if there is one.
-pub fn claim_recounter(oid: u32) -> bool {
-    let mut directory = super::directory();
-    find(&mut directory, oid)
-        .is_some_and(|database| !std::mem::replace(&mut database.recounts, true))
-}
-
-/// The recounting process has ended, or could not be started.
-pub fn release_recounter(oid: u32) {
-    let mut directory = super::directory();
-    if let Some(database) = find(&mut directory, oid) {
-        database.recounts = false;
-    }
-    wake_worker(&directory, oid);
-}
-
 /// Wakes the worker of a database.
 pub fn wake(oid: u32) {
     wake_worker(&super::directory(), oid);
@@ -164,8 +145,7 @@ pub fn occupy(oid: u32) {
 
 /// Whether the database still has a worker, or one that starts.
 pub fn has_worker(oid: u32) -> bool {
-    find(&mut super::directory(), oid)
-        .is_some_and(|database| database.is_attended() || database.recounts)
+    find(&mut super::directory(), oid).is_some_and(|database| database.is_attended())
 }
 
 /// How a database is doing, as its sessions see it.
@@ -271,9 +251,4 @@ pub fn take_requests(oid: u32) -> Option<Requests> {
     let mut directory = super::directory();
     let database = find(&mut directory, oid)?;
     (database.occupied == 0).then(|| std::mem::take(&mut database.requests))
-}
-
-/// Whether a command needs the database for itself.
-pub fn is_occupied(oid: u32) -> bool {
-    find(&mut super::directory(), oid).is_some_and(|database| database.occupied > 0)
 }

@@ -4,6 +4,10 @@
 //! and reports back. A place is free, or belongs to a job worker from the moment at which that is asked for
 //! until it has gone and its last report was read.
 //!
+//! A job worker serves one owner for as long as it lives: what the code of one has left in the session (the seed of
+//! random numbers, connections, libraries' own state) is none of the others'. An idle one leaves when another
+//! owner needs its place. Those that count tasks run no code of users, serve all, and have places of their own.
+//!
 //! All places are guarded by one lock, which is taken alone. A job worker clears its process id under it
 //! before it ends, so that a signal sent under it reaches no other process.
 
@@ -42,12 +46,16 @@ enum State {
     Free,
     /// The job worker waits for work.
     Idle,
+    /// Work is about to be ordered.
+    Reserved,
     /// There is work, which has not begun.
     Ordered,
     Running,
     Done,
     /// The job worker has ended in the middle of its work.
     Ended,
+    /// The job worker has no work and is to end, or is about to.
+    Leaving,
 }
 
 /// A place for a job worker. All-zero bytes are a free one.
@@ -56,9 +64,15 @@ pub(super) struct Job {
     generation: u16,
     state: State,
     database: u32,
+    /// The owner that is served, `COUNTER` by one that counts.
+    owner: u32,
     /// 0 until the job worker has begun, and after its end.
     pid: i32,
     process: u32,
+    /// When it was asked for, in microseconds.
+    since: i64,
+    /// When it last had nothing to do.
+    idle_since: i64,
     /// When the worker is ended unless it has got on, in microseconds.
     stop_at: i64,
     /// It was ended because it took too long.
@@ -68,14 +82,21 @@ pub(super) struct Job {
     order: Order,
 }
 
+/// In place of an owner: for what runs no code of any.
+pub const COUNTER: u32 = 0;
+
 thread_local! {
-    /// The place of this process, if it is a job worker.
-    static OWN: Cell<Option<JobId>> = const { Cell::new(None) };
+    /// The place of this process, if it is a job worker, and the owner that it serves.
+    static OWN: Cell<Option<(JobId, u32)>> = const { Cell::new(None) };
 }
 
-/// Whether this process is a job worker.
-pub fn is_own_process() -> bool {
-    OWN.get().is_some()
+/// The owner that this process serves, if it is a job worker.
+pub fn served_owner() -> Option<u32> {
+    OWN.get().map(|(_, owner)| owner)
+}
+
+fn own() -> Option<JobId> {
+    OWN.get().map(|(id, _)| id)
 }
 
 /// How many places there are.
@@ -90,48 +111,87 @@ fn with<T>(work: impl FnOnce(&mut [Job]) -> T) -> T {
     work(unsafe { std::slice::from_raw_parts_mut(segment.jobs, segment.job_count) })
 }
 
+fn id_of(index: usize, job: &Job) -> JobId {
+    JobId { index: index as u16, generation: job.generation }
+}
+
 /// The place, unless it was given to another use since.
 fn find(jobs: &mut [Job], id: JobId) -> Option<&mut Job> {
     jobs.get_mut(id.index as usize).filter(|job| job.generation == id.generation)
 }
 
-/// Where work has got to.
+/// Where work can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandedOver {
-    /// A job worker has it.
-    ToWorker(JobId),
-    /// A job worker has to be started for it.
-    ToStart(JobId),
-    /// There are as many job workers as may be.
+pub enum Place {
+    /// By a job worker that has nothing to do.
+    Known(JobId),
+    /// By one that has to be started.
+    New(JobId),
+    /// The end of a job worker will say when.
+    Later,
+    /// The server has no place for another job worker.
     Nowhere,
 }
 
-/// Hands work on a table over to an idle job worker of the database, or to a new one if there are fewer
-/// than `most`.
-pub fn hand_over(database: u32, most: usize, table: u32, work: &Work) -> HandedOver {
+/// Reserves a job worker of the database for an owner: an idle one of that owner's, or a new one if there are
+/// fewer than `most`. If there are not, an idle one of another owner's has to leave.
+pub fn reserve(database: u32, most: usize, owner: u32) -> Place {
+    let now = time::now();
     with(|jobs| {
-        let of_database = |job: &Job| job.state != State::Free && job.database == database;
-        let idle = |job: &Job| of_database(job) && job.state == State::Idle && !job.is_orphan;
-        let in_use = jobs.iter().filter(|job| of_database(job)).count();
-        let known = jobs.iter().position(idle);
-        let is_new = known.is_none();
-        let free = || jobs.iter().position(|job| job.state == State::Free && in_use < most);
-        let Some(index) = known.or_else(free) else { return HandedOver::Nowhere };
-        let job = &mut jobs[index];
-        if is_new {
+        let is_alike = |job: &Job| {
+            let is_in_use = job.state != State::Free && job.database == database;
+            is_in_use && (job.owner == COUNTER) == (owner == COUNTER)
+        };
+        let is_idle = |job: &Job| is_alike(job) && job.state == State::Idle && !job.is_orphan;
+        if let Some(index) = jobs.iter().position(|job| is_idle(job) && job.owner == owner) {
+            jobs[index].state = State::Reserved;
+            return Place::Known(id_of(index, &jobs[index]));
+        }
+        if jobs.iter().filter(|job| is_alike(job)).count() < most {
+            let free = jobs.iter().position(|job| job.state == State::Free);
+            let Some(index) = free else { return Place::Nowhere };
+            let job = &mut jobs[index];
             job.generation = job.generation.wrapping_add(1);
-            (job.database, job.pid, job.is_orphan) = (database, 0, false);
+            (job.database, job.owner, job.pid, job.is_orphan) = (database, owner, 0, false);
+            (job.state, job.since) = (State::Reserved, now);
+            return Place::New(id_of(index, job));
         }
-        job.order.write_work(table, work);
-        (job.state, job.is_stopped) = (State::Ordered, false);
-        job.stop_at = time::now() + START_TIMEOUT;
-        let id = JobId { index: index as u16, generation: job.generation };
-        if is_new {
-            return HandedOver::ToStart(id);
+        let makes_room = jobs.iter().any(|job| is_alike(job) && job.state == State::Leaving);
+        let idle = jobs.iter_mut().filter(|job| is_idle(job)).min_by_key(|job| job.idle_since);
+        if let Some(job) = idle.filter(|_| !makes_room) {
+            job.state = State::Leaving;
+            latch::wake(job.process);
         }
-        latch::wake(job.process);
-        HandedOver::ToWorker(id)
+        Place::Later
     })
+}
+
+/// The owners for whom an idle job worker of the database waits that was asked for less than so many microseconds
+/// ago.
+pub fn owners_idle_since(database: u32, microseconds: i64) -> Vec<u32> {
+    let now = time::now();
+    let mut owners = Vec::with_capacity(limit());
+    with(|jobs| {
+        let is_idle = |job: &&Job| job.database == database && job.state == State::Idle;
+        // The clock may have been set back.
+        let is_young = |job: &&Job| (0..microseconds).contains(&(now - job.since));
+        owners.extend(jobs.iter().filter(is_idle).filter(is_young).map(|job| job.owner));
+    });
+    owners
+}
+
+/// Orders work on a table at a place that was reserved, unless the job worker has ended since.
+pub fn order(id: JobId, table: u32, work: &Work) {
+    let stop_at = time::now() + START_TIMEOUT;
+    with(|jobs| {
+        if let Some(job) = find(jobs, id).filter(|job| job.state == State::Reserved) {
+            job.order.write_work(table, work);
+            (job.state, job.is_stopped, job.stop_at) = (State::Ordered, false, stop_at);
+            if job.pid != 0 {
+                latch::wake(job.process);
+            }
+        }
+    });
 }
 
 /// The job worker that was to be started cannot be.
@@ -156,19 +216,21 @@ pub fn collect(id: JobId) -> Option<Report> {
         Report::failed(Failure { message: message.into(), canceled })
     };
     let (was_stopped, was_ended) = (ended(true), ended(false));
+    let now = time::now();
     with(|jobs| {
         let Some(job) = find(jobs, id) else { return Some(was_ended) };
         match job.state {
-            State::Ordered | State::Running => None,
+            State::Reserved | State::Ordered | State::Running => None,
             State::Done => {
                 job.state = if job.pid == 0 { State::Free } else { State::Idle };
+                job.idle_since = now;
                 Some(job.order.read_report(sessions, error))
             }
             State::Ended => {
                 job.state = State::Free;
                 Some(if job.is_stopped { was_stopped } else { was_ended })
             }
-            State::Free | State::Idle => Some(was_ended),
+            State::Free | State::Idle | State::Leaving => Some(was_ended),
         }
     })
 }
@@ -188,7 +250,7 @@ pub fn stop_late(ids: &[JobId]) -> Option<i64> {
                 job.is_stopped = job.state == State::Running;
                 job.end();
             }
-            let left = job.stop_at - now;
+            let left = job.stop_at.saturating_sub(now);
             next = Some(next.map_or(left, |next| next.min(left)));
         }
         next
@@ -200,7 +262,7 @@ impl Job {
     fn end(&mut self) {
         if self.pid != 0 {
             process::terminate(self.pid);
-        } else if self.state == State::Ordered {
+        } else if matches!(self.state, State::Reserved | State::Ordered) {
             // It may begin yet, and finds that the place is not its own.
             self.generation = self.generation.wrapping_add(1);
             self.state = State::Free;
@@ -234,15 +296,15 @@ pub fn register(id: JobId) -> Option<u32> {
     let database = with(|jobs| {
         let job = find(jobs, id).filter(|job| job.state == State::Ordered && job.pid == 0)?;
         (job.pid, job.process) = (pid, index);
-        Some(job.database)
+        Some((job.database, job.owner))
     });
-    OWN.set(database.map(|_| id));
-    database
+    OWN.set(database.map(|(_, owner)| (id, owner)));
+    database.map(|(database, _)| database)
 }
 
 /// The next work of this job worker: a table, and what to do. None if there is none yet.
 pub fn next() -> Option<(u32, Work)> {
-    let id = OWN.get()?;
+    let id = own()?;
     let (sessions, places) = (orders::session_room(), orders::place_room());
     with(|jobs| {
         let job = find(jobs, id).filter(|job| job.state == State::Ordered)?;
@@ -253,7 +315,7 @@ pub fn next() -> Option<(u32, Work)> {
 
 /// This job worker gets on: it is not ended before this instant.
 pub fn put_off(stop_at: i64) {
-    let Some(id) = OWN.get() else { return };
+    let Some(id) = own() else { return };
     with(|jobs| {
         if let Some(job) = find(jobs, id).filter(|job| !job.is_stopped) {
             job.stop_at = stop_at;
@@ -263,7 +325,7 @@ pub fn put_off(stop_at: i64) {
 
 /// Hands in what came of this job worker's work.
 pub fn report(report: &Report) {
-    let Some(id) = OWN.get() else { return };
+    let Some(id) = own() else { return };
     let database = with(|jobs| {
         let job = find(jobs, id).filter(|job| job.state == State::Running)?;
         job.order.write_report(report);
@@ -275,28 +337,27 @@ pub fn report(report: &Report) {
     }
 }
 
-/// Ends the use of this job worker if it has nothing to do; false if it has.
-pub fn retire() -> bool {
-    let Some(id) = OWN.get() else { return true };
-    with(|jobs| match find(jobs, id) {
-        Some(job) if job.state == State::Idle => {
-            (job.state, job.pid) = (State::Free, 0);
-            true
+/// Whether this job worker is to end: it was asked to, or has nothing to do and `may_leave`.
+pub fn leaves(may_leave: bool) -> bool {
+    let Some(id) = own() else { return true };
+    with(|jobs| {
+        let Some(job) = find(jobs, id) else { return true };
+        if job.state == State::Idle && may_leave {
+            job.state = State::Leaving;
         }
-        Some(_) => false,
-        None => true,
+        job.state == State::Leaving
     })
 }
 
 /// This job worker ends, for whatever reason.
 pub fn unregister() {
-    let Some(id) = OWN.take() else { return };
+    let Some((id, _)) = OWN.take() else { return };
     let database = with(|jobs| {
         let job = find(jobs, id).filter(|job| job.state != State::Free)?;
         job.pid = 0;
         job.state = match job.state {
             _ if job.is_orphan => State::Free,
-            State::Ordered | State::Running => State::Ended,
+            State::Reserved | State::Ordered | State::Running => State::Ended,
             State::Done => State::Done,
             _ => State::Free,
         };

@@ -21,6 +21,8 @@ pub enum Work {
     FindLost,
     /// Gives back what these sessions have taken; in these places, if they are known.
     Reap { sessions: Vec<Uuid>, places: Option<Vec<Position>> },
+    /// Counts the tasks, for as long as that takes.
+    Recount,
 }
 
 /// How a job has ended.
@@ -35,6 +37,12 @@ pub enum End {
     Gone,
     /// Changes of the table run code of its owner: not for the worker of the database.
     RunsUserCode,
+    /// It took too long for the worker of the database, which leaves it to a job worker.
+    Slow,
+    /// The table has another owner than the job worker serves.
+    OtherOwner,
+    /// There is no job worker to be had.
+    NoWorker,
     #[default]
     Failed,
 }
@@ -64,6 +72,10 @@ pub struct Report {
     /// There is more to find than could be done or told.
     pub has_more: bool,
     pub has_row_security: bool,
+    /// A time limit was reached, also if all could be done within others.
+    pub is_slow: bool,
+    /// Of the table, with `OtherOwner`.
+    pub owner: u32,
     pub failure: Option<Failure>,
 }
 
@@ -74,7 +86,7 @@ impl Report {
     }
 
     pub fn failed(failure: Failure) -> Report {
-        Report { failure: Some(failure), ..Report::default() }
+        Report { is_slow: failure.canceled, failure: Some(failure), ..Report::default() }
     }
 }
 
@@ -85,6 +97,7 @@ enum Kind {
     FindLost,
     Reap,
     ReapPlaces,
+    Recount,
 }
 
 /// An order and its report. All-zero bytes are a valid value.
@@ -104,6 +117,8 @@ pub(super) struct Order {
     has_next: bool,
     has_more: bool,
     has_row_security: bool,
+    is_slow: bool,
+    owner: u32,
     has_failed: bool,
     was_canceled: bool,
     error_length: u32,
@@ -120,6 +135,7 @@ impl Order {
                 (self.kind, self.now, self.since) = (Kind::Timed, *now, *since);
             }
             Work::FindLost => self.kind = Kind::FindLost,
+            Work::Recount => self.kind = Kind::Recount,
             Work::Reap { sessions, places } => {
                 self.kind = if places.is_some() { Kind::ReapPlaces } else { Kind::Reap };
                 self.session_count = copy(&mut self.sessions, sessions);
@@ -135,6 +151,7 @@ impl Order {
         match self.kind {
             Kind::Timed => Work::Timed { now: self.now, since: self.since },
             Kind::FindLost => Work::FindLost,
+            Kind::Recount => Work::Recount,
             Kind::Reap => Work::Reap { sessions, places: None },
             Kind::ReapPlaces => Work::Reap { sessions, places: Some(places) },
         }
@@ -146,6 +163,7 @@ impl Order {
         self.session_count = copy(&mut self.sessions, &report.sessions);
         self.has_more = report.has_more || report.sessions.len() > SESSIONS;
         self.has_row_security = report.has_row_security;
+        (self.is_slow, self.owner) = (report.is_slow, report.owner);
         self.has_failed = report.failure.is_some();
         self.was_canceled = report.failure.as_ref().is_some_and(|failure| failure.canceled);
         let message = report.failure.as_ref().map_or("", |failure| failure.message.as_str());
@@ -168,6 +186,8 @@ impl Order {
             sessions,
             has_more: self.has_more,
             has_row_security: self.has_row_security,
+            is_slow: self.is_slow,
+            owner: self.owner,
             failure: self.has_failed.then(failure),
         }
     }
@@ -216,6 +236,7 @@ mod tests {
             Work::Timed { now: 5, since: i64::MIN },
             Work::Reap { sessions, places: None },
             Work::FindLost,
+            Work::Recount,
             Work::Reap { sessions: vec![[4; 16]], places: Some(vec![]) },
         ] {
             assert_eq!(through(&mut order, &work), work);
@@ -233,12 +254,15 @@ mod tests {
             next: Some(-1),
             sessions: vec![[9; 16]; SESSIONS + 1],
             has_row_security: true,
+            is_slow: true,
+            owner: 11,
             failure: Some(failure),
             ..Report::default()
         };
         order.write_report(&sent);
         let got = order.read_report(session_room(), error_room());
         assert_eq!((got.end, got.progress, got.next), (End::Done, Progress::Stuck, Some(-1)));
+        assert!(got.is_slow && got.owner == 11);
         assert!(got.has_more && got.has_row_security && got.sessions.len() == SESSIONS);
         let failure = got.failure.expect("a failure");
         assert!(failure.canceled && failure.message == "ä".repeat(256));

@@ -3,10 +3,12 @@
 //! Where changes of a table run code of its owner, or have taken too long, that is left to a job worker: here
 //! is said what is to be done, and noted what came of it.
 
+use super::job::Manner;
 use super::leases::Ended;
 use super::leftovers::{Giving, Leftovers};
-use super::recounter::{self, Recounted};
-use super::retry::{BUSY_PAUSES, FAILURE_PAUSES, Retry};
+use super::retry::Retry;
+use super::shares::Share;
+use super::slowness::Slowness;
 use super::work;
 use crate::delta::SlotId;
 use crate::pg::time;
@@ -27,8 +29,9 @@ pub struct Care {
     pub owner: Oid,
     /// Changes of the table run code of its owner.
     runs_user_code: bool,
-    /// A job has had to be cancelled here once: it may delay no other queue again.
-    is_slow: bool,
+    slowness: Slowness,
+    /// The same of its owner's queues, as of this round.
+    owner_slow_until: Option<Instant>,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
     /// It had some since the list of queues was last read.
@@ -37,7 +40,7 @@ pub struct Care {
     looked: Instant,
     left: Leftovers,
     promote: Retry,
-    recount: Retry,
+    pub recount: Retry,
     /// What a job worker was given last, as an index of `KINDS`.
     last: usize,
 }
@@ -63,7 +66,8 @@ impl Care {
             slot,
             owner: Oid::INVALID,
             runs_user_code: false,
-            is_slow: false,
+            slowness: Slowness::of_queue(),
+            owner_slow_until: None,
             passive: false,
             has_row_security: false,
             looked: Instant::now(),
@@ -80,8 +84,21 @@ impl Care {
     }
 
     /// Whether its jobs are left to a job worker.
-    pub fn is_for_job_worker(&self) -> bool {
-        self.runs_user_code || self.is_slow
+    fn is_for_job_worker(&self) -> bool {
+        self.runs_user_code || self.slow_left().is_some()
+    }
+
+    /// How long they are because they, or others of its owner's, have taken too long.
+    fn slow_left(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let left =
+            |until: Instant| until.checked_duration_since(now).filter(|left| !left.is_zero());
+        self.slowness.left(now).max(self.owner_slow_until.and_then(left))
+    }
+
+    /// Takes note of how the owner's queues have fared.
+    pub fn set_share(&mut self, share: &Share) {
+        self.owner_slow_until = share.slow_until();
     }
 
     /// With row security the owner may not see all that there is to do, and nobody tells when he
@@ -131,23 +148,32 @@ impl Care {
     }
 
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn. What is left to a job
-    /// worker is not done here, and nothing while one is at it.
-    pub fn work(&mut self, table: Oid, database: u32, may_recount: bool, is_served: bool) {
+    /// worker is not done here, and nothing while one is at it. False if the owner's share of the round did not
+    /// suffice.
+    pub fn work(&mut self, table: Oid, is_served: bool, share: &mut Share) -> bool {
         if self.has_row_security && self.looked.elapsed() >= ALL_INTERVAL {
             self.look_for_all();
         }
         if self.passive {
             self.left.forget();
         }
+        self.set_share(share);
         for kind in KINDS {
-            if !is_served && !self.is_for_job_worker() && self.wants(kind) {
-                let work = self.begin(kind);
-                self.end(kind, &work, &work::perform(table, &work));
+            if is_served || self.is_for_job_worker() || !self.wants(kind) {
+                continue;
             }
+            if share.is_used_up() {
+                return false;
+            }
+            let begun = Instant::now();
+            let manner = if self.slowness.is_in_doubt() { Manner::Careful } else { Manner::Brief };
+            let work = self.begin(kind);
+            let report = work::perform(table, &work, manner);
+            share.note(begun, report.is_slow);
+            self.set_share(share);
+            self.end(kind, &work, &report);
         }
-        if may_recount {
-            self.recount(table, database);
-        }
+        true
     }
 
     /// What a job worker is to do now: the kinds take turns.
@@ -191,7 +217,15 @@ impl Care {
     pub fn end(&mut self, kind: Kind, work: &Work, report: &Report) {
         self.has_row_security |= report.has_row_security;
         self.runs_user_code |= report.end == End::RunsUserCode;
-        self.is_slow |= report.failure.as_ref().is_some_and(|failure| failure.canceled);
+        match report.end {
+            _ if self.runs_user_code => {}
+            _ if report.is_slow => self.slowness.note_slow(Instant::now()),
+            End::Done => self.slowness.note_fast(Instant::now()),
+            _ => {}
+        }
+        if report.end == End::OtherOwner {
+            self.owner = Oid::from(report.owner);
+        }
         match kind {
             Kind::Give(giving) => self.left.end(giving, work, report),
             Kind::OnTime => {
@@ -205,47 +239,32 @@ impl Care {
         }
     }
 
-    /// There is no job worker for work that has begun.
-    pub fn end_without_worker(&mut self, kind: Kind, work: &Work, message: &str) {
-        // What only was slow is done here as long as that is so.
-        self.is_slow = false;
-        self.end(kind, work, &Report::none(End::Busy));
-        if self.runs_user_code {
-            match kind {
-                Kind::Give(giving) => self.left.retry(giving).note_no_worker(message),
-                Kind::OnTime => self.promote.note_no_worker(message),
-            }
+    /// Shows that there is no job worker for what is to be done.
+    pub fn note_no_worker(&mut self, message: &str) {
+        match self.wanted() {
+            None => {}
+            Some(Kind::Give(giving)) => self.left.retry(giving).note_no_worker(message),
+            Some(Kind::OnTime) => self.promote.note_no_worker(message),
         }
     }
 
     /// How long there is nothing to do; None: until somebody says so. The end of a job tells those that wait
     /// for a job worker.
     pub fn pause(&self, is_served: bool) -> Option<Duration> {
-        let slot = queues::lock(self.slot)?;
-        let (due, needs_recount) = (slot.due(), slot.needs_recount());
-        drop(slot);
-        let recount = needs_recount.then(|| self.recount.left().unwrap_or(BUSY_PAUSES.1));
+        let due = queues::lock(self.slot)?.due();
         let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
         let promote = (due != NEVER && !self.passive).then(|| {
             let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
             left.min(CLOCK_INTERVAL).max(self.promote.left().unwrap_or_default())
         });
         let jobs = [self.left.pause(), promote].into_iter().flatten().min();
-        let jobs = jobs.filter(|_| !is_served && self.wanted().is_none());
-        [jobs, recount, all].into_iter().flatten().min()
-    }
-
-    /// Counts the tasks anew if that is needed: small tables here, large ones elsewhere.
-    fn recount(&mut self, table: Oid, database: u32) {
-        let needed = queues::lock(self.slot).is_some_and(|slot| slot.needs_recount());
-        if !needed || !self.recount.is_due() {
-            return;
-        }
-        match recounter::recount(table, Some(recounter::PAGES_COUNTED_BY_WORKER)) {
-            Recounted::Done => return self.recount = Retry::of(self.slot),
-            Recounted::TooLarge => recounter::start(database),
-            Recounted::Later => {}
-        }
-        self.recount.after(FAILURE_PAUSES);
+        // What waits for a job worker only because it is slow may be done here once it is not.
+        let slow = || self.slow_left().filter(|_| !self.runs_user_code);
+        let jobs = match self.wanted() {
+            _ if is_served => None,
+            Some(_) => slow(),
+            None => jobs,
+        };
+        [jobs, all].into_iter().flatten().min()
     }
 }

@@ -7,6 +7,8 @@ use super::job::Outcome;
 use super::leases::{Attached, Leases};
 use super::pool::Pool;
 use super::prepared::Prepared;
+use super::recounts::Recounts;
+use super::shares::Shares;
 use crate::background_worker;
 use crate::error::OrRaise;
 use crate::pg::relation::{self, Lock, Relation};
@@ -18,7 +20,7 @@ use crate::shmem::jobs;
 use crate::shmem::left;
 use crate::shmem::queues;
 use pgrx::pg_sys::Oid;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How often consumers that wait beside ready tasks are woken once more. They should not be there;
@@ -71,6 +73,10 @@ struct Worker {
     name: String,
     queues: HashMap<Oid, Care>,
     pool: Pool,
+    shares: Shares,
+    /// Queues that are first in the next round: their owners' shares of the last one did not suffice.
+    unserved: HashSet<Oid>,
+    recounts: Recounts,
     /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
     unread: HashMap<Oid, bool>,
     /// The same of those that are no queues to work with as they are now, and when to look again.
@@ -92,6 +98,9 @@ impl Worker {
             name: name.unwrap_or_default(),
             queues: HashMap::new(),
             pool: Pool::of(database),
+            shares: Shares::default(),
+            unserved: HashSet::new(),
+            recounts: Recounts::of(database),
             unread: HashMap::new(),
             unfit: HashMap::new(),
             leases: Leases::default(),
@@ -114,11 +123,15 @@ impl Worker {
             Ok(Outcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
                 self.unfit.retain(|table, _| listed.contains_key(table));
-                self.pool.retain(&self.queues);
+                let owners: HashSet<Oid> = self.queues.values().map(|care| care.owner).collect();
+                let is_there = |oid| owners.contains(&oid) || self.queues.contains_key(&oid);
+                self.pool.retain(is_there);
+                self.shares.retain(is_there);
+                self.recounts.retain(is_there);
                 self.unread = listed;
                 self.complained = false;
             }
-            Ok(Outcome::Gone | Outcome::RunsUserCode) => return false,
+            Ok(Outcome::Gone | Outcome::RunsUserCode | Outcome::OwnedBy(_)) => return false,
             Ok(Outcome::Busy) => self.reload_at = Some(Instant::now() + UNREAD_PAUSE),
             Err(failure) => {
                 self.reload_at = Some(Instant::now() + RELOAD_PAUSE);
@@ -209,6 +222,7 @@ impl Worker {
             self.read_definitions();
         }
         self.pool.collect(&mut self.queues);
+        self.recounts.collect(&mut self.queues);
         if requests.prepared {
             self.prepared.ask();
         }
@@ -217,16 +231,16 @@ impl Worker {
         let attached = Attached::now();
         let left = left::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
-        for (table, care) in &mut self.queues {
+        for care in self.queues.values_mut() {
             care.note_ended(&ended);
             if requests.sweep {
                 care.sweep();
             }
-            let is_served = self.pool.serves(*table);
-            care.work(*table, self.database, !unsettled.contains(table), is_served);
         }
+        self.work_in_shares();
         self.pool.hand_out(&mut self.queues);
         self.pool.stop_late();
+        self.recounts.work(&mut self.queues, &unsettled);
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
             for care in self.queues.values() {
@@ -234,6 +248,26 @@ impl Worker {
                     slot.nudge_for_ready();
                 }
             }
+        }
+    }
+
+    /// Goes round the queues. Owners whose queues take long do not get more of a round than their share.
+    fn work_in_shares(&mut self) {
+        self.shares.begin();
+        let first = std::mem::take(&mut self.unserved);
+        for is_first in [true, false] {
+            for (table, care) in &mut self.queues {
+                if first.contains(table) == is_first {
+                    let share = self.shares.of(care.owner);
+                    if !care.work(*table, self.pool.serves(*table), share) {
+                        self.unserved.insert(*table);
+                    }
+                }
+            }
+        }
+        // Who was found slow in this round is so for all of his queues.
+        for care in self.queues.values_mut() {
+            care.set_share(self.shares.of(care.owner));
         }
     }
 
@@ -250,7 +284,8 @@ impl Worker {
         let care = |(table, care): (&Oid, &Care)| care.pause(self.pool.serves(*table));
         let cares = self.queues.iter().filter_map(care).chain(self.pool.pause());
         let others = [nudge, unread, self.leases.pause(), self.prepared.left()];
-        cares.chain(until).chain(others.into_iter().flatten()).min()
+        let others = others.into_iter().chain([self.recounts.pause(&self.queues)]);
+        cares.chain(until).chain(others.flatten()).min()
     }
 }
 

@@ -27,6 +27,19 @@ pub enum Outcome<T> {
     Gone,
     /// Changes of the table run code of its owner, which the worker of a database leaves to a job worker.
     RunsUserCode,
+    /// The table belongs to another owner than this job worker serves.
+    OwnedBy(Oid),
+}
+
+/// How hard a batch is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// As a whole; what takes too long is left to a job worker. So the worker of a database does it.
+    Brief,
+    /// The same for a queue that was slow of late: one by one, as many as the time limit allows.
+    Careful,
+    /// As a whole, and if that fails or takes too long one by one. So a job worker does it.
+    Patient,
 }
 
 /// How long a job worker may take without getting on until it is ended.
@@ -72,12 +85,14 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
             Ok(None) => return Outcome::Gone,
             Err(error) => error.raise(),
         };
-        if !jobs::is_own_process() && queue.runs_user_code() {
-            return Outcome::RunsUserCode;
-        }
         let Some(owner) = Relation::open(table, Lock::None).map(|relation| relation.owner()) else {
             return Outcome::Gone;
         };
+        match jobs::served_owner() {
+            Some(served) if Oid::from(served) != owner => return Outcome::OwnedBy(owner),
+            None if queue.runs_user_code() => return Outcome::RunsUserCode,
+            _ => {}
+        }
         // A security-restricted operation refuses deferred triggers.
         spi::connect(|spi| {
             spi.run("SET CONSTRAINTS ALL IMMEDIATE");
@@ -104,10 +119,26 @@ pub struct Batch<'a> {
     /// The parameters of the pick, but for the number of tasks.
     arguments: Arguments<'a>,
     call: Call,
+    manner: Manner,
+}
+
+/// What came of a batch.
+#[derive(Debug, Default)]
+pub struct Changed {
+    pub tasks: usize,
+    /// The time limit was reached.
+    pub is_slow: bool,
+    /// The last one.
+    pub failure: Option<Failure>,
 }
 
 impl<'a> Batch<'a> {
-    pub fn of(queue: &'a Queue, change: Change, arguments: Arguments<'a>) -> Batch<'a> {
+    pub fn of(
+        queue: &'a Queue,
+        change: Change,
+        arguments: Arguments<'a>,
+        manner: Manner,
+    ) -> Batch<'a> {
         let call = match change {
             Change::Promote => Call::Delay,
             Change::Overdue => Call::Ttr,
@@ -115,7 +146,7 @@ impl<'a> Batch<'a> {
             Change::Rot => Call::Zombie,
             _ => Call::Session,
         };
-        Batch { queue, change, arguments, call }
+        Batch { queue, change, arguments, call, manner }
     }
 
     /// Changes a batch of tasks; how many.
@@ -124,34 +155,49 @@ impl<'a> Batch<'a> {
     }
 
     /// The same; if that fails, one by one, so that a task that cannot be changed, or only slowly,
-    /// holds up no others. How many were changed, and the last failure.
-    pub fn run_or_each(&self) -> (usize, Option<Failure>) {
+    /// holds up no others.
+    pub fn run_or_each(&self) -> Changed {
+        if self.manner == Manner::Careful {
+            return self.run_each();
+        }
         match transaction::try_in_subtransaction(|| self.run()) {
-            Ok(changed) => (changed, None),
-            Err(_) => self.run_each(),
+            Ok(tasks) => Changed { tasks, ..Changed::default() },
+            Err(failure) if failure.canceled && self.manner == Manner::Brief => {
+                Error::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, failure.message).raise()
+            }
+            Err(failure) => {
+                let each = self.run_each();
+                Changed { is_slow: each.is_slow || failure.canceled, ..each }
+            }
         }
     }
 
-    fn run_each(&self) -> (usize, Option<Failure>) {
+    fn run_each(&self) -> Changed {
         let begun = Instant::now();
-        let (mut changed, mut passed, mut last) = (0, 0, None);
-        while changed + (passed as usize) < guc::batch_size() as usize {
+        // Other queues wait for their turn.
+        let limit = match self.manner {
+            Manner::Patient => 2 * guc::worker_timeout(),
+            Manner::Brief | Manner::Careful => guc::worker_timeout(),
+        };
+        let (mut changed, mut passed) = (Changed::default(), 0);
+        while changed.tasks + (passed as usize) < guc::batch_size() as usize {
             Limit::restart();
             match transaction::try_in_subtransaction(|| self.run_some(1, passed)) {
                 Ok(0) => break,
-                Ok(_) => changed += 1,
+                Ok(_) => changed.tasks += 1,
                 Err(failure) => {
-                    last = Some(failure);
+                    changed.is_slow |= failure.canceled;
+                    changed.failure = Some(failure);
                     passed += 1;
                 }
             }
-            // Other queues wait for their turn.
-            if begun.elapsed() > 2 * guc::worker_timeout() {
+            changed.is_slow |= begun.elapsed() > limit;
+            if begun.elapsed() > limit || changed.is_slow && self.manner != Manner::Patient {
                 break;
             }
         }
         Limit::restart();
-        (changed, last)
+        changed
     }
 
     fn run_some(&self, limit: i32, passed: i32) -> usize {

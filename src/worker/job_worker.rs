@@ -1,6 +1,8 @@
 //! The job worker: does what the worker of a database hands over to it, which is what runs code of a table's
-//! owner. It is ended when that takes too long, so nothing here outlives a job but caches.
+//! owner. It is ended when that takes too long, so nothing here outlives a job but caches, and serves one owner
+//! only, so what that owner's code leaves in the session is found by none but itself.
 
+use super::job::Manner;
 use super::work;
 use crate::background_worker;
 use crate::pg::{callbacks, spi, transaction, worker};
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// How long a job worker waits for more work before it leaves its place to other background workers.
 const IDLE_TIME: Duration = Duration::from_secs(5);
-/// What code may have left in the session for that of another owner.
+/// What code may have left in the session that others see or wait for, such as locks.
 const RESETS: [&str; 3] =
     ["SELECT pg_catalog.pg_advisory_unlock_all()", "DEALLOCATE ALL", "DISCARD SEQUENCES"];
 
@@ -25,11 +27,14 @@ fn main(argument: u32) {
     loop {
         worker::reload_settings();
         if let Some((table, work)) = jobs::next() {
-            let report = work::perform(Oid::from(table), &work);
+            let report = work::perform(Oid::from(table), &work, Manner::Patient);
             reset();
             jobs::report(&report);
+            if jobs::served_owner() == Some(jobs::COUNTER) {
+                return;
+            }
             idle = Instant::now();
-        } else if idle.elapsed() >= IDLE_TIME && jobs::retire() {
+        } else if jobs::leaves(idle.elapsed() >= IDLE_TIME) {
             return;
         } else {
             worker::report_idle();

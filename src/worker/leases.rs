@@ -93,7 +93,7 @@ impl Leases {
                 (self.left, self.compares, self.end) = (look.locked, false, look.end);
                 look.ended
             }
-            Ok(Outcome::Busy | Outcome::Gone | Outcome::RunsUserCode) => self.later(),
+            Ok(_) => self.later(),
             Err(failure) => {
                 pgrx::warning!("xqueue: cannot look after sessions: {}", failure.message);
                 self.later()

@@ -2,6 +2,7 @@
 //! of users for it, and one for the metrics of all of them.
 
 pub mod care;
+mod crew;
 pub mod database;
 pub mod graphite;
 pub mod job;
@@ -12,8 +13,12 @@ mod leftovers;
 pub mod metrics;
 mod pool;
 mod prepared;
-pub mod recounter;
+mod recounter;
+mod recounts;
 mod retry;
+mod shares;
+mod slowness;
+mod turns;
 mod work;
 
 use crate::pg::worker;

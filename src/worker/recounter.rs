@@ -1,77 +1,66 @@
-//! Recounting large queues beside the worker, which has more urgent things to do.
+//! Counting the tasks of a queue again: by the worker of the database, which has more urgent things to do, if that
+//! takes no time, else by a process apart, for as long as it takes.
 
-use crate::background_worker;
 use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::{callbacks, injection, transaction, worker};
+use crate::pg::transaction::Failure;
+use crate::pg::worker::Timeout;
+use crate::pg::{injection, transaction};
 use crate::recount;
 use crate::registry;
-use crate::shmem::{databases, queues};
+use crate::shmem::jobs;
+use crate::shmem::orders::{End, Progress, Report};
 use pgrx::pg_sys::Oid;
+use std::time::Duration;
 
-/// Up to so many pages the worker counts itself: some milliseconds.
-pub const PAGES_COUNTED_BY_WORKER: u32 = 1000;
+/// A table with more pages is not begun with in the worker of the database.
+const MOST_PAGES: u32 = 1000;
 
-/// Starts a process that counts what has to be counted in a database, unless one runs.
-pub fn start(database: u32) {
-    if databases::claim_recounter(database)
-        && !worker::start("xqueue recount", "xqueue_recount_main", database)
-    {
-        databases::release_recounter(database);
-    }
-}
-
-background_worker!(xqueue_recount_main => main);
-
-fn main(database: u32) {
-    callbacks::at_exit(release_on_exit, database);
-    worker::handle_signals();
-    worker::connect(Some(database));
-    injection::point(c"xqueue-recounter-begins");
-    for (slot, table) in queues::all(Some(database)) {
-        let needed = queues::lock(slot).is_some_and(|slot| slot.needs_recount());
-        if needed && !databases::is_occupied(database) {
-            recount(Oid::from(table), None);
-        }
-    }
-}
-
-fn release_on_exit(database: u32) {
-    databases::release_recounter(database);
-}
-
-/// What came of a recount.
-pub enum Recounted {
-    Done,
-    /// Someone needs the table for himself, or too many recounts are running.
-    Later,
-    /// It has more pages than the limit.
-    TooLarge,
-}
-
-/// Counts the tasks of a queue whose table has no more pages than `limit`. What comes to nothing
-/// is asked for again by the claim that is dropped.
-pub fn recount(table: Oid, limit: Option<u32>) -> Recounted {
+/// Counts within a limit. `Slow`: not here; it was begun with only if the report says that it is slow.
+pub fn recount_briefly(table: Oid, limit: Duration) -> Report {
     let counted = transaction::try_in_transaction(|| {
-        if !registry::try_lock() || !relation::try_lock(table, Lock::AccessShare) {
-            return Recounted::Later;
-        }
-        let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());
-        if limit.is_some_and(|limit| pages > limit) {
-            return Recounted::TooLarge;
-        }
-        let queue = match registry::find(table) {
-            Ok(Some(queue)) => queue,
-            Ok(None) => return Recounted::Done,
-            Err(_) => return Recounted::Later,
-        };
-        match recount::count(&queue, true) {
-            Some((tasks, mut slot)) => {
-                slot.set_counted(&tasks);
-                slot.nudge_for_counted();
-                Recounted::Done
-            }
-            None => Recounted::Later,
-        }
+        let _limit = Timeout::after(limit);
+        recount(table, Some(MOST_PAGES))
     });
-    counted.unwrap_or(Recounted::Later)
+    match counted {
+        Ok(end) => ended(end),
+        // A process apart finds out what is wrong.
+        Err(failure) => Report { is_slow: failure.canceled, ..Report::none(End::Slow) },
+    }
+}
+
+/// Counts without a limit, in a job worker.
+pub fn recount_at_leisure(table: Oid) -> Report {
+    jobs::put_off(i64::MAX);
+    injection::point(c"xqueue-recounter-begins");
+    let counted: Result<End, Failure> = transaction::try_in_transaction(|| recount(table, None));
+    counted.map_or_else(Report::failed, ended)
+}
+
+fn ended(end: End) -> Report {
+    Report { progress: Progress::Made, ..Report::none(end) }
+}
+
+/// What comes to nothing is asked for again by the claim that is dropped.
+fn recount(table: Oid, most_pages: Option<u32>) -> End {
+    if !registry::try_lock() || !relation::try_lock(table, Lock::AccessShare) {
+        return End::Busy;
+    }
+    let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());
+    if most_pages.is_some_and(|most| pages > most) {
+        return End::Slow;
+    }
+    let queue = match registry::find(table) {
+        Ok(Some(queue)) => queue,
+        Ok(None) => return End::Gone,
+        Err(_) => return End::Busy,
+    };
+    match recount::count(&queue, true) {
+        Some((tasks, mut slot)) => {
+            slot.set_counted(&tasks);
+            slot.nudge_for_counted();
+            End::Done
+        }
+        // The table is needed exclusively, or too many recounts are running.
+        None => End::Busy,
+    }
 }

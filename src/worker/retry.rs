@@ -14,8 +14,6 @@ pub const FAILURE_PAUSES: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
 /// Before the next try where tasks are as they were before they were changed, as when a trigger reverts it.
 const STUCK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
-/// Before the next try to get a job worker.
-const NO_WORKER_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// The same for what has taken too long, which delays others.
 const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -61,16 +59,17 @@ impl Retry {
             (End::Done | End::Failed, Some(failure)) => self.note_failure(failure),
             (End::Busy, _) => self.after(BUSY_PAUSES),
             (End::Gone, _) => self.after(SLOW_PAUSES),
-            // At once, by a job worker.
-            (End::RunsUserCode, _) => self.at = None,
+            // At once, by a job worker, or by that of another owner.
+            (End::RunsUserCode | End::Slow | End::OtherOwner, _) => self.at = None,
+            // When there is one again is known where they are employed.
+            (End::NoWorker, _) => self.at = None,
             (End::Failed, None) => self.after(FAILURE_PAUSES),
         }
     }
 
-    /// The server has no room for a job worker.
+    /// Shows that there is no job worker.
     pub fn note_no_worker(&mut self, message: &str) {
         self.has_failed = true;
-        self.after(NO_WORKER_PAUSES);
         if let Some(mut slot) = queues::lock(self.slot) {
             slot.set_error(message);
         }

@@ -1,6 +1,7 @@
 //! The jobs of a queue: what each does in its transaction, in whatever process.
 
-use super::job::{self, Batch, Outcome};
+use super::job::{self, Batch, Changed, Manner, Outcome};
+use super::recounter;
 use crate::error::OrRaise;
 use crate::model::change::has_progressed;
 use crate::model::definition::Field;
@@ -17,12 +18,16 @@ use crate::xact;
 use pgrx::pg_sys::Oid;
 
 /// Does a job and says what came of it.
-pub fn perform(table: Oid, work: &Work) -> Report {
+pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
+    if *work == Work::Recount {
+        return recounter::recount_at_leisure(table);
+    }
     let done = job::run(table, |queue| {
         let report = match work {
-            Work::Timed { now, since } => act_on_time(queue, *now, *since),
-            Work::FindLost => find_lost(queue),
-            Work::Reap { sessions, places } => reap(queue, sessions, places.as_deref()),
+            Work::Timed { now, since } => act_on_time(queue, *now, *since, manner),
+            Work::FindLost => find_lost(queue, manner),
+            Work::Reap { sessions, places } => reap(queue, sessions, places.as_deref(), manner),
+            Work::Recount => return Report::none(End::Busy),
         };
         Report { end: End::Done, has_row_security: queue.has_row_security, ..report }
     });
@@ -31,20 +36,30 @@ pub fn perform(table: Oid, work: &Work) -> Report {
         Ok(Outcome::Busy) => Report::none(End::Busy),
         Ok(Outcome::Gone) => Report::none(End::Gone),
         Ok(Outcome::RunsUserCode) => Report::none(End::RunsUserCode),
+        Ok(Outcome::OwnedBy(owner)) => {
+            Report { owner: owner.into(), ..Report::none(End::OtherOwner) }
+        }
+        Err(failure) if failure.canceled && manner != Manner::Patient => {
+            Report { is_slow: true, ..Report::none(End::Slow) }
+        }
         Err(failure) => Report::failed(failure),
     }
 }
 
 /// Of each kind of timed work a batch.
-fn act_on_time(queue: &Queue, now: i64, since: i64) -> Report {
+fn act_on_time(queue: &Queue, now: i64, since: i64, manner: Manner) -> Report {
     let since = if queue.is_told { since } else { i64::MIN };
     let mut times = Arguments::of(Parameter::Now, Value::instant(now));
     times.set(Parameter::Since, Value::instant(since));
     let before = if tells(queue) { None } else { next_due(queue, &times) };
-    let mut failure: Option<Failure> = None;
+    let (mut failure, mut is_slow): (Option<Failure>, _) = (None, false);
     for change in timed_changes(queue) {
-        let (_, failed) = Batch::of(queue, change, times.clone()).run_or_each();
-        failure = failed.or(failure);
+        let changed = Batch::of(queue, change, times.clone(), manner).run_or_each();
+        failure = changed.failure.or(failure);
+        is_slow |= changed.is_slow;
+        if is_slow && manner != Manner::Patient {
+            break;
+        }
     }
     let next = next_due(queue, &times);
     let has_made = || if tells(queue) { has_made_progress(queue) } else { next != before };
@@ -52,7 +67,7 @@ fn act_on_time(queue: &Queue, now: i64, since: i64) -> Report {
         Some(next) if next <= now && !has_made() => left(queue, timed_changes(queue), &times),
         _ => Progress::Made,
     };
-    Report { progress, next, failure, ..Report::default() }
+    Report { progress, next, is_slow, failure, ..Report::default() }
 }
 
 /// What there is to do at instants, by the queue's features.
@@ -77,39 +92,41 @@ fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
 }
 
 /// Gives back what no session holds, and finds the sessions that have ended unnoticed.
-fn find_lost(queue: &Queue) -> Report {
+fn find_lost(queue: &Queue, manner: Manner) -> Report {
     let none = Arguments::default();
     let holders = owners(queue, &Statement::Holders, &none);
     let has_more = holders.contains(&None);
-    let (mut failure, mut progress) = (None, Progress::Made);
+    let (mut changed, mut progress) = (Changed::default(), Progress::Made);
     if has_more {
-        (_, failure) = Batch::of(queue, Change::ReapOwnerless, none.clone()).run_or_each();
+        changed = Batch::of(queue, Change::ReapOwnerless, none.clone(), manner).run_or_each();
         if !has_made_progress(queue) {
             progress = left(queue, [Change::ReapOwnerless].into_iter(), &none);
         }
     }
     let sessions = store::lost(holders.into_iter().flatten().collect()).or_raise();
-    Report { progress, sessions, has_more, failure, ..Report::default() }
+    let Changed { is_slow, failure, .. } = changed;
+    Report { progress, sessions, has_more, is_slow, failure, ..Report::default() }
 }
 
 /// Gives back tasks that sessions had taken, those in these places if they are given.
-fn reap(queue: &Queue, sessions: &[Uuid], places: Option<&[Position]>) -> Report {
+fn reap(queue: &Queue, sessions: &[Uuid], places: Option<&[Position]>, manner: Manner) -> Report {
     let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
     // Without triggers that tell, nobody has been told where they are.
     let keys = places.filter(|_| queue.is_told).and_then(|places| queue.keys_at(places));
     let named = keys.is_some();
     arguments.set_or_null(Parameter::Keys, keys);
     let change = Change::Reap { named };
-    let (changed, failure) = Batch::of(queue, change, arguments.clone()).run_or_each();
+    let Changed { tasks, is_slow, failure } =
+        Batch::of(queue, change, arguments.clone(), manner).run_or_each();
     // Rows that somebody has locked were passed over: then there is more to do.
     let holders = owners(queue, &Statement::Holding { named }, &arguments);
     let holders: Vec<Uuid> = holders.into_iter().flatten().collect();
-    let has_made = || if tells(queue) { has_made_progress(queue) } else { changed > 0 };
+    let has_made = || if tells(queue) { has_made_progress(queue) } else { tasks > 0 };
     let progress = match holders.is_empty() || has_made() {
         true => Progress::Made,
         false => left(queue, [change].into_iter(), &arguments),
     };
-    Report { progress, sessions: holders, failure, ..Report::default() }
+    Report { progress, sessions: holders, is_slow, failure, ..Report::default() }
 }
 
 /// The sessions that a statement finds; None for no session.

@@ -1,0 +1,165 @@
+//! Job workers of one kind, as the worker of a database employs them.
+
+use super::job;
+use super::turns::{Candidate, Served, Turns};
+use crate::delta::SlotId;
+use crate::pg::worker;
+use crate::shmem::jobs::{self, JobId, Place};
+use crate::shmem::orders::{Report, Work};
+use pgrx::pg_sys::Oid;
+use std::time::{Duration, Instant};
+
+/// How long an owner's job worker is sure of its place while that owner has work for it. A process is started in some
+/// milliseconds, which is what a change of owners costs.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Before the next try to start a job worker: doubled each time, up to a limit. The place of one that has just ended is
+/// free moments later.
+const NO_PLACE_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(5));
+/// After a pause that long it is shown that there is no place.
+const NO_PLACE_SHOWN: Duration = Duration::from_secs(1);
+
+/// The job workers, and what they are at. `T`: what is noted of a job.
+pub struct Crew<T> {
+    database: u32,
+    /// As pg_stat_activity shows it.
+    name: &'static str,
+    running: Vec<Running<T>>,
+    turns: Turns,
+    /// When the next of them will have taken too long, unless it gets on.
+    late_at: Option<Instant>,
+    /// The server has no place for another one; when that is looked at again, and the pause before.
+    no_place: Option<(Instant, Duration)>,
+}
+
+/// A job that was ordered.
+pub struct Running<T> {
+    id: JobId,
+    pub table: Oid,
+    pub slot: SlotId,
+    owner: Oid,
+    pub what: T,
+}
+
+/// A place for a job of an owner.
+pub struct Opening(Place, Oid);
+
+impl<T> Crew<T> {
+    pub fn of(database: u32, name: &'static str) -> Crew<T> {
+        Crew {
+            database,
+            name,
+            running: vec![],
+            turns: Turns::default(),
+            late_at: None,
+            no_place: None,
+        }
+    }
+
+    /// Forgets owners and tables that are gone.
+    pub fn retain(&mut self, is_there: impl Fn(Oid) -> bool) {
+        self.turns.retain(is_there);
+    }
+
+    /// Whether a job worker is at a table.
+    pub fn serves(&self, table: Oid) -> bool {
+        self.running.iter().any(|running| running.table == table)
+    }
+
+    /// Takes off what has ended, with what came of it.
+    pub fn collect(&mut self) -> Vec<(Running<T>, Report)> {
+        let mut ended = vec![];
+        let mut index = 0;
+        while index < self.running.len() {
+            match jobs::collect(self.running[index].id) {
+                Some(report) => ended.push((self.running.remove(index), report)),
+                None => index += 1,
+            }
+        }
+        ended
+    }
+
+    /// The table whose turn it is, and what is to be done for it.
+    pub fn next<K>(
+        &self,
+        most: usize,
+        candidates: impl Iterator<Item = Candidate<K>>,
+    ) -> Option<Candidate<K>> {
+        let mut candidates =
+            candidates.filter(|candidate| !self.serves(candidate.table)).peekable();
+        candidates.peek()?;
+        if self.no_place.is_some_and(|(at, _)| Instant::now() < at) {
+            return None;
+        }
+        let owners: Vec<Oid> = self.running.iter().map(|running| running.owner).collect();
+        let in_turn = jobs::owners_idle_since(self.database, TURN.as_micros() as i64);
+        let in_turn: Vec<Oid> = in_turn.into_iter().map(Oid::from).collect();
+        self.turns.next(&Served { most, owners: &owners, in_turn: &in_turn }, candidates)
+    }
+
+    /// A place for a job of an owner, whose code it runs unless `counts`. None if the end of a job worker will
+    /// say when there is one.
+    pub fn open(&self, most: usize, owner: Oid, counts: bool) -> Option<Opening> {
+        let served = if counts { jobs::COUNTER } else { owner.into() };
+        let place = jobs::reserve(self.database, most, served);
+        (place != Place::Later).then_some(Opening(place, owner))
+    }
+
+    /// Has a job done. False if the server has no place for a job worker.
+    pub fn employ(
+        &mut self,
+        Opening(place, owner): Opening,
+        table: Oid,
+        slot: SlotId,
+        work: &Work,
+        what: T,
+    ) -> bool {
+        let (id, is_new) = match place {
+            Place::Known(id) => (id, false),
+            Place::New(id) => (id, true),
+            Place::Later | Place::Nowhere => return self.end_without_place(),
+        };
+        // If the job worker has just ended, that is found when its report is read.
+        jobs::order(id, table.into(), work);
+        if is_new && !worker::start(self.name, "xqueue_job_main", id.to_argument()) {
+            jobs::not_started(id);
+            return self.end_without_place();
+        }
+        self.no_place = None;
+        self.turns.take(owner);
+        self.turns.take(table);
+        self.running.push(Running { id, table, slot, owner, what });
+        true
+    }
+
+    fn end_without_place(&mut self) -> bool {
+        let last = self.no_place.map_or(Duration::ZERO, |(_, pause)| pause);
+        let pause = (last * 2).clamp(NO_PLACE_PAUSES.0, NO_PLACE_PAUSES.1);
+        self.no_place = Some((Instant::now() + pause, pause));
+        false
+    }
+
+    /// Whether the server has had no place for a job worker for so long that it is to be shown.
+    pub fn has_no_place(&self) -> bool {
+        self.no_place.is_some_and(|(_, pause)| pause >= NO_PLACE_SHOWN)
+    }
+
+    /// Ends job workers that have taken too long.
+    pub fn stop_late(&mut self) {
+        let ids: Vec<JobId> = self.running.iter().map(|running| running.id).collect();
+        let left = if ids.is_empty() { None } else { jobs::stop_late(&ids) };
+        // A job worker that has yet to begin says nothing when it does, and has less time from then on.
+        let left =
+            left.map(|left| Duration::from_micros(left.max(0) as u64).min(job::stop_after()));
+        self.late_at = left.map(|left| Instant::now() + left);
+    }
+
+    /// How long until a job worker may have taken too long, or until there may be a place for one.
+    pub fn pause(&self) -> Option<Duration> {
+        // Over: that which wanted it does not any more, or is served.
+        let now = Instant::now();
+        let place = self.no_place.and_then(|(at, _)| at.checked_duration_since(now));
+        let late = self.late_at.map(|at| at.saturating_duration_since(now));
+        late.into_iter().chain(place).min()
+    }
+}

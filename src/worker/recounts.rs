@@ -1,0 +1,170 @@
+//! Which queues of a database are counted again, where, and when.
+//!
+//! In each round its worker counts for no longer than a moment, after all that is more urgent; owners take turns. What
+//! does not end within that is counted by processes apart, of which the last one is kept for an owner who has none:
+//! neither a huge table nor one of which each row takes long makes others wait.
+
+use super::care::Care;
+use super::crew::Crew;
+use super::recounter;
+use super::retry::BUSY_PAUSES;
+use super::slowness::Slowness;
+use super::turns::{Candidate, Served, Turns};
+use crate::shmem::orders::{End, Report, Work};
+use crate::shmem::queues;
+use pgrx::pg_sys::Oid;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// How long a recount may take in the worker of the database, and after how much of them its round is over.
+const LIMIT: Duration = Duration::from_millis(100);
+/// How many processes count at a time. What they have read when they are interrupted has to be read again, so they
+/// are given all the time that it takes, and are few.
+const COUNTERS: usize = 2;
+/// Before the next try on a table that was needed exclusively: doubled each time, up to a limit. All that was
+/// counted is lost.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+const NO_PLACE: &str =
+    "there is no background worker to count its tasks: raise max_worker_processes";
+
+pub struct Recounts {
+    crew: Crew<()>,
+    turns: Turns,
+    /// Tables that a process apart is to count next.
+    apart: HashSet<Oid>,
+    /// Owners of tables whose recount has reached the limit.
+    slow: HashMap<Oid, Slowness>,
+    /// The limit has left some to the next round.
+    is_cut_off: bool,
+}
+
+impl Recounts {
+    pub fn of(database: u32) -> Recounts {
+        Recounts {
+            crew: Crew::of(database, "xqueue recount"),
+            turns: Turns::default(),
+            apart: HashSet::new(),
+            slow: HashMap::new(),
+            is_cut_off: false,
+        }
+    }
+
+    /// Forgets owners and tables that are gone.
+    pub fn retain(&mut self, is_there: impl Fn(Oid) -> bool) {
+        self.crew.retain(&is_there);
+        self.turns.retain(&is_there);
+        self.apart.retain(|table| is_there(*table));
+        self.slow.retain(|owner, _| is_there(*owner));
+    }
+
+    /// Tells the queues what has come of their recounts.
+    pub fn collect(&mut self, queues: &mut HashMap<Oid, Care>) {
+        for (ended, report) in self.crew.collect() {
+            if let Some(care) = queues.get_mut(&ended.table).filter(|c| c.slot == ended.slot) {
+                self.note(ended.table, care, &report);
+            }
+        }
+    }
+
+    /// Counts what has to be counted, but for tables that prepared transactions have changed.
+    pub fn work(&mut self, queues: &mut HashMap<Oid, Care>, unsettled: &HashSet<Oid>) {
+        let mut wanting: HashMap<Oid, Oid> = HashMap::new();
+        for (table, care) in queues.iter() {
+            if self.wants(*table, care) && care.recount.is_due() && !unsettled.contains(table) {
+                wanting.insert(*table, care.owner);
+            }
+        }
+        self.is_cut_off = false;
+        if !wanting.is_empty() {
+            self.count_here(queues, &mut wanting);
+            self.hand_out(queues, wanting);
+        }
+        self.crew.stop_late();
+    }
+
+    fn wants(&self, table: Oid, care: &Care) -> bool {
+        !self.crew.serves(table) && queues::lock(care.slot).is_some_and(|slot| slot.needs_recount())
+    }
+
+    fn is_for_others(&self, table: Oid, owner: Oid) -> bool {
+        let slow = self.slow.get(&owner);
+        self.apart.contains(&table) || slow.is_some_and(|s| s.left(Instant::now()).is_some())
+    }
+
+    /// Counts within the limit, and takes off what it has seen to.
+    fn count_here(&mut self, queues: &mut HashMap<Oid, Care>, wanting: &mut HashMap<Oid, Oid>) {
+        let begun = Instant::now();
+        loop {
+            let here =
+                wanting.iter().filter(|(table, owner)| !self.is_for_others(**table, **owner));
+            let here =
+                here.map(|(table, owner)| Candidate { owner: *owner, table: *table, what: () });
+            let all = Served { most: 1, owners: &[], in_turn: &[] };
+            let Some(next) = self.turns.next(&all, here) else { return };
+            if begun.elapsed() >= LIMIT {
+                self.is_cut_off = true;
+                return;
+            }
+            let Some(care) = queues.get_mut(&next.table) else { return };
+            self.turns.take(next.owner);
+            self.turns.take(next.table);
+            let report = recounter::recount_briefly(next.table, LIMIT);
+            if report.end != End::Slow {
+                wanting.remove(&next.table);
+            }
+            let slowness = self.slow.entry(next.owner).or_insert_with(Slowness::of_owner);
+            match report.is_slow {
+                true => slowness.note_slow(Instant::now()),
+                false => slowness.note_fast(Instant::now()),
+            }
+            self.note(next.table, care, &report);
+        }
+    }
+
+    /// Hands out what takes longer, while there are processes for it.
+    fn hand_out(&mut self, queues: &mut HashMap<Oid, Care>, wanting: HashMap<Oid, Oid>) {
+        loop {
+            let apart =
+                wanting.iter().filter(|(table, owner)| self.is_for_others(**table, **owner));
+            let apart =
+                apart.map(|(table, owner)| Candidate { owner: *owner, table: *table, what: () });
+            let next = self.crew.next(COUNTERS, apart.filter(|c| queues.contains_key(&c.table)));
+            let Some(Candidate { owner, table, .. }) = next else { return };
+            let Some(care) = queues.get_mut(&table) else { return };
+            let Some(opening) = self.crew.open(COUNTERS, owner, true) else { return };
+            if !self.crew.employ(opening, table, care.slot, &Work::Recount, ()) {
+                if self.crew.has_no_place() {
+                    care.recount.note_no_worker(NO_PLACE);
+                }
+                return;
+            }
+        }
+    }
+
+    fn note(&mut self, table: Oid, care: &mut Care, report: &Report) {
+        match report.end {
+            End::Busy => care.recount.after(PAUSES),
+            End::Slow => drop(self.apart.insert(table)),
+            _ => {
+                self.apart.remove(&table);
+                care.recount.note(report);
+            }
+        }
+    }
+
+    /// How long there is nothing to do; None: until a process apart has ended.
+    pub fn pause(&self, queues: &HashMap<Oid, Care>) -> Option<Duration> {
+        let left = |(table, care): (&Oid, &Care)| {
+            if !self.wants(*table, care) {
+                return None;
+            }
+            match care.recount.left().filter(|left| !left.is_zero()) {
+                Some(left) => Some(left),
+                None if self.is_for_others(*table, care.owner) => None,
+                None => Some(if self.is_cut_off { Duration::ZERO } else { BUSY_PAUSES.1 }),
+            }
+        };
+        queues.iter().filter_map(left).chain(self.crew.pause()).min()
+    }
+}

@@ -1,0 +1,228 @@
+//! What an owner's queues cost the owners of others: time of the worker of the database, job workers, recounts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use xqueue_tests::*;
+
+const COLUMNS: &str = "id bigserial PRIMARY KEY, payload jsonb, n bigint";
+
+fn options() -> Value {
+    json!({"features": {"delayed": true}})
+}
+
+fn give(q: &mut Queue, owner: &str) {
+    q.sql(&format!("GRANT CREATE ON SCHEMA public TO {owner}; ALTER TABLE {{q}} OWNER TO {owner}"));
+}
+
+/// A role of a database of the test's own, gone at its end with what it owns there.
+struct Owner {
+    name: String,
+    database: String,
+}
+
+impl Owner {
+    fn create(database: &Database, theme: &str) -> Owner {
+        let name = unique(theme);
+        database.client().batch_execute(&format!("CREATE ROLE {name}")).unwrap();
+        Owner { name, database: database.name.clone() }
+    }
+
+    fn queue(&self, theme: &str) -> Queue {
+        let mut q = Queue::make(&self.database, &unique(theme), COLUMNS, &options());
+        give(&mut q, &self.name);
+        q
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let sql = format!("DROP OWNED BY {0}; DROP ROLE {0}", self.name);
+        let dropped = connect_to(&self.database).batch_execute(&sql);
+        if !std::thread::panicking() {
+            dropped.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        }
+    }
+}
+
+/// A delayed task of the queue comes so many times.
+#[track_caller]
+fn is_served(q: &mut Queue, times: i64) {
+    let before = q.counted()["ready"].as_i64().unwrap();
+    for n in 1..=times {
+        q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+        q.wait_for("ready", before + n);
+    }
+}
+
+/// A trigger that notes in each task which process has made it ready, and what that has of random numbers.
+fn note_process(q: &mut Queue, also: &str) {
+    q.sql(&format!(
+        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             NEW.payload := jsonb_build_object('pid', pg_backend_pid(), 'random', random()::text); {also} RETURN NEW; END $$;
+         CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()"
+    ));
+}
+
+/// What has been noted of ready tasks under a key.
+fn noted(q: &mut Queue, key: &str) -> BTreeSet<String> {
+    let sql = format!("SELECT payload->>'{key}' FROM {} WHERE payload ? '{key}'", q.name);
+    q.admin.query(&sql, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+fn mend(q: &mut Queue) {
+    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+}
+
+#[test]
+fn a_recount_that_takes_long_makes_no_other_queue_wait() {
+    let database = Database::new("recount");
+    let tubes = json!({"features": {"delayed": true, "tube": true}});
+    let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &tubes);
+    let mut healthy = Queue::new_in(&database.name, "healthy");
+    is_served(&mut healthy, 1);
+    slow.assert_exact();
+    // Each tube takes long to decompress.
+    slow.sql(
+        "ALTER TABLE {q} DISABLE TRIGGER USER;
+         INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
+         INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 15);
+         ALTER TABLE {q} ENABLE TRIGGER USER;
+         DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger
+             WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
+         LOOP EXECUTE format('ALTER TABLE {q} ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$",
+    );
+    is_served(&mut healthy, 3);
+    assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
+    // It gets to its end.
+    wait_until("it is counted", || slow.stats()["exact"] == json!(true));
+    slow.sql("TRUNCATE {q}");
+}
+
+#[test]
+fn the_slow_queues_of_an_owner_do_not_keep_the_worker_from_those_of_others() {
+    const QUEUES: usize = 12;
+    let database = Database::new("owners");
+    let owner = Owner::create(&database, "slow");
+    let mut slow: Vec<Queue> = (0..QUEUES)
+        .map(|_| {
+            let mut q = owner.queue("slow");
+            // Functions of the server's own, many times longer than a job may take.
+            let factorials = vec!["factorial(n)"; 40].join(" + ");
+            q.sql(&format!(
+                "ALTER TABLE {{q}} ADD CONSTRAINT own CHECK (status <> 'R' OR n IS NULL OR {factorials} > 0)"
+            ));
+            q
+        })
+        .collect();
+    let mut healthy = Queue::new_in(&database.name, "healthy");
+    is_served(&mut healthy, 1);
+    for q in &mut slow {
+        is_served(q, 1);
+    }
+    for q in &mut slow {
+        q.sql("INSERT INTO {q} (status, runat, n) VALUES ('W', now(), 30000)");
+    }
+    let mut c = database.client();
+    let tried = "SELECT count(*) FROM xqueue.queues WHERE error IS NOT NULL";
+    let mut count = || scalar::<i64>(&mut c, tried, &[]);
+    wait_until("one of them is tried", || count() > 0);
+    is_served(&mut healthy, 3);
+    let tried = count();
+    assert!(tried < QUEUES as i64 / 2, "{tried} of {QUEUES} before another's is served");
+    for q in &mut slow {
+        q.sql("UPDATE {q} SET n = NULL WHERE n IS NOT NULL");
+    }
+    for q in &mut slow {
+        q.wait_for("waiting", 0);
+    }
+    drop(slow);
+}
+
+#[test]
+fn a_job_worker_serves_no_second_owner() {
+    let database = Database::new("bound");
+    let owners: Vec<Owner> = (0..3).map(|_| Owner::create(&database, "bound")).collect();
+    let mut queues: Vec<Queue> = owners.iter().map(|owner| owner.queue("bound")).collect();
+    // The first one leaves something behind in each session that runs its code.
+    for (index, q) in queues.iter_mut().enumerate() {
+        note_process(q, if index == 0 { "PERFORM setseed(0.25);" } else { "" });
+    }
+    let mut c = database.client();
+    let seeded = "SELECT random()::text FROM setseed(0.25), generate_series(1, 50)";
+    let seeded: BTreeSet<String> =
+        c.query(seeded, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'xqueue job worker' \
+                   AND datname = current_database()";
+    for round in 0..6 {
+        for q in &mut queues {
+            is_served(q, 1);
+            let workers: i64 = scalar(&mut c, workers, &[]);
+            assert!(workers <= 2, "round {round}: {workers} job workers");
+        }
+    }
+    let mut owner_of: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, q) in queues.iter_mut().enumerate() {
+        for pid in noted(q, "pid") {
+            let other = owner_of.insert(pid.clone(), index);
+            assert!(other.is_none(), "process {pid} served {other:?} and {index}");
+        }
+        if index > 0 {
+            let known: Vec<_> = noted(q, "random").intersection(&seeded).cloned().collect();
+            assert!(known.is_empty(), "another's random numbers: {known:?}");
+        }
+    }
+    // The next owner of a table is another one, too.
+    let before = noted(&mut queues[0], "pid");
+    queues[0].sql(&format!("ALTER TABLE {{q}} OWNER TO {}; DELETE FROM {{q}}", owners[1].name));
+    is_served(&mut queues[0], 1);
+    let after = noted(&mut queues[0], "pid");
+    assert!(before.is_disjoint(&after), "{before:?}, {after:?}");
+    queues.iter_mut().for_each(mend);
+    drop(queues);
+}
+
+#[test]
+fn a_busy_owner_keeps_its_job_worker() {
+    let database = Database::new("kept");
+    let owner = Owner::create(&database, "kept");
+    let (mut first, mut second) = (owner.queue("kept"), owner.queue("kept"));
+    note_process(&mut first, "");
+    note_process(&mut second, "");
+    for _ in 0..20 {
+        is_served(&mut first, 1);
+        is_served(&mut second, 1);
+    }
+    let (mut pids, others) = (noted(&mut first, "pid"), noted(&mut second, "pid"));
+    pids.extend(others);
+    assert!(pids.len() <= 2, "processes for one owner: {pids:?}");
+    mend(&mut first);
+    mend(&mut second);
+    drop((first, second));
+}
+
+#[test]
+fn owners_take_turns_at_a_single_job_worker() {
+    let server = Cluster::new(
+        "xqueue.max_job_workers = 1\nxqueue.batch_size = 20\nmax_worker_processes = 5\n",
+    );
+    server.client().batch_execute("CREATE ROLE a; CREATE ROLE b; CREATE ROLE c").unwrap();
+    let make = |owner| {
+        let mut q = Queue::make_at(server.config(), &unique(owner), COLUMNS, &options());
+        give(&mut q, owner);
+        note_process(&mut q, "PERFORM pg_sleep(0.002);");
+        q
+    };
+    let mut queues = ["a", "b", "c"].map(make);
+    let [a, b, c] = &mut queues;
+    for q in [&mut *a, &mut *b] {
+        q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1000)");
+    }
+    is_served(c, 3);
+    for q in [&mut *a, &mut *b] {
+        assert_ne!(q.counted()["ready"], json!(0), "it has had turns");
+        assert_ne!(q.counted()["waiting"], json!(0), "it is not through");
+    }
+    for q in [&mut *a, &mut *b] {
+        q.wait_for("waiting", 0);
+    }
+    queues.iter_mut().for_each(mend);
+}
