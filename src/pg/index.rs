@@ -89,10 +89,10 @@ unsafe fn has_default_order(
 /// What the catalogue says of an index.
 pub(super) struct Stored {
     /// The expressions and the predicate.
-    pub expressions: Vec<*mut pg_sys::Node>,
+    pub(super) expressions: Vec<*mut pg_sys::Node>,
     /// The operator classes, and with them the access method, are the server's own, and there are no operators for
     /// exclusion, which are named one by one.
-    pub is_of_the_server: bool,
+    pub(super) is_of_the_server: bool,
 }
 
 /// An index as it is stored. It is not opened, as its owner may have locked it; a lock on its table keeps it from being
