@@ -17,6 +17,7 @@ mod site;
 mod verify;
 mod work;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -173,12 +174,9 @@ fn check(arguments: &Arguments) -> bool {
         violations.len(),
         arguments.seed
     );
-    let verdict = if violations.is_empty() { "ok" } else { "not ok" };
-    println!("{verdict} 1 - nothing lost, nothing doubled, in order");
-    for (number, line) in not_done.iter().enumerate() {
-        println!("ok {} - {line} # SKIP", number + 2);
-    }
-    println!("1..{}", not_done.len() + 1);
+    let results = results(&violations, &not_done);
+    results.iter().for_each(|result| println!("{result}"));
+    println!("1..{}", results.len());
     violations.is_empty()
 }
 
@@ -207,13 +205,32 @@ fn sample(client: &mut Client, memory: &mut Memory, violations: &mut Vec<Violati
     drop(client.batch_execute("DELETE FROM kept WHERE status = 'D'"));
 }
 
+/// Lines of TAP. Each kind of violation is a test of its own, so that a list of failed tests tells what went wrong.
+fn results(violations: &[Violation], skipped: &[String]) -> Vec<String> {
+    let verdict = if violations.is_empty() { "ok" } else { "not ok" };
+    let all = "nothing lost, nothing doubled, in order".to_owned();
+    let broken = by_kind(violations).into_iter().map(|(kind, cases)| {
+        ("not ok", format!("{kind}: {} cases, {}", cases.len(), shortened(&cases[0].case)))
+    });
+    let skipped = skipped.iter().map(|line| ("ok", format!("{line} # SKIP")));
+    let all = [(verdict, all)].into_iter().chain(broken).chain(skipped).enumerate();
+    all.map(|(index, (verdict, name))| format!("{verdict} {} - {name}", index + 1)).collect()
+}
+
+fn by_kind(violations: &[Violation]) -> BTreeMap<&str, Vec<&Violation>> {
+    let mut kinds: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
+    violations.iter().for_each(|v| kinds.entry(v.kind).or_default().push(v));
+    kinds
+}
+
+/// The beginning of a text, on one line.
+fn shortened(text: &str) -> String {
+    text.chars().take(200).map(|c| if c.is_control() || c == '#' { ' ' } else { c }).collect()
+}
+
 /// The cases of each kind, and where all there is to see is kept.
 fn report(violations: &[Violation], folder: &Path, log: &str) {
-    let mut kinds: Vec<&str> = violations.iter().map(|v| v.kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    for kind in kinds {
-        let cases: Vec<&Violation> = violations.iter().filter(|v| v.kind == kind).collect();
+    for (kind, cases) in by_kind(violations) {
         println!("# VIOLATION {kind}: {} cases", cases.len());
         cases.iter().take(SHOWN).for_each(|v| println!("#   {}", v.case));
     }
@@ -244,5 +261,28 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What is left in /tmp is seen, and harms nothing.
         drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_is_a_test_of_its_own() {
+        let violations = [
+            Violation::new("counters", "plain:\n#1".into()),
+            Violation::new("counters", "2".into()),
+        ];
+        let skipped = ["amcheck: there is none".to_owned()];
+        assert_eq!(
+            results(&violations, &skipped),
+            [
+                "not ok 1 - nothing lost, nothing doubled, in order",
+                "not ok 2 - counters: 2 cases, plain:  1",
+                "ok 3 - amcheck: there is none # SKIP",
+            ]
+        );
+        assert_eq!(results(&[], &[]), ["ok 1 - nothing lost, nothing doubled, in order"]);
     }
 }

@@ -11,7 +11,7 @@ use crate::connection;
 use crate::fleet::Fleet;
 use crate::server_log;
 
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     server_log::PREFIX,
     "log_checkpoints = off",
     "max_wal_size = 256MB",
@@ -20,6 +20,8 @@ const SETTINGS: [&str; 8] = [
     "deadlock_timeout = 200ms",
     "xqueue.session_grace = 0",
     "work_mem = 8MB",
+    // Workers of the databases, those that run triggers, and those of parallel statements.
+    "max_worker_processes = 32",
 ];
 /// Of the disk, in MB.
 const SIZE: u64 = 3000;
