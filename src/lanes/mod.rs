@@ -28,7 +28,7 @@ mod pool;
 mod tests;
 
 use crate::delta::{LaneChange, SlotId};
-use crate::model::level::{Level, UNKNOWN};
+use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::model::position::{FIRST, LAST};
 pub use pool::{Entry, Header, Pool, Ring};
 use pool::{List, State};
@@ -71,6 +71,15 @@ pub struct Next {
     pub level: Level,
     /// The same of the lanes that are still in the ring, if there are any.
     pub others: Option<Level>,
+}
+
+impl Next {
+    /// Up to which level the first task of this lane goes before the others, and before `own`, of which only the
+    /// caller knows. One that is as urgent as was known has its turn; another goes behind those of its level.
+    pub fn limit(&self, own: Option<Level>) -> Level {
+        let before_others = self.others.map_or(LAST_LEVEL, |others| others.saturating_sub(1));
+        self.level.max(before_others.min(own.unwrap_or(LAST_LEVEL)))
+    }
 }
 
 /// A part of a pass through the index of a queue's lanes, which makes its ring complete.

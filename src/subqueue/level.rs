@@ -4,7 +4,7 @@
 use super::{Found, Take, give_back};
 use crate::delta::SlotId;
 use crate::error::Result;
-use crate::lanes::{Back, Next};
+use crate::lanes::Back;
 use crate::model::level::{LAST, Level};
 use crate::pg::spi::{Rows, Spi};
 use crate::shmem::lanes;
@@ -48,7 +48,7 @@ impl Take<'_> {
             };
             let claimed = xact::note(slot, |delta| delta.lanes.claim(claim));
             let (Ok(lane), Some(next)) = (claimed, next) else { break };
-            let limit = if corrections > 0 { limit(&next, own_level) } else { LAST };
+            let limit = if corrections > 0 { next.limit(own_level) } else { LAST };
             match self.try_claimed(spi, lane, limit, see)? {
                 Found::Taken => taken += 1,
                 Found::Later => corrections -= 1,
@@ -103,27 +103,4 @@ impl Take<'_> {
 /// Whether a level comes before those in the ring: with the same one it is the turn of those.
 fn is_first(slot: SlotId, level: Level) -> bool {
     lanes::least_level(slot).is_none_or(|others| level < others)
-}
-
-/// Up to which level the first task of the next lane goes before the others. One that is as urgent as was known
-/// has its turn; another goes behind those of its level.
-fn limit(next: &Next, own: Option<Level>) -> Level {
-    let before_others = next.others.map_or(LAST, |others| others.saturating_sub(1));
-    next.level.max(before_others.min(own.unwrap_or(LAST)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_first_task_goes_before_the_others_or_in_its_turn() {
-        let limit = |level, others, own| limit(&Next { lane: 7, level, others }, own);
-        assert_eq!(limit(3, None, None), LAST);
-        assert_eq!(limit(3, Some(3), None), 3);
-        assert_eq!(limit(3, Some(9), None), 8);
-        assert_eq!(limit(3, Some(9), Some(5)), 5);
-        assert_eq!(limit(3, None, Some(5)), 5);
-        assert_eq!(limit(Level::MIN, Some(Level::MIN), None), Level::MIN);
-    }
 }

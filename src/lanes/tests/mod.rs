@@ -79,3 +79,14 @@ fn idle(pool: &mut Pool, id: SlotId) -> Option<u64> {
     assert!(!pool.give_back(id, lane, Back::Away));
     Some(lane)
 }
+
+#[test]
+fn a_first_task_goes_before_the_others_or_in_its_turn() {
+    let limit = |level, others, own| Next { lane: 7, level, others }.limit(own);
+    assert_eq!(limit(3, None, None), LAST_LEVEL);
+    assert_eq!(limit(3, Some(3), None), 3);
+    assert_eq!(limit(3, Some(9), None), 8);
+    assert_eq!(limit(3, Some(9), Some(5)), 5);
+    assert_eq!(limit(3, None, Some(5)), 5);
+    assert_eq!(limit(Level::MIN, Some(Level::MIN), None), Level::MIN);
+}

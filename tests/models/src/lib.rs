@@ -21,6 +21,7 @@ pub mod model;
 
 mod explore;
 pub mod leases;
+pub mod levels;
 pub mod marks;
 pub mod recount;
 pub mod subqueues;

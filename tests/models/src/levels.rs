@@ -1,0 +1,472 @@
+//! Levels of sub-queues: among those that may go, the one whose first task is the most urgent goes first, and equals
+//! take turns.
+//!
+//! The ring is ordered by level, which is no greater than the least priority in the line of a sub-queue. A take
+//! claims the first, looks for its first task in a snapshot of its own, and takes it if it is within the *limit*: as
+//! urgent as was known, or more than the others. Otherwise it gives the sub-queue back with what it has learned and
+//! tries the next. What came during the look, the *floor*, keeps the level down.
+//!
+//! | step | code |
+//! |---|---|
+//! | `Claim`, `BeginLook`, `Look`, `Lock` | `Take::take_by_level` (src/subqueue/level.rs), src/direct/lane.rs |
+//! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/shmem/lanes.rs) |
+//!
+//! [`Pool`] with its tree of levels, [`Next::limit`](crate::lanes::Next::limit) and [`LaneChange`] are the extension's own.
+
+use crate::delta::{LaneChange, SlotId};
+use crate::lanes::{Back, Entry, Header, Pool, Ring};
+use crate::model::level::{LAST as LAST_LEVEL, Level};
+use crate::model::position::{FIRST, LAST, Position};
+use stateright::{Model, Property};
+
+const ID: SlotId = SlotId { index: 0, generation: 1 };
+const LANES: usize = 2;
+/// Of each sub-queue there are so many tasks, with these priorities.
+const LEVELS: [Level; 3] = [1, 2, 2];
+const TASKS: usize = LANES * LEVELS.len();
+const PROCESSES: usize = 2;
+const ENTRIES: usize = 4;
+const BUCKETS: usize = 2;
+
+/// What is explored, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    pub takes: u8,
+    pub puts: u8,
+    pub rollbacks: u8,
+    pub flaw: Option<Flaw>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A look raises the level to what it has found, whatever has come meanwhile.
+    LevelWithoutFloor,
+    /// A commit does not lower the level.
+    NotLowered,
+    /// What a rollback brings back does not lower it.
+    UndoneSilently,
+    /// The sub-queue that is first in the ring is taken from, however urgent its first task is.
+    LimitIgnored,
+    /// A sub-queue that has been served goes to the front of its level.
+    ServedToFront,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Row {
+    Absent,
+    Ready,
+    Taken,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Idle,
+    Claimed { limit: Level },
+    BegunLook { limit: Level },
+    Looked { limit: Level, first: Option<usize>, next: Level },
+    Open,
+    Visible,
+    Undone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Process {
+    phase: Phase,
+    /// The sub-queue that it has to do with.
+    lane: usize,
+    change: LaneChange,
+    pending: Option<(usize, Row)>,
+    /// No other process has done anything since its take began.
+    is_alone: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    rows: [Row; TASKS],
+    processes: [Process; PROCESSES],
+    header: Header,
+    entries: [Entry; ENTRIES],
+    buckets: [u32; BUCKETS],
+    rings: [Ring; 1],
+    /// The sub-queue that was served although this one, as urgent, could go.
+    passed_over: Option<usize>,
+    has_overtaken: bool,
+    has_cut_in: bool,
+    takes: u8,
+    puts: u8,
+    rollbacks: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Put(usize, usize),
+    Ack(usize, usize),
+    Claim(usize),
+    BeginLook(usize),
+    Look(usize),
+    Lock(usize),
+    Commit(usize),
+    Callback(usize),
+    Rollback(usize),
+    Undo(usize),
+}
+
+const NO_CHANGE: LaneChange = LaneChange {
+    taken: 0,
+    offers: false,
+    lost: false,
+    claimed: false,
+    exhausted: false,
+    least: LAST,
+    level: LAST_LEVEL,
+    first: FIRST,
+    taken_level: LAST_LEVEL,
+    took: None,
+    left: None,
+};
+const IDLE: Process =
+    Process { phase: Phase::Idle, lane: 0, change: NO_CHANGE, pending: None, is_alone: false };
+
+fn lane_of(task: usize) -> usize {
+    task / LEVELS.len()
+}
+
+fn tasks_of(lane: usize) -> std::ops::Range<usize> {
+    lane * LEVELS.len()..(lane + 1) * LEVELS.len()
+}
+
+fn level(task: usize) -> Level {
+    LEVELS[task % LEVELS.len()]
+}
+
+fn position(task: usize) -> Position {
+    task as Position + 1
+}
+
+/// The number by which a sub-queue goes.
+fn number(lane: usize) -> u64 {
+    lane as u64 + 7
+}
+
+impl State {
+    fn pool(&mut self) -> Pool<'_> {
+        Pool {
+            header: &mut self.header,
+            entries: &mut self.entries,
+            buckets: &mut self.buckets,
+            rings: &mut self.rings,
+            reserve: 1,
+        }
+    }
+
+    fn is_locked(&self, task: usize) -> bool {
+        self.processes.iter().any(|process| process.pending.is_some_and(|(row, _)| row == task))
+    }
+
+    /// The ready tasks of a sub-queue in their order, if none is in flight.
+    fn line(&self, lane: usize) -> impl Iterator<Item = usize> {
+        let is_free = tasks_of(lane).all(|task| self.rows[task] != Row::Taken);
+        tasks_of(lane).filter(move |task| is_free && self.rows[*task] == Row::Ready)
+    }
+
+    fn least(&self, lane: usize) -> Option<Level> {
+        self.line(lane).next().map(level)
+    }
+
+    fn entry(&self, lane: usize) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.lane == number(lane))
+    }
+
+    /// A take that was alone has taken this.
+    fn judge(&mut self, task: usize) {
+        let lane = lane_of(task);
+        let others: Vec<usize> = (0..LANES).filter(|other| *other != lane).collect();
+        self.has_overtaken |=
+            others.iter().any(|other| self.least(*other).is_some_and(|least| least < level(task)));
+        let equal = others.into_iter().find(|other| self.least(*other) == Some(level(task)));
+        self.has_cut_in |= equal.is_some() && self.passed_over == equal;
+        self.passed_over = equal;
+    }
+}
+
+impl Levels {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn end_look(&self, state: &mut State, lane: usize, first: Position, level: Level) {
+        let mut pool = state.pool();
+        if self.has(Flaw::LevelWithoutFloor)
+            && let Some(link) = pool.find(ID.index, number(lane))
+        {
+            pool.entry(link).level_floor = LAST_LEVEL;
+        }
+        pool.end_look(ID, number(lane), first, level);
+    }
+
+    /// Takes the first task that the look has found, if nobody has it locked and it is within the limit.
+    fn lock(&self, state: &mut State, process: usize) {
+        let Process { phase, lane, .. } = state.processes[process];
+        let Phase::Looked { limit, first, next } = phase else { return };
+        let limit = if self.has(Flaw::LimitIgnored) { LAST_LEVEL } else { limit };
+        let back = match first {
+            None => {
+                self.end_look(state, lane, LAST, LAST_LEVEL);
+                Back::Away
+            }
+            Some(task) if level(task) > limit => {
+                self.end_look(state, lane, FIRST, level(task));
+                Back::Tail
+            }
+            Some(task) if state.is_locked(task) || state.rows[task] != Row::Ready => Back::Tail,
+            Some(task) => {
+                match state.processes[process].is_alone {
+                    true => state.judge(task),
+                    false => state.passed_over = None,
+                }
+                let Process { phase, change, pending, .. } = &mut state.processes[process];
+                (*phase, *pending) = (Phase::Open, Some((task, Row::Taken)));
+                (change.taken, change.took) = (1, Some(task as u64 + 100));
+                (change.first, change.taken_level) = (position(task), level(task));
+                return self.end_look(state, lane, position(task), next);
+            }
+        };
+        state.pool().give_back(ID, number(lane), back);
+        let is_alone = state.processes[process].is_alone;
+        state.processes[process] = Process { is_alone, ..IDLE };
+    }
+
+    fn callback(&self, state: &mut State, process: usize) {
+        let Process { lane, mut change, .. } = state.processes[process];
+        if self.has(Flaw::NotLowered) {
+            change.level = LAST_LEVEL;
+        }
+        let mut pool = state.pool();
+        pool.commit(ID, number(lane), &change);
+        if self.has(Flaw::ServedToFront)
+            && change.taken < 0
+            && let Some(link) = pool.find(ID.index, number(lane))
+        {
+            let state = pool.entry(link).state;
+            pool.place(link, state, Back::Front);
+        }
+    }
+
+    fn undo(&self, state: &mut State, process: usize) {
+        let Process { lane, mut change, .. } = state.processes[process];
+        if self.has(Flaw::UndoneSilently) {
+            change.taken_level = LAST_LEVEL;
+        }
+        state.pool().undo(ID, number(lane), &change);
+    }
+}
+
+impl Model for Levels {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut state = State {
+            rows: [Row::Absent; TASKS],
+            processes: [IDLE; PROCESSES],
+            header: Header::default(),
+            entries: [Entry::default(); ENTRIES],
+            buckets: [0; BUCKETS],
+            rings: [Ring::default()],
+            passed_over: None,
+            has_overtaken: false,
+            has_cut_in: false,
+            takes: self.takes,
+            puts: self.puts,
+            rollbacks: self.rollbacks,
+        };
+        // The queue is empty: a pass through its index finds that.
+        let mut pool = state.pool();
+        pool.open(ID);
+        let scan = pool.begin_scan(ID).expect("a new ring is incomplete");
+        pool.end_scan(ID, scan, None);
+        vec![state]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (process, Process { phase, .. }) in state.processes.iter().enumerate() {
+            match phase {
+                Phase::Idle => {
+                    for task in (0..TASKS).filter(|task| !state.is_locked(*task)) {
+                        match state.rows[task] {
+                            Row::Absent if state.puts > 0 => {
+                                actions.push(Action::Put(process, task))
+                            }
+                            Row::Taken => actions.push(Action::Ack(process, task)),
+                            _ => {}
+                        }
+                    }
+                    if state.takes > 0 && state.clone().pool().next(ID).is_some() {
+                        actions.push(Action::Claim(process));
+                    }
+                }
+                Phase::Claimed { .. } => actions.push(Action::BeginLook(process)),
+                Phase::BegunLook { .. } => actions.push(Action::Look(process)),
+                Phase::Looked { .. } => actions.push(Action::Lock(process)),
+                Phase::Open => {
+                    actions.push(Action::Commit(process));
+                    if state.rollbacks > 0 {
+                        actions.push(Action::Rollback(process));
+                    }
+                }
+                Phase::Visible => actions.push(Action::Callback(process)),
+                Phase::Undone => actions.push(Action::Undo(process)),
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        let state = &mut next;
+        let (Action::Put(acting, _) | Action::Ack(acting, _)) = action else {
+            return self.step(next, action);
+        };
+        (0..PROCESSES).filter(|other| *other != acting).for_each(|other| {
+            state.processes[other].is_alone = false;
+        });
+        match action {
+            Action::Put(process, task) => {
+                let change = LaneChange {
+                    offers: true,
+                    least: position(task),
+                    level: level(task),
+                    ..NO_CHANGE
+                };
+                let (lane, pending) = (lane_of(task), Some((task, Row::Ready)));
+                state.processes[process] =
+                    Process { phase: Phase::Open, lane, change, pending, ..IDLE };
+                (state.puts, state.passed_over) = (state.puts - 1, None);
+            }
+            Action::Ack(process, task) => {
+                let change = LaneChange { taken: -1, left: Some(task as u64 + 100), ..NO_CHANGE };
+                let (lane, pending) = (lane_of(task), Some((task, Row::Gone)));
+                state.processes[process] =
+                    Process { phase: Phase::Open, lane, change, pending, ..IDLE };
+            }
+            _ => return None,
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Levels>> {
+        vec![
+            Property::always(BOUND, |_, state: &State| {
+                let is_told =
+                    |process: &Process| !matches!(process.phase, Phase::Visible | Phase::Undone);
+                // What a claimed one has is beyond what its claimer has taken.
+                let is_away = |lane: usize| {
+                    state
+                        .processes
+                        .iter()
+                        .any(|process| process.change.claimed && process.lane == lane)
+                };
+                let is_bound = |lane: usize| {
+                    let known = state.entry(lane).map(|entry| entry.level);
+                    known.zip(state.least(lane)).is_none_or(|(known, least)| known <= least)
+                };
+                !state.processes.iter().all(is_told)
+                    || (0..LANES).all(|lane| is_away(lane) || is_bound(lane))
+            }),
+            Property::always(URGENT, |_, state: &State| !state.has_overtaken),
+            Property::always(TURNS, |_, state: &State| !state.has_cut_in),
+            Property::sometimes("a sub-queue turns out to be less urgent", |_, state: &State| {
+                let is_later = |process: &Process| matches!(process.phase, Phase::Looked { limit, first: Some(task), .. } if level(task) > limit);
+                state.processes.iter().any(is_later)
+            }),
+            Property::sometimes("equals have turns", |_, state: &State| {
+                state.passed_over.is_some()
+            }),
+        ]
+    }
+}
+
+impl Levels {
+    /// The steps that follow on the first of a transaction, and takes.
+    fn step(&self, mut next: State, action: Action) -> Option<State> {
+        let state = &mut next;
+        let (Action::Claim(acting)
+        | Action::BeginLook(acting)
+        | Action::Look(acting)
+        | Action::Lock(acting)
+        | Action::Commit(acting)
+        | Action::Callback(acting)
+        | Action::Rollback(acting)
+        | Action::Undo(acting)) = action
+        else {
+            return None;
+        };
+        for other in (0..PROCESSES).filter(|other| *other != acting) {
+            state.processes[other].is_alone = false;
+        }
+        match action {
+            Action::Claim(process) => {
+                let claimed = state.pool().claim_next(ID)?;
+                let is_idle = |other: usize| state.processes[other].phase == Phase::Idle;
+                let is_alone = (0..PROCESSES).all(is_idle);
+                let lane = (claimed.lane - number(0)) as usize;
+                state.processes[process] = Process {
+                    phase: Phase::Claimed { limit: claimed.limit(None) },
+                    lane,
+                    change: LaneChange { claimed: true, ..NO_CHANGE },
+                    pending: None,
+                    is_alone,
+                };
+                state.takes -= 1;
+            }
+            Action::BeginLook(process) => {
+                let Process { phase: Phase::Claimed { limit }, lane, .. } =
+                    state.processes[process]
+                else {
+                    return None;
+                };
+                state.pool().begin_look(ID, number(lane));
+                state.processes[process].phase = Phase::BegunLook { limit };
+            }
+            Action::Look(process) => {
+                let Process { phase: Phase::BegunLook { limit }, lane, .. } =
+                    state.processes[process]
+                else {
+                    return None;
+                };
+                let mut line = state.line(lane);
+                let (first, behind) = (line.next(), line.next());
+                let next = behind.map_or(LAST_LEVEL, level);
+                drop(line);
+                state.processes[process].phase = Phase::Looked { limit, first, next };
+            }
+            Action::Lock(process) => self.lock(state, process),
+            Action::Commit(process) => {
+                if let Some((task, row)) = state.processes[process].pending.take() {
+                    state.rows[task] = row;
+                }
+                state.processes[process].phase = Phase::Visible;
+            }
+            Action::Callback(process) => {
+                self.callback(state, process);
+                state.processes[process] = IDLE;
+            }
+            Action::Rollback(process) => {
+                state.processes[process].pending = None;
+                state.processes[process].phase = Phase::Undone;
+                (state.rollbacks, state.passed_over) = (state.rollbacks - 1, None);
+            }
+            Action::Undo(process) => {
+                self.undo(state, process);
+                state.processes[process] = IDLE;
+            }
+            Action::Put(..) | Action::Ack(..) => return None,
+        }
+        Some(next)
+    }
+}
+
+/// The properties, by name.
+pub const BOUND: &str = "no task has a lesser level than its sub-queue is known for";
+pub const URGENT: &str = "a take that is alone takes the most urgent task that may go";
+pub const TURNS: &str = "of equals none goes twice while another waits";
