@@ -1,6 +1,7 @@
 //! Transactions and subtransactions.
 
 use super::raw;
+use crate::error::Error;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
@@ -46,8 +47,19 @@ pub fn is_read_only() -> bool {
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub message: String,
-    /// It was cancelled: it took too long.
-    pub canceled: bool,
+    pub code: PgSqlErrorCode,
+}
+
+impl Failure {
+    /// It took too long, or a user has cancelled it.
+    pub fn is_canceled(&self) -> bool {
+        self.code == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+    }
+
+    /// Tells the log what could not be done, under the SQLSTATE of the error.
+    pub fn warn(&self, undone: &str) {
+        Error::new(self.code, format!("xqueue: cannot {undone}: {}", self.message)).warn();
+    }
 }
 
 pub enum Verdict<T> {
@@ -183,10 +195,7 @@ fn catching<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
             let (CaughtError::PostgresError(report)
             | CaughtError::ErrorReport(report)
             | CaughtError::RustPanic { ereport: report, .. }) = &caught;
-            Err(Failure {
-                message: report.message().to_string(),
-                canceled: report.sql_error_code() == PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
-            })
+            Err(Failure { message: report.message().to_string(), code: report.sql_error_code() })
         })
         .execute()
 }

@@ -15,6 +15,7 @@ use super::orders::{self, Order, Report, Work};
 use super::{Guard, databases};
 use crate::pg::transaction::Failure;
 use crate::pg::{latch, process, time};
+use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 
 /// After so many microseconds a job worker that was asked for and has not begun is given up.
@@ -206,16 +207,12 @@ pub fn not_started(id: JobId) {
 /// What a job has come to; None while it runs.
 pub fn collect(id: JobId) -> Option<Report> {
     let (sessions, error) = (orders::session_room(), orders::error_room());
-    let ended = |canceled| {
-        let message = match canceled {
-            true => {
-                "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended"
-            }
-            false => "its worker was ended",
-        };
-        Report::failed(Failure { message: message.into(), canceled })
-    };
-    let (was_stopped, was_ended) = (ended(true), ended(false));
+    let ended = |code, message: &str| Report::failed(Failure { message: message.into(), code });
+    let was_stopped = ended(
+        PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+        "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended",
+    );
+    let was_ended = ended(PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN, "its worker was ended");
     let now = time::now();
     with(|jobs| {
         let Some(job) = find(jobs, id) else { return Some(was_ended) };

@@ -86,7 +86,7 @@ impl Report {
     }
 
     pub fn failed(failure: Failure) -> Report {
-        Report { is_slow: failure.canceled, failure: Some(failure), ..Report::default() }
+        Report { is_slow: failure.is_canceled(), failure: Some(failure), ..Report::default() }
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Order {
     is_slow: bool,
     owner: u32,
     has_failed: bool,
-    was_canceled: bool,
+    error_code: i32,
     error_length: u32,
     error: [u8; ERROR_LENGTH],
 }
@@ -165,7 +165,7 @@ impl Order {
         self.has_row_security = report.has_row_security;
         (self.is_slow, self.owner) = (report.is_slow, report.owner);
         self.has_failed = report.failure.is_some();
-        self.was_canceled = report.failure.as_ref().is_some_and(|failure| failure.canceled);
+        self.error_code = report.failure.as_ref().map_or(0, |failure| failure.code as i32);
         let message = report.failure.as_ref().map_or("", |failure| failure.message.as_str());
         let message = &message[..message.floor_char_boundary(ERROR_LENGTH)];
         self.error_length = copy(&mut self.error, message.as_bytes());
@@ -177,7 +177,7 @@ impl Order {
         error.extend_from_slice(&self.error[..self.error_length as usize]);
         let failure = || Failure {
             message: String::from_utf8(error).unwrap_or_default(),
-            canceled: self.was_canceled,
+            code: self.error_code.into(),
         };
         Report {
             end: self.end,
@@ -216,6 +216,7 @@ fn copy<T: Copy>(to: &mut [T], from: &[T]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgrx::PgSqlErrorCode;
 
     fn order() -> Box<Order> {
         // SAFETY: all-zero bytes are a valid value.
@@ -247,7 +248,8 @@ mod tests {
     #[test]
     fn a_report_arrives_as_it_was_sent_but_for_what_is_too_long() {
         let mut order = order();
-        let failure = Failure { message: "ä".repeat(300), canceled: true };
+        let code = PgSqlErrorCode::ERRCODE_QUERY_CANCELED;
+        let failure = Failure { message: "ä".repeat(300), code };
         let sent = Report {
             end: End::Done,
             progress: Progress::Stuck,
@@ -265,7 +267,7 @@ mod tests {
         assert!(got.is_slow && got.owner == 11);
         assert!(got.has_more && got.has_row_security && got.sessions.len() == SESSIONS);
         let failure = got.failure.expect("a failure");
-        assert!(failure.canceled && failure.message == "ä".repeat(256));
+        assert!(failure.is_canceled() && failure.message == "ä".repeat(256));
         order.write_report(&Report::none(End::Gone));
         let got = order.read_report(session_room(), error_room());
         assert!(got.failure.is_none() && got.sessions.is_empty() && got.end == End::Gone);

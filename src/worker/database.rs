@@ -136,7 +136,7 @@ impl Worker {
             Err(failure) => {
                 self.reload_at = Some(Instant::now() + RELOAD_PAUSE);
                 if !std::mem::replace(&mut self.complained, true) {
-                    pgrx::warning!("xqueue: cannot read the list of queues: {}", failure.message);
+                    failure.warn("read the list of queues");
                 }
             }
         }

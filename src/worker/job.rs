@@ -162,12 +162,12 @@ impl<'a> Batch<'a> {
         }
         match transaction::try_in_subtransaction(|| self.run()) {
             Ok(tasks) => Changed { tasks, ..Changed::default() },
-            Err(failure) if failure.canceled && self.manner == Manner::Brief => {
+            Err(failure) if failure.is_canceled() && self.manner == Manner::Brief => {
                 Error::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, failure.message).raise()
             }
             Err(failure) => {
                 let each = self.run_each();
-                Changed { is_slow: each.is_slow || failure.canceled, ..each }
+                Changed { is_slow: each.is_slow || failure.is_canceled(), ..each }
             }
         }
     }
@@ -186,7 +186,7 @@ impl<'a> Batch<'a> {
                 Ok(0) => break,
                 Ok(_) => changed.tasks += 1,
                 Err(failure) => {
-                    changed.is_slow |= failure.canceled;
+                    changed.is_slow |= failure.is_canceled();
                     changed.failure = Some(failure);
                     passed += 1;
                 }

@@ -51,6 +51,6 @@ fn want_workers() {
     let databases = transaction::try_in_transaction(catalog::connectable_databases);
     match databases {
         Ok(found) => found.into_iter().for_each(|database| databases::want_worker(database, false)),
-        Err(failure) => pgrx::warning!("xqueue: cannot read the databases: {}", failure.message),
+        Err(failure) => failure.warn("read the databases"),
     }
 }

@@ -95,7 +95,7 @@ impl Leases {
             }
             Ok(_) => self.later(),
             Err(failure) => {
-                pgrx::warning!("xqueue: cannot look after sessions: {}", failure.message);
+                failure.warn("look after sessions");
                 self.later()
             }
         }

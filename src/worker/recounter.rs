@@ -24,7 +24,7 @@ pub fn recount_briefly(table: Oid, limit: Duration) -> Report {
     match counted {
         Ok(end) => ended(end),
         // A process apart finds out what is wrong.
-        Err(failure) => Report { is_slow: failure.canceled, ..Report::none(End::Slow) },
+        Err(failure) => Report { is_slow: failure.is_canceled(), ..Report::none(End::Slow) },
     }
 }
 

@@ -86,7 +86,7 @@ impl Retry {
 
     fn note_failure(&mut self, failure: &Failure) {
         self.has_failed = true;
-        self.after(if failure.canceled { SLOW_PAUSES } else { FAILURE_PAUSES });
+        self.after(if failure.is_canceled() { SLOW_PAUSES } else { FAILURE_PAUSES });
         if let Some(mut slot) = queues::lock(self.slot) {
             slot.set_error(&failure.message);
         }

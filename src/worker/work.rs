@@ -39,7 +39,7 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
         Ok(Outcome::OwnedBy(owner)) => {
             Report { owner: owner.into(), ..Report::none(End::OtherOwner) }
         }
-        Err(failure) if failure.canceled && manner != Manner::Patient => {
+        Err(failure) if failure.is_canceled() && manner != Manner::Patient => {
             Report { is_slow: true, ..Report::none(End::Slow) }
         }
         Err(failure) => Report::failed(failure),
