@@ -13,12 +13,13 @@ use crate::{guc, registry, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 
-/// Refuses more queues of an owner than it may have. The new one is counted.
+/// Refuses more queues of an owner than it may have. The new one is counted, and so are those that the transaction has
+/// given away: it may yet take them back.
 pub fn require_for_new(owner: Oid) -> Result<()> {
     if user::is_superuser(owner) {
         return Ok(());
     }
-    require(owner)
+    require(owner, &xact::dropped())
 }
 
 /// Notes whose queue a table is that a command alters, before anybody sees what it has done.
@@ -44,7 +45,11 @@ pub fn settle() -> Result<()> {
     if owners.is_empty() || user::is_superuser(user::current()) {
         return Ok(());
     }
-    owners.into_iter().filter(is_bound).try_for_each(require)
+    let gone = |owner: Oid| {
+        let given = moved().into_iter().filter(move |(_, to)| *to != owner).map(|(slot, _)| slot);
+        xact::dropped().into_iter().chain(given).collect::<Vec<_>>()
+    };
+    owners.into_iter().filter(is_bound).try_for_each(|owner| require(owner, &gone(owner)))
 }
 
 /// The queues that the open transaction has given to another owner, and that.
@@ -60,12 +65,11 @@ fn moved() -> Vec<(SlotId, Oid)> {
     queues.filter_map(now).collect()
 }
 
-fn require(owner: Oid) -> Result<()> {
+/// `leaving`: queues that are the owner's no more once the transaction commits.
+fn require(owner: Oid, leaving: &[SlotId]) -> Result<()> {
     let limit = guc::max_queues_per_role();
-    let mut leaving = xact::dropped();
-    leaving.extend(moved().into_iter().filter(|(_, to)| *to != owner).map(|(slot, _)| slot));
     // Those of this database may not have been looked at since the server started.
-    let count = queues::count_of(owner.into(), &leaving).max(registry::count_of(owner));
+    let count = queues::count_of(owner.into(), leaving).max(registry::count_of(owner));
     if count <= limit {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use crate::pg::function::Call as FunctionCall;
 use crate::pg::row::Tuple;
 use crate::pg::trigger::{Event, Firing, Timing};
 use crate::pg::value::Value;
-use crate::pg::{catalog, context, spi, time, types};
+use crate::pg::{catalog, context, process, spi, time, types};
 use crate::registry::Queue;
 use crate::{nesting, registry, room, shmem, sql_functions, subqueue, xact};
 use pgrx::PgSqlErrorCode;
@@ -24,6 +24,8 @@ sql_functions! {
 /// AFTER INSERT, UPDATE, DELETE, for each row. Without the library's shared memory there is nothing
 /// to count: it is counted when the server runs with it again.
 fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
+    // The server fires a statement's triggers row by row without serving them.
+    process::serve_interrupts();
     let firing = Firing::of(call, Timing::AfterRow)?;
     if !shmem::is_available() {
         return Ok(firing.unchanged());

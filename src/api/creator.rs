@@ -205,7 +205,10 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     let had_slot = queues::find(database, table.into()).is_some();
     let queue = registry::get(table)?;
     // At once: a failure after this gives the slot back.
-    xact::note(queue.slot, |delta| delta.created |= !had_slot);
+    xact::note(queue.slot, |delta| {
+        delta.created |= !had_slot;
+        delta.dropped = Some(false);
+    });
     if blueprint.is_new {
         places::require_for_new(open(table)?.owner())?;
     }
@@ -221,7 +224,6 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         delta.redefined = true;
         delta.told = Some(told);
         delta.capacity = Some(queue.features().capacity());
-        delta.dropped = Some(false);
         match counted {
             Some(counts) => delta.replace(&counts),
             None => delta.recount |= blueprint.is_new,

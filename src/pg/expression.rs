@@ -64,6 +64,11 @@ unsafe extern "C-unwind" fn makes_users_values(
                 (*node.cast::<pg_sys::ArrayCoerceExpr>()).resulttype
             }
             pg_sys::NodeTag::T_CoerceToDomain | pg_sys::NodeTag::T_RowExpr => return true,
+            // These find their coercions, and users' casts, while they run.
+            #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+            pg_sys::NodeTag::T_JsonConstructorExpr => return true,
+            #[cfg(any(feature = "pg17", feature = "pg18"))]
+            pg_sys::NodeTag::T_JsonExpr => return true,
             _ => Oid::INVALID,
         };
         let element = pg_sys::get_element_type(result);

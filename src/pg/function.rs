@@ -33,7 +33,7 @@ macro_rules! sql_functions {
                     info: pgrx::pg_sys::FunctionCallInfo,
                 ) -> pgrx::pg_sys::Datum {
                     let nested = $crate::nesting::Nested::begin();
-                    // The server has served them before a call that is not nested.
+                    // The server has served them before a statement that calls this; triggers serve them themselves.
                     if nested.is_inner() {
                         $crate::pg::process::serve_interrupts();
                     }

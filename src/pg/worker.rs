@@ -1,6 +1,7 @@
 //! Background workers: starting them, and what the main function of one needs.
 
 use super::foreign;
+use super::memory::Scratch;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -51,16 +52,16 @@ pub fn start_with_server(name: &str, function: &str) {
 
 /// Starts a worker now. False if the server has no place for it.
 pub fn start(name: &str, function: &str, argument: u32) -> bool {
-    BackgroundWorkerBuilder::new(name)
+    let worker = BackgroundWorkerBuilder::new(name)
         .set_library(LIBRARY)
         .set_function(function)
         .set_argument(Some(Datum::from(argument)))
         .enable_shmem_access(None)
         .enable_spi_access()
         .set_start_time(BgWorkerStartTime::RecoveryFinished)
-        .set_restart_time(None)
-        .load_dynamic()
-        .is_ok()
+        .set_restart_time(None);
+    // The server allocates a handle, which nothing here uses.
+    Scratch::new().run(move || worker.load_dynamic().is_ok())
 }
 
 /// Whether this process is a background worker of ours.

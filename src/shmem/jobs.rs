@@ -157,12 +157,7 @@ pub fn reserve(database: u32, most: usize, owner: u32) -> Place {
             (job.state, job.since) = (State::Reserved, now);
             return Place::New(id_of(index, job));
         }
-        let makes_room = jobs.iter().any(|job| is_alike(job) && job.state == State::Leaving);
-        let idle = jobs.iter_mut().filter(|job| is_idle(job)).min_by_key(|job| job.idle_since);
-        if let Some(job) = idle.filter(|_| !makes_room) {
-            job.state = State::Leaving;
-            latch::wake(job.process);
-        }
+        make_room(jobs, is_alike);
         Place::Later
     })
 }
@@ -195,13 +190,27 @@ pub fn order(id: JobId, table: u32, work: &Work) {
     });
 }
 
-/// The job worker that was to be started cannot be.
+/// The job worker that was to be started cannot be: the server has no place for it. An idle one of the database, of
+/// whatever owner, makes room.
 pub fn not_started(id: JobId) {
     with(|jobs| {
-        if let Some(job) = find(jobs, id) {
-            job.state = State::Free;
-        }
+        let Some(job) = find(jobs, id) else { return };
+        job.state = State::Free;
+        let database = job.database;
+        make_room(jobs, |job| job.database == database);
     });
+}
+
+/// Has the one leave that has been idle for longest, unless another is about to.
+fn make_room(jobs: &mut [Job], is_alike: impl Fn(&Job) -> bool) {
+    if jobs.iter().any(|job| is_alike(job) && job.state == State::Leaving) {
+        return;
+    }
+    let is_idle = |job: &&mut Job| is_alike(job) && job.state == State::Idle && !job.is_orphan;
+    if let Some(job) = jobs.iter_mut().filter(is_idle).min_by_key(|job| job.idle_since) {
+        job.state = State::Leaving;
+        latch::wake(job.process);
+    }
 }
 
 /// What a job has come to; None while it runs.
@@ -219,7 +228,12 @@ pub fn collect(id: JobId) -> Option<Report> {
         match job.state {
             State::Reserved | State::Ordered | State::Running => None,
             State::Done => {
-                job.state = if job.pid == 0 { State::Free } else { State::Idle };
+                job.state = match (job.pid, job.owner) {
+                    (0, _) => State::Free,
+                    // It counts once, and is about to end.
+                    (_, COUNTER) => State::Leaving,
+                    _ => State::Idle,
+                };
                 job.idle_since = now;
                 Some(job.order.read_report(sessions, error))
             }

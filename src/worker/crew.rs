@@ -7,6 +7,7 @@ use crate::pg::worker;
 use crate::shmem::jobs::{self, JobId, Place};
 use crate::shmem::orders::{Report, Work};
 use pgrx::pg_sys::Oid;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How long an owner's job worker is sure of its place while that owner has work for it. A process is started in some
@@ -28,8 +29,10 @@ pub struct Crew<T> {
     turns: Turns,
     /// When the next of them will have taken too long, unless it gets on.
     late_at: Option<Instant>,
-    /// The server has no place for another one; when that is looked at again, and the pause before.
-    no_place: Option<(Instant, Duration)>,
+    /// The server has no place for another one, which is wanted; when that is looked at again.
+    no_place_until: Cell<Option<Instant>>,
+    /// The pause before that, zero once there was a place.
+    no_place_pause: Duration,
 }
 
 /// A job that was ordered.
@@ -52,7 +55,8 @@ impl<T> Crew<T> {
             running: vec![],
             turns: Turns::default(),
             late_at: None,
-            no_place: None,
+            no_place_until: Cell::new(None),
+            no_place_pause: Duration::ZERO,
         }
     }
 
@@ -87,10 +91,12 @@ impl<T> Crew<T> {
     ) -> Option<Candidate<K>> {
         let mut candidates =
             candidates.filter(|candidate| !self.serves(candidate.table)).peekable();
-        candidates.peek()?;
-        if self.no_place.is_some_and(|(at, _)| Instant::now() < at) {
+        let is_refused = self.no_place_until.get().is_some_and(|at| Instant::now() < at);
+        if candidates.peek().is_some() && is_refused {
             return None;
         }
+        self.no_place_until.set(None);
+        candidates.peek()?;
         let owners: Vec<Oid> = self.running.iter().map(|running| running.owner).collect();
         let in_turn = jobs::owners_idle_since(self.database, TURN.as_micros() as i64);
         let in_turn: Vec<Oid> = in_turn.into_iter().map(Oid::from).collect();
@@ -125,7 +131,8 @@ impl<T> Crew<T> {
             jobs::not_started(id);
             return self.end_without_place();
         }
-        self.no_place = None;
+        self.no_place_until.set(None);
+        self.no_place_pause = Duration::ZERO;
         self.turns.take(owner);
         self.turns.take(table);
         self.running.push(Running { id, table, slot, owner, what });
@@ -133,15 +140,15 @@ impl<T> Crew<T> {
     }
 
     fn end_without_place(&mut self) -> bool {
-        let last = self.no_place.map_or(Duration::ZERO, |(_, pause)| pause);
-        let pause = (last * 2).clamp(NO_PLACE_PAUSES.0, NO_PLACE_PAUSES.1);
-        self.no_place = Some((Instant::now() + pause, pause));
+        let pause = (self.no_place_pause * 2).clamp(NO_PLACE_PAUSES.0, NO_PLACE_PAUSES.1);
+        self.no_place_until.set(Some(Instant::now() + pause));
+        self.no_place_pause = pause;
         false
     }
 
     /// Whether the server has had no place for a job worker for so long that it is to be shown.
     pub fn has_no_place(&self) -> bool {
-        self.no_place.is_some_and(|(_, pause)| pause >= NO_PLACE_SHOWN)
+        self.no_place_pause >= NO_PLACE_SHOWN
     }
 
     /// Ends job workers that have taken too long.
@@ -156,9 +163,8 @@ impl<T> Crew<T> {
 
     /// How long until a job worker may have taken too long, or until there may be a place for one.
     pub fn pause(&self) -> Option<Duration> {
-        // Over: that which wanted it does not any more, or is served.
         let now = Instant::now();
-        let place = self.no_place.and_then(|(at, _)| at.checked_duration_since(now));
+        let place = self.no_place_until.get().map(|at| at.saturating_duration_since(now));
         let late = self.late_at.map(|at| at.saturating_duration_since(now));
         late.into_iter().chain(place).min()
     }

@@ -255,11 +255,19 @@ impl Worker {
     fn work_in_shares(&mut self) {
         self.shares.begin();
         let first = std::mem::take(&mut self.unserved);
+        // Owners of queues that have waited for two rounds: those of their others that were served just now come behind.
+        let mut overdue = HashSet::new();
         for is_first in [true, false] {
             for (table, care) in &mut self.queues {
                 if first.contains(table) == is_first {
                     let share = self.shares.of(care.owner);
-                    if !care.work(*table, self.pool.serves(*table), share) {
+                    if care.work(*table, self.pool.serves(*table), share) {
+                        continue;
+                    }
+                    if is_first {
+                        overdue.insert(care.owner);
+                    }
+                    if is_first || !overdue.contains(&care.owner) {
                         self.unserved.insert(*table);
                     }
                 }

@@ -78,8 +78,8 @@ impl Recounts {
         self.is_cut_off = false;
         if !wanting.is_empty() {
             self.count_here(queues, &mut wanting);
-            self.hand_out(queues, wanting);
         }
+        self.hand_out(queues, wanting);
         self.crew.stop_late();
     }
 

@@ -242,6 +242,38 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
     cluster.assert_quiet();
 }
 
+/// Neither by giving queues away only to take them back, nor by making one an ordinary table for a moment.
+#[test]
+fn what_is_given_away_or_downgraded_and_comes_back_leaves_no_room() {
+    let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
+    let mut superuser = cluster.client();
+    superuser
+        .batch_execute(
+            "CREATE ROLE greedy LOGIN; CREATE ROLE helper LOGIN; GRANT helper TO greedy;
+             GRANT CREATE ON SCHEMA public TO PUBLIC",
+        )
+        .unwrap();
+    superuser.batch_execute("CREATE DATABASE second").unwrap();
+    open(cluster.config().dbname("second"))
+        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
+        .unwrap();
+    let mut elsewhere = open(cluster.config().dbname("second").user("greedy"));
+    elsewhere.batch_execute("SELECT xqueue.create('there')").unwrap();
+    let mut c = client_of(&cluster, "greedy");
+    c.batch_execute("CREATE TABLE a (id int PRIMARY KEY); SELECT xqueue.upgrade('a')").unwrap();
+    for sql in [
+        "BEGIN; ALTER TABLE a OWNER TO helper; SELECT xqueue.create('b'); ALTER TABLE a OWNER TO greedy; COMMIT",
+        "BEGIN; SELECT xqueue.downgrade('a', true); SELECT xqueue.create('b'); SELECT xqueue.upgrade('a'); COMMIT",
+    ] {
+        expect_error(&mut c, sql, "53400", "role \"greedy\" may have no more than 2 queues");
+        c.batch_execute("ROLLBACK").unwrap();
+    }
+    c.batch_execute("BEGIN; SELECT xqueue.downgrade('a', true); SELECT xqueue.create('b'); COMMIT")
+        .unwrap();
+    expect_error(&mut c, "SELECT xqueue.upgrade('a')", "53400", "no more than 2 queues");
+    cluster.assert_quiet();
+}
+
 /// There are two slots for queues: each that is lost would be noticed soon.
 #[test]
 fn slots_of_queues_that_came_to_nothing_or_are_gone_are_given_back() {
