@@ -421,7 +421,15 @@ fn types_and_operator_classes_of_users_are_code_of_theirs() {
         "CREATE INDEX ON {q} (id) INCLUDE (status) WHERE id > 5".to_string(),
         column("bigint DEFAULT five()"),
     ];
-    let kinds = users.iter().map(|ddl| (ddl, true)).chain(servers.iter().map(|ddl| (ddl, false)));
+    // Coercions that are found while an expression runs.
+    let json = [
+        "ALTER TABLE {q} ADD CHECK (JSON_VALUE(to_jsonb(id), '$' RETURNING checked) IS DISTINCT FROM 0)".to_string(),
+        "ALTER TABLE {q} ADD CHECK (JSON_ARRAY(status) IS NOT NULL)".to_string(),
+    ];
+    let version: i32 = scalar(&mut c, "SELECT current_setting('server_version_num')::int", &[]);
+    let json = json.iter().filter(|_| version >= 170_000);
+    let users = users.iter().chain(json);
+    let kinds = users.map(|ddl| (ddl, true)).chain(servers.iter().map(|ddl| (ddl, false)));
     for (number, (ddl, is_users)) in kinds.enumerate() {
         let mut q = queue_at(&server, &format!("kind{number}"));
         q.sql(ddl);
