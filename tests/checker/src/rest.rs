@@ -1,5 +1,6 @@
 //! What is there when clients and faults have come to an end.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
@@ -161,14 +162,10 @@ impl Rest<'_> {
             self.client.batch_execute(&ack).expect("its own tasks are acked");
             taken.extend(tasks);
         }
-        let is_in_order = if spec.subqueues {
-            let of = |all: &[(String, String)], tube: &str| -> Vec<String> {
-                all.iter().filter(|(t, _)| t == tube).map(|(_, id)| id.clone()).collect()
-            };
-            let same = |(tube, _): &(String, String)| of(&expected, tube) == of(&taken, tube);
-            expected.len() == taken.len() && expected.iter().all(same)
-        } else {
-            expected == taken
+        // Between sub-queues there is no order.
+        let is_in_order = match spec.subqueues {
+            true => by_tube(&expected) == by_tube(&taken),
+            false => expected == taken,
         };
         if !is_in_order {
             let case = format!("{name}: {expected:?}, but {taken:?}");
@@ -182,4 +179,10 @@ impl Rest<'_> {
             .map(|row| (row.get::<_, Option<String>>(0).unwrap_or_default(), row.get(1)))
             .collect()
     }
+}
+
+fn by_tube(tasks: &[(String, String)]) -> BTreeMap<&str, Vec<&str>> {
+    let mut tubes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    tasks.iter().for_each(|(tube, id)| tubes.entry(tube).or_default().push(id));
+    tubes
 }
