@@ -12,8 +12,8 @@ use crate::verify::{Remains, Violation};
 
 /// Delays, times to run and lives of the checker's tasks are over after that.
 const LONGEST: Duration = Duration::from_secs(4);
-/// What the worker has not done by then it will not do.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What the worker has not done by then it will not do: a recount that gave way to faults waits for up to a minute.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Rest<'a> {
     pub client: &'a mut Client,
