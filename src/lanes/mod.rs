@@ -235,7 +235,8 @@ impl Pool<'_> {
             }
             (None, _) | (_, Some(State::Idle)) if change.taken < 0 || change.offers => {
                 // What had come there before, while nobody knew of the lane, may be less.
-                let is_known = found.is_some() || !change.lost;
+                let is_complete = self.ring(id).is_some_and(|ring| !ring.incomplete);
+                let is_known = found.is_some() || is_complete && !change.lost;
                 let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
                 self.offer(id, lane, level) != Offered::Known
             }

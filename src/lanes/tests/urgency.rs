@@ -91,3 +91,13 @@ fn a_look_that_began_before_its_lane_was_forgotten_raises_nothing() {
     pool.end_look(JOBS, 5, FIRST, 7);
     assert!(pool.claim_next(JOBS).is_some_and(|next| next.level <= -3));
 }
+
+/// As after a restart: more urgent tasks may have been there before.
+#[test]
+fn of_what_an_incomplete_ring_does_not_know_no_put_tells_how_urgent_it_is() {
+    let mut memory = Memory::new(10);
+    let mut pool = memory.pool();
+    assert!(pool.commit(JOBS, 7, &put(5)));
+    assert_eq!(pool.level(JOBS, 7), UNKNOWN);
+    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 7, level: UNKNOWN, others: None }));
+}
