@@ -234,9 +234,9 @@ impl Pool<'_> {
                 false
             }
             (None, _) | (_, Some(State::Idle)) if change.taken < 0 || change.offers => {
-                // What had come there before, while nobody knew of the lane, may be less.
-                let is_complete = self.ring(id).is_some_and(|ring| !ring.incomplete);
-                let is_known = found.is_some() || is_complete && !change.lost;
+                // Of a lane without an entry others may be there, which are less: behind a task that has been in
+                // flight since before a restart, or that there was no room to note.
+                let is_known = found.is_some();
                 let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
                 self.offer(id, lane, level) != Offered::Known
             }

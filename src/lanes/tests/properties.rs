@@ -70,8 +70,6 @@ struct Lane {
 struct Model {
     lanes: BTreeMap<u64, Lane>,
     ring: BTreeMap<Level, VecDeque<u64>>,
-    /// Of a lane that is not known nothing is.
-    is_incomplete: bool,
 }
 
 impl Model {
@@ -205,8 +203,7 @@ impl Model {
                 false
             }
             None | Some(State::Idle) if change.taken < 0 || change.offers => {
-                let is_known = state.is_some() || !self.is_incomplete && !change.lost;
-                let is_sure = change.taken >= 0 && is_known;
+                let is_sure = change.taken >= 0 && state.is_some();
                 self.offer(name, if is_sure { change.level } else { UNKNOWN });
                 true
             }
@@ -221,7 +218,6 @@ impl Model {
     }
 
     fn reset(&mut self) {
-        self.is_incomplete = true;
         self.lanes.retain(|_, lane| lane.state == State::Claimed);
         self.ring.clear();
         for lane in self.lanes.values_mut() {
@@ -281,7 +277,7 @@ proptest! {
                 }
                 Step::Reopen => {
                     pool.open(id);
-                    *model = Model { is_incomplete: true, ..Model::default() };
+                    *model = Model::default();
                 }
             }
             pool.assert_whole();
