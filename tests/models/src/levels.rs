@@ -217,6 +217,8 @@ impl Levels {
             }
             Some(task) if level(task) > limit => {
                 self.end_look(state, lane, FIRST, level(task));
+                // It goes on in the same take.
+                state.takes += 1;
                 Back::Tail
             }
             Some(task) if state.is_locked(task) || state.rows[task] != Row::Ready => Back::Tail,
