@@ -212,7 +212,7 @@ fn upgrade_again_while_consumers_wait_and_hold() {
     let definition = q.upgrade(&json!({"features": {"delayed": true}}));
     assert_eq!(definition["features"]["delayed"], json!(true));
     q.upgrade(&json!({}));
-    assert!(is_waiting(&mut q.admin, waiter.pid), "the wait goes on");
+    wait_until("the wait goes on", || is_waiting(&mut q.admin, waiter.pid));
     assert_eq!(
         status(&mut q.admin, &name, held).as_deref(),
         Some("T"),

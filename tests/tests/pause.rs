@@ -59,7 +59,7 @@ fn with_a_duration_it_ends_by_itself_without_the_worker() {
         kept.iter().map(|outcome| id(&outcome.result.as_ref().expect("a task")[0])).collect();
     taken.sort_unstable();
     assert_eq!(taken, [1, 2], "first come, first served");
-    assert!(is_waiting(&mut q.admin, third.pid));
+    wait_until("the third waits on", || is_waiting(&mut q.admin, third.pid));
     assert_eq!(q.stats().get("paused_until"), None);
     put(&mut q.admin, &name, 3);
     kept.push(third.join());
@@ -82,7 +82,7 @@ fn resume_wakes_those_who_have_waited_longest() {
     q.sql("SELECT xqueue.resume('{q}')");
     let kept = first.join();
     assert_eq!(id(&kept.result.as_ref().expect("a task")[0]), 1);
-    assert!(is_waiting(&mut q.admin, second.pid));
+    wait_until("the second waits on", || is_waiting(&mut q.admin, second.pid));
     put(&mut q.admin, &name, 2);
     let other = second.join();
     assert_eq!(id(&other.result.as_ref().expect("a task")[0]), 2);
