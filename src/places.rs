@@ -22,7 +22,7 @@ pub fn require_for_new(owner: Oid) -> Result<()> {
     require(owner, &xact::dropped())
 }
 
-/// Notes whose queue a table is that a command alters, before anybody sees what it has done.
+/// Notes whose queue a table is that a command alters, before others see what it has done.
 pub fn note_owner(slot: SlotId, table: Oid) {
     if let Some(owner) = catalog::owner_of(table) {
         xact::note(slot, |delta| delta.owner_before = delta.owner_before.or(Some(owner.into())));

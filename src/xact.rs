@@ -425,7 +425,7 @@ fn hand_over_room() {
         stack.for_each(|slot, delta| {
             if let Some(mut queue) = queues::lock(slot) {
                 queue.keep_for_prepared(delta.reserved);
-                // It is given to its new owner already; whoever finds out that it was not learns that again.
+                // It is given to its new owner already; a look that finds it was not puts that right.
                 if delta.given_away {
                     queue.end_next_owner(true);
                 }

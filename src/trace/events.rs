@@ -82,7 +82,7 @@ pub fn session_began(uuid: Uuid) {
     log_session("Begin", uuid);
 }
 
-/// It ends, its last transaction is over, and nobody else knows yet.
+/// It ends and its last transaction is over, which has not been told yet.
 pub fn session_ends(uuid: Uuid) {
     log_session("End", uuid);
 }

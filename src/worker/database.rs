@@ -273,7 +273,7 @@ impl Worker {
                 }
             }
         }
-        // Who was found slow in this round is so for all of his queues.
+        // An owner that was found slow in this round is so for all of its queues.
         for care in self.queues.values_mut() {
             care.set_share(self.shares.of(care.owner));
         }

@@ -63,7 +63,7 @@ fn what_nobody_knows_comes_first() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, 1);
-    // Its task was taken while nobody knew of the lane, and others may have come before.
+    // Its task was taken while the lane had no entry, and others may have come before.
     pool.commit(JOBS, 6, &LaneChange { level: 3, ..settled() });
     pool.commit(JOBS, 7, &LaneChange { lost: true, ..put(0) });
     let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();

@@ -21,7 +21,7 @@ use stateright::{Model, Property};
 
 const ID: SlotId = SlotId { index: 0, generation: 1 };
 const LANES: usize = 2;
-/// Of each sub-queue there are so many tasks, with these priorities.
+/// The number of tasks of each sub-queue, and their priorities.
 const LEVELS: [Level; 3] = [1, 2, 2];
 const TASKS: usize = LANES * LEVELS.len();
 const PROCESSES: usize = 2;
@@ -205,7 +205,7 @@ impl Levels {
         pool.end_look(ID, number(lane), first, level);
     }
 
-    /// Takes the first task that the look has found, if nobody has it locked and it is within the limit.
+    /// Takes the first task that the look has found, unless it is locked or beyond the limit.
     fn lock(&self, state: &mut State, process: usize) {
         let Process { phase, lane, .. } = state.processes[process];
         let Phase::Looked { limit, first, next } = phase else { return };
