@@ -245,6 +245,7 @@ pub fn transaction_ended(event: TransactionEvent) {
             forget();
         }
     }
+    trace::flush();
 }
 
 pub fn subtransaction_ended(event: SubtransactionEvent) {

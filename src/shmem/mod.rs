@@ -31,6 +31,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::mem::size_of;
+#[cfg(feature = "injection_points")]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 const NAME: &CStr = c"xqueue";
@@ -49,9 +51,6 @@ struct Header {
     databases: [databases::Database; databases::LIMIT],
     left: left::LeftList,
     recounts: [recount::Area; recount::LIMIT],
-    /// The number of the last event that was traced.
-    #[cfg(feature = "injection_points")]
-    traced: u64,
 }
 
 /// Where the parts are. The same in every process, as all are forked from the postmaster.
@@ -67,6 +66,9 @@ struct Segment {
     lanes: lanes::Arrays,
     jobs: *mut jobs::Job,
     job_count: usize,
+    /// The number of the last event that was traced.
+    #[cfg(feature = "injection_points")]
+    traced: &'static AtomicU64,
     locks: *mut pg_sys::LWLockPadded,
     /// Of the postmaster's making, for the life of the segment.
     secret: [u64; 2],
@@ -108,7 +110,7 @@ fn in_progress_limit() -> usize {
     process::limit() + process::prepared_limit()
 }
 
-fn parts() -> [usize; 10] {
+fn parts() -> [usize; 11] {
     [
         size_of::<Header>(),
         queue_limit() * size_of::<UnsafeCell<queues::Queue>>(),
@@ -120,6 +122,7 @@ fn parts() -> [usize; 10] {
         lanes::sizes()[2],
         lanes::sizes()[3],
         jobs::limit() * size_of::<jobs::Job>(),
+        if cfg!(feature = "injection_points") { size_of::<u64>() } else { 0 },
     ]
     .map(|size| size.next_multiple_of(64))
 }
@@ -163,6 +166,8 @@ unsafe extern "C-unwind" fn startup() {
             lanes: lanes::Arrays::new(at(5), at(6), at(7), at(8)),
             jobs: at(9).cast(),
             job_count: jobs::limit(),
+            #[cfg(feature = "injection_points")]
+            traced: &*at(10).cast(),
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
             secret: new_secret(),
         };

@@ -26,6 +26,8 @@ thread_local! {
     static NOTED: RefCell<Vec<(i32, Value)>> = const { RefCell::new(Vec::new()) };
     /// The number that it has drawn.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
+    /// What it has done to shared memory, each with its number: nothing is logged under a lock.
+    static SHARED: RefCell<Vec<(u64, Value)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// To be called while the server loads its libraries.
@@ -91,6 +93,24 @@ fn log_session(what: &str, uuid: Uuid) {
     if is_on() {
         log(shmem::trace::next(), &json!({ "do": what, "by": types::uuid_text(uuid) }));
     }
+}
+
+/// Notes a step of a part of shared memory, with a number drawn now: to be called under the lock that the step needs,
+/// so that the numbers of a queue's steps are their order. It has happened whatever becomes of the transaction, and
+/// is logged when that ends, or by [`flush`].
+#[inline]
+pub fn step(part: &str, step: impl FnOnce() -> Value) {
+    if is_on() {
+        let number = shmem::trace::next();
+        let mut event = step();
+        event["part"] = part.into();
+        SHARED.with_borrow_mut(|steps| steps.push((number, event)));
+    }
+}
+
+/// Logs the steps that have been noted. To be called where no lock of shared memory is held.
+pub fn flush() {
+    SHARED.take().iter().for_each(|(number, event)| log(*number, event));
 }
 
 pub fn transaction_ended(event: TransactionEvent) {

@@ -25,6 +25,7 @@ pub mod levels;
 pub mod marks;
 pub mod recount;
 pub mod subqueues;
+pub mod trace;
 pub mod wakeups;
 
 pub use explore::{Explorable, breaks, holds};

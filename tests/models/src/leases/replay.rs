@@ -2,6 +2,7 @@
 //! trace (src/trace) has to be a step that the state before permits, and what is left in the end what the table has.
 
 use super::rules::{Row, Rules, Step};
+use crate::trace;
 use serde::{Deserialize, Deserializer};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -61,22 +62,10 @@ fn uuid<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Uuid>, D::Error> {
     text.map(number).transpose().map_err(Error::custom)
 }
 
-const PREFIX: &str = "xqueue trace ";
-
 /// The events in a server's log, in their order.
 pub fn events(log: &str) -> Vec<Event> {
-    let told = log.lines().filter_map(|line| line.split_once(PREFIX));
-    let mut events: Vec<Event> = told
-        .map(|(_, event)| {
-            let (number, event) = event.split_once(' ').expect("a number and an event");
-            let number = number.parse().expect("a number");
-            let event = serde_json::from_str(event).unwrap_or_else(|e| panic!("{event}: {e}"));
-            Event { number, ..event }
-        })
-        .collect();
-    // Those of one transaction stay as they are.
-    events.sort_by_key(|event| event.number);
-    events
+    let events = trace::events(log, None).into_iter();
+    events.map(|(number, event)| Event { number, ..event }).collect()
 }
 
 /// Why an event is no step, or the end is not that of the server.
