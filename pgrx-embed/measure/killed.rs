@@ -20,12 +20,7 @@ const REFILL: &str = "
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn measure(effort: &Effort) -> Result<Section> {
-    let mut db = database::connect("xqueue measure")?;
-    db.batch_execute(
-        "SELECT xqueue.create('measure.held');
-         SELECT xqueue.put('measure.held', '[{}, {}, {}]');",
-    )?;
-    let mut poll = Poll { is_ready: db.prepare(IS_READY)?, db, last: Sample::default() };
+    let mut poll = Poll::open()?;
     let mut killer = database::connect("xqueue measure killer")?;
     let terminate = killer.prepare("SELECT pg_terminate_backend($1)")?;
     let (mut killed, mut terminated) = (Sample::default(), Sample::default());
@@ -68,7 +63,8 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-struct Poll {
+/// A connection that asks again and again whether a task is ready.
+pub struct Poll {
     db: Client,
     is_ready: Statement,
     /// The time between the last look that did not see it ready and the one that did.
@@ -76,13 +72,23 @@ struct Poll {
 }
 
 impl Poll {
+    /// With a queue of some tasks.
+    pub fn open() -> Result<Poll> {
+        let mut db = database::connect("xqueue measure")?;
+        db.batch_execute(
+            "SELECT xqueue.create('measure.held');
+             SELECT xqueue.put('measure.held', '[{}, {}, {}]');",
+        )?;
+        Ok(Poll { is_ready: db.prepare(IS_READY)?, db, last: Sample::default() })
+    }
+
     fn refill(&mut self, before: u32) -> Result<()> {
         self.db.batch_execute(&REFILL.replace("{before}", &before.to_string()))?;
         Ok(self.db.batch_execute("VACUUM ANALYZE measure.held")?)
     }
 
     /// How long the task of a consumer takes that is killed after so many others.
-    fn killed(&mut self, before: u32) -> Result<Duration> {
+    pub fn killed(&mut self, before: u32) -> Result<Duration> {
         let mut holder = Holder::start(before)?;
         let begin = Instant::now();
         holder.kill()?;

@@ -1,6 +1,7 @@
 //! Measures what a user of a queue waits for, and how it compares with SQL written by hand: one
 //! Markdown section for each case, printed and kept in a file.
 
+mod against;
 mod calls;
 mod counters;
 mod course;
@@ -8,6 +9,7 @@ mod course;
 mod database;
 mod depth;
 mod effort;
+mod figures;
 mod holder;
 mod in_server;
 mod killed;
@@ -40,6 +42,7 @@ use std::time::Duration;
 use postgres::Client;
 
 use effort::Effort;
+use figures::Figure;
 use options::{Command, Options};
 use peer::Peers;
 use report::Section;
@@ -86,6 +89,8 @@ fn main() -> ExitCode {
         }
         Ok(Command::Holder(before)) => holder::hold(before),
         Ok(Command::Measure(options)) => measure(&options),
+        Ok(Command::Compare(options, other)) => compare(&options, &other),
+        Ok(Command::Figure(figure, effort)) => tell(figure, &effort),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,11 +107,38 @@ fn explain(error: &(dyn Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-fn measure(options: &Options) -> Result<()> {
+/// Prints a figure of the server that the environment names.
+fn tell(figure: &Figure, effort: &Effort) -> Result<()> {
+    watchdog::start(effort.limit);
+    prepare()?;
+    println!("{}", (figure.measure)(effort)?);
+    Ok(())
+}
+
+fn compare(options: &Options, other: &against::Server) -> Result<()> {
     watchdog::start(options.effort.limit);
+    let mut db = database::connect("xqueue measure")?;
+    let machine = machine::describe(&mut db, &options.effort)?;
+    println!("{machine}");
+    let section = against::compare(options, other)?;
+    println!("{section}");
+    if let Some(output) = &options.output {
+        std::fs::write(output, format!("{machine}\n{section}"))?;
+    }
+    Ok(())
+}
+
+/// A schema for what is measured, anew.
+fn prepare() -> Result<Client> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute("DROP SCHEMA IF EXISTS measure CASCADE; CREATE SCHEMA measure;")?;
     until_running(&mut db)?;
+    Ok(db)
+}
+
+fn measure(options: &Options) -> Result<()> {
+    watchdog::start(options.effort.limit);
+    let mut db = prepare()?;
     let mut peers = peer::built_in()?;
     let mut text = machine::describe(&mut db, &options.effort)?;
     text += &invite(&options.peers, &mut peers);

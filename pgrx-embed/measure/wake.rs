@@ -128,6 +128,17 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     })
 }
 
+/// Of ours alone, since COMMIT was sent: the median in microseconds.
+pub fn median(consumers: usize, commit: &str, wakes: usize) -> Result<f64> {
+    let mut db = database::connect("xqueue measure")?;
+    db.batch_execute(TABLES)?;
+    let mut crowd = Crowd::new(Method::Xqueue, consumers, commit)?;
+    for _ in 0..wakes {
+        crowd.round(&mut db)?;
+    }
+    Ok(crowd.finish()?.0.median())
+}
+
 /// What a consumer did after it was woken.
 enum Event {
     Taken(Instant),

@@ -71,7 +71,7 @@ macro_rules! text {
 
 /// Whose statements are part of the program: SQL written by hand, the ways to call xqueue, each after what they have in
 /// common, and a yardstick.
-const BUILT_IN: [(&str, &[&str]); 7] = [
+static BUILT_IN: [(&str, &[&str]); 7] = [
     (HAND, &[text!("hand-written")]),
     (ROWS, &[text!("xqueue"), text!("xqueue-rows")]),
     ("xqueue-jsonb", &[text!("xqueue"), text!("xqueue-jsonb")]),
@@ -89,10 +89,20 @@ pub fn built_in() -> Result<Peers> {
     Ok(peers)
 }
 
+/// One of those that are built in.
+pub fn named(name: &str) -> Result<Box<dyn Peer>> {
+    let (known, texts) = known(name)?;
+    Ok(Box::new(SqlPeer::new(known, "", texts)?))
+}
+
+fn known(name: &str) -> Result<&'static (&'static str, &'static [&'static str])> {
+    let known = BUILT_IN.iter().find(|(known, _)| *known == name);
+    Ok(known.ok_or(format!("{name} is not built in"))?)
+}
+
 /// One of those that are built in, with this table in place of the one that all its cases share.
 pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
-    let known = BUILT_IN.iter().find(|(known, _)| *known == name);
-    let (_, texts) = known.ok_or(format!("{name} is not built in"))?;
+    let (_, texts) = known(name)?;
     let sections = Sections::parse(texts);
     let shared = sections.need("tables")?;
     let texts: Vec<_> = texts.iter().map(|text| text.replace(shared, table)).collect();
