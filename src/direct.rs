@@ -21,6 +21,7 @@ use crate::pg::value::Value;
 use crate::pg::{jsonb, privileges, time, transaction};
 use crate::registry::{Arguments, Direct, Queue};
 use crate::statement::{Form, Parameter};
+use crate::trace::{Shortcut, shortcuts};
 use crate::{session, xact};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
@@ -79,6 +80,7 @@ pub fn take(
     let rows = shown(rows, form);
     drop(open);
     counting::note(queue, Call::Take, None, rows.len());
+    shortcuts::count(Shortcut::Take, rows.len());
     Ok(Some(Taken { rows, has_missed }))
 }
 
@@ -182,6 +184,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: For
     let rows = shown(keys.iter().map_while(delete).collect(), form);
     drop(open);
     counting::note(queue, Call::Ack, None, rows.len());
+    shortcuts::count(Shortcut::Ack, rows.len());
     rows
 }
 
@@ -210,6 +213,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
     });
     drop(open);
     counting::note(queue, Call::Delay, None, promoted);
+    shortcuts::count(Shortcut::Promote, promoted);
     Ok(Some(promoted))
 }
 
@@ -238,6 +242,7 @@ pub fn put(
     let rows = shown(tasks.iter().map(insert).collect(), form);
     drop(open);
     xact::note(queue.slot, |delta| delta.call(Call::Put, rows.len()));
+    shortcuts::count(Shortcut::Put, rows.len());
     Ok(Some(rows))
 }
 

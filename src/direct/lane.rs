@@ -13,6 +13,7 @@ use crate::pg::{injection, privileges, transaction};
 use crate::registry::{Arguments, Queue};
 use crate::shmem::lanes;
 use crate::statement::{Form, Parameter};
+use crate::trace::{Shortcut, shortcuts};
 use crate::xact;
 
 /// What has become of a look at the first task of a lane.
@@ -85,5 +86,6 @@ pub fn take(
     if is_passing {
         xact::note_only_taken();
     }
+    shortcuts::count(Shortcut::TakeInSubqueue, 1);
     Ok(Some(First::Taken(shown(vec![row], form), next_level)))
 }

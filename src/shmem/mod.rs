@@ -31,11 +31,15 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::mem::size_of;
-#[cfg(feature = "injection_points")]
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 const NAME: &CStr = c"xqueue";
+
+/// What only builds for tests need room for.
+#[cfg(feature = "injection_points")]
+const TRACED: usize = size_of::<trace::Traced>();
+#[cfg(not(feature = "injection_points"))]
+const TRACED: usize = 0;
 
 /// What is there once.
 #[repr(C)]
@@ -66,9 +70,8 @@ struct Segment {
     lanes: lanes::Arrays,
     jobs: *mut jobs::Job,
     job_count: usize,
-    /// The number of the last event that was traced.
     #[cfg(feature = "injection_points")]
-    traced: &'static AtomicU64,
+    traced: &'static trace::Traced,
     locks: *mut pg_sys::LWLockPadded,
     /// Of the postmaster's making, for the life of the segment.
     secret: [u64; 2],
@@ -122,7 +125,7 @@ fn parts() -> [usize; 11] {
         lanes::sizes()[2],
         lanes::sizes()[3],
         jobs::limit() * size_of::<jobs::Job>(),
-        if cfg!(feature = "injection_points") { size_of::<u64>() } else { 0 },
+        TRACED,
     ]
     .map(|size| size.next_multiple_of(64))
 }

@@ -14,9 +14,11 @@
 
 #[cfg(feature = "injection_points")]
 mod events;
+pub mod shortcuts;
 
 #[cfg(feature = "injection_points")]
 pub use events::*;
+pub use shortcuts::Shortcut;
 
 #[cfg(not(feature = "injection_points"))]
 pub use off::*;
