@@ -166,7 +166,8 @@ impl Care {
                 return false;
             }
             let begun = Instant::now();
-            let manner = if self.slowness.is_in_doubt() { Manner::Careful } else { Manner::Brief };
+            let is_in_doubt = self.slowness.is_in_doubt(begun);
+            let manner = if is_in_doubt { Manner::Careful } else { Manner::Brief };
             let work = self.begin(kind);
             let report = work::perform(table, &work, manner);
             share.note(begun, report.is_slow);
@@ -217,11 +218,8 @@ impl Care {
     pub fn end(&mut self, kind: Kind, work: &Work, report: &Report) {
         self.has_row_security |= report.has_row_security;
         self.runs_user_code |= report.end == End::RunsUserCode;
-        match report.end {
-            _ if self.runs_user_code => {}
-            _ if report.is_slow => self.slowness.note_slow(Instant::now()),
-            End::Done => self.slowness.note_fast(Instant::now()),
-            _ => {}
+        if report.is_slow && !self.runs_user_code {
+            self.slowness.note_slow(Instant::now());
         }
         if report.end == End::OtherOwner {
             self.owner = Oid::from(report.owner);

@@ -125,9 +125,10 @@ impl Worker {
                 self.unfit.retain(|table, _| listed.contains_key(table));
                 let owners: HashSet<Oid> = self.queues.values().map(|care| care.owner).collect();
                 let is_there = |oid| owners.contains(&oid) || self.queues.contains_key(&oid);
+                let now = Instant::now();
                 self.pool.retain(is_there);
-                self.shares.retain(is_there);
-                self.recounts.retain(is_there);
+                self.shares.retain(now, is_there);
+                self.recounts.retain(now, is_there);
                 self.unread = listed;
                 self.complained = false;
             }

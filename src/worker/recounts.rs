@@ -50,12 +50,12 @@ impl Recounts {
         }
     }
 
-    /// Forgets owners and tables that are gone.
-    pub fn retain(&mut self, is_there: impl Fn(Oid) -> bool) {
+    /// Forgets owners and tables that are gone, and who was slow long ago.
+    pub fn retain(&mut self, now: Instant, is_there: impl Fn(Oid) -> bool) {
         self.crew.retain(&is_there);
         self.turns.retain(&is_there);
         self.apart.retain(|table| is_there(*table));
-        self.slow.retain(|owner, _| is_there(*owner));
+        self.slow.retain(|_, slowness| slowness.is_remembered(now));
     }
 
     /// Tells the queues what has come of their recounts.
@@ -113,10 +113,9 @@ impl Recounts {
             if report.end != End::Slow {
                 wanting.remove(&next.table);
             }
-            let slowness = self.slow.entry(next.owner).or_insert_with(Slowness::of_owner);
-            match report.is_slow {
-                true => slowness.note_slow(Instant::now()),
-                false => slowness.note_fast(Instant::now()),
+            if report.is_slow {
+                let slowness = self.slow.entry(next.owner).or_insert_with(Slowness::of_owner);
+                slowness.note_slow(Instant::now());
             }
             self.note(next.table, care, &report);
         }

@@ -30,9 +30,10 @@ impl Shares {
         self.0.entry(owner).or_insert_with(new)
     }
 
-    /// Forgets owners that have no queues any more, which does not clear one who drops all that are slow.
-    pub fn retain(&mut self, is_there: impl Fn(Oid) -> bool) {
-        self.0.retain(|owner, share| is_there(*owner) || share.slow_until().is_some());
+    /// Forgets owners that have no queues any more, once it is forgotten that their queues were slow: to drop
+    /// those and make them anew is no way round it.
+    pub fn retain(&mut self, now: Instant, is_there: impl Fn(Oid) -> bool) {
+        self.0.retain(|owner, share| is_there(*owner) || share.slowness.is_remembered(now));
     }
 }
 
@@ -41,9 +42,8 @@ impl Share {
     pub fn note(&mut self, begun: Instant, is_slow: bool) {
         let now = Instant::now();
         self.used += now - begun;
-        match is_slow {
-            true => self.slowness.note_slow(now),
-            false => self.slowness.note_fast(now),
+        if is_slow {
+            self.slowness.note_slow(now);
         }
     }
 
@@ -56,5 +56,22 @@ impl Share {
     pub fn slow_until(&self) -> Option<Instant> {
         let now = Instant::now();
         self.slowness.left(now).map(|left| now + left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_who_drops_slow_queues_is_remembered() {
+        let (slow, fast, now) = (Oid::from(1), Oid::from(2), Instant::now());
+        let mut shares = Shares::default();
+        shares.of(slow).slowness.note_slow(now);
+        shares.of(fast).note(now, false);
+        shares.retain(now + Duration::from_secs(60), |_| false);
+        assert_eq!(shares.0.keys().collect::<Vec<_>>(), [&slow]);
+        shares.retain(now + Duration::from_secs(61), |_| false);
+        assert!(shares.0.is_empty());
     }
 }
