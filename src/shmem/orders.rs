@@ -15,8 +15,9 @@ const ERROR_LENGTH: usize = 512;
 /// What is to be done for a queue in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// What is due at `now`: delays, times to run, lives that are over. Nothing is due before `since`.
-    Timed { now: i64, since: i64 },
+    /// What is due at `now`: delays, times to run, lives that are over; `first` the kind with that index. Nothing is
+    /// due before `since`.
+    Timed { now: i64, since: i64, first: u8 },
     /// Gives back what no session holds, and finds sessions that have ended unnoticed.
     FindLost,
     /// Gives back what these sessions have taken; in these places, if they are known.
@@ -74,6 +75,8 @@ pub struct Report {
     pub has_row_security: bool,
     /// A time limit was reached, also if all could be done within others.
     pub is_slow: bool,
+    /// The kind with which the next job is to begin, after `Timed`.
+    pub first: u8,
     /// Of the table, with `OtherOwner`.
     pub owner: u32,
     pub failure: Option<Failure>,
@@ -107,6 +110,8 @@ pub(super) struct Order {
     kind: Kind,
     now: i64,
     since: i64,
+    /// Of the work, and then of the report.
+    first: u8,
     session_count: u32,
     place_count: u32,
     sessions: [Uuid; SESSIONS],
@@ -131,8 +136,9 @@ impl Order {
         self.table = table;
         (self.session_count, self.place_count) = (0, 0);
         match work {
-            Work::Timed { now, since } => {
-                (self.kind, self.now, self.since) = (Kind::Timed, *now, *since);
+            Work::Timed { now, since, first } => {
+                self.kind = Kind::Timed;
+                (self.now, self.since, self.first) = (*now, *since, *first);
             }
             Work::FindLost => self.kind = Kind::FindLost,
             Work::Recount => self.kind = Kind::Recount,
@@ -149,7 +155,7 @@ impl Order {
         sessions.extend_from_slice(&self.sessions[..self.session_count as usize]);
         places.extend_from_slice(&self.places[..self.place_count as usize]);
         match self.kind {
-            Kind::Timed => Work::Timed { now: self.now, since: self.since },
+            Kind::Timed => Work::Timed { now: self.now, since: self.since, first: self.first },
             Kind::FindLost => Work::FindLost,
             Kind::Recount => Work::Recount,
             Kind::Reap => Work::Reap { sessions, places: None },
@@ -163,7 +169,7 @@ impl Order {
         self.session_count = copy(&mut self.sessions, &report.sessions);
         self.has_more = report.has_more || report.sessions.len() > SESSIONS;
         self.has_row_security = report.has_row_security;
-        (self.is_slow, self.owner) = (report.is_slow, report.owner);
+        (self.is_slow, self.first, self.owner) = (report.is_slow, report.first, report.owner);
         self.has_failed = report.failure.is_some();
         self.error_code = report.failure.as_ref().map_or(0, |failure| failure.code as i32);
         let message = report.failure.as_ref().map_or("", |failure| failure.message.as_str());
@@ -187,6 +193,7 @@ impl Order {
             has_more: self.has_more,
             has_row_security: self.has_row_security,
             is_slow: self.is_slow,
+            first: self.first,
             owner: self.owner,
             failure: self.has_failed.then(failure),
         }
@@ -234,7 +241,7 @@ mod tests {
         let sessions = vec![[1; 16], [2; 16]];
         for work in [
             Work::Reap { sessions: sessions.clone(), places: Some(vec![3, u128::MAX]) },
-            Work::Timed { now: 5, since: i64::MIN },
+            Work::Timed { now: 5, since: i64::MIN, first: 3 },
             Work::Reap { sessions, places: None },
             Work::FindLost,
             Work::Recount,
@@ -257,6 +264,7 @@ mod tests {
             sessions: vec![[9; 16]; SESSIONS + 1],
             has_row_security: true,
             is_slow: true,
+            first: 2,
             owner: 11,
             failure: Some(failure),
             ..Report::default()
@@ -264,7 +272,7 @@ mod tests {
         order.write_report(&sent);
         let got = order.read_report(session_room(), error_room());
         assert_eq!((got.end, got.progress, got.next), (End::Done, Progress::Stuck, Some(-1)));
-        assert!(got.is_slow && got.owner == 11);
+        assert!(got.is_slow && got.first == 2 && got.owner == 11);
         assert!(got.has_more && got.has_row_security && got.sessions.len() == SESSIONS);
         let failure = got.failure.expect("a failure");
         assert!(failure.is_canceled() && failure.message == "ä".repeat(256));

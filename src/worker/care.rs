@@ -40,6 +40,8 @@ pub struct Care {
     looked: Instant,
     left: Leftovers,
     promote: Retry,
+    /// With which kind of timed work the next job begins.
+    first: u8,
     pub recount: Retry,
     /// What a job worker was given last, as an index of `KINDS`.
     last: usize,
@@ -73,6 +75,7 @@ impl Care {
             looked: Instant::now(),
             left: Leftovers::of(slot),
             promote: Retry::of(slot),
+            first: 0,
             recount: Retry::of(slot),
             last: 0,
         }
@@ -209,7 +212,7 @@ impl Care {
                     since = slot.due();
                     slot.forget_due();
                 }
-                Work::Timed { now, since }
+                Work::Timed { now, since, first: self.first }
             }
         }
     }
@@ -232,6 +235,7 @@ impl Care {
                 if let Some((mut slot, next)) = queues::lock(self.slot).zip(next) {
                     slot.lower_due(next);
                 }
+                self.first = report.first;
                 self.promote.note(report);
             }
         }

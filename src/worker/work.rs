@@ -24,7 +24,9 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
     }
     let done = job::run(table, |queue| {
         let report = match work {
-            Work::Timed { now, since } => act_on_time(queue, *now, *since, manner),
+            Work::Timed { now, since, first } => {
+                act_on_time(queue, (*now, *since), usize::from(*first), manner)
+            }
             Work::FindLost => find_lost(queue, manner),
             Work::Reap { sessions, places } => reap(queue, sessions, places.as_deref(), manner),
             Work::Recount => return Report::none(End::Busy),
@@ -46,28 +48,33 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
     }
 }
 
-/// Of each kind of timed work a batch.
-fn act_on_time(queue: &Queue, now: i64, since: i64, manner: Manner) -> Report {
+/// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
+/// next job begins with the kind after that.
+fn act_on_time(queue: &Queue, (now, since): (i64, i64), first: usize, manner: Manner) -> Report {
     let since = if queue.is_told { since } else { i64::MIN };
     let mut times = Arguments::of(Parameter::Now, Value::instant(now));
     times.set(Parameter::Since, Value::instant(since));
     let before = if tells(queue) { None } else { next_due(queue, &times) };
-    let (mut failure, mut is_slow): (Option<Failure>, _) = (None, false);
-    for change in timed_changes(queue) {
-        let changed = Batch::of(queue, change, times.clone(), manner).run_or_each();
-        failure = changed.failure.or(failure);
-        is_slow |= changed.is_slow;
-        if is_slow && manner != Manner::Patient {
-            break;
-        }
-    }
+    let mut failure: Option<Failure> = None;
+    let changes: Vec<Change> = timed_changes(queue).collect();
+    let slow = in_turn(changes.len(), first).find(|index| {
+        let changed = Batch::of(queue, changes[*index], times.clone(), manner).run_or_each();
+        failure = changed.failure.or(failure.take());
+        changed.is_slow
+    });
     let next = next_due(queue, &times);
     let has_made = || if tells(queue) { has_made_progress(queue) } else { next != before };
     let progress = match next {
         Some(next) if next <= now && !has_made() => left(queue, timed_changes(queue), &times),
         _ => Progress::Made,
     };
-    Report { progress, next, is_slow, failure, ..Report::default() }
+    let first = slow.map_or(0, |index| index as u8 + 1);
+    Report { progress, next, first, is_slow: slow.is_some(), failure, ..Report::default() }
+}
+
+/// The indexes of so many kinds of work, from one of them on and round to it.
+fn in_turn(count: usize, first: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |turn| (first + turn) % count)
 }
 
 /// What there is to do at instants, by the queue's features.
@@ -162,4 +169,19 @@ fn left(
         spi::connect(|spi| !queue.run(spi, &Statement::Pick(change), &arguments).is_empty())
     };
     if changes.any(finds) { Progress::Stuck } else { Progress::Locked }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_turn;
+
+    #[test]
+    fn kinds_of_work_begin_with_any_of_them() {
+        assert_eq!(in_turn(3, 0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(in_turn(3, 2).collect::<Vec<_>>(), [2, 0, 1]);
+        // After the last one, or when there are fewer than there were.
+        assert_eq!(in_turn(3, 3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(in_turn(1, 3).collect::<Vec<_>>(), [0]);
+        assert_eq!(in_turn(0, 3).next(), None);
+    }
 }

@@ -226,3 +226,43 @@ fn owners_take_turns_at_a_single_job_worker() {
     }
     queues.iter_mut().for_each(mend);
 }
+
+#[test]
+fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
+    let server = Cluster::new("xqueue.max_job_workers = 1\nxqueue.worker_timeout = 200\n");
+    server.client().batch_execute("CREATE ROLE a; CREATE ROLE b").unwrap();
+    let features = json!({"features": {"delayed": true, "ttl": true}});
+    let [mut slow, mut other] = ["a", "b"].map(|owner| {
+        let mut q = Queue::make_at(server.config(), &unique(owner), COLUMNS, &features);
+        give(&mut q, owner);
+        q
+    });
+    // Each task takes nearly as long as the limit allows, of two kinds of work.
+    slow.sql(
+        "CREATE TABLE {q}_log (job xid8, operation text);
+         CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.15);
+             INSERT INTO public.{q}_log VALUES (pg_current_xact_id(), TG_OP); RETURN coalesce(NEW, OLD); END $$;
+         GRANT ALL ON {q}_log TO a;
+         INSERT INTO {q} (status, runat, expires) SELECT 'W', now(), 'infinity' FROM generate_series(1, 50);
+         INSERT INTO {q} (status, expires) SELECT 'R', now() FROM generate_series(1, 50);
+         CREATE TRIGGER own BEFORE UPDATE OR DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
+    );
+    note_process(&mut other, "");
+    let log = format!("{}_log", slow.name);
+    let mut both_have_turns = || {
+        let sql = format!("SELECT count(DISTINCT job) FROM {log} WHERE operation = $1");
+        ["UPDATE", "DELETE"]
+            .into_iter()
+            .all(|kind| scalar::<i64>(&mut slow.admin, &sql, &[&kind]) > 2)
+    };
+    wait_until("both kinds have had turns", &mut both_have_turns);
+    is_served(&mut other, 1);
+    let jobs = format!(
+        "SELECT max(n), max(kinds) FROM (SELECT count(*) n, count(DISTINCT operation) kinds FROM {log} GROUP BY job) j"
+    );
+    let row = slow.admin.query_one(&jobs, &[]).unwrap();
+    let (tasks, kinds): (i64, i64) = (row.get(0), row.get(1));
+    assert!(tasks <= 3 && kinds == 1, "{tasks} tasks of {kinds} kinds in a job");
+    slow.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}");
+    slow.wait_for("waiting", 0);
+}
