@@ -103,7 +103,7 @@ pub struct LaneChanges {
 }
 
 /// Of so many lanes a transaction notes what it has done in each, beside those that it has claimed.
-const LANES_NOTED: usize = 100_000;
+pub(super) const LANES_NOTED: usize = 100_000;
 
 impl LaneChanges {
     /// A task has come from one place to another, or from or to nowhere. `position`: that of
@@ -204,8 +204,17 @@ impl LaneChanges {
         self.more || self.places.contains_key(&lane)
     }
 
+    /// Adds what has happened in a lane to what had before.
+    pub(super) fn add_to(&self, known: &mut LaneChange, lane: u64) {
+        match self.find(lane) {
+            Some(later) => known.absorb(later),
+            // Something may have come there since it was looked at in vain.
+            None => known.exhausted &= !self.more,
+        }
+    }
+
     /// What has happened in a lane; None if nothing is noted of it.
-    pub(super) fn find(&self, lane: u64) -> Option<&LaneChange> {
+    fn find(&self, lane: u64) -> Option<&LaneChange> {
         self.places.get(&lane).map(|place| &self.changes[*place].1)
     }
 
@@ -229,7 +238,11 @@ impl LaneChanges {
                 }
             }
         }
-        self.more |= later.more;
+        if later.more {
+            let others = self.changes.iter_mut().filter(|(lane, _)| later.find(*lane).is_none());
+            others.for_each(|(_, change)| change.exhausted = false);
+            self.more = true;
+        }
     }
 }
 

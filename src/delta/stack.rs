@@ -171,9 +171,7 @@ impl Stack {
     /// The same of one lane.
     pub fn lane(&self, slot: SlotId, lane: u64) -> LaneChange {
         let mut total = LaneChange::default();
-        self.of(slot)
-            .filter_map(|delta| delta.lanes.find(lane))
-            .for_each(|later| total.absorb(later));
+        self.of(slot).for_each(|delta| delta.lanes.add_to(&mut total, lane));
         total
     }
 
@@ -192,6 +190,7 @@ impl Stack {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lanes::LANES_NOTED;
     use super::super::{Ready, TUBES_NOTED};
     use super::*;
     use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
@@ -362,6 +361,30 @@ mod tests {
         stack.at(1, JOBS).lanes.exhaust(7);
         put(&mut stack, 2, JOBS);
         assert!(stack.lane(JOBS, 7).exhausted);
+    }
+
+    #[test]
+    fn a_look_in_vain_is_not_known_beside_changes_that_are_not_noted() {
+        let put = |stack: &mut Stack, depth, lane| {
+            let tube = Tube { hash: lane, counted: None, is_lane: true, is_strict: false };
+            let place = Some(Place { status: Status::Ready, tube: Some(tube) });
+            stack.at(depth, JOBS).lanes.change(None, place, (5, 0), || 0);
+        };
+        let mut stack = Stack::new();
+        stack.at(1, JOBS).lanes.exhaust(7);
+        stack.at(1, JOBS).lanes.exhaust(8);
+        put(&mut stack, 2, 8);
+        stack.at(2, JOBS).lanes.exhaust(8);
+        (0..LANES_NOTED as u64).for_each(|lane| put(&mut stack, 2, 100 + lane));
+        assert!(stack.total(JOBS).lanes.more);
+        put(&mut stack, 2, 7);
+        let known = |stack: &Stack| [7, 8].map(|lane| stack.lane(JOBS, lane).exhausted);
+        let summed = |stack: &Stack| [7, 8].map(|lane| stack.lanes(JOBS).get(lane).exhausted);
+        assert_eq!((known(&stack), summed(&stack)), ([false, true], [false, true]));
+        stack.commit_subtransaction(2);
+        assert_eq!((known(&stack), summed(&stack)), ([false, true], [false, true]));
+        stack.at(1, JOBS).lanes.exhaust(7);
+        assert_eq!(known(&stack), [true, true]);
     }
 
     #[test]
