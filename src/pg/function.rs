@@ -1,7 +1,7 @@
 //! SQL functions in C: their arguments, and the rows they give back.
 
 use super::foreign::{attribute, list};
-use super::row_type::{RowType, Version};
+use super::row_type::{Columns, RowType, Version};
 use super::scan::{self, Kept};
 use super::spi::Rows;
 use super::value::Value;
@@ -266,7 +266,8 @@ impl Output {
 
     fn has_columns_of(&self, row: &RowType) -> bool {
         // SAFETY: the description lives as long as the query.
-        let has = unsafe { row.matches(self.description) };
+        let columns = unsafe { Columns::of(self.description) };
+        let has = columns.is_some_and(|columns| row.matches(columns));
         self.compared.set(has.then(|| row.version()));
         has
     }

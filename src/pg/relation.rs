@@ -2,7 +2,7 @@
 
 use super::catalog;
 use super::foreign::list_nth;
-use super::row_type::attributes;
+use super::row_type::Columns;
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
@@ -237,13 +237,18 @@ impl Relation {
     }
 
     pub(super) fn description(&self) -> pg_sys::TupleDesc {
-        // SAFETY: an open relation.
-        unsafe { (*self.pointer).rd_att }
+        self.described().description()
+    }
+
+    pub(super) fn described(&self) -> Columns<'_> {
+        // SAFETY: an open relation, which has a description for as long.
+        unsafe { Columns::new((*self.pointer).rd_att) }
     }
 
     /// The columns that are there, in order.
     pub fn columns(&self) -> Vec<ColumnType> {
-        attributes(self.description())
+        self.described()
+            .attributes()
             .filter(|attribute| !attribute.attisdropped)
             .map(|attribute| ColumnType {
                 name: name_text(&attribute.attname),

@@ -2,6 +2,7 @@
 
 use super::foreign::attribute;
 use pgrx::pg_sys::{self, Oid};
+use std::marker::PhantomData;
 
 /// What a row type is from one change of its table to the next.
 pub struct RowType {
@@ -13,18 +14,17 @@ pub struct RowType {
 impl RowType {
     /// The row type as it is now; None for what has no columns.
     pub fn of(oid: Oid) -> Option<RowType> {
-        // SAFETY: a look-up; a description is valid at least until the server serves invalidations.
-        let entry = unsafe { &*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_TUPDESC as i32) };
-        let description = entry.tupDesc;
+        // SAFETY: a look-up; a description is null, or valid at least until the server serves invalidations.
+        let (entry, columns) = unsafe {
+            let entry = &*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_TUPDESC as i32);
+            (entry, Columns::of(entry.tupDesc)?)
+        };
         let version = Version { entry, identifier: entry.tupDesc_identifier };
-        let row_type = || RowType { columns: shape(description).collect(), version };
-        (!description.is_null()).then(row_type)
+        Some(RowType { columns: columns.shape().collect(), version })
     }
 
-    /// # Safety
-    /// `description` is null or a valid tuple descriptor.
-    pub(super) unsafe fn matches(&self, description: pg_sys::TupleDesc) -> bool {
-        !description.is_null() && shape(description).eq(self.columns.iter().copied())
+    pub(super) fn matches(&self, columns: Columns) -> bool {
+        columns.shape().eq(self.columns.iter().copied())
     }
 
     pub(super) fn version(&self) -> Version {
@@ -49,17 +49,49 @@ impl Version {
     }
 }
 
-fn shape(description: pg_sys::TupleDesc) -> impl Iterator<Item = (Oid, bool)> {
-    attributes(description).map(|column| (column.atttypid, column.attisdropped))
+/// The columns of a tuple descriptor, which is valid for as long as this is.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<'a> {
+    description: pg_sys::TupleDesc,
+    lifetime: PhantomData<&'a pg_sys::TupleDescData>,
 }
 
-/// The columns of a description, which is a valid one.
-pub(super) fn attributes<'a>(
-    description: pg_sys::TupleDesc,
-) -> impl Iterator<Item = &'a pg_sys::FormData_pg_attribute> {
-    // SAFETY: a valid tuple descriptor has `natts` attributes.
-    unsafe {
-        let count = (*description).natts as usize;
-        (0..count).map(move |index| attribute(description, index))
+impl<'a> Columns<'a> {
+    /// # Safety
+    /// A tuple descriptor that is valid for this lifetime.
+    pub(super) unsafe fn new(description: pg_sys::TupleDesc) -> Columns<'a> {
+        Columns { description, lifetime: PhantomData }
+    }
+
+    /// The same; None for null.
+    ///
+    /// # Safety
+    /// Null, or a tuple descriptor that is valid for this lifetime.
+    pub(super) unsafe fn of(description: pg_sys::TupleDesc) -> Option<Columns<'a>> {
+        (!description.is_null()).then_some(Columns { description, lifetime: PhantomData })
+    }
+
+    pub(super) fn description(self) -> pg_sys::TupleDesc {
+        self.description
+    }
+
+    /// A column by its number; None if there is none with it.
+    pub(super) fn get(self, number: i16) -> Option<&'a pg_sys::FormData_pg_attribute> {
+        self.attributes().nth(usize::try_from(number).ok()?.checked_sub(1)?)
+    }
+
+    pub(super) fn attributes(
+        self,
+    ) -> impl ExactSizeIterator<Item = &'a pg_sys::FormData_pg_attribute> {
+        // SAFETY: a valid tuple descriptor has `natts` attributes.
+        unsafe {
+            let count = (*self.description).natts as usize;
+            (0..count).map(move |index| attribute(self.description, index))
+        }
+    }
+
+    /// The type of each, and whether it was dropped.
+    fn shape(self) -> impl Iterator<Item = (Oid, bool)> {
+        self.attributes().map(|column| (column.atttypid, column.attisdropped))
     }
 }

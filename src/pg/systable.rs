@@ -1,6 +1,5 @@
 //! Scans of tables that run no user code and know no row security.
 
-use super::foreign::attribute;
 use super::relation::{Relation, Snapshot};
 use super::row::Tuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -67,13 +66,10 @@ impl Relation {
         see: impl FnOnce(&Tuple) -> T,
     ) -> Option<T> {
         let key = (pg_sys::F_UUID_EQ, Datum::from(value.as_ptr()));
+        let is_uuid = self.described().get(at.1)?.atttypid == pg_sys::UUIDOID;
         // SAFETY: the operator is that of type uuid, of which the column is, and whose values are 16 bytes passed by
         // reference.
-        unsafe {
-            let column = attribute(self.description(), usize::try_from(at.1 - 1).ok()?);
-            let is_uuid = column.atttypid == pg_sys::UUIDOID;
-            is_uuid.then(|| self.first_equal(at, key, snapshot, see)).flatten()
-        }
+        is_uuid.then(|| unsafe { self.first_equal(at, key, snapshot, see) }).flatten()
     }
 
     /// How many rows have this oid in a column that is the first one of the index, up to a limit; with those that
@@ -84,7 +80,9 @@ impl Relation {
         value: Oid,
         limit: usize,
     ) -> usize {
-        let Ok(position) = usize::try_from(column - 1) else { return 0 };
+        if self.described().get(column).is_none_or(|column| column.attlen != OID_LENGTH) {
+            return 0;
+        }
         let mut snapshot = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..Default::default()
@@ -92,9 +90,6 @@ impl Relation {
         // SAFETY: an index scan of an open table, with one key of type oid. The snapshot, of a kind that is not
         // registered, outlives it, and says of each row whether a transaction in progress has changed that.
         unsafe {
-            if attribute(self.description(), position).attlen != OID_LENGTH {
-                return 0;
-            }
             let mut key = pg_sys::ScanKeyData::default();
             let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
             pg_sys::ScanKeyInit(&mut key, column, equal, pg_sys::F_OIDEQ.into(), value.into());
