@@ -3,7 +3,8 @@
 //!
 //! The owner of a queue is compared when a transaction that has altered its table is about to commit: what it is then
 //! counts, by whichever command it has become that. Of several transactions that pass the limit at once the last one,
-//! at least, sees what the others are about to do.
+//! at least, sees what the others are about to do. While a transaction that gives a queue to another owner is prepared,
+//! the queue is counted for both: it is one's or the other's in the end.
 
 use crate::delta::SlotId;
 use crate::error::{Error, Result};
@@ -22,34 +23,37 @@ pub fn require_for_new(owner: Oid) -> Result<()> {
     require(owner, &xact::dropped())
 }
 
-/// Notes whose queue a table is that a command alters, before others see what it has done.
+/// Notes whose queue a table is that a command alters, before others see what it has done, and whether the limit holds
+/// for the role that does.
 pub fn note_owner(slot: SlotId, table: Oid) {
-    if let Some(owner) = catalog::owner_of(table) {
-        xact::note(slot, |delta| delta.owner_before = delta.owner_before.or(Some(owner.into())));
-    }
+    let Some(owner) = catalog::owner_of(table) else { return };
+    let is_bound = !user::is_superuser(user::current());
+    xact::note(slot, |delta| {
+        delta.owner_before = delta.owner_before.or(Some(owner.into()));
+        delta.altered_by_user |= is_bound;
+    });
 }
 
 /// Takes places for the queues that the open transaction has given to other owners; refuses more than a role may have.
-/// A superuser may give as many as there is room for.
+/// Superusers may give as many as there is room for: of a table that none but such have altered, by whichever role the
+/// transaction is committed.
 pub fn settle() -> Result<()> {
     transaction::see_own_changes();
-    let mut owners = Vec::new();
-    for (slot, owner) in moved() {
-        if let Some(mut queue) = queues::lock(slot) {
-            queue.set_next_owner(owner.into());
+    let moved = moved();
+    for (slot, owner) in &moved {
+        if let Some(mut queue) = queues::lock(*slot) {
+            queue.set_next_owner((*owner).into());
         }
-        xact::note(slot, |delta| delta.given_away = true);
-        owners.push(owner);
+        xact::note(*slot, |delta| delta.given_away = true);
     }
-    let is_bound = |owner: &Oid| !user::is_superuser(*owner);
-    if owners.is_empty() || user::is_superuser(user::current()) {
-        return Ok(());
-    }
+    let is_bound = |(slot, owner): &&(SlotId, Oid)| {
+        xact::is_altered_by_user(*slot) && !user::is_superuser(*owner)
+    };
     let gone = |owner: Oid| {
-        let given = moved().into_iter().filter(move |(_, to)| *to != owner).map(|(slot, _)| slot);
+        let given = moved.iter().filter(move |(_, to)| *to != owner).map(|(slot, _)| *slot);
         xact::dropped().into_iter().chain(given).collect::<Vec<_>>()
     };
-    owners.into_iter().filter(is_bound).try_for_each(|owner| require(owner, &gone(owner)))
+    moved.iter().filter(is_bound).try_for_each(|(_, owner)| require(*owner, &gone(*owner)))
 }
 
 /// The queues that the open transaction has given to another owner, and that.

@@ -99,6 +99,11 @@ pub fn owners_before() -> Vec<(SlotId, u32)> {
     CHANGES.with_borrow(Stack::owners_before)
 }
 
+/// Whether a role that is no superuser has altered a queue's table in the open transaction.
+pub fn is_altered_by_user(slot: SlotId) -> bool {
+    CHANGES.with_borrow(|stack| stack.is_altered_by_user(slot))
+}
+
 /// What the open transaction does to the number of a queue's tasks.
 pub fn growth(slot: SlotId) -> Growth {
     CHANGES.with_borrow(|stack| stack.growth(slot))
@@ -426,9 +431,8 @@ fn hand_over_room() {
         stack.for_each(|slot, delta| {
             if let Some(mut queue) = queues::lock(slot) {
                 queue.keep_for_prepared(delta.reserved);
-                // It is given to its new owner already; a look that finds it was not puts that right.
                 if delta.given_away {
-                    queue.end_next_owner(true);
+                    queue.prepare_next_owner();
                 }
             }
         })

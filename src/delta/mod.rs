@@ -76,6 +76,8 @@ pub struct Delta {
     pub created: bool,
     /// Whose the table was before it was altered.
     pub owner_before: Option<u32>,
+    /// A role that is no superuser has altered it.
+    pub altered_by_user: bool,
     /// It is about to be another's: that is noted in the slot.
     pub given_away: bool,
     /// The table or the definition is gone (true), or there again (false).
@@ -264,6 +266,7 @@ impl Delta {
         self.tubes_changed |= later.tubes_changed;
         self.created |= later.created;
         self.owner_before = self.owner_before.or(later.owner_before);
+        self.altered_by_user |= later.altered_by_user;
         self.given_away |= later.given_away;
         self.dropped = later.dropped.or(self.dropped);
     }

@@ -107,6 +107,11 @@ impl Stack {
         owners
     }
 
+    /// Whether a role that is no superuser has altered the queue's table.
+    pub fn is_altered_by_user(&self, slot: SlotId) -> bool {
+        self.of(slot).any(|delta| delta.altered_by_user)
+    }
+
     /// The change of one queue by the whole open transaction.
     pub fn total(&self, slot: SlotId) -> Delta {
         let mut total = Delta::default();

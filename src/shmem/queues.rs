@@ -26,6 +26,8 @@ pub struct Queue {
     owner: u32,
     /// Who is to be that if a transaction commits that is about to; 0 if there is no such transaction.
     next_owner: u32,
+    /// The same of a prepared transaction, until its end is known; it has the table locked, so there is one at the most.
+    prepared_owner: u32,
     pub(super) tasks: Tasks,
     pub(super) calls: Calls,
     pub(super) transitions: Transitions,
@@ -139,6 +141,7 @@ pub fn find_or_add(
         table,
         owner,
         next_owner: 0,
+        prepared_owner: 0,
         tasks: Tasks::default(),
         calls: Calls::default(),
         transitions: Transitions::default(),
@@ -168,14 +171,14 @@ pub fn find_or_add(
     Some((queue.id(), true))
 }
 
-/// How many slots of all databases are in use by queues of an owner, or of one that is about to be that; but for some
-/// that are about to be its own no more.
+/// How many slots of all databases are in use by queues of an owner, or of one that is about to be that or is if a
+/// prepared transaction commits; but for some that are about to be its own no more.
 pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
     let _directory = super::directory();
     let in_use = (0..super::segment().queue_count).filter(|index| peek(*index).0 != 0);
     let counts = |queue: QueueGuard| {
-        let is_owners = queue.owner == owner || queue.next_owner == owner;
-        is_owners && !but.contains(&queue.id())
+        let owners = [queue.owner, queue.next_owner, queue.prepared_owner];
+        owners.contains(&owner) && !but.contains(&queue.id())
     };
     in_use.filter(|index| at(*index as u32).is_some_and(counts)).count()
 }
@@ -263,6 +266,23 @@ impl QueueGuard {
         let next = std::mem::take(&mut self.next_owner);
         if is_committed {
             self.owner = next;
+        }
+    }
+
+    /// That transaction is prepared: the table is the old owner's as well, until it is known how that ends.
+    pub fn prepare_next_owner(&mut self) {
+        self.prepared_owner = std::mem::take(&mut self.next_owner);
+    }
+
+    pub fn has_prepared_owner(&self) -> bool {
+        self.prepared_owner != 0
+    }
+
+    /// The prepared transaction that was to change the owner has ended, and this is the owner since; unless another has
+    /// been prepared meanwhile, which is looked for again.
+    pub fn resolve_owner(&mut self, owner: u32) {
+        if !self.prepared && std::mem::take(&mut self.prepared_owner) == owner {
+            self.owner = owner;
         }
     }
 

@@ -4,7 +4,7 @@
 use super::care::Care;
 use crate::delta::SlotId;
 use crate::pg::value::Value;
-use crate::pg::{injection, spi, transaction};
+use crate::pg::{catalog, injection, spi, transaction};
 use crate::shmem::queues;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
@@ -75,12 +75,16 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSe
     }
     injection::point(c"xqueue-prepared-are-looked-for");
     let changed = changed_among(&marked);
+    let owners = owners_among(marked.iter().filter(|(table, _)| !changed.contains(table)));
     for (table, slot, room) in reserved {
         let is_changed = changed.contains(&table);
         if let Some(mut queue) = queues::lock(slot) {
             match is_changed {
                 true => queue.find_prepared(),
                 false => queue.resolve_prepared(room),
+            }
+            if let Some(owner) = owners.get(&table) {
+                queue.resolve_owner((*owner).into());
             }
         }
         // It may have given tasks to sessions that have ended since.
@@ -89,6 +93,19 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSe
         }
     }
     changed
+}
+
+/// The owners, as they are now, of those of the tables that prepared transactions may have given to others.
+fn owners_among<'a>(tables: impl Iterator<Item = &'a (Oid, SlotId)>) -> HashMap<Oid, Oid> {
+    let is_given = |slot| queues::lock(slot).is_some_and(|slot| slot.has_prepared_owner());
+    let given: Vec<Oid> =
+        tables.filter(|(_, slot)| is_given(*slot)).map(|(table, _)| *table).collect();
+    if given.is_empty() {
+        return HashMap::new();
+    }
+    let owner = |table: Oid| Some((table, catalog::owner_of(table)?));
+    let owners = transaction::try_in_transaction(|| given.into_iter().filter_map(owner).collect());
+    owners.unwrap_or_default()
 }
 
 /// Those of the tables that prepared transactions have changed; all of them if that cannot be found out.

@@ -274,6 +274,64 @@ fn what_is_given_away_or_downgraded_and_comes_back_leaves_no_room() {
     cluster.assert_quiet();
 }
 
+/// Whether its transaction is committed or rolled back, neither role comes to have too many.
+#[test]
+fn a_queue_that_a_prepared_transaction_gives_away_is_counted_for_both() {
+    let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
+    let mut superuser = cluster.client();
+    superuser
+        .batch_execute(
+            "CREATE ROLE greedy LOGIN; CREATE ROLE helper LOGIN; GRANT helper TO greedy;
+             GRANT CREATE ON SCHEMA public TO PUBLIC",
+        )
+        .unwrap();
+    superuser.batch_execute("CREATE DATABASE second").unwrap();
+    open(cluster.config().dbname("second"))
+        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
+        .unwrap();
+    let mut c = client_of(&cluster, "greedy");
+    c.batch_execute("SELECT xqueue.create('a'); SELECT xqueue.create('b')").unwrap();
+    client_of(&cluster, "helper").batch_execute("SELECT xqueue.create('h')").unwrap();
+    let [mut greedy, mut helper] =
+        ["greedy", "helper"].map(|role| open(cluster.config().dbname("second").user(role)));
+    const MORE: &str = "SELECT xqueue.create('more')";
+    let is_full = |c: &mut Client| c.batch_execute(MORE).is_err();
+    for end in ["ROLLBACK", "COMMIT"] {
+        c.batch_execute("BEGIN; ALTER TABLE a OWNER TO helper; PREPARE TRANSACTION 'given'")
+            .unwrap();
+        expect_error(&mut greedy, MORE, "53400", "\"greedy\" may have no more than 2 queues");
+        expect_error(&mut helper, MORE, "53400", "\"helper\" may have no more than 2 queues");
+        c.batch_execute(&format!("{end} PREPARED 'given'")).unwrap();
+        let (full, other) = match end {
+            "ROLLBACK" => (&mut greedy, &mut helper),
+            _ => (&mut helper, &mut greedy),
+        };
+        wait_until("the other has room again", || !is_full(other));
+        other.batch_execute("SELECT xqueue.drop('more')").unwrap();
+        expect_error(full, MORE, "53400", "may have no more than 2 queues");
+    }
+    cluster.assert_quiet();
+}
+
+/// Not the role by which the transaction is committed.
+#[test]
+fn the_limit_holds_for_the_role_that_gives_a_queue_away() {
+    let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 1\n");
+    let mut c = cluster.client();
+    c.batch_execute(
+        "CREATE ROLE greedy; CREATE ROLE helper; GRANT helper TO greedy; GRANT CREATE ON SCHEMA public TO PUBLIC;
+         SET ROLE helper; SELECT xqueue.create('h'); SET ROLE greedy; SELECT xqueue.create('g'); RESET ROLE",
+    )
+    .unwrap();
+    let sql = "BEGIN; SET LOCAL ROLE greedy; ALTER TABLE g OWNER TO helper; RESET ROLE; COMMIT";
+    expect_error(&mut c, sql, "53400", "role \"helper\" may have no more than 1 queues");
+    c.batch_execute("ROLLBACK").unwrap();
+    c.batch_execute("BEGIN; ALTER TABLE g OWNER TO helper; SET LOCAL ROLE greedy; COMMIT").unwrap();
+    let owner = "SELECT relowner::regrole::text FROM pg_class WHERE relname = 'g'";
+    assert_eq!(scalar::<String>(&mut c, owner, &[]), "helper");
+    cluster.assert_quiet();
+}
+
 /// There are two slots for queues: each that is lost would be noticed soon.
 #[test]
 fn slots_of_queues_that_came_to_nothing_or_are_gone_are_given_back() {

@@ -145,13 +145,14 @@ pub fn apply(delta: &mut Delta, change: &Change) {
     }
 }
 
-pub fn flags(delta: &mut Delta) -> [&mut bool; 7] {
+pub fn flags(delta: &mut Delta) -> [&mut bool; 8] {
     [
         &mut delta.moved,
         &mut delta.redefined,
         &mut delta.recount,
         &mut delta.tubes_changed,
         &mut delta.created,
+        &mut delta.altered_by_user,
         &mut delta.given_away,
         &mut delta.ended_more,
     ]
