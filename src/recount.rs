@@ -1,69 +1,120 @@
 //! Counting the tasks of a queue while others go on working, see [`crate::shmem::recount`].
 
 use crate::model::change::Counts;
+use crate::model::definition::Field;
 use crate::pg::memory::Scratch;
 use crate::pg::relation::{Lock, Relation};
+use crate::pg::row::Tuple;
 use crate::pg::value::Value;
 use crate::pg::{injection, latch, process, spi, types};
 use crate::registry::{self, Queue};
 use crate::shmem::queues::{self, QueueGuard};
 use crate::shmem::recount::Area;
 use pgrx::pg_sys::Oid;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long whoever needs the table for himself waits at the most.
+/// How long a session that needs the table, or the list of queues, for itself waits at the most.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// A longer value is not read where nothing may take long, in bytes.
+const LONGEST_READ_BRIEFLY: usize = 1 << 20;
+
+/// What a recount is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To compare the counters with the table.
+    Check,
+    /// The counters are to become what is counted.
+    Renew,
+    /// The same, if no row takes long to read.
+    RenewBriefly,
+}
+
+/// Why nothing has been counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The queue is gone, somebody waits for a lock that the recount holds, or too many recounts are running.
+    InTheWay,
+    /// There is a row that may take long to read.
+    TooLong,
+}
 
 /// Counts the tasks of a queue, on whose table the caller holds AccessShareLock. Gives the count
-/// together with the locked slot, so that nothing can come in between. None if the queue is gone,
-/// or, with `renews`, if someone has come to wait for a lock on the table. `renews`: the counters
-/// are to become what is counted.
-pub fn count(queue: &Queue, renews: bool) -> Option<(Counts, QueueGuard)> {
-    let relation = Relation::open(queue.table, Lock::AccessShare)?;
-    let claim = Area::claim()?;
-    let (recount, snapshot) = queues::lock(queue.slot)?.begin_recount(claim, renews);
+/// together with the locked slot, so that nothing can come in between.
+pub fn count(queue: &Queue, purpose: Purpose) -> Result<(Counts, QueueGuard), Stopped> {
+    use Stopped::{InTheWay, TooLong};
+    let renews = purpose != Purpose::Check;
+    let relation = Relation::open(queue.table, Lock::AccessShare).ok_or(InTheWay)?;
+    let claim = Area::claim().ok_or(InTheWay)?;
+    let (recount, snapshot) =
+        queues::lock(queue.slot).ok_or(InTheWay)?.begin_recount(claim, renews);
     injection::point(c"xqueue-recount-has-begun");
     // Other tubes may be counted since the queue was looked up: whoever says so from here on asks for
     // another recount.
-    let queue = &registry::find_anew(queue.table).ok().flatten()?;
+    let queue = &registry::find_anew(queue.table).ok().flatten().ok_or(InTheWay)?;
     let mut counts = Counts::default();
-    let mut checked = Instant::now();
+    let checked = Cell::new(Instant::now());
+    let goes_on = || {
+        // A value may take long to read, as one that has to be decompressed.
+        process::serve_interrupts();
+        if !renews || checked.get().elapsed() < LOCK_CHECK_INTERVAL {
+            return true;
+        }
+        checked.set(Instant::now());
+        !is_waited_for(queue.table)
+    };
+    let mut is_too_long = false;
     let scratch = Scratch::new();
-    let complete = relation.scan(&snapshot, |row| {
+    let see = |row: &Tuple| {
+        is_too_long = purpose == Purpose::RenewBriefly && is_long(queue, row);
+        if is_too_long {
+            return false;
+        }
         // A value that stands for no state is counted as none.
         if let Ok(place) = scratch.run(|| queue.place_of(row)) {
             counts.count(place);
         }
-        // A value may take long to read, as one that has to be decompressed.
-        process::serve_interrupts();
-        if !renews || checked.elapsed() < LOCK_CHECK_INTERVAL {
-            return true;
-        }
-        checked = Instant::now();
-        !is_waited_for(queue.table)
-    });
+        goes_on()
+    };
+    let pause = || {
+        injection::point(c"xqueue-recount-goes-on");
+        goes_on()
+    };
+    let complete = relation.scan_in_parts(&snapshot, see, pause);
     drop(snapshot);
     drop(relation);
     if !complete {
-        return None;
+        return Err(if is_too_long { TooLong } else { InTheWay });
     }
     while recount.is_ahead() {
         latch::wait(Some(Duration::from_millis(1)), false);
     }
-    let mut slot = queues::lock(queue.slot)?;
+    let mut slot = queues::lock(queue.slot).ok_or(InTheWay)?;
     let counts = slot.end_recount(&recount, counts);
-    Some((counts, slot))
+    Ok((counts, slot))
 }
 
+/// Whether a row's state or tube may take long to read.
+fn is_long(queue: &Queue, row: &Tuple) -> bool {
+    let is_long = |field| {
+        queue.value_of(row, field).is_some_and(|value| value.length() > LONGEST_READ_BRIEFLY)
+    };
+    is_long(Field::Status) || is_long(Field::Tube)
+}
+
+/// Whether a session waits for a lock that AccessShareLock on the table, or on the list of queues, keeps it from. Others
+/// that wait do so for others.
 fn is_waited_for(table: Oid) -> bool {
+    let tables = [Some(table), registry::oid()].into_iter().flatten().map(Value::oid);
     spi::connect(|spi| {
         let waiting = spi.run_with(
             "SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d \
              ON d.oid OPERATOR(pg_catalog.=) l.database \
              AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
-             WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.relation OPERATOR(pg_catalog.=) $1 \
-             AND NOT l.granted",
-            &[(types::OID, Some(Value::oid(table)))],
+             WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' \
+             AND l.relation OPERATOR(pg_catalog.=) ANY ($1) \
+             AND l.mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock' AND NOT l.granted",
+            &[(types::OID_ARRAY, Some(Value::array(tables, types::OID)))],
         );
         !waiting.is_empty()
     })

@@ -14,12 +14,13 @@ use crate::pg::relation::{Lock, Relation};
 use crate::pg::transaction::{self, Verdict};
 use crate::pg::value::Value;
 use crate::pg::{catalog, jsonb, latch, subscription, types};
+use crate::recount::{self, Purpose};
 use crate::registry::{self, Queue};
 use crate::session::store;
 use crate::shmem::queues;
 use crate::shmem::sessions::Uuid;
 use crate::upgrade::Blueprint;
-use crate::{recount, sql_functions, xact};
+use crate::{sql_functions, xact};
 use rows::Findings;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -252,7 +253,7 @@ fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
 /// transaction has done is seen by the count but not yet in the counters.
 fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     let pending = xact::pending(queue.slot);
-    let (counted, slot) = recount::count(queue, false)?;
+    let (counted, slot) = recount::count(queue, Purpose::Check).ok()?;
     let statistics = slot.statistics();
     let mut expected = Counts::default();
     if !pending.replaces {

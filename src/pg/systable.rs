@@ -8,16 +8,47 @@ use std::ptr::null_mut;
 
 /// The types that name objects, such as regrole, are as long as oid.
 const OID_LENGTH: i16 = 4;
+/// Between so many pages a scan of a table that may be large asks whether it is to go on.
+const PART: u32 = 1024;
 
 impl Relation {
     /// Sees every row that `snapshot` sees, whatever the table's access method. Ends early, with false, when
     /// `see` says so.
-    pub fn scan(&self, snapshot: &Snapshot, mut see: impl FnMut(&Tuple) -> bool) -> bool {
+    pub fn scan(&self, snapshot: &Snapshot, see: impl FnMut(&Tuple) -> bool) -> bool {
+        self.scan_part(snapshot, None, see)
+    }
+
+    /// The same in parts, between which `goes_on` is asked: of what no row can be seen any more there may be any number
+    /// of pages. A table whose rows are not stored as the server's own are is one part.
+    pub fn scan_in_parts(
+        &self,
+        snapshot: &Snapshot,
+        mut see: impl FnMut(&Tuple) -> bool,
+        goes_on: impl Fn() -> bool,
+    ) -> bool {
+        if !self.is_heap() {
+            return self.scan_part(snapshot, None, see);
+        }
+        // Rows in pages that come to be later are none that the snapshot sees.
+        let pages = self.pages();
+        let mut parts =
+            (0..pages).step_by(PART as usize).map(|from| (from, PART.min(pages - from)));
+        parts.all(|part| goes_on() && self.scan_part(snapshot, Some(part), &mut see))
+    }
+
+    /// `part`: the first page, and how many.
+    fn scan_part(
+        &self,
+        snapshot: &Snapshot,
+        part: Option<(u32, u32)>,
+        mut see: impl FnMut(&Tuple) -> bool,
+    ) -> bool {
         const FLAGS: u32 = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
             | pg_sys::ScanOptions::SO_ALLOW_PAGEMODE
             | pg_sys::ScanOptions::SO_ALLOW_STRAT;
         // SAFETY: a sequential scan of an open table under a registered snapshot, by the functions that every
-        // access method has; each tuple is valid until the next one is fetched.
+        // access method has; each tuple is valid until the next one is fetched. A scan of a part is one of a heap that
+        // has so many pages, which is not synchronized with others.
         unsafe {
             let Some(methods) = (*self.pointer()).rd_tableam.as_ref() else { return true };
             let (Some(begin), Some(next), Some(end)) =
@@ -29,6 +60,9 @@ impl Relation {
             let scan = pg_guard_ffi_boundary(|| {
                 begin(self.pointer(), snapshot.0, 0, null_mut(), null_mut(), FLAGS)
             });
+            if let Some((from, count)) = part {
+                pg_sys::heap_setscanlimits(scan, from, count);
+            }
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
             let mut complete = true;
             while complete && pg_guard_ffi_boundary(|| next(scan, forward, slot)) {

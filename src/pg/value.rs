@@ -128,6 +128,18 @@ impl<'m> Value<'m> {
         self.datum
     }
 
+    /// How many bytes it has once it is read out of its row, which for what is stored apart or compressed takes as long
+    /// as there are.
+    pub fn length(self) -> usize {
+        // SAFETY: a value of the type; one of variable length tells its own, wherever it is stored.
+        unsafe {
+            match pg_sys::get_typlen(self.oid) {
+                -1 => pg_sys::toast_raw_datum_size(self.datum),
+                _ => size_of::<Datum>(),
+            }
+        }
+    }
+
     /// Lets `see` look at the bytes of a value of type text, varchar or char(n).
     pub fn with_text<T>(self, see: impl FnOnce(&[u8]) -> T) -> T {
         let datum = self.require_text();

@@ -31,7 +31,8 @@ pub use plans::{Arguments, Statement};
 pub use queue::{KeyType, Queue, table_names};
 pub use status::StatusColumn;
 pub use store::{
-    Entry, REGISTRY, as_owner, count_of, delete, is_own_table, pause, read, resume, try_lock, write,
+    Entry, REGISTRY, as_owner, count_of, delete, is_own_table, oid, pause, read, resume, try_lock,
+    write,
 };
 
 thread_local! {

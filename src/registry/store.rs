@@ -43,8 +43,12 @@ pub fn read(table: Oid) -> Result<Option<Entry>> {
 /// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot
 /// be done at once.
 pub fn try_lock() -> bool {
+    oid().is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
+}
+
+/// The registry, if the extension is there.
+pub fn oid() -> Option<Oid> {
     catalog::own_relation(REGISTRY)
-        .is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
 }
 
 /// Writes a definition down, as the owner of the registry. The caller has checked that the current

@@ -5,7 +5,7 @@ use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::transaction::Failure;
 use crate::pg::worker::Timeout;
 use crate::pg::{injection, transaction};
-use crate::recount;
+use crate::recount::{self, Purpose, Stopped};
 use crate::registry;
 use crate::shmem::jobs;
 use crate::shmem::orders::{End, Progress, Report};
@@ -19,7 +19,7 @@ const MOST_PAGES: u32 = 1000;
 pub fn recount_briefly(table: Oid, limit: Duration) -> Report {
     let counted = transaction::try_in_transaction(|| {
         let _limit = Timeout::after(limit);
-        recount(table, Some(MOST_PAGES))
+        recount(table, Purpose::RenewBriefly)
     });
     match counted {
         Ok(end) => ended(end),
@@ -32,7 +32,8 @@ pub fn recount_briefly(table: Oid, limit: Duration) -> Report {
 pub fn recount_at_leisure(table: Oid) -> Report {
     jobs::put_off(i64::MAX);
     injection::point(c"xqueue-recounter-begins");
-    let counted: Result<End, Failure> = transaction::try_in_transaction(|| recount(table, None));
+    let counted: Result<End, Failure> =
+        transaction::try_in_transaction(|| recount(table, Purpose::Renew));
     counted.map_or_else(Report::failed, ended)
 }
 
@@ -41,12 +42,12 @@ fn ended(end: End) -> Report {
 }
 
 /// What comes to nothing is asked for again by the claim that is dropped.
-fn recount(table: Oid, most_pages: Option<u32>) -> End {
+fn recount(table: Oid, purpose: Purpose) -> End {
     if !registry::try_lock() || !relation::try_lock(table, Lock::AccessShare) {
         return End::Busy;
     }
     let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());
-    if most_pages.is_some_and(|most| pages > most) {
+    if purpose == Purpose::RenewBriefly && pages > MOST_PAGES {
         return End::Slow;
     }
     let queue = match registry::find(table) {
@@ -54,13 +55,13 @@ fn recount(table: Oid, most_pages: Option<u32>) -> End {
         Ok(None) => return End::Gone,
         Err(_) => return End::Busy,
     };
-    match recount::count(&queue, true) {
-        Some((tasks, mut slot)) => {
+    match recount::count(&queue, purpose) {
+        Ok((tasks, mut slot)) => {
             slot.set_counted(&tasks);
             slot.nudge_for_counted();
             End::Done
         }
-        // The table is needed exclusively, or too many recounts are running.
-        None => End::Busy,
+        Err(Stopped::InTheWay) => End::Busy,
+        Err(Stopped::TooLong) => End::Slow,
     }
 }

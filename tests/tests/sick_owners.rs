@@ -80,11 +80,12 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     let mut healthy = Queue::new_in(&database.name, "healthy");
     is_served(&mut healthy, 1);
     slow.assert_exact();
-    // Each tube takes long to decompress.
+    // Each tube takes long to decompress, and so does what stands for no state.
     slow.sql(
         "ALTER TABLE {q} DISABLE TRIGGER USER;
          INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
          INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 15);
+         INSERT INTO {q} (status) VALUES (repeat('x', 50000000));
          ALTER TABLE {q} ENABLE TRIGGER USER;
          DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger
              WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
@@ -94,6 +95,35 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
     // It gets to its end.
     wait_until("it is counted", || slow.stats()["exact"] == json!(true));
+    slow.sql("TRUNCATE {q}");
+}
+
+/// Who needs the list of queues for itself does not wait until all is counted, with all behind it who only look there.
+#[test]
+fn a_recount_gives_way_to_who_needs_the_list_of_queues() {
+    let database = Database::new("registry");
+    let tubes = json!({"features": {"delayed": true, "tube": true}});
+    let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &tubes);
+    slow.assert_exact();
+    let mut c = database.client();
+    slow.sql(
+        "ALTER TABLE {q} DISABLE TRIGGER USER;
+         INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
+         INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 100)",
+    );
+    slow.sql(
+        "DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger
+             WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
+         LOOP EXECUTE format('ALTER TABLE {q} ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$",
+    );
+    let counting = "SELECT EXISTS (SELECT FROM pg_stat_activity JOIN pg_locks USING (pid) \
+                    WHERE backend_type = 'xqueue recount' AND datname = current_database() \
+                    AND relation = $1::text::regclass)";
+    wait_until("it is counted", || scalar::<bool>(&mut c, counting, &[&slow.name]));
+    let ask = format!("SELECT xqueue.stats('{}')->'exact' = 'true'", slow.name);
+    c.batch_execute("BEGIN; LOCK TABLE xqueue.queue").unwrap();
+    assert!(!scalar::<bool>(&mut c, &ask, &[]), "it was counted to the end");
+    c.batch_execute("ROLLBACK").unwrap();
     slow.sql("TRUNCATE {q}");
 }
 
