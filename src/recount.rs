@@ -6,7 +6,7 @@ use crate::pg::memory::Scratch;
 use crate::pg::relation::{Lock, Relation};
 use crate::pg::row::Tuple;
 use crate::pg::value::Value;
-use crate::pg::{injection, latch, process, spi, types};
+use crate::pg::{injection, latch, process, spi, types, user};
 use crate::registry::{self, Queue};
 use crate::shmem::queues::{self, QueueGuard};
 use crate::shmem::recount::Area;
@@ -45,7 +45,11 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<(Counts, QueueGuard), St
     use Stopped::{InTheWay, TooLong};
     let renews = purpose != Purpose::Check;
     let relation = Relation::open(queue.table, Lock::AccessShare).ok_or(InTheWay)?;
-    let claim = Area::claim().ok_or(InTheWay)?;
+    let claim = match purpose {
+        Purpose::Check => Area::claim_for_check(user::outer().into()),
+        Purpose::Renew | Purpose::RenewBriefly => Area::claim_for_renewal(),
+    };
+    let claim = claim.ok_or(InTheWay)?;
     let (recount, snapshot) =
         queues::lock(queue.slot).ok_or(InTheWay)?.begin_recount(claim, renews);
     injection::point(c"xqueue-recount-has-begun");

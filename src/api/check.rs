@@ -219,7 +219,10 @@ fn subqueues(queue: &Queue, found: &Findings) -> Result<Vec<String>> {
 /// Counters against the table.
 fn counters(queue: &Queue) -> Vec<String> {
     let Some((counters, exact, counted)) = compare(queue) else {
-        return vec!["the table could not be counted".into()];
+        return vec![
+            "the table could not be counted: too many checks are running, of this role or in all"
+                .into(),
+        ];
     };
     if !exact {
         return vec![

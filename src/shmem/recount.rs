@@ -10,14 +10,21 @@ use crate::model::change::Counts;
 use crate::pg::callbacks;
 use crate::pg::relation::Snapshot;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many recounts may run at the same time.
-pub const LIMIT: usize = 16;
+/// How many recounts may run at the same time that compare counters with a table, which any role may ask for.
+const CHECKS: usize = 16;
+/// How many of them one role may have running: they take as long as its tables are large.
+const CHECKS_OF_ROLE: usize = 4;
+/// How many recounts may run at the same time; those that renew counters have areas of their own.
+pub const LIMIT: usize = 2 * CHECKS;
 
+/// All-zero bytes are a free one.
 #[repr(C)]
 pub struct Area {
-    in_use: AtomicBool,
+    /// The role whose recount it is, `RENEWAL` for one that renews counters, 0 while it is free.
+    holder: AtomicU32,
     xmin: u32,
     xmax: u32,
     others: u32,
@@ -27,6 +34,9 @@ pub struct Area {
     /// The counters are to become what is counted.
     renews: bool,
 }
+
+/// In place of a role.
+const RENEWAL: u32 = u32::MAX;
 
 /// A place to publish a recount in, freed on drop, or when the process ends.
 pub struct Claim(usize);
@@ -116,20 +126,40 @@ impl Recount {
 }
 
 impl Area {
-    /// A free area; None if too many recounts are running.
-    pub fn claim() -> Option<Claim> {
+    /// A free area for a role's check; None if too many are running, or too many of that role's.
+    pub fn claim_for_check(role: u32) -> Option<Claim> {
+        let claim = Area::claim(0..CHECKS, role)?;
+        let is_roles = |index: &usize| area(*index).holder.load(Ordering::Acquire) == role;
+        // Of several that come at once all may be refused, but none is one too many.
+        ((0..CHECKS).filter(is_roles).count() <= CHECKS_OF_ROLE).then_some(claim)
+    }
+
+    /// A free area for renewing counters; None if too many recounts are doing that.
+    pub fn claim_for_renewal() -> Option<Claim> {
+        Area::claim(CHECKS..LIMIT, RENEWAL)
+    }
+
+    fn claim(mut areas: Range<usize>, holder: u32) -> Option<Claim> {
         if !EXIT_WATCHED.replace(true) {
             callbacks::at_exit(give_up_on_exit, 0);
         }
-        let claim = |index: &usize| !area(*index).in_use.swap(true, Ordering::AcqRel);
-        (0..LIMIT).find(claim).map(Claim)
+        let claim = |index: &usize| {
+            let claimed = area(*index).holder.compare_exchange(
+                0,
+                holder,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            claimed.is_ok()
+        };
+        areas.find(claim).map(Claim)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         give_up();
-        area(self.0).in_use.store(false, Ordering::Release);
+        area(self.0).holder.store(0, Ordering::Release);
     }
 }
 
@@ -137,7 +167,7 @@ impl Drop for Claim {
 fn give_up_on_exit(_argument: u32) {
     if let Some((index, _)) = CLAIMED.get() {
         give_up();
-        area(index).in_use.store(false, Ordering::Release);
+        area(index).holder.store(0, Ordering::Release);
     }
 }
 
