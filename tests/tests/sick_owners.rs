@@ -1,7 +1,6 @@
 //! What an owner's queues cost the owners of others: time of the worker of the database, job workers, recounts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use xqueue_tests::*;
 
 const COLUMNS: &str = "id bigserial PRIMARY KEY, payload jsonb, n bigint";
@@ -126,51 +125,6 @@ fn a_recount_gives_way_to_who_needs_the_list_of_queues() {
     assert!(!scalar::<bool>(&mut c, &ask, &[]), "it was counted to the end");
     c.batch_execute("ROLLBACK").unwrap();
     slow.sql("TRUNCATE {q}");
-}
-
-/// There is room for sixteen at a time, of which a role gets four, and as much for the recounts of workers.
-#[test]
-fn the_checks_of_a_role_keep_no_recounts_and_none_of_anothers_checks_from_running() {
-    let database = Database::new("checks");
-    let owner = Owner::create(&database, "checks");
-    let tubes = json!({"features": {"delayed": true, "tube": true}});
-    let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &tubes);
-    let mut healthy = owner.queue("healthy");
-    is_served(&mut healthy, 1);
-    slow.sql(
-        "INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
-         INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 100)",
-    );
-    slow.assert_exact();
-    let check = format!("SELECT xqueue.check('{}')", slow.name);
-    let mut clients: Vec<Client> = (0..20).map(|_| database.client()).collect();
-    let cancels: Vec<_> = clients.iter().map(|client| client.cancel_token()).collect();
-    let own = "SELECT xqueue.check('{q}')->'problems'";
-    let ends = AtomicBool::new(false);
-    let (mut is_exact, mut problems) = (false, Value::Null);
-    std::thread::scope(|scope| {
-        for client in &mut clients {
-            scope.spawn(|| while !ends.load(Relaxed) && client.batch_execute(&check).is_ok() {});
-        }
-        let mut c = database.client();
-        let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT xqueue.check%' \
-                       AND state = 'active' AND datname = current_database()";
-        wait_until("they run", || scalar::<i64>(&mut c, running, &[]) == 20);
-        healthy.sql("ALTER TABLE {q} DISABLE TRIGGER USER; SELECT xqueue.upgrade('{q}')");
-        let start = std::time::Instant::now();
-        while !is_exact && start.elapsed() < std::time::Duration::from_secs(20) {
-            is_exact = healthy.stats()["exact"] == json!(true);
-        }
-        healthy.sql(&format!("SET ROLE {}", owner.name));
-        problems = healthy.ask_one(own);
-        healthy.sql("RESET ROLE");
-        ends.store(true, Relaxed);
-        cancels.iter().for_each(|cancel| cancel.cancel_query(postgres::NoTls).unwrap());
-    });
-    assert!(is_exact, "it is counted while they run");
-    assert_eq!(problems, json!([]));
-    slow.sql("TRUNCATE {q}");
-    drop(healthy);
 }
 
 #[test]
