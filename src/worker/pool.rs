@@ -3,16 +3,19 @@
 use super::care::{Care, Kind};
 use super::crew::Crew;
 use super::turns::Candidate;
+use crate::error::Error;
 use crate::guc;
-use crate::shmem::jobs;
 use crate::shmem::orders::{End, Report, Work};
+use crate::shmem::{jobs, queues};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
 use std::time::Duration;
 
+const NO_PLACE: &str = "there is no background worker for its tasks: raise max_worker_processes";
+
 /// The job workers of a database, each bound to an owner.
 pub struct Pool {
-    database: u32,
     crew: Crew<(Kind, Work)>,
     /// The log has been told that there is no place for a job worker.
     complained: bool,
@@ -22,7 +25,7 @@ impl Pool {
     /// Ends job workers that a worker before this one has left.
     pub fn of(database: u32) -> Pool {
         jobs::end_all(database);
-        Pool { database, crew: Crew::of(database, "xqueue job worker"), complained: false }
+        Pool { crew: Crew::of(database, "xqueue job worker"), complained: false }
     }
 
     /// Forgets owners and queues that are gone.
@@ -67,18 +70,33 @@ impl Pool {
         }
     }
 
+    /// Shows each queue that waits why it does, and says so in the log, until there was a place again.
     fn complain(&mut self, queues: &mut HashMap<Oid, Care>) {
         if !self.crew.has_no_place() {
             return;
         }
-        let message = "there is no background worker for its tasks: raise max_worker_processes";
-        let waiting = queues.iter_mut().filter(|(table, _)| !self.crew.serves(**table));
-        waiting.for_each(|(_, care)| care.note_no_worker(message));
+        let crew = &self.crew;
+        let is_waiting =
+            |(table, care): &(&Oid, &mut Care)| !crew.serves(**table) && care.wanted().is_some();
+        let mut first = None;
+        let mut count = 0;
+        for (_, care) in queues.iter_mut().filter(is_waiting) {
+            care.note_no_worker(NO_PLACE);
+            first = first.or_else(|| queues::lock(care.slot).map(|slot| slot.names()));
+            count += 1;
+        }
+        let Some([database, schema, table]) = first else { return };
         if !std::mem::replace(&mut self.complained, true) {
-            pgrx::warning!(
-                "xqueue: no background worker for queues with triggers in database {}: raise max_worker_processes",
-                self.database
-            );
+            Error::new(
+                PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
+                format!(
+                    "xqueue: no background worker for queues of database \"{database}\" that are slow or run \
+                     code of their owners, as \"{schema}.{table}\" ({count} in all)"
+                ),
+            )
+            .detail("Their delayed, overdue and abandoned tasks stay as they are.")
+            .hint("Raise max_worker_processes in postgresql.conf and restart the server.")
+            .warn();
         }
     }
 

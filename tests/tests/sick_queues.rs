@@ -332,6 +332,29 @@ fn without_a_place_for_a_job_worker_other_queues_go_on() {
     wait_until("the error is gone", || error_of(&mut waiting).is_empty());
 }
 
+#[test]
+fn a_slow_queue_that_waits_for_a_job_worker_says_so_and_the_log_names_the_setting() {
+    let server = Cluster::new("max_worker_processes = 4\nxqueue.worker_timeout = 100\n");
+    server.wait_running();
+    let columns = "id bigserial PRIMARY KEY, payload jsonb, n bigint";
+    let features = json!({"features": {"delayed": true}});
+    let mut slow = Queue::make_at(server.config(), "slow", columns, &features);
+    let factorials = vec!["factorial(n)"; 40].join(" + ");
+    slow.sql(&format!(
+        "ALTER TABLE {{q}} ADD CONSTRAINT own CHECK (status <> 'R' OR n IS NULL OR {factorials} > 0);
+         INSERT INTO {{q}} (status, runat, n) VALUES ('W', now(), 30000)"
+    ));
+    wait_until("it says why it waits", || {
+        error_of(&mut slow).contains("raise max_worker_processes")
+    });
+    wait_until("the log says so", || server.log().contains("HINT:  Raise max_worker_processes"));
+    assert!(
+        server.log().contains("slow or run code of their owners, as \"public.slow\" (1 in all)")
+    );
+    slow.sql("UPDATE {q} SET n = NULL");
+    slow.wait_for("waiting", 0);
+}
+
 /// Whether a queue with delays is left to a job worker, on a server that has no place for one.
 fn is_left(q: &mut Queue) -> bool {
     q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
