@@ -39,9 +39,17 @@ pub enum Stopped {
     TooLong,
 }
 
-/// Counts the tasks of a queue, on whose table the caller holds AccessShareLock. Gives the count
-/// together with the locked slot, so that nothing can come in between.
-pub fn count(queue: &Queue, purpose: Purpose) -> Result<(Counts, QueueGuard), Stopped> {
+/// What was counted.
+pub struct Counted {
+    pub counts: Counts,
+    /// False if a prepared transaction may have changed the table meanwhile.
+    pub is_certain: bool,
+    /// Locked, so that nothing can come in between.
+    pub slot: QueueGuard,
+}
+
+/// Counts the tasks of a queue, on whose table the caller holds AccessShareLock.
+pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     use Stopped::{InTheWay, TooLong};
     let renews = purpose != Purpose::Check;
     let relation = Relation::open(queue.table, Lock::AccessShare).ok_or(InTheWay)?;
@@ -94,8 +102,8 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<(Counts, QueueGuard), St
         latch::wait(Some(Duration::from_millis(1)), false);
     }
     let mut slot = queues::lock(queue.slot).ok_or(InTheWay)?;
-    let counts = slot.end_recount(&recount, counts);
-    Ok((counts, slot))
+    let (counts, is_certain) = slot.end_recount(&recount, counts);
+    Ok(Counted { counts, is_certain, slot })
 }
 
 /// Whether a row's state or tube may take long to read.

@@ -14,7 +14,7 @@ use crate::pg::relation::{Lock, Relation};
 use crate::pg::transaction::{self, Verdict};
 use crate::pg::value::Value;
 use crate::pg::{catalog, jsonb, latch, subscription, types};
-use crate::recount::{self, Purpose};
+use crate::recount::{self, Counted, Purpose};
 use crate::registry::{self, Queue};
 use crate::session::store;
 use crate::shmem::queues;
@@ -226,7 +226,7 @@ fn counters(queue: &Queue) -> Vec<String> {
     };
     if !exact {
         return vec![
-            "the counters are not exact: they are counted anew, a prepared transaction is open, or triggers are missing"
+            "the counters are not exact: they are counted anew, a prepared transaction is or was open, or triggers are missing"
                 .into(),
         ];
     }
@@ -256,7 +256,7 @@ fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
 /// transaction has done is seen by the count but not yet in the counters.
 fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     let pending = xact::pending(queue.slot);
-    let (counted, slot) = recount::count(queue, Purpose::Check).ok()?;
+    let Counted { counts, is_certain, slot } = recount::count(queue, Purpose::Check).ok()?;
     let statistics = slot.statistics();
     let mut expected = Counts::default();
     if !pending.replaces {
@@ -267,5 +267,5 @@ fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     for (tube, change) in &pending.tubes {
         add(&mut expected.tubes[*tube], &change.tasks);
     }
-    Some((expected, statistics.exact || pending.replaces, counted))
+    Some((expected, is_certain && statistics.exact || pending.replaces, counts))
 }

@@ -4,6 +4,7 @@
 use super::queues::QueueGuard;
 use crate::delta::Delta;
 use crate::model::change::Counts;
+use serde_json::json;
 
 impl QueueGuard {
     /// Takes over whether the triggers tell of every change once a transaction has committed.
@@ -36,6 +37,7 @@ impl QueueGuard {
         self.exact = self.may_be_exact() && !self.recount;
         let for_good = !self.recount;
         self.room.count(for_good);
+        self.trace_recount(|| json!({ "do": "Set" }));
         self.grant();
     }
 

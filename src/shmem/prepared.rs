@@ -2,13 +2,16 @@
 
 use super::lanes;
 use super::queues::QueueGuard;
+use serde_json::json;
 
 impl QueueGuard {
     /// A transaction that changed the table is prepared, or one was when the server started.
     pub fn mark_prepared(&mut self) {
         self.forget_marks();
+        self.doubt_recounts();
         self.prepared = true;
         self.exact = false;
+        self.trace_recount(|| json!({ "do": "Mark" }));
     }
 
     /// Whether a prepared transaction may have changed the table. While that is looked up, one may end
@@ -23,12 +26,14 @@ impl QueueGuard {
         (self.prepared, self.looks_for_prepared) = (false, true);
         self.recount = true;
         lanes::reset(self.id());
+        self.trace_recount(|| json!({ "do": "Clear" }));
         self.room.prepared()
     }
 
     /// A prepared transaction was found to have the table locked.
     pub fn find_prepared(&mut self) {
         self.looks_for_prepared = false;
+        self.trace_recount(|| json!({ "do": "Find" }));
         self.mark_prepared();
         self.room.find_prepared();
     }
@@ -39,5 +44,6 @@ impl QueueGuard {
         (self.looks_for_prepared, self.recount) = (false, true);
         lanes::reset(self.id());
         self.room.resolve(room);
+        self.trace_recount(|| json!({ "do": "Resolve" }));
     }
 }

@@ -8,6 +8,7 @@ use crate::marks::queue::Marks;
 use crate::model::change::{Calls, Outcome, Transitions};
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
+use serde_json::json;
 use std::ops::{Deref, DerefMut};
 
 const NAME_LENGTH: usize = 64;
@@ -342,6 +343,9 @@ impl QueueGuard {
             self.set_capacity(capacity);
         }
         self.grant();
+        self.trace_recount(|| {
+            json!({ "do": "Tell", "xid": xid, "change": delta.tasks, "replaces": delta.replaces })
+        });
     }
 
     fn tell_ends(&mut self, delta: &Delta) {

@@ -9,6 +9,8 @@ use crate::delta::{Delta, SlotId, add};
 use crate::model::change::Counts;
 use crate::pg::callbacks;
 use crate::pg::relation::Snapshot;
+use crate::trace;
+use serde_json::{Value, json};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +35,8 @@ pub struct Area {
     replaced: bool,
     /// The counters are to become what is counted.
     renews: bool,
+    /// A prepared transaction may have changed the table since the snapshot, of which nothing tells.
+    doubtful: bool,
 }
 
 /// In place of a role.
@@ -66,16 +70,21 @@ impl QueueGuard {
         let place = area(claim.0);
         (place.xmin, place.xmax, place.others) = (xmin, xmax, count as u32);
         (place.since, place.replaced, place.renews) = (Counts::default(), false, renews);
+        place.doubtful = self.is_prepared();
         self.recounts |= 1 << claim.0;
         if renews {
             self.recount = false;
         }
         CLAIMED.set(Some((claim.0, self.id())));
+        self.trace_recount(|| {
+            let others = &published[..count];
+            json!({ "do": "Begin", "area": claim.0, "xmax": xmax, "in_progress": others, "renews": renews })
+        });
         (Recount { claim }, snapshot)
     }
 
-    /// Ends a recount whose snapshot saw `counted`: gives what there is now.
-    pub fn end_recount(&mut self, recount: &Recount, counted: Counts) -> Counts {
+    /// Ends a recount whose snapshot saw `counted`: gives what there is now, and whether that is certain.
+    pub fn end_recount(&mut self, recount: &Recount, counted: Counts) -> (Counts, bool) {
         let area = area(recount.claim.0);
         let mut counts = if area.replaced { Counts::default() } else { counted };
         add(&mut counts.tasks, &area.since.tasks);
@@ -84,7 +93,20 @@ impl QueueGuard {
         }
         self.recounts &= !(1 << recount.claim.0);
         CLAIMED.set(None);
-        counts
+        self.trace_recount(|| {
+            let (result, is_certain) = (counts.tasks, !area.doubtful);
+            json!({
+                "do": "End", "area": recount.claim.0, "counted": counted.tasks, "result": result,
+                "certain": is_certain
+            })
+        });
+        (counts, !area.doubtful)
+    }
+
+    /// A transaction is prepared, or was found to be: what comes of it no recount in progress is told.
+    pub(super) fn doubt_recounts(&mut self) {
+        let running = (0..LIMIT).filter(|index| self.recounts & (1 << index) != 0);
+        running.for_each(|index| area(index).doubtful = true);
     }
 
     /// Tells the recounts in progress what transaction `xid` has changed.
@@ -102,6 +124,25 @@ impl QueueGuard {
                 }
             }
         }
+    }
+}
+
+impl QueueGuard {
+    /// Notes a step that bears on recounts, and how all stands after it, for tests.
+    pub(super) fn trace_recount(&self, step: impl FnOnce() -> Value) {
+        trace::step("recount", || {
+            let mut step = step();
+            let running = (0..LIMIT).filter(|index| self.recounts & (1 << index) != 0);
+            let since: Vec<_> = running.map(|index| (index, area(index).since.tasks)).collect();
+            step["queue"] = self.id().generation.into();
+            step["tasks"] = json!(self.tasks);
+            step["since"] = json!(since);
+            step["prepared"] = self.prepared.into();
+            step["looks"] = self.looks_for_prepared.into();
+            step["wanted"] = self.recount.into();
+            step["exact"] = self.is_exact().into();
+            step
+        });
     }
 }
 
@@ -168,6 +209,7 @@ fn give_up_on_exit(_argument: u32) {
     if let Some((index, _)) = CLAIMED.get() {
         give_up();
         area(index).holder.store(0, Ordering::Release);
+        trace::flush();
     }
 }
 
@@ -179,6 +221,7 @@ fn give_up() {
     {
         queue.recounts &= !(1 << index);
         queue.recount |= area(index).renews;
+        queue.trace_recount(|| json!({ "do": "GiveUp", "area": index }));
     }
 }
 

@@ -1,5 +1,6 @@
-//! What has become of leases, written to the server's log, in builds for tests that ask for it: the models of
-//! tests/models are held against it. Elsewhere there is nothing.
+//! What has become of leases, and the steps of parts of shared memory, written to the server's log, in builds for
+//! tests that ask for it: the models of tests/models are held against it. Elsewhere there is nothing. What shared memory
+//! does is numbered under the lock that guards it.
 //!
 //! Each event has a number of one sequence in shared memory, drawn so that the numbers are an order in which all could
 //! have happened one after the other:

@@ -5,7 +5,7 @@ use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::transaction::Failure;
 use crate::pg::worker::Timeout;
 use crate::pg::{injection, transaction};
-use crate::recount::{self, Purpose, Stopped};
+use crate::recount::{self, Counted, Purpose, Stopped};
 use crate::registry;
 use crate::shmem::jobs;
 use crate::shmem::orders::{End, Progress, Report};
@@ -56,8 +56,8 @@ fn recount(table: Oid, purpose: Purpose) -> End {
         Err(_) => return End::Busy,
     };
     match recount::count(&queue, purpose) {
-        Ok((tasks, mut slot)) => {
-            slot.set_counted(&tasks);
+        Ok(Counted { counts, mut slot, .. }) => {
+            slot.set_counted(&counts);
             slot.nudge_for_counted();
             End::Done
         }

@@ -22,6 +22,9 @@
 //! | `PrePrepare`, `MarkAgain` | `xact::transaction_ended`, `mark_prepared` |
 //! | `Clear`, `Look`, `Settle` | `look_for_prepared` (src/worker/database.rs), src/shmem/prepared.rs |
 
+pub mod replay;
+mod rules;
+
 use stateright::{Model, Property};
 
 const PROCESSES: usize = 3;
@@ -74,7 +77,7 @@ struct Snapshot {
 impl Snapshot {
     /// `Area::hides`.
     fn hides(self, xid: u8) -> bool {
-        xid >= self.next || self.in_progress & bit(xid) != 0
+        rules::hides(self.next.into(), self.in_progress & bit(xid) != 0, xid.into())
     }
 }
 
@@ -436,12 +439,12 @@ impl Model for Recounts {
                 let Recount::Counts { sees, since, .. } = state.recount else { return None };
                 state.recount = Recount::Idle;
                 state.counter = sees.count_ones() as i8 + since;
-                let may_be_prepared = match self.flaw {
-                    Some(Flaw::PreparedIgnored) => false,
-                    Some(Flaw::ExactDuringLook) => state.is_prepared,
-                    _ => state.is_prepared || state.is_looking,
+                let (is_prepared, is_looking) = match self.flaw {
+                    Some(Flaw::PreparedIgnored) => (false, false),
+                    Some(Flaw::ExactDuringLook) => (state.is_prepared, false),
+                    _ => (state.is_prepared, state.is_looking),
                 };
-                state.exact = !may_be_prepared && !state.recount_needed;
+                state.exact = rules::may_be_exact(is_prepared, is_looking, state.recount_needed);
             }
             Action::Crash => self.crash(state),
         }
