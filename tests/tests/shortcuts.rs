@@ -37,7 +37,10 @@ fn some(counts: &[(&str, i64)]) -> Counts {
     counts.iter().map(|(shortcut, count)| (shortcut.to_string(), *count)).collect()
 }
 
-const LIFECYCLES: [(&str, &[&str], &[(&str, i64)]); 5] = [
+/// What it is called, its statements, and what the shortcuts change for them.
+type Lifecycle = (&'static str, &'static [&'static str], &'static [(&'static str, i64)]);
+
+const LIFECYCLES: [Lifecycle; 5] = [
     (
         "rows",
         &[

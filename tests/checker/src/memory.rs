@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
-/// Samples of one process.
+/// The sizes of one process in kB.
 struct Samples {
     kind: String,
-    first: u64,
-    last: u64,
-    greatest: u64,
-    count: u32,
+    sizes: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -18,26 +15,57 @@ pub struct Memory {
 }
 
 /// A process that has grown by so much, in kB, is not flat.
-const FLAT: u64 = 32 * 1024;
+const GROWN: u64 = 32 * 1024;
+/// Nor is one that lives for long and has grown by so much from the second quarter of its life to the last.
+const GROWS: u64 = 4 * 1024;
+/// So many samples are a long life.
+const LONG: usize = 1000;
 /// What a process needs is allocated by then: the first samples do not count.
-const WARM: u32 = 5;
+const WARM: usize = 5;
+
+impl Samples {
+    /// The median of each quarter of its life.
+    fn quarters(&self) -> [u64; 4] {
+        [0, 1, 2, 3].map(|quarter| {
+            let range = self.sizes.len() * quarter / 4..self.sizes.len() * (quarter + 1) / 4;
+            let mut sizes = self.sizes[range].to_vec();
+            sizes.sort_unstable();
+            sizes.get(sizes.len() / 2).copied().unwrap_or_default()
+        })
+    }
+
+    fn first(&self) -> u64 {
+        self.sizes[self.sizes.len().min(WARM) - 1]
+    }
+
+    fn last(&self) -> u64 {
+        self.sizes[self.sizes.len() - 1]
+    }
+
+    fn has_grown(&self) -> bool {
+        let [_, second, _, fourth] = self.quarters();
+        let grows = self.sizes.len() >= LONG && fourth > second + GROWS;
+        grows || self.last() > self.first() + GROWN
+    }
+
+    fn line(&self) -> String {
+        let quarters = self.quarters().map(|size| size.to_string()).join(", ");
+        let most = self.sizes.iter().max().copied().unwrap_or_default();
+        format!(
+            "{}: {} kB, by quarters {quarters}, in the end {}, at most {most}, over {} samples",
+            self.kind,
+            self.first(),
+            self.last(),
+            self.sizes.len()
+        )
+    }
+}
 
 impl Memory {
     pub fn sample(&mut self, pid: i32, start: &str, kind: &str) {
         let Some(size) = private_memory(pid) else { return };
-        let samples = self.processes.entry((pid, start.to_owned())).or_insert_with(|| Samples {
-            kind: kind.to_owned(),
-            first: size,
-            last: size,
-            greatest: size,
-            count: 0,
-        });
-        samples.count += 1;
-        samples.last = size;
-        samples.greatest = samples.greatest.max(size);
-        if samples.count <= WARM {
-            samples.first = size;
-        }
+        let new = || Samples { kind: kind.to_owned(), sizes: vec![] };
+        self.processes.entry((pid, start.to_owned())).or_insert_with(new).sizes.push(size);
     }
 
     /// Of each kind the process that was seen most often, and how its memory went.
@@ -45,25 +73,17 @@ impl Memory {
         let mut longest: Vec<&Samples> = Vec::new();
         for samples in self.processes.values() {
             match longest.iter_mut().find(|other| other.kind == samples.kind) {
-                Some(other) if other.count < samples.count => *other = samples,
+                Some(other) if other.sizes.len() < samples.sizes.len() => *other = samples,
                 Some(_) => {}
                 None => longest.push(samples),
             }
         }
         longest.sort_by_key(|samples| samples.kind.clone());
-        let line = |s: &&Samples| {
-            format!(
-                "{}: {} kB, in the end {} kB, at most {} kB, over {} samples",
-                s.kind, s.first, s.last, s.greatest, s.count
-            )
-        };
-        longest.iter().map(line).collect()
+        longest.into_iter().map(Samples::line).collect()
     }
 
     pub fn grown(&self) -> Vec<String> {
-        let has_grown = |s: &&Samples| s.last > s.first + FLAT;
-        let line = |s: &Samples| format!("{}: {} kB to {} kB", s.kind, s.first, s.last);
-        self.processes.values().filter(has_grown).map(line).collect()
+        self.processes.values().filter(|s| s.has_grown()).map(Samples::line).collect()
     }
 }
 
