@@ -8,6 +8,8 @@ use crate::lanes::{Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan
 use crate::model::level::Level;
 use crate::model::position::Position;
 use crate::pg::process;
+use crate::trace::claims::{self, Step};
+use serde_json::json;
 
 /// Where the arrays are.
 pub(super) struct Arrays {
@@ -63,6 +65,29 @@ pub(super) fn sizes() -> [usize; 4] {
     ]
 }
 
+/// Lets `work` work with what is known of one lane, under their lock, and traces it as a step.
+fn step<T>(
+    id: SlotId,
+    lane: u64,
+    verb: &str,
+    about: impl FnOnce() -> serde_json::Value,
+    work: impl FnOnce(&mut Pool) -> T,
+) -> T {
+    with(|pool| {
+        let step = Step::begin(pool, id, Some(lane));
+        let done = work(pool);
+        step.end(pool, verb, about);
+        done
+    })
+}
+
+/// The same of all that is known of a queue's lanes.
+fn step_of_all(pool: &mut Pool, id: SlotId, verb: &str, work: impl FnOnce(&mut Pool)) {
+    let step = Step::begin(pool, id, None);
+    work(pool);
+    step.end(pool, verb, || json!({}));
+}
+
 /// Lets `work` work with the lanes, under their lock.
 fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
     let segment = super::segment();
@@ -103,7 +128,11 @@ impl QueueGuard {
         let id = self.id();
         with(|pool| {
             let taken = delta.lanes.iter().filter(|(_, change)| change.taken > 0);
-            taken.for_each(|(lane, _)| pool.take_unclaimed(id, lane));
+            taken.for_each(|(lane, _)| {
+                let step = Step::begin(pool, id, Some(lane));
+                pool.take_unclaimed(id, lane);
+                step.end(pool, "TakeUnclaimed", || json!({}));
+            });
         });
         self.undo_lanes(delta);
     }
@@ -121,15 +150,15 @@ impl QueueGuard {
 }
 
 pub(super) fn open(id: SlotId) {
-    with(|pool| pool.open(id));
+    with(|pool| step_of_all(pool, id, "Open", |pool| pool.open(id)));
 }
 
 pub(super) fn close(id: SlotId) {
-    with(|pool| pool.close(id));
+    with(|pool| step_of_all(pool, id, "Close", |pool| pool.close(id)));
 }
 
 pub(super) fn reset(id: SlotId) {
-    with(|pool| pool.reset(id));
+    with(|pool| step_of_all(pool, id, "Reset", |pool| pool.reset(id)));
 }
 
 /// Takes over what a transaction has done; `wake` sees the lanes for which somebody is to be woken.
@@ -137,12 +166,15 @@ pub(super) fn reset(id: SlotId) {
 fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool {
     with(|pool| {
         for (lane, change) in changes.iter() {
-            if pool.commit(id, lane, change) {
+            let step = Step::begin(pool, id, Some(lane));
+            let has_some = pool.commit(id, lane, change);
+            step.end(pool, "Commit", || json!({ "change": claims::change(change) }));
+            if has_some {
                 wake(lane);
             }
         }
         if changes.more {
-            pool.reset(id);
+            step_of_all(pool, id, "Reset", |pool| pool.reset(id));
         }
     });
     !changes.more
@@ -153,7 +185,10 @@ fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
     with(|pool| {
         // The first that was claimed is to be the first again.
         for (lane, change) in changes.iter().rev() {
-            if pool.undo(id, lane, change) {
+            let step = Step::begin(pool, id, Some(lane));
+            let has_some = pool.undo(id, lane, change);
+            step.end(pool, "Undo", || json!({ "change": claims::change(change) }));
+            if has_some {
                 wake(lane);
             }
         }
@@ -192,17 +227,42 @@ pub fn mark(id: SlotId, lane: u64) -> Position {
 
 /// Claims the lane that is next, if there is one.
 pub fn claim_next(id: SlotId) -> Option<Next> {
-    with(|pool| pool.claim_next(id))
+    with(|pool| {
+        let step = Step::begin_next(pool, id);
+        let next = pool.claim_next(id);
+        if next.is_some() {
+            step.end(pool, "Next", || json!({}));
+        }
+        next
+    })
 }
 
 /// Claims a lane out of its turn.
 pub fn claim(id: SlotId, lane: u64) -> Result<u64, Refusal> {
-    with(|pool| pool.claim(id, lane))
+    claim_as(id, lane, "Claim", |pool| pool.claim(id, lane))
 }
 
 /// Claims a lane of which a task was taken by hand, if there is room.
 pub fn claim_by_hand(id: SlotId, lane: u64) -> Result<u64, Refusal> {
-    with(|pool| pool.claim_by_hand(id, lane))
+    claim_as(id, lane, "ByHand", |pool| pool.claim_by_hand(id, lane))
+}
+
+fn claim_as(
+    id: SlotId,
+    lane: u64,
+    verb: &str,
+    claim: impl FnOnce(&mut Pool) -> Result<u64, Refusal>,
+) -> Result<u64, Refusal> {
+    with(|pool| {
+        let step = Step::begin(pool, id, Some(lane));
+        let claimed = claim(pool);
+        match claimed {
+            Ok(_) => step.end(pool, verb, || json!({})),
+            Err(Refusal::InUse) => step.end(pool, "InUse", || json!({})),
+            Err(Refusal::NoRoom) => {}
+        }
+        claimed
+    })
 }
 
 /// Whether shared memory knows of every task of the lane that is taken.
@@ -217,22 +277,23 @@ pub fn is_busy(id: SlotId, lane: u64) -> bool {
 
 /// See [`Pool::set_clear`].
 pub fn set_clear(id: SlotId, lane: u64) {
-    with(|pool| pool.set_clear(id, lane));
+    step(id, lane, "SetClear", || json!({}), |pool| pool.set_clear(id, lane));
 }
 
 /// See [`Pool::take_unclaimed`].
 pub fn take_unclaimed(id: SlotId, lane: u64) {
-    with(|pool| pool.take_unclaimed(id, lane));
+    step(id, lane, "TakeUnclaimed", || json!({}), |pool| pool.take_unclaimed(id, lane));
 }
 
 /// Gives back a lane that was claimed; whether somebody is to be woken for it.
 pub fn give_back(id: SlotId, lane: u64, to: Back) -> bool {
-    with(|pool| pool.give_back(id, lane, to))
+    let about = || json!({ "to": format!("{to:?}") });
+    step(id, lane, "GiveBack", about, |pool| pool.give_back(id, lane, to))
 }
 
 /// Queues a lane that has something to take, none of it of a lesser level, unless it is known.
 pub fn offer(id: SlotId, lane: u64, level: Level) -> Offered {
-    with(|pool| pool.offer(id, lane, level))
+    step(id, lane, "Offer", || json!({}), |pool| pool.offer(id, lane, level))
 }
 
 pub fn begin_scan(id: SlotId) -> Option<Scan> {
@@ -255,17 +316,23 @@ pub fn level(id: SlotId, lane: u64) -> Level {
 }
 
 pub fn end_scan(id: SlotId, scan: Scan, next: Option<i64>) {
-    with(|pool| pool.end_scan(id, scan, next));
+    with(|pool| {
+        let step = Step::begin(pool, id, None);
+        pool.end_scan(id, scan, next);
+        let about = || json!({ "from": scan.from, "doubts": scan.doubts, "next": next });
+        step.end(pool, "EndScan", about);
+    });
 }
 
 /// Begins a look for the first task of a lane; no task that may be it stands before what this
 /// gives.
 pub fn begin_look(id: SlotId, lane: u64) -> Position {
-    with(|pool| pool.begin_look(id, lane))
+    step(id, lane, "BeginLook", || json!({}), |pool| pool.begin_look(id, lane))
 }
 
 /// The look has found the first task at `first`, and none of a lesser level; these are the first of all if
 /// they must not be relied on.
 pub fn end_look(id: SlotId, lane: u64, first: Position, level: Level) {
-    with(|pool| pool.end_look(id, lane, first, level));
+    let about = || json!({ "first": first.to_string() });
+    step(id, lane, "EndLook", about, |pool| pool.end_look(id, lane, first, level));
 }

@@ -1,7 +1,7 @@
 //! The events: noted as rows change, numbered and logged as transactions end.
 
 use crate::change::Seen;
-use crate::model::change::Call;
+use crate::model::change::{Call, Place};
 use crate::model::definition::Field;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::row::Row;
@@ -63,9 +63,19 @@ pub fn row_changed(
         event.insert("queue".into(), queue.name.as_str().into());
         event.insert("by".into(), session::current_if_any().map(types::uuid_text).into());
         event.insert("at".into(), time::now().into());
+        event.insert("from".into(), place(old.map(|old| old.place)));
+        event.insert("to".into(), place(new.map(|new| new.place)));
     }
     let noted = event.map(|event| (transaction::depth(), event));
     NOTED.with_borrow_mut(|events| events.extend(noted));
+}
+
+/// A task's state, and its sub-queue if it is in one.
+fn place(place: Option<Place>) -> Value {
+    place.map_or(Value::Null, |place| {
+        let tube = place.tube.filter(|tube| tube.is_lane).map(|tube| tube.hash);
+        json!({ "status": place.status, "tube": tube })
+    })
 }
 
 fn lease(queue: &Queue, row: &impl Row) -> Value {

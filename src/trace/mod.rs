@@ -12,7 +12,10 @@
 //!   what is rolled back is not.
 //! - A session draws the number of its beginning before it can change anything, and that of its end after its last
 //!   transaction and before the worker can know of it: what the worker gives back for it comes later.
+//! - A step in shared memory ([`step`]) draws its number under the lock that it needs. Those of sub-queues ([`claims`])
+//!   say what was known before and what is after.
 
+pub mod claims;
 #[cfg(feature = "injection_points")]
 mod events;
 pub mod shortcuts;

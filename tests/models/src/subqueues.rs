@@ -19,7 +19,11 @@
 //! | `BeginScan`, `EndScan` | `Take::find_lanes` |
 //! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueue::claim_unless_own` |
 //!
-//! [`Pool`], its marks and [`LaneChange`] are the extension's own.
+//! [`Pool`], its marks and [`LaneChange`] are the extension's own. What they do in a server is traced, and
+//! [replayed](replay) by [rules] of their own.
+
+pub mod replay;
+pub mod rules;
 
 use crate::delta::{LaneChange, SlotId};
 use crate::lanes::{Back, Entry, Header, Pool, Ring, Scan};

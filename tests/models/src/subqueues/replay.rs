@@ -1,0 +1,394 @@
+//! What a real server has done with its sub-queues, held against the [`rules`](super::rules): each step of its trace
+//! (src/trace/claims.rs) has to be one that the state before permits, and leave the state that the rules say.
+//!
+//! The numbers of steps are drawn under the lock of all sub-queues in shared memory: their order is that in which this
+//! was changed, so each step finds what the one before it has left. The numbers of changed tasks are drawn in
+//! PRE_COMMIT (src/trace/mod.rs). Three things follow from both, and are checked:
+//! - After each number, one task of a sub-queue is in flight at the most. A transaction that takes a second one has
+//!   seen that the first is settled, in a snapshot or by waiting for that in the unique index: the other had drawn
+//!   its number.
+//! - While a sub-queue that is clear is free, none of its tasks is in flight. A take by hand claims it, or says that
+//!   it is not clear, before it draws its number. It is free again by the callback of a transaction that has settled
+//!   the task, and drawn its number before.
+//! - When all processes have gone, all callbacks have run: no sub-queue is claimed, one that is busy has a task in
+//!   flight, and one that has something to take is in the ring.
+//!
+//! The trace is that of one queue without priorities, from its beginning, with room for all sub-queues and without
+//! prepared transactions.
+
+use super::rules::{Act, Entry, Move, Refused, State, Subqueue};
+use crate::model::status::Status;
+use crate::trace;
+use serde::Deserialize;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+
+/// An event, as a line of the log tells of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Step(Box<Step>),
+    Task(Task),
+}
+
+/// A step in shared memory.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Step {
+    /// The queue's slot.
+    pub slot: (u32, u64),
+    pub lane: Option<u64>,
+    /// The process.
+    pub by: i32,
+    #[serde(flatten)]
+    pub act: Act,
+    pub was: Seen,
+    pub is: Seen,
+}
+
+/// What is known in shared memory.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Seen {
+    pub ring: Option<Ring>,
+    pub lane: Option<Entry>,
+}
+
+/// What is known of a queue's ring, beside its order.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Ring {
+    pub waiting: usize,
+    pub incomplete: bool,
+    pub unclaimed: bool,
+    pub doubts: u64,
+    pub pass: u64,
+    pub cursor: i64,
+}
+
+/// A change of a task that is committed.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Task {
+    #[serde(rename = "do")]
+    pub call: String,
+    pub task: String,
+    pub from: Option<Place>,
+    pub to: Option<Place>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+pub struct Place {
+    pub status: Status,
+    pub tube: Option<u64>,
+}
+
+impl Place {
+    fn is_in_flight(&self) -> bool {
+        self.status == Status::Taken
+    }
+}
+
+impl Event {
+    /// Whether it has changed nothing, neither in shared memory nor of a task.
+    pub fn changes_nothing(&self) -> bool {
+        match self {
+            Event::Step(step) => step.was == step.is,
+            Event::Task(task) => task.from == task.to,
+        }
+    }
+}
+
+/// What is traced of leases.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Leases {
+    Task(Task),
+    Session {
+        #[serde(rename = "do")]
+        _verb: Verb,
+    },
+}
+
+#[derive(Deserialize)]
+enum Verb {
+    Begin,
+    End,
+}
+
+/// The events in a server's log, in their order.
+pub fn events(log: &str) -> Vec<Event> {
+    let steps = trace::events(log, Some("claims")).into_iter();
+    let tasks = trace::events(log, None).into_iter();
+    let tasks = tasks.filter_map(|(number, event)| match event {
+        Leases::Task(task) => Some((number, Event::Task(task))),
+        Leases::Session { .. } => None,
+    });
+    let mut all: Vec<_> =
+        steps.map(|(number, step)| (number, Event::Step(Box::new(step)))).chain(tasks).collect();
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, event)| event).collect()
+}
+
+/// Why an event is no step, or the end is not that of the server.
+#[derive(Debug)]
+pub struct Refusal(pub String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The tasks of a table by their keys.
+pub type Left = HashMap<String, Status>;
+
+/// What there is after some events.
+#[derive(Clone, Default)]
+pub struct Replay {
+    slot: Option<(u32, u64)>,
+    ring: Option<Ring>,
+    /// The sub-queues in the ring, in their order.
+    waiting: VecDeque<u64>,
+    subqueues: HashMap<u64, Subqueue>,
+    tasks: HashMap<String, Place>,
+}
+
+impl Replay {
+    /// Replays a trace from an empty table to the tasks that are there in the end.
+    pub fn run<'e>(trace: impl IntoIterator<Item = &'e Event>, left: &Left) -> Result<(), Refusal> {
+        Replay::default().go_on(trace, left)
+    }
+
+    /// The same from here on.
+    pub fn go_on<'e>(
+        mut self,
+        trace: impl IntoIterator<Item = &'e Event>,
+        left: &Left,
+    ) -> Result<(), Refusal> {
+        trace.into_iter().try_for_each(|event| self.step(event))?;
+        self.end(left)
+    }
+
+    pub fn step(&mut self, event: &Event) -> Result<(), Refusal> {
+        let done = match event {
+            Event::Step(step) => self.act(step),
+            Event::Task(task) => self.change(task),
+        };
+        done.map_err(|why| Refusal(format!("{why}: {event:?}")))
+    }
+
+    fn act(&mut self, step: &Step) -> Refused<()> {
+        if step.act == Act::Open {
+            if self.ring.is_some() {
+                return Err("there is a ring already");
+            }
+            *self = Replay { tasks: std::mem::take(&mut self.tasks), ..Replay::default() };
+            self.slot = Some(step.slot);
+            self.ring = step.is.ring.clone();
+            let is_new = |ring: &Ring| ring.incomplete && ring.waiting == 0;
+            return match step.is.ring.as_ref().is_some_and(is_new) {
+                true => Ok(()),
+                false => Err("a new ring knows something"),
+            };
+        }
+        if self.slot != Some(step.slot) {
+            return Err("it is of another queue");
+        }
+        self.is_seen(&step.was, step.lane, "it finds what the step before has not left")?;
+        match step.lane {
+            Some(lane) => self.act_on(lane, step)?,
+            None => self.act_on_all(&step.act)?,
+        }
+        if let Some(ring) = &mut self.ring {
+            ring.waiting = self.waiting.len();
+        }
+        self.is_seen(&step.is, step.lane, "it leaves what the rules do not say")
+    }
+
+    fn is_seen(&self, seen: &Seen, lane: Option<u64>, why: &'static str) -> Refused<()> {
+        let entry = lane.and_then(|lane| self.subqueues.get(&lane)?.entry.as_ref());
+        if seen.ring == self.ring && seen.lane.as_ref() == entry { Ok(()) } else { Err(why) }
+    }
+
+    fn act_on(&mut self, lane: u64, step: &Step) -> Refused<()> {
+        if step.act == Act::Next && self.waiting.front() != Some(&lane) {
+            return Err("it is not the head of the ring");
+        }
+        let is_in_flight = self.is_in_flight(lane);
+        let subqueue = self.subqueues.entry(lane).or_default();
+        let ring = self.ring.as_mut().ok_or("there is no ring")?;
+        let is_claim = matches!(step.act, Act::Next | Act::Claim);
+        if is_claim && subqueue.is_clear() && is_in_flight {
+            return Err("it is clear, and a task of it is in flight");
+        }
+        if step.act == Act::TakeUnclaimed {
+            ring.unclaimed |= subqueue.entry.is_none();
+        }
+        match subqueue.step(step.by, &step.act, !ring.unclaimed)? {
+            Move::Stays => {}
+            Move::ToFront => self.waiting.push_front(lane),
+            Move::ToTail => self.waiting.push_back(lane),
+            Move::Leaves => self.waiting.retain(|waiting| *waiting != lane),
+        }
+        Ok(())
+    }
+
+    fn act_on_all(&mut self, act: &Act) -> Refused<()> {
+        let ring = self.ring.as_mut().ok_or("there is no ring")?;
+        match act {
+            Act::Reset => {
+                let forgotten = self.subqueues.values().filter_map(|of| of.entry.as_ref());
+                let mut forgotten = forgotten.filter(|entry| entry.state != State::Claimed);
+                ring.unclaimed |= forgotten.any(|entry| entry.unclaimed);
+                (ring.incomplete, ring.doubts) = (true, ring.doubts + 1);
+                self.subqueues.values_mut().for_each(Subqueue::reset);
+                self.waiting.clear();
+                Ok(())
+            }
+            Act::Close => {
+                self.ring = None;
+                self.subqueues.clear();
+                self.waiting.clear();
+                Ok(())
+            }
+            // A pass makes the ring complete if it has gone from the first sub-queue to the last, and nothing
+            // has come into doubt since it began.
+            Act::EndScan { from, doubts, next } => {
+                if *from == ring.cursor {
+                    ring.pass = if *from == i64::MIN { *doubts } else { ring.pass };
+                    ring.cursor = next.unwrap_or(i64::MIN);
+                    ring.incomplete &= next.is_some() || ring.pass != ring.doubts;
+                }
+                Ok(())
+            }
+            _ => Err("it concerns one sub-queue"),
+        }
+    }
+
+    fn is_in_flight(&self, lane: u64) -> bool {
+        self.in_flight(lane) > 0
+    }
+
+    fn in_flight(&self, lane: u64) -> usize {
+        let of_lane = self.tasks.values().filter(|place| place.tube == Some(lane));
+        of_lane.filter(|place| place.is_in_flight()).count()
+    }
+
+    fn change(&mut self, task: &Task) -> Refused<()> {
+        if self.tasks.get(&task.task) != task.from.as_ref() {
+            return Err("the task is somewhere else");
+        }
+        match task.to {
+            Some(to) => self.tasks.insert(task.task.clone(), to),
+            None => self.tasks.remove(&task.task),
+        };
+        match task.to.and_then(|to| to.tube) {
+            Some(lane) if self.in_flight(lane) > 1 => Err("two tasks of a sub-queue are in flight"),
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&self, left: &Left) -> Result<(), Refusal> {
+        let there = self.tasks.iter().map(|(key, place)| (key.clone(), place.status));
+        if there.collect::<Left>() != *left {
+            return Err(Refusal("other tasks are in the table than the trace leaves".into()));
+        }
+        let is_complete = self.ring.as_ref().is_some_and(|ring| !ring.incomplete);
+        let lanes = self.tasks.values().filter_map(|place| place.tube);
+        for lane in lanes.chain(self.subqueues.keys().copied()) {
+            let state = self.subqueues.get(&lane).and_then(Subqueue::state);
+            let is_ready = |place: &Place| place.status == Status::Ready;
+            let has_ready =
+                self.tasks.values().any(|place| place.tube == Some(lane) && is_ready(place));
+            let why = match (state, self.is_in_flight(lane)) {
+                (Some(State::Claimed), _) => "is claimed by one that has gone",
+                (Some(State::Busy), false) => "is busy, and no task of it is in flight",
+                (None | Some(State::Idle), false) if has_ready && is_complete => "is forgotten",
+                _ => continue,
+            };
+            return Err(Refusal(format!("sub-queue {lane} {why}")));
+        }
+        Ok(())
+    }
+}
+
+/// Something that is wrong with a trace.
+#[derive(Clone, Copy, Debug)]
+pub enum Tampering {
+    Dropped(usize),
+    Doubled(usize),
+    Swapped(usize, usize),
+}
+
+impl Tampering {
+    /// What can be done to the event at an index: it is dropped, doubled, or swapped with the one before it of the
+    /// same sub-queue or task, which is at `before`.
+    fn of(index: usize, before: Option<usize>) -> impl Iterator<Item = Tampering> {
+        let swapped = before.map(|before| Tampering::Swapped(before, index));
+        [Tampering::Dropped(index), Tampering::Doubled(index)].into_iter().chain(swapped)
+    }
+
+    /// Whether it says the same as the trace: only events that change nothing are concerned, and each finds
+    /// what it would find without the tampering.
+    pub fn is_harmless(self, trace: &[Event]) -> bool {
+        match self {
+            Tampering::Dropped(index) | Tampering::Doubled(index) => trace[index].changes_nothing(),
+            Tampering::Swapped(one, other) => {
+                trace[one].changes_nothing() && trace[other].changes_nothing()
+            }
+        }
+    }
+
+    /// The first event that is concerned.
+    fn begins(self) -> usize {
+        match self {
+            Tampering::Dropped(index) | Tampering::Doubled(index) => index,
+            Tampering::Swapped(one, _) => one,
+        }
+    }
+
+    /// The trace from there on, with that done to it.
+    fn rest(self, trace: &[Event]) -> impl Iterator<Item = &Event> {
+        let begins = self.begins();
+        let twice = matches!(self, Tampering::Doubled(_)).then_some(begins);
+        let rest = (begins..trace.len()).filter_map(move |index| match self {
+            Tampering::Dropped(dropped) if dropped == index => None,
+            Tampering::Swapped(one, other) if one == index => Some(other),
+            Tampering::Swapped(one, other) if other == index => Some(one),
+            _ => Some(index),
+        });
+        twice.into_iter().chain(rest).map(|index| &trace[index])
+    }
+
+    /// All that can be done to one event of a trace, and whether the trace is then refused.
+    pub fn all(trace: &[Event], left: &Left) -> Vec<(Tampering, bool)> {
+        let mut last: HashMap<Subject, usize> = HashMap::new();
+        let mut all: Vec<Tampering> = Vec::with_capacity(3 * trace.len());
+        for (index, event) in trace.iter().enumerate() {
+            all.extend(Tampering::of(index, last.insert(Subject::of(event), index)));
+        }
+        all.sort_by_key(|tampering| tampering.begins());
+        let (mut replay, mut done) = (Replay::default(), 0);
+        let is_refused = |tampering: Tampering| {
+            while done < tampering.begins() {
+                replay.step(&trace[done]).expect("the trace is a good one");
+                done += 1;
+            }
+            let replayed = replay.clone().go_on(tampering.rest(trace), left);
+            (tampering, replayed.is_err())
+        };
+        all.into_iter().map(is_refused).collect()
+    }
+}
+
+/// What an event is about.
+#[derive(PartialEq, Eq, Hash)]
+enum Subject<'e> {
+    Subqueue(Option<u64>),
+    Task(&'e str),
+}
+
+impl Subject<'_> {
+    fn of(event: &Event) -> Subject<'_> {
+        match event {
+            Event::Step(step) => Subject::Subqueue(step.lane),
+            Event::Task(task) => Subject::Task(&task.task),
+        }
+    }
+}
