@@ -15,7 +15,7 @@ use crate::pg::row::Tuple;
 use crate::pg::spi::{self, Rows, Spi};
 use crate::pg::transaction;
 use crate::registry::{Arguments, Queue, Statement};
-use crate::shmem::waiters::Offer;
+use crate::shmem::waiters::{Cause, Offer};
 use crate::shmem::{lanes, queues};
 use crate::statement::Form;
 use crate::xact;
@@ -245,7 +245,7 @@ impl Take<'_> {
         if let Some(mut queue) = queues::lock(self.queue.slot)
             && let Some(lane) = lanes::next(self.queue.slot)
         {
-            queue.wake(1, Offer { tube: Some(lane) });
+            queue.wake(Cause::GivenBack, 1, Offer { tube: Some(lane) });
         }
     }
 
@@ -325,6 +325,6 @@ fn give_back(queue: &Queue, lane: u64, to: Back) {
     if lanes::give_back(queue.slot, lane, to)
         && let Some(mut slot) = queues::lock(queue.slot)
     {
-        slot.wake(1, Offer { tube: Some(lane) });
+        slot.wake(Cause::GivenBack, 1, Offer { tube: Some(lane) });
     }
 }

@@ -11,6 +11,7 @@ use crate::shmem::waiters::{
     token::{LookEnd, WakeToken},
 };
 use crate::shmem::{databases, queues, waiters};
+use crate::trace;
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -130,6 +131,7 @@ impl Place {
             Some(mut line) => {
                 let wish = (self.want.get(), self.precedes, self.by_caller.get());
                 line.join_line(self.since, session, wish, nudge_at);
+                line.note_joined(TOKEN.get().map(|(token, _)| token));
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -143,7 +145,9 @@ impl Place {
             return Ok(false);
         }
         let mut line = queues::lock(self.slot).ok_or_else(|| gone(queue))?;
-        if let Some((token, by_caller)) = line.leave_line() {
+        let another = line.leave_line();
+        line.note_left(None, another);
+        if let Some((token, by_caller)) = another {
             line.hand_on(token, by_caller);
         }
         drop(line);
@@ -170,6 +174,7 @@ impl Place {
         if let Some((token, by_caller)) = unused
             && let Some(mut line) = queues::lock(self.slot)
         {
+            line.note_step("Again", || serde_json::json!({}));
             line.hand_on(token, by_caller);
         }
         // Where others take what there is, a wake-up in vain says nothing of the next.
@@ -238,6 +243,7 @@ impl Place {
     }
 
     fn is_woken_before(&self, deadline: Deadline, mut pause: Option<i64>) -> bool {
+        trace::flush();
         while !waiters::was_woken() {
             if deadline.is_over() {
                 return false;
@@ -253,8 +259,14 @@ impl Place {
         true
     }
 
+    /// A look begins.
+    pub fn looks(&self) {
+        waiters::note_look(self.slot.index, false);
+    }
+
     /// Ends the wait: a task was found. Another wake-up that came meanwhile goes to the next.
     pub fn succeed(self) {
+        waiters::note_look(self.slot.index, true);
         TOKEN.set(None);
     }
 
@@ -284,6 +296,7 @@ pub fn leave_any_line() {
         && let Some(mut line) = queues::lock(slot)
     {
         let another = line.leave_line();
+        line.note_left(unused, another);
         for (token, by_caller) in unused.into_iter().chain(another) {
             line.hand_on(token, by_caller);
         }
@@ -294,6 +307,7 @@ pub fn leave_any_line() {
 pub fn leave_at_exit() {
     KEEPS_PLACE.set(false);
     leave_any_line();
+    trace::flush();
 }
 
 pub fn gone(queue: &str) -> Error {

@@ -9,7 +9,7 @@ use crate::model::position::{Kind, Position};
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::{catalog, durability, injection, process, transaction};
 use crate::session::{self, held};
-use crate::shmem::waiters::Offer;
+use crate::shmem::waiters::{Cause, Offer};
 use crate::shmem::{databases, doubts, queues, sessions};
 use crate::{places, trace, wait};
 use pgrx::PgSqlErrorCode;
@@ -340,7 +340,7 @@ fn undo(slot: SlotId, delta: &Delta) {
         queue.give_back(delta.reserved);
         queue.undo_lanes(delta);
         for (tube, count) in delta.unmade_ready.by_tube() {
-            queue.wake(count, Offer { tube });
+            queue.wake(Cause::Undo, count, Offer { tube });
         }
     }
 }

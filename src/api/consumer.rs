@@ -81,6 +81,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let place = line.join()?;
     order.waits = true;
     loop {
+        place.looks();
         let in_vain = match look(&order) {
             Ok(Look::Taken) => break place.succeed(),
             Ok(Look::InVain(look)) => look,
@@ -178,6 +179,7 @@ fn next<'call>(
         let place = line.join()?;
         order.waits = true;
         loop {
+            place.looks();
             let in_vain = match look(&order, &mut taken) {
                 Ok(Look::Taken) => {
                     spi.commit();

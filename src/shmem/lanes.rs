@@ -2,7 +2,7 @@
 
 use super::Guard;
 use super::queues::QueueGuard;
-use super::waiters::Offer;
+use super::waiters::{Cause, Offer};
 use crate::delta::{Delta, LaneChanges, SlotId};
 use crate::lanes::{Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan};
 use crate::model::level::Level;
@@ -112,9 +112,9 @@ impl QueueGuard {
     pub(super) fn commit_lanes(&mut self, delta: &Delta) {
         let id = self.id();
         if !delta.lanes.is_empty() {
-            let wake = |lane| self.wake(1, Offer { tube: Some(lane) });
+            let wake = |lane| self.wake(Cause::Commit, 1, Offer { tube: Some(lane) });
             if !commit(id, &delta.lanes, wake) {
-                self.wake(u32::MAX, Offer { tube: None });
+                self.wake(Cause::Commit, u32::MAX, Offer { tube: None });
             }
         }
         if delta.redefined || delta.recount || delta.replaces {
@@ -140,11 +140,11 @@ impl QueueGuard {
     /// Takes back what a transaction, or a part of it, has done in the sub-queues.
     pub fn undo_lanes(&mut self, delta: &Delta) {
         let id = self.id();
-        undo(id, &delta.lanes, |lane| self.wake(1, Offer { tube: Some(lane) }));
+        undo(id, &delta.lanes, |lane| self.wake(Cause::Undo, 1, Offer { tube: Some(lane) }));
         // What is there again after a TRUNCATE that is undone, nobody has told of.
         if delta.replaces || delta.redefined || delta.lanes.more {
             reset(id);
-            self.wake(u32::MAX, Offer { tube: None });
+            self.wake(Cause::Undo, u32::MAX, Offer { tube: None });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A slot for each queue: counters, what the worker has to do, who waits, the last error.
 
 use super::room::Room;
-use super::waiters::{Line, Offer};
+use super::waiters::{Cause, Line, Offer};
 use super::{Directory, Guard, lanes};
 use crate::delta::{Delta, SlotId, add, add_all};
 use crate::marks::queue::Marks;
@@ -324,7 +324,7 @@ impl QueueGuard {
             self.wake_everyone();
         } else {
             for (tube, count) in delta.made_ready.by_tube() {
-                self.wake(count, Offer { tube });
+                self.wake(Cause::Commit, count, Offer { tube });
             }
         }
         if delta.redefined {

@@ -9,11 +9,13 @@
 //! picks, a look in vain says nothing of the others: see [`token`].
 
 pub mod token;
+mod traced;
 
 use super::queues::QueueGuard;
 use crate::model::change::Outcome;
 use crate::pg::{latch, process};
 use token::WakeToken;
+pub use traced::{Cause, note_look};
 
 pub const NO_QUEUE: u32 = u32::MAX;
 
@@ -212,8 +214,8 @@ impl QueueGuard {
 
     /// Wakes the first `count` consumers in the line that want what there is. If nobody knows what
     /// that is and some want only one tube, all look for themselves.
-    pub fn wake(&mut self, count: u32, offer: Offer) {
-        let token = self.next_token(offer);
+    pub fn wake(&mut self, cause: Cause, count: u32, offer: Offer) {
+        let token = self.next_token(offer, cause, count);
         let everyone = offer.tube.is_none() && self.line.choosy > 0;
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
         let mut link = self.line.head;
@@ -231,7 +233,7 @@ impl QueueGuard {
     pub(super) fn wake_for_ready(&mut self) {
         self.line.paused_until = i64::MIN;
         match self.is_exact() && self.knows_all_lanes() {
-            true => self.wake(self.ready(), Offer { tube: None }),
+            true => self.wake(Cause::PauseOver, self.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
         }
     }
@@ -251,7 +253,7 @@ impl QueueGuard {
 
     /// Wakes everyone to look again.
     pub fn wake_everyone(&mut self) {
-        let token = self.next_token(Offer { tube: None });
+        let token = self.next_token(Offer { tube: None }, Cause::Redefined, u32::MAX);
         self.tell_end(None, None);
         let mut link = self.line.head;
         while link != 0 {
@@ -358,6 +360,7 @@ impl QueueGuard {
         self.unlink(process);
         let entry = waiter(process);
         (entry.token, entry.outcome, entry.woken) = (token, outcome, true);
+        self.note_woken(process, token);
         latch::wake(process);
     }
 

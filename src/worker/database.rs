@@ -19,6 +19,7 @@ use crate::shmem::databases::{self, Requests};
 use crate::shmem::jobs;
 use crate::shmem::left;
 use crate::shmem::queues;
+use crate::trace;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -249,6 +250,7 @@ impl Worker {
                     slot.nudge_for_ready();
                 }
             }
+            trace::flush();
         }
     }
 

@@ -10,10 +10,11 @@
 //! the first came too early for. So a look in vain does not use a token up if there was a wake-up since it began: the
 //! consumer looks again with it, or, if it has been given another meanwhile, passes it on.
 
-use super::{Offer, Want, waiter};
+use super::{Cause, Offer, Want, waiter};
 use crate::model::status::Status;
 use crate::pg::{process, time};
 use crate::shmem::queues::{NEVER, QueueGuard};
+use serde_json::json;
 
 /// A wake-up that a consumer has been given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,10 @@ impl WakeToken {
     pub fn is_nudge(self) -> bool {
         self.number == 0
     }
+
+    pub(super) fn number(self) -> u64 {
+        self.number
+    }
 }
 
 /// What follows from a look in vain.
@@ -43,8 +48,9 @@ pub struct LookEnd {
 }
 
 impl QueueGuard {
-    pub(super) fn next_token(&mut self, offer: Offer) -> WakeToken {
+    pub(super) fn next_token(&mut self, offer: Offer, cause: Cause, count: u32) -> WakeToken {
         self.line.wakes += 1;
+        self.note_step("Wake", || json!({ "why": format!("{cause:?}"), "count": count }));
         WakeToken { offer, number: self.line.wakes }
     }
 
@@ -53,13 +59,14 @@ impl QueueGuard {
     pub fn hand_on(&mut self, token: WakeToken, by_caller: bool) {
         match by_caller {
             true => self.pass_on(token),
-            false => self.wake(1, token.offer),
+            false => self.wake(Cause::HandOn, 1, token.offer),
         }
     }
 
     /// Passes a token on to the next whose look began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
         let is_empty = self.is_exact() && self.tasks[Status::Ready as usize] == 0;
+        self.note_step("PassOn", || json!({ "number": token.number, "is_empty": is_empty }));
         if is_empty || token.is_nudge() {
             return;
         }
@@ -83,6 +90,14 @@ impl QueueGuard {
         let has_changed = std::mem::replace(&mut entry.seen, wakes) != wakes;
         let looks_again = has_changed && !entry.woken;
         let kept = token.filter(|_| looks_again && !by_caller);
+        self.note_step("EndVain", || {
+            json!({
+                "token": token.map(WakeToken::number),
+                "kept": kept.map(WakeToken::number),
+                "by_caller": by_caller,
+                "looks_again": looks_again,
+            })
+        });
         if let Some(token) = token.filter(|_| by_caller || has_changed && !looks_again) {
             self.pass_on(token);
         }
@@ -110,6 +125,7 @@ impl QueueGuard {
     /// them, are woken if a wake-up of theirs has come to nothing, less and less often: someone may
     /// have had the task's row locked.
     fn nudge(&mut self, count: u32, now: i64) {
+        self.note_step("Nudge", || json!({}));
         let (mut left, mut link) = (count, self.line.head);
         while link != 0 {
             let entry = waiter(link - 1);

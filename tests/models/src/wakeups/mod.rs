@@ -25,6 +25,10 @@
 //! | `EndVain` | `Place::sleep`, `end_look`, `pass_on` (src/shmem/waiters/token.rs) |
 //! | `Leave`, `Die` | `leave_any_line`, `leave_line`, `hand_on` |
 
+pub mod replay;
+pub mod rules;
+
+use rules::{Knows, Rules, Vain};
 use stateright::{Model, Property};
 
 pub const CONSUMERS: usize = 3;
@@ -136,6 +140,12 @@ pub enum Action {
     Die(usize),
 }
 
+impl Consumer {
+    fn knows(&self) -> Knows<u8> {
+        Knows { token: self.token, woken: self.woken, seen: self.seen }
+    }
+}
+
 impl State {
     fn line(&self) -> impl Iterator<Item = usize> + '_ {
         (0..CONSUMERS).filter(|consumer| self.in_line[*consumer])
@@ -184,15 +194,26 @@ impl Wakeups {
         self.sees.iter().any(|sees| *sees != self.sees[0])
     }
 
+    /// Those that the flaw does not leave out.
+    fn rules(&self) -> Rules {
+        Rules {
+            passes_on: !self.has(Flaw::VainUsesUp),
+            passes_first: !self.has(Flaw::AnotherUsesUp),
+            looks_again: !self.has(Flaw::MissedIgnored),
+            goes_round: !self.has(Flaw::RoundAndRound),
+            leaves: !self.has(Flaw::TokenKept),
+            leaves_second: !self.has(Flaw::SecondTokenKept),
+        }
+    }
+
     fn pass_on(&self, state: &mut State) {
         if state.ready == 0 {
             return;
         }
         let number = state.wakes;
-        let has_yet_to_look = |consumer: &usize| {
-            state.consumers[*consumer].seen < number || self.has(Flaw::RoundAndRound)
-        };
-        let next = state.line().find(has_yet_to_look);
+        let may_have =
+            |consumer: &usize| self.rules().may_go_to(state.consumers[*consumer].seen, number);
+        let next = state.line().find(may_have);
         if let Some(consumer) = next {
             state.notify(consumer, number);
         }
@@ -209,31 +230,22 @@ impl Wakeups {
     fn end_look(&self, state: &mut State, consumer: usize) {
         let wakes = state.wakes;
         let entry = &mut state.consumers[consumer];
-        let has_changed = std::mem::replace(&mut entry.seen, wakes) != wakes;
-        let looks_again = has_changed && entry.woken.is_none() && !self.has(Flaw::MissedIgnored);
-        let token = entry.token.take();
+        let Vain { looks_again, kept, passed } =
+            self.rules().vain(entry.knows(), wakes, self.by_caller());
         entry.phase = if looks_again { Phase::Begins } else { Phase::Sleeps };
-        if looks_again && !self.by_caller() {
-            entry.token = token;
-        }
-        let passes = match self.by_caller() {
-            true => !self.has(Flaw::VainUsesUp),
-            false => has_changed && !looks_again && !self.has(Flaw::AnotherUsesUp),
-        };
-        if token.is_some() && passes && !self.has(Flaw::MissedIgnored) {
+        (entry.token, entry.seen) = (kept, wakes);
+        if passed.is_some() {
             self.pass_on(state);
         }
     }
 
     /// `leave_any_line`; `unused`: the token that it looks for is not used.
     fn leave(&self, state: &mut State, consumer: usize, unused: bool) {
-        let token = state.consumers[consumer].token.take();
-        let another = state.consumers[consumer].woken.take();
+        let entry = &mut state.consumers[consumer];
+        let tokens = self.rules().left(entry.knows(), !unused);
+        (entry.token, entry.woken) = (None, None);
         state.in_line[consumer] = false;
-        let token = token.filter(|_| unused && !self.has(Flaw::TokenKept));
-        let another = another
-            .filter(|_| !self.has(Flaw::TokenKept) && (unused || !self.has(Flaw::SecondTokenKept)));
-        for _ in token.into_iter().chain(another) {
+        for _ in tokens.into_iter().flatten() {
             self.hand_on(state);
         }
     }
