@@ -13,6 +13,7 @@ use crate::shmem;
 use crate::shmem::sessions::Uuid;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 /// In the server's environment: whether to trace.
@@ -27,7 +28,7 @@ thread_local! {
     /// The number that it has drawn.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
     /// What it has done to shared memory, each with its number: nothing is logged under a lock.
-    static SHARED: RefCell<Vec<(u64, Value)>> = const { RefCell::new(Vec::new()) };
+    static SHARED: RefCell<VecDeque<(u64, Value)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// To be called while the server loads its libraries.
@@ -114,13 +115,16 @@ pub fn step(part: &str, step: impl FnOnce() -> Value) {
         let number = shmem::trace::next();
         let mut event = step();
         event["part"] = part.into();
-        SHARED.with_borrow_mut(|steps| steps.push((number, event)));
+        SHARED.with_borrow_mut(|steps| steps.push_back((number, event)));
     }
 }
 
 /// Logs the steps that have been noted. To be called where no lock of shared memory is held.
 pub fn flush() {
-    SHARED.take().iter().for_each(|(number, event)| log(*number, event));
+    // One by one: writing to the log serves interrupts, which leave the rest for the end of the transaction.
+    while let Some((number, event)) = SHARED.with_borrow_mut(VecDeque::pop_front) {
+        log(number, &event);
+    }
 }
 
 pub fn transaction_ended(event: TransactionEvent) {
