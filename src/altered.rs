@@ -2,6 +2,7 @@
 //! without them are not counted.
 
 use crate::delta::SlotId;
+use crate::pg::allocator::staying;
 use crate::pg::relation::{self, Lock, Relation};
 use crate::pg::{catalog, process, subscription, transaction};
 use crate::registry::triggers::{Telling, telling};
@@ -23,7 +24,7 @@ thread_local! {
 }
 
 pub fn note(altered: Altered) {
-    NOTED.with_borrow_mut(|noted| noted.push(altered));
+    staying(|| NOTED.with_borrow_mut(|noted| noted.push(altered)));
 }
 
 /// How much has been noted so far.

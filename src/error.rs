@@ -84,6 +84,12 @@ impl Error {
         unreachable!("an ERROR does not return")
     }
 
+    /// Ends the process, and nothing else of the server.
+    pub fn end_process(self) -> ! {
+        self.report(PgLogLevel::FATAL);
+        unreachable!("a FATAL does not return")
+    }
+
     /// Says it to the client and the log, and goes on.
     pub fn warn(self) {
         self.report(PgLogLevel::WARNING);

@@ -68,6 +68,7 @@ pgrx::extension_sql_file!("../sql/views.sql", name = "views", requires = ["funct
 /// server start and say so; triggers do without.
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
+    pg::allocator::init();
     pg::diagnostics::leave_out_backtraces();
     let preloading = pg::process::is_preloading();
     guc::init(preloading);

@@ -6,6 +6,7 @@ use crate::delta::{Delta, Growth, LaneChange, LaneChanges, SlotId, Stack};
 use crate::error::{Error, OrRaise};
 use crate::model::change::{Call, Transitions};
 use crate::model::position::{Kind, Position};
+use crate::pg::allocator::{allow, forbid, staying};
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::{catalog, durability, injection, process, transaction};
 use crate::session::{self, held};
@@ -76,7 +77,7 @@ fn note_beyond(change: impl FnOnce(&mut Noted)) {
 
 /// Notes a change of a queue by the current (sub)transaction.
 pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
-    CHANGES.with_borrow_mut(|stack| change(stack.at(transaction::depth(), slot)))
+    staying(|| CHANGES.with_borrow_mut(|stack| change(stack.at(transaction::depth(), slot))))
 }
 
 /// What the open transaction has changed of a queue.
@@ -228,12 +229,14 @@ pub fn transaction_ended(event: TransactionEvent) {
             forget();
         }
         TransactionEvent::Commit => {
+            forbid();
             CHANGES.with_borrow(|stack| stack.for_each(commit));
             sessions::set_committing(0);
             session::transaction_ended();
             commit_catalogue_changes();
             look_for_replayed_end();
             forget();
+            allow();
         }
         TransactionEvent::Abort => {
             wait::leave_any_line();
@@ -256,9 +259,11 @@ pub fn transaction_ended(event: TransactionEvent) {
 pub fn subtransaction_ended(event: SubtransactionEvent) {
     let depth = transaction::depth();
     trace::subtransaction_ended(event, depth);
-    CHANGES.with_borrow_mut(|stack| match event {
-        SubtransactionEvent::Commit => stack.commit_subtransaction(depth),
-        SubtransactionEvent::Abort => stack.abort_subtransaction(depth, undo),
+    staying(|| {
+        CHANGES.with_borrow_mut(|stack| match event {
+            SubtransactionEvent::Commit => stack.commit_subtransaction(depth),
+            SubtransactionEvent::Abort => stack.abort_subtransaction(depth, undo),
+        })
     });
 }
 

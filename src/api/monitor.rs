@@ -258,7 +258,7 @@ fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {
         described["tubes"] = tubes.collect::<Map<_, _>>().into();
     }
     if let Some((error, at)) = statistics.error {
-        described["error"] = error.into();
+        described["error"] = error.read().into();
         described["error_at"] = (time::unix_microseconds(at) as f64 / 1e6).into();
     }
     Some(described)

@@ -1,6 +1,7 @@
 //! The server's hooks and callbacks, handed on to safe functions. Registered once, at load.
 
 use super::foreign::list_nth;
+use super::{allocator, diagnostics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::{Cell, RefCell};
@@ -135,9 +136,11 @@ pub fn changed_functions() -> u64 {
 /// Runs `function` with `argument` when this process ends, after its transaction has been rolled
 /// back. The server has few places for this: once for each purpose.
 pub fn at_exit(function: fn(u32), argument: u32) {
-    let index = AT_EXIT.with_borrow_mut(|functions| {
-        functions.push((function, argument));
-        functions.len() - 1
+    let index = allocator::staying(|| {
+        AT_EXIT.with_borrow_mut(|functions| {
+            functions.push((function, argument));
+            functions.len() - 1
+        })
     });
     // SAFETY: the callback is a static function.
     unsafe { pg_sys::on_shmem_exit(Some(run_at_exit), Datum::from(index)) }
@@ -171,8 +174,9 @@ unsafe extern "C-unwind" fn transaction(
         pg_sys::XactEvent::XACT_EVENT_ABORT => TransactionEvent::Abort,
         _ => return,
     };
+    allocator::reserve();
     if let Some(handlers) = handlers() {
-        (handlers.transaction)(event);
+        diagnostics::keeping_names_in(|| (handlers.transaction)(event));
     }
 }
 
@@ -183,6 +187,7 @@ unsafe extern "C-unwind" fn subtransaction(
     _parent: pg_sys::SubTransactionId,
     _argument: *mut std::ffi::c_void,
 ) {
+    allocator::reserve();
     let event = match event {
         pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => SubtransactionEvent::Commit,
         pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => SubtransactionEvent::Abort,

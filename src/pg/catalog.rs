@@ -161,12 +161,12 @@ pub fn relation_kind(relation: Oid) -> Option<u8> {
 pub fn free_name(table: &str, suffix: &str, schema: Oid) -> String {
     let table = CString::new(table).unwrap_or_default();
     let suffix = CString::new(suffix).unwrap_or_default();
+    let (table, suffix) = (table.as_ptr(), suffix.as_ptr());
     // SAFETY: the C strings outlive the call; a palloc'ed string.
     let name = unsafe {
-        pg_sys::ChooseRelationName(table.as_ptr(), std::ptr::null(), suffix.as_ptr(), schema, false)
+        owned(pg_sys::ChooseRelationName(table, std::ptr::null(), suffix, schema, false))
     };
-    // SAFETY: as above.
-    unsafe { owned(name) }.unwrap_or_default()
+    name.unwrap_or_default()
 }
 
 /// The relation of this name in our schema, if the extension is there.

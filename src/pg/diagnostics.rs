@@ -2,9 +2,12 @@
 //! constraint, table, column and type that it is about, which drivers and ORMs show and ask for. And what it would
 //! gain: a backtrace.
 
+use super::allocator;
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, ErrorContextCallback};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Fields of an error by their code.
 type Names = Vec<(u8, CString)>;
@@ -22,14 +25,20 @@ pub fn leave_out_backtraces() {
     let before = std::env::var_os(VARIABLE);
     // The first backtrace decides for all. The variable is put back, since other libraries in the process read it.
     // SAFETY: the process has one thread.
-    unsafe { std::env::set_var(VARIABLE, "0") };
-    let _decided = std::backtrace::Backtrace::capture();
-    match before {
-        // SAFETY: as above.
-        Some(value) => unsafe { std::env::set_var(VARIABLE, value) },
-        // SAFETY: as above.
-        None => unsafe { std::env::remove_var(VARIABLE) },
+    unsafe {
+        std::env::set_var(VARIABLE, "0");
+        let _decided = std::backtrace::Backtrace::capture();
+        match before {
+            Some(value) => std::env::set_var(VARIABLE, value),
+            None => std::env::remove_var(VARIABLE),
+        }
     }
+}
+
+/// Has errors from now on no context, for a process that is about to end.
+pub fn leave_out_context() {
+    // SAFETY: as the server does where an error's context makes more errors.
+    unsafe { pg_sys::error_context_stack = std::ptr::null_mut() }
 }
 
 /// Calls `function`, whose errors keep their names.
@@ -57,17 +66,37 @@ pub unsafe fn keeping_names(
     }
 }
 
+/// The same for what the server calls otherwise: for `work` that turns errors into panics and may leave by one.
+pub fn keeping_names_in<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the callback is taken off the stack in every case, as no error leaves `work` by a long jump.
+    unsafe {
+        let mut callback = ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(keep_or_give_back),
+            arg: std::ptr::null_mut(),
+        };
+        callback.arg = (&raw mut callback).cast();
+        pg_sys::error_context_stack = &mut callback;
+        let result = catch_unwind(AssertUnwindSafe(work));
+        pg_sys::error_context_stack = callback.previous;
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
 /// Called twice: when the server raises the error, with the names, and when it is raised again on
 /// the way out of Rust, without them.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn keep_or_give_back(callback: *mut c_void) {
-    // SAFETY: `callback` is only compared.
-    if !unsafe { is_innermost(callback) } {
-        return;
-    }
-    // SAFETY: an error is being reported; its data is copied into memory of its own, and freed with that:
-    // FreeErrorData leaves some of it.
+    // SAFETY: an error is being reported; `callback` is only compared. The error's data is copied into memory of its
+    // own, and freed with that: FreeErrorData leaves some of it.
     unsafe {
+        if !is_innermost(callback) {
+            return;
+        }
+        // The server's own want of memory. It is about nothing that has a name, and is copied once it is out here.
+        if pg_sys::geterrcode() == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
+            return allocator::make_room_for_error();
+        }
         let memory = pg_sys::AllocSetContextCreateExtended(
             pg_sys::ErrorContext,
             c"xqueue: an error".as_ptr(),

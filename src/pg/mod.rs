@@ -3,6 +3,7 @@
 //! Callers get safe functions. An ERROR raised by the server unwinds as a Rust panic, so guards
 //! here undo by `Drop` what must be undone in every case.
 
+pub mod allocator;
 pub mod callbacks;
 pub mod catalog;
 pub mod context;

@@ -5,27 +5,27 @@ use pgrx::pg_sys::{self, Oid};
 
 /// Whether the current role owns a table.
 pub fn owns(table: Oid) -> bool {
-    // SAFETY: a look-up.
-    #[cfg(feature = "pg15")]
-    let owns = unsafe { pg_sys::pg_class_ownercheck(table, raw::GetUserId()) };
-    // SAFETY: as above.
-    #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
-    let owns =
-        unsafe { pg_sys::object_ownercheck(pg_sys::RelationRelationId, table, raw::GetUserId()) };
-    owns
+    owns_object(pg_sys::RelationRelationId, table)
 }
 
 /// Whether the current role owns a database.
 pub fn owns_database(database: Oid) -> bool {
+    owns_object(pg_sys::DatabaseRelationId, database)
+}
+
+fn owns_object(catalogue: Oid, object: Oid) -> bool {
     // SAFETY: a look-up.
-    #[cfg(feature = "pg15")]
-    let owns = unsafe { pg_sys::pg_database_ownercheck(database, raw::GetUserId()) };
-    // SAFETY: as above.
-    #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
-    let owns = unsafe {
-        pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, database, raw::GetUserId())
-    };
-    owns
+    unsafe {
+        let role = raw::GetUserId();
+        #[cfg(feature = "pg15")]
+        let owns = match catalogue {
+            pg_sys::DatabaseRelationId => pg_sys::pg_database_ownercheck(object, role),
+            _ => pg_sys::pg_class_ownercheck(object, role),
+        };
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+        let owns = pg_sys::object_ownercheck(catalogue, object, role);
+        owns
+    }
 }
 
 pub fn may_create_database() -> bool {

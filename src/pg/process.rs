@@ -5,12 +5,13 @@ use pgrx::pg_sys::{self, Oid};
 /// Index of this process in the server's process table: unique among the living.
 pub fn index() -> u32 {
     // SAFETY: every process that runs our code has an entry.
-    #[cfg(any(feature = "pg15", feature = "pg16"))]
-    let number = unsafe { (*pg_sys::MyProc).pgprocno };
-    // SAFETY: as above.
-    #[cfg(any(feature = "pg17", feature = "pg18"))]
-    let number = unsafe { pg_sys::MyProcNumber };
-    number as u32
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let number = (*pg_sys::MyProc).pgprocno;
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        let number = pg_sys::MyProcNumber;
+        number as u32
+    }
 }
 
 /// Ends what is in progress if this process has been asked to: raises that as an error.
@@ -21,6 +22,12 @@ pub fn serve_interrupts() {
 pub fn pid() -> i32 {
     // SAFETY: set at the start of the process.
     unsafe { pg_sys::MyProcPid }
+}
+
+/// Whether this process is the parent of all others, or the only one.
+pub fn is_postmaster() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { !pg_sys::IsUnderPostmaster }
 }
 
 /// Whether this process serves the connection of a client: no background worker, and none of a parallel

@@ -172,12 +172,14 @@ pub fn try_in_transaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
         }
         value
     });
-    if outcome.is_err() {
-        // SAFETY: what the main loop of every backend does after an error.
-        unsafe { pg_sys::AbortCurrentTransaction() };
+    // SAFETY: what the main loop of every backend does after an error; afterwards, outside of transactions, as it must
+    // be, hands over what was counted.
+    unsafe {
+        if outcome.is_err() {
+            pg_sys::AbortCurrentTransaction();
+        }
+        pg_sys::pgstat_report_stat(true);
     }
-    // SAFETY: hands over what was counted; outside of transactions, as it must be.
-    unsafe { pg_sys::pgstat_report_stat(true) };
     outcome
 }
 

@@ -33,7 +33,7 @@ macro_rules! background_worker {
         #[unsafe(no_mangle)]
         #[pgrx::pg_guard]
         pub extern "C-unwind" fn $symbol(argument: pgrx::pg_sys::Datum) {
-            $function(argument.value() as u32)
+            $crate::pg::diagnostics::keeping_names_in(|| $function(argument.value() as u32))
         }
     };
 }

@@ -9,6 +9,7 @@
 
 use crate::delta::{HeldChange, HeldChanges, SlotId, TASKS_NOTED};
 use crate::model::position::Position;
+use crate::pg::allocator::staying;
 use crate::shmem::left::HeldTask;
 use crate::shmem::queues;
 use crate::shmem::sessions;
@@ -100,10 +101,12 @@ impl Held {
 
 /// Makes room for what is noted of a queue at commit.
 pub fn prepare(slot: SlotId) {
-    HELD.with_borrow_mut(|held| {
-        if held.iter().all(|(known, _)| *known != slot) {
-            held.push((slot, Held::default()));
-        }
+    staying(|| {
+        HELD.with_borrow_mut(|held| {
+            if held.iter().all(|(known, _)| *known != slot) {
+                held.push((slot, Held::default()));
+            }
+        })
     });
 }
 

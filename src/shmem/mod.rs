@@ -25,7 +25,7 @@ mod statistics;
 pub mod trace;
 pub mod waiters;
 
-use crate::pg::process;
+use crate::pg::{allocator, process};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::cell::UnsafeCell;
@@ -218,6 +218,7 @@ impl Guard {
         unsafe {
             let lock = std::ptr::addr_of_mut!((*segment().locks.add(index)).lock);
             pg_sys::LWLockAcquire(lock, mode);
+            allocator::forbid();
             Guard(lock)
         }
     }
@@ -225,6 +226,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        allocator::allow();
         // SAFETY: acquired above. After an error the server has let go of all locks already, and
         // says so by this count.
         unsafe {

@@ -11,8 +11,8 @@ use crate::model::status::{Status, Tasks};
 use serde_json::json;
 use std::ops::{Deref, DerefMut};
 
-const NAME_LENGTH: usize = 64;
-const ERROR_LENGTH: usize = 512;
+pub const NAME_LENGTH: usize = 64;
+pub const ERROR_LENGTH: usize = 512;
 
 /// Never: an instant after all others.
 pub const NEVER: i64 = i64::MAX;
@@ -228,18 +228,25 @@ fn peek(index: usize) -> (u64, u32, u32) {
 
 /// Frees the slot of a queue that is gone. Those who wait are woken to find out.
 pub fn remove(id: SlotId) {
-    let _directory = super::directory();
+    free(&super::directory(), id);
+}
+
+/// Frees all slots of a database. Must neither allocate nor fail.
+pub fn remove_all(database: u32) {
+    let directory = super::directory();
+    for index in 0..super::segment().queue_count {
+        let (generation, in_database, _) = peek(index);
+        if generation != 0 && in_database == database {
+            free(&directory, SlotId { index: index as u32, generation });
+        }
+    }
+}
+
+fn free(_: &Directory, id: SlotId) {
     if let Some(mut queue) = lock(id) {
         queue.dismiss_everyone();
         lanes::close(id);
         queue.generation = 0;
-    }
-}
-
-/// Frees all slots of a database.
-pub fn remove_all(database: u32) {
-    for (id, _) in all(Some(database)) {
-        remove(id);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is shown of a queue: its counters, its names, and the worker's last failure with it.
 
-use super::queues::{QueueGuard, Tube};
+use super::queues::{ERROR_LENGTH, NAME_LENGTH, QueueGuard, Tube};
 use crate::model::change::{Calls, Transitions};
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::Tasks;
@@ -21,12 +21,22 @@ pub struct Statistics {
     pub reserved: i64,
     pub exact: bool,
     /// The last failure of the worker, and when it was.
-    pub error: Option<(String, i64)>,
+    pub error: Option<(Text<ERROR_LENGTH>, i64)>,
+}
+
+/// A text as it lies in shared memory: copied under the lock, where nothing may be allocated, and read without it.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<const LENGTH: usize>([u8; LENGTH]);
+
+impl<const LENGTH: usize> Text<LENGTH> {
+    pub fn read(&self) -> String {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LENGTH);
+        String::from_utf8_lossy(&self.0[..end]).into_owned()
+    }
 }
 
 impl QueueGuard {
     pub fn statistics(&self) -> Statistics {
-        let error = text(&self.error);
         Statistics {
             tasks: self.tasks,
             calls: self.calls,
@@ -37,7 +47,7 @@ impl QueueGuard {
             capacity: self.room.capacity,
             reserved: self.room.reserved + self.room.prepared(),
             exact: self.exact,
-            error: (!error.is_empty()).then_some((error, self.error_at)),
+            error: (self.error[0] != 0).then_some((Text(self.error), self.error_at)),
         }
     }
 
@@ -49,8 +59,8 @@ impl QueueGuard {
     }
 
     /// Names for the metrics: database, schema, table.
-    pub fn names(&self) -> [String; 3] {
-        [text(&self.names[0]), text(&self.names[1]), text(&self.names[2])]
+    pub fn names(&self) -> [Text<NAME_LENGTH>; 3] {
+        self.names.map(Text)
     }
 
     pub fn set_names(&mut self, names: [&str; 3]) {
@@ -69,11 +79,6 @@ impl QueueGuard {
     pub fn clear_error(&mut self) {
         self.error[0] = 0;
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 fn set_text(place: &mut [u8], text: &str) {

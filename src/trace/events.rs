@@ -3,6 +3,7 @@
 use crate::change::Seen;
 use crate::model::change::{Call, Place};
 use crate::model::definition::Field;
+use crate::pg::allocator;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::row::Row;
 use crate::pg::value::Value as Column;
@@ -113,9 +114,11 @@ fn log_session(what: &str, uuid: Uuid) {
 pub fn step(part: &str, step: impl FnOnce() -> Value) {
     if is_on() {
         let number = shmem::trace::next();
-        let mut event = step();
-        event["part"] = part.into();
-        SHARED.with_borrow_mut(|steps| steps.push_back((number, event)));
+        allocator::apart(|| {
+            let mut event = step();
+            event["part"] = part.into();
+            SHARED.with_borrow_mut(|steps| steps.push_back((number, event)));
+        });
     }
 }
 

@@ -65,8 +65,9 @@ fn target() -> Option<Target> {
 fn report() -> String {
     let sample = |slot| {
         let slot = queues::lock(slot)?;
-        let [database, schema, table] = slot.names();
-        let tasks = slot.statistics().tasks;
+        let (names, tasks) = (slot.names(), slot.statistics().tasks);
+        drop(slot);
+        let [database, schema, table] = names.map(|name| name.read());
         (!table.is_empty()).then_some(Sample { database, schema, table, tasks })
     };
     let samples: Vec<Sample> =

@@ -85,7 +85,8 @@ impl Pool {
             first = first.or_else(|| queues::lock(care.slot).map(|slot| slot.names()));
             count += 1;
         }
-        let Some([database, schema, table]) = first else { return };
+        let Some(names) = first else { return };
+        let [database, schema, table] = names.map(|name| name.read());
         if !std::mem::replace(&mut self.complained, true) {
             Error::new(
                 PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,

@@ -20,7 +20,7 @@ const BARE: [&str; 10] = [
     "SPIPlanPtr",
 ];
 /// They may only become fewer: a change that removes one lowers the number here.
-const UNSAFE_BLOCKS: usize = 334;
+const UNSAFE_BLOCKS: usize = 332;
 const PROTOTYPES: usize = 59;
 /// Safe functions of its own that take what is bare.
 const TRUSTING: usize = 5;

@@ -201,7 +201,7 @@ impl Faults {
         let mut client = self.site.client();
         let pid: i32 =
             client.query_one("SELECT pg_backend_pid()", &[]).map_err(|e| e.to_string())?.get(0);
-        limit_memory(pid)?;
+        xqueue_tests::limit_memory(pid, 100 << 20)?;
         let queue = self.queue();
         let put = format!(
             "SELECT xqueue.put('{queue}', jsonb_build_object('payload', repeat('x', 200000000)))"
@@ -266,17 +266,4 @@ impl Faults {
         self.site.fail_over();
         Ok(())
     }
-}
-
-fn limit_memory(pid: i32) -> Result {
-    let status =
-        std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| e.to_string())?;
-    let size = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmSize:"))
-        .and_then(|text| text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    let limit = size.ok_or("the size of a backend is not known")? * 1024 + (100 << 20);
-    let arguments = [format!("--pid={pid}"), format!("--as={limit}")];
-    let is_set = xqueue_tests::server_command("prlimit").args(arguments).works();
-    is_set.then_some(()).ok_or_else(|| "prlimit is not there, or may not".into())
 }

@@ -1,0 +1,27 @@
+//! The memory that a process of a server may have.
+
+use crate::command::server_command;
+
+/// Lets a process have no more memory than it has now and so many bytes.
+pub fn limit_memory(pid: i32, more: u64) -> Result<(), String> {
+    let status =
+        std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| e.to_string())?;
+    let size = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmSize:"))
+        .and_then(|text| text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let limit = size.ok_or("the size of a process is not known")? * 1024 + more;
+    let is_set = set_limit(pid, &limit.to_string());
+    is_set.then_some(()).ok_or_else(|| "prlimit is not there, or may not".into())
+}
+
+/// Lets a process have as much memory as there is. It may have ended.
+pub fn lift_memory_limit(pid: i32) {
+    set_limit(pid, "unlimited");
+}
+
+/// The soft limit, which its owner may raise again.
+fn set_limit(pid: i32, limit: &str) -> bool {
+    let arguments = [format!("--pid={pid}"), format!("--as={limit}:unlimited")];
+    server_command("prlimit").args(arguments).works()
+}
