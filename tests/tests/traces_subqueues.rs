@@ -28,6 +28,9 @@ const SOME_READY: &str = "(SELECT id FROM jobs WHERE status = 'R' AND NOT EXISTS
      (SELECT FROM jobs t WHERE t.tube = jobs.tube AND t.status = 'T') \
      ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED)";
 
+/// Takes and acks in one transaction.
+const DRAIN: &str = "SELECT xqueue.ack('jobs', id) FROM xqueue.take(NULL::jobs, count => 9)";
+
 /// A client, and the tasks that it believes to hold.
 struct Worker {
     config: Config,
@@ -84,7 +87,8 @@ impl Worker {
         );
         let (put, settle) = (self.put(), self.settle());
         match self.random.random_range(0..100) {
-            0..22 => self.take(""),
+            0..18 => self.take(""),
+            18..22 => self.try_to(DRAIN),
             22..32 => self.take(", count => 3"),
             32..40 => {
                 let tube = self.tube();
@@ -142,6 +146,17 @@ fn put_beside_a_look(cluster: &Cluster, admin: &mut Client) {
     });
 }
 
+/// The only task of a sub-queue is locked while another client looks into it.
+fn lock_beside_a_look(cluster: &Cluster, admin: &mut Client) {
+    let put = "SELECT xqueue.put('jobs', '{}', tube => 'new')";
+    for sql in [put, "BEGIN", "SELECT FROM jobs WHERE tube = 'new' FOR UPDATE"] {
+        admin.batch_execute(sql).unwrap();
+    }
+    let take = "SELECT xqueue.take('jobs', tube => 'new')";
+    assert!(cluster.client().query(take, &[]).unwrap().is_empty());
+    admin.batch_execute("COMMIT").unwrap();
+}
+
 /// Works on a queue at random until all of it is over, and gives the trace and the tasks that are left; None where
 /// nothing is traced.
 fn work(seed: u64) -> Option<(Vec<Event>, Left)> {
@@ -159,6 +174,7 @@ fn work(seed: u64) -> Option<(Vec<Event>, Left)> {
         admin.batch_execute(&put).unwrap();
     };
     put_beside_a_look(&cluster, &mut admin);
+    lock_beside_a_look(&cluster, &mut admin);
     (0..TASKS).for_each(|task| put(&mut admin, task as u32 % TUBES));
     for round in 0..ROUNDS_AT_MOST {
         std::thread::scope(|scope| {
@@ -177,8 +193,7 @@ fn work(seed: u64) -> Option<(Vec<Event>, Left)> {
     let given_back = "SELECT count(*) = 0 FROM jobs WHERE status = 'T'";
     wait_until("all tasks have come back", || scalar(&mut admin, given_back, &[]));
     // The last step in each sub-queue is one that finds what all before it have left, and that the end depends on.
-    let drain = "SELECT xqueue.ack('jobs', id) FROM xqueue.take(NULL::jobs, count => 9)";
-    while !admin.query(drain, &[]).unwrap().is_empty() {}
+    while !admin.query(DRAIN, &[]).unwrap().is_empty() {}
     assert_eq!(scalar::<i64>(&mut admin, "SELECT count(*) FROM jobs", &[]), 0);
     (0..TUBES).for_each(|tube| put(&mut admin, tube));
     let left = admin.query("SELECT id::text FROM jobs", &[]).unwrap();
