@@ -3,7 +3,7 @@
 use super::is_on;
 use crate::delta::{LaneChange, SlotId};
 use crate::lanes::Pool;
-use crate::pg::process;
+use crate::pg::{allocator, process};
 use serde_json::{Value, json};
 
 /// A step that has begun, in builds that trace: nothing elsewhere.
@@ -58,6 +58,10 @@ impl Step {
 
 /// What shared memory knows of a queue's ring and of one of its lanes. Places are text: they are wider than numbers.
 fn seen(pool: &mut Pool, id: SlotId, lane: Option<u64>) -> Value {
+    allocator::apart(|| shown(pool, id, lane))
+}
+
+fn shown(pool: &mut Pool, id: SlotId, lane: Option<u64>) -> Value {
     let Some(ring) = pool.ring(id).copied() else { return json!({ "ring": null, "lane": null }) };
     let entry = lane.and_then(|lane| pool.find(id.index, lane)).map(|link| *pool.entry(link));
     let entry = entry.map(|entry| {
