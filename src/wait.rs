@@ -174,7 +174,7 @@ impl Place {
         if let Some((token, by_caller)) = unused
             && let Some(mut line) = queues::lock(self.slot)
         {
-            line.note_step("Again", || serde_json::json!({}));
+            line.note_step("Again", || serde_json::json!({ "by_caller": by_caller }));
             line.hand_on(token, by_caller);
         }
         // Where others take what there is, a wake-up in vain says nothing of the next.

@@ -27,6 +27,7 @@
 
 pub mod replay;
 pub mod rules;
+pub mod tampering;
 
 use rules::{Knows, Rules, Vain};
 use stateright::{Model, Property};

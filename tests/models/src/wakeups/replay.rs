@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
 
 pub type Process = u32;
-type Number = u64;
+pub type Number = u64;
 
 /// Wakes all that wait.
 const ALL: u32 = u32::MAX;
@@ -64,8 +64,10 @@ pub enum Step {
         who: Process,
         number: Number,
     },
-    /// It was woken while it had a token.
-    Again {},
+    /// It was woken while it had a token; with whether others may find what it does not.
+    Again {
+        by_caller: bool,
+    },
     /// Leaves the line, with the tokens that it has not used; each with whether others may find what it does not.
     Leave {
         unused: Option<(Number, bool)>,
@@ -92,7 +94,7 @@ impl Step {
             Step::Nudge {} => "Nudge",
             Step::Notify { number: 0, .. } => "Notify by a nudge",
             Step::Notify { .. } => "Notify",
-            Step::Again {} => "Again",
+            Step::Again { .. } => "Again",
             Step::Leave { unused: None, another: None } => "Leave",
             Step::Leave { .. } => "Leave with a token",
         }
@@ -231,11 +233,12 @@ impl Queue {
                 Ok(())
             }
             Step::Notify { who, number } => self.notify(by, *who, *number),
-            Step::Again {} => {
+            Step::Again { by_caller } => {
                 let knows = &mut self.consumer(by)?.knows;
-                holds(knows.token.take().is_some(), "it has no token")?;
+                let unused = knows.token.take().ok_or("it has no token")?;
                 holds(knows.woken.is_some(), "it was not woken")?;
-                self.due.push_back((by, Due::HandOn));
+                let due = if *by_caller { Due::PassOn(unused) } else { Due::HandOn };
+                self.due.push_back((by, due));
                 Ok(())
             }
             Step::Leave { unused, another } => self.leave(by, *unused, *another),
@@ -248,7 +251,9 @@ impl Queue {
             None => holds(token.is_none(), "a token from nothing")?,
             Some(Consumer { phase, since: before, knows }) => {
                 holds(knows.woken.is_some(), "it stands in line already")?;
-                holds(*phase == Phase::Sleeps, "it has not slept")?;
+                // Where its time was over when the look ended, nothing has followed from that.
+                let may_stand = matches!(phase, Phase::Sleeps | Phase::Looks);
+                holds(may_stand, "it has not slept")?;
                 holds(knows.token.is_none(), "it keeps a token")?;
                 holds(knows.woken == token, "it looks for another task")?;
                 holds(since == *before, "its place is another")?;
@@ -341,65 +346,5 @@ impl Queue {
         });
         self.due.extend(handed);
         Ok(())
-    }
-}
-
-/// Something that is wrong with a trace.
-#[derive(Clone, Copy, Debug)]
-pub enum Tampering {
-    Dropped(usize),
-    Doubled(usize),
-    Swapped(usize, usize),
-}
-
-impl Tampering {
-    /// All that can be done to one event of a trace: dropped, doubled, and swapped with the event before of the same
-    /// process.
-    ///
-    /// But for what changes nothing. A look that comes to no end, as its process is cut short or its time is over, is none:
-    /// it may be left out, or come before its end. So may it be told that something was found by one that leaves without a
-    /// token, and the nudge that nobody was there for, be it none or two. Nor does the order of a nudge and another
-    /// that woke nobody matter.
-    pub fn all(trace: &[Event]) -> Vec<Tampering> {
-        let mut all = Vec::with_capacity(3 * trace.len());
-        let mut last: HashMap<(Process, u32), usize> = HashMap::new();
-        let mut next: HashMap<(Process, u32), &Step> = HashMap::new();
-        let mut following = vec![None; trace.len()];
-        for (index, event) in trace.iter().enumerate().rev() {
-            following[index] = next.insert((event.by, event.queue), &event.step);
-        }
-        let leaves = |step: Option<&Step>| matches!(step, Some(Step::Leave { .. }));
-        let without =
-            |step: Option<&Step>| matches!(step, Some(Step::Leave { unused: None, another: None }));
-        for (index, event) in trace.iter().enumerate() {
-            let before = last.insert((event.by, event.queue), index);
-            let is_idle = match event.step {
-                Step::Look => leaves(following[index]),
-                Step::Nudge {} => true,
-                _ => false,
-            };
-            let is_needed = !is_idle && !(event.step == Step::Found && without(following[index]));
-            if is_needed {
-                all.push(Tampering::Dropped(index));
-            }
-            if event.step != (Step::Nudge {}) {
-                all.push(Tampering::Doubled(index));
-                let is_nudge = |before: usize| trace[before].step == Step::Nudge {};
-                let before = before.filter(|before| !is_nudge(*before));
-                all.extend(before.map(|before| Tampering::Swapped(before, index)));
-            }
-        }
-        all
-    }
-
-    /// The trace with that done to it.
-    pub fn of(self, trace: &[Event]) -> Vec<&Event> {
-        let mut events: Vec<&Event> = trace.iter().collect();
-        match self {
-            Tampering::Dropped(index) => drop(events.remove(index)),
-            Tampering::Doubled(index) => events.insert(index, events[index]),
-            Tampering::Swapped(one, other) => events.swap(one, other),
-        }
-        events
     }
 }

@@ -1,0 +1,101 @@
+//! What can be done to a trace of wake-ups so that it is none.
+
+use super::replay::{Event, Number, Process, Step};
+use std::collections::HashMap;
+
+/// Something that is wrong with a trace.
+#[derive(Clone, Copy, Debug)]
+pub enum Tampering {
+    Dropped(usize),
+    Doubled(usize),
+    Swapped(usize, usize),
+}
+
+impl Tampering {
+    /// All that can be done to one event of a trace: dropped, doubled, and swapped with the event before of the same
+    /// process; but for what changes nothing, see [`is_idle`] and [`commute`].
+    pub fn all(trace: &[Event]) -> Vec<Tampering> {
+        let mut all = Vec::with_capacity(3 * trace.len());
+        let mut last: HashMap<(Process, u32), usize> = HashMap::new();
+        let mut tokens: HashMap<(Process, u32), Option<Number>> = HashMap::new();
+        let following = following(trace);
+        for (index, event) in trace.iter().enumerate() {
+            let of = (event.by, event.queue);
+            let before = last.insert(of, index);
+            let has_token = tokens.get(&of).is_some_and(Option::is_some);
+            match event.step {
+                Step::Join { token, .. } | Step::EndVain { kept: token, .. } => {
+                    tokens.insert(of, token);
+                }
+                _ => {}
+            }
+            let is_last = index + 1 == trace.len();
+            if !is_idle(&event.step, following[index], has_token) && !is_last {
+                all.push(Tampering::Dropped(index));
+            }
+            if event.step != (Step::Nudge {}) {
+                all.push(Tampering::Doubled(index));
+                let matters = |before: &usize| !commute(&trace[*before].step, &event.step);
+                let before = before.filter(matters);
+                all.extend(before.map(|before| Tampering::Swapped(before, index)));
+            }
+        }
+        all
+    }
+
+    /// The events that it is about, and what the same process does next.
+    pub fn where_in(self, trace: &[Event]) -> Vec<&Event> {
+        let (Tampering::Dropped(first) | Tampering::Doubled(first) | Tampering::Swapped(first, _)) =
+            self;
+        let by = trace[first].by;
+        trace[first..].iter().filter(|event| event.by == by).take(3).collect()
+    }
+
+    /// The trace with that done to it.
+    pub fn of(self, trace: &[Event]) -> Vec<&Event> {
+        let mut events: Vec<&Event> = trace.iter().collect();
+        match self {
+            Tampering::Dropped(index) => drop(events.remove(index)),
+            Tampering::Doubled(index) => events.insert(index, events[index]),
+            Tampering::Swapped(one, other) => events.swap(one, other),
+        }
+        events
+    }
+}
+
+/// What the same process does next, for each event.
+fn following(trace: &[Event]) -> Vec<Option<&Step>> {
+    let mut next: HashMap<(Process, u32), &Step> = HashMap::new();
+    let mut following = vec![None; trace.len()];
+    for (index, event) in trace.iter().enumerate().rev() {
+        following[index] = next.insert((event.by, event.queue), &event.step);
+    }
+    following
+}
+
+/// Whether a trace says the same without a step. A look may be cut short at any time: so nothing is said by one that
+/// comes to no end, as its process leaves; nor, where there is no token, by its end, after which the process leaves or is
+/// woken. A nudge may find that there is none to be woken.
+fn is_idle(step: &Step, following: Option<&Step>, has_token: bool) -> bool {
+    let leaves = matches!(following, Some(Step::Leave { .. }));
+    let stands = matches!(following, Some(Step::Join { .. }));
+    match step {
+        Step::Look => leaves,
+        Step::Found => !has_token,
+        Step::EndVain { token: None, .. } => leaves || stands,
+        Step::Nudge {} => true,
+        _ => false,
+    }
+}
+
+/// Whether two steps of one process might have been taken in the other order: the beginning of a look, which is no step
+/// of the line, and the last of what the step before has led to; and two nudges.
+fn commute(one: &Step, other: &Step) -> bool {
+    match (one, other) {
+        (Step::Notify { .. } | Step::PassOn { .. }, Step::Look) => true,
+        (Step::Notify { number: one, .. }, Step::Notify { number: other, .. }) => {
+            (*one, *other) == (0, 0)
+        }
+        (one, _) => *one == Step::Nudge {},
+    }
+}
