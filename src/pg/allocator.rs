@@ -26,7 +26,7 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// Address space and no memory, as they are never written to: for the copies of an error, and for the end of the process.
 static RESERVES: Mutex<[Vec<u8>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
-const RESERVE_SIZES: [usize; 2] = [4 << 20, 2 << 20];
+const RESERVE_SIZES: [usize; 2] = [2 << 20, 1 << 20];
 /// The smallest block, and some more, that the server asks for once its memory contexts have grown.
 const BLOCK: usize = (1 << 20) + (64 << 10);
 
