@@ -1,6 +1,6 @@
 //! Whom a server wakes is what the model of wake-ups permits: random work of clients that wait is traced (src/trace), and
 //! the trace replayed by the rules that the model explores. A trace with one event dropped, doubled or in the wrong
-//! place is refused. Only builds for tests of races, which those for 18 are, trace anything.
+//! place is refused. Only builds for tests of races, which those for 18 are, trace anything. XQUEUE_SEED repeats a run.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -153,8 +153,10 @@ fn work(seed: u64, secured: bool) -> Option<Vec<Event>> {
 }
 
 fn is_replayed(name: &str, secured: bool, expected: &[&str]) {
-    let (began, seed) = (Instant::now(), rand::random_range(0..1000));
-    println!("{name}: seed {seed}");
+    let began = Instant::now();
+    let seed = std::env::var("XQUEUE_SEED")
+        .map_or_else(|_| rand::random_range(0..1000), |seed| seed.parse().unwrap());
+    println!("{name}: XQUEUE_SEED={seed}");
     let Some(trace) = work(seed, secured) else { return };
     let mut steps: BTreeMap<&str, usize> = BTreeMap::new();
     trace.iter().for_each(|event| *steps.entry(event.step.name()).or_default() += 1);
