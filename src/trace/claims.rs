@@ -1,6 +1,6 @@
 //! Steps of sub-queues: what is done to one in shared memory, with what was known of it before and what is after.
 
-use super::is_on;
+use super::{apart, is_on};
 use crate::delta::{LaneChange, SlotId};
 use crate::lanes::Pool;
 use crate::pg::{allocator, process};
@@ -19,7 +19,7 @@ impl Step {
     /// To be called before the step, under the lanes' lock. `lane`: none for what concerns all of a queue.
     #[inline(always)]
     pub fn begin(pool: &mut Pool, id: SlotId, lane: Option<u64>) -> Step {
-        Step(is_on().then(|| Begun { id, lane, was: seen(pool, id, lane) }))
+        Step(is_on().then(|| Begun { id, lane, was: apart(|| seen(pool, id, lane)) }))
     }
 
     /// Begins the claim of whichever lane is next.
@@ -33,7 +33,7 @@ impl Step {
     #[inline(always)]
     pub fn end(self, pool: &mut Pool, verb: &str, about: impl FnOnce() -> Value) {
         if let Some(Begun { id, lane, was }) = self.0 {
-            let is = seen(pool, id, lane);
+            let is = apart(|| seen(pool, id, lane));
             // Nothing is known of a queue that has gone.
             if was["ring"].is_null() && is["ring"].is_null() {
                 return;

@@ -21,6 +21,8 @@ mod events;
 pub mod shortcuts;
 
 #[cfg(feature = "injection_points")]
+pub use crate::pg::allocator::apart;
+#[cfg(feature = "injection_points")]
 pub use events::*;
 pub use shortcuts::Shortcut;
 
@@ -40,6 +42,11 @@ mod off {
 
     pub const fn is_on() -> bool {
         false
+    }
+
+    #[inline(always)]
+    pub fn apart<T>(work: impl FnOnce() -> T) -> T {
+        work()
     }
 
     #[inline(always)]
