@@ -42,7 +42,7 @@ pub fn note<Old: Row, New: Row>(
         (None, Some(new)) => queue.key_hash_of(new.row),
         (None, None) => 0,
     };
-    trace::row_changed(queue, old.as_ref(), new.as_ref(), call);
+    trace::row_changed(queue, old.as_ref(), new.as_ref(), call, stand);
     note_holder(queue, old.as_ref(), new.as_ref());
     xact::note(queue.slot, |delta| {
         delta.change(from, to);

@@ -48,6 +48,11 @@ impl Mark {
         self.raised_since != 0 && now - self.raised_since <= LOST_AFTER
     }
 
+    /// When a raise has begun that has not ended; 0 if none has.
+    pub fn raised_since(&self) -> i64 {
+        self.raised_since
+    }
+
     /// Somebody looks by other means for what the mark is about: who has begun to raise it never ends that.
     pub fn watch(&mut self) {
         (self.raised_since, self.floor) = (0, LAST);

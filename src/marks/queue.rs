@@ -105,6 +105,11 @@ impl Marks {
         }
     }
 
+    /// The marks of all tasks that are ready, and of those that are buried.
+    pub fn whole(&self) -> (Mark, Mark) {
+        (self.all, self.buried)
+    }
+
     /// Whether a tube has marks.
     pub fn knows(&self, tube: u64) -> bool {
         self.tubes.knows(tube) || self.priorities_of_tubes.knows(tube)

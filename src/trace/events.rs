@@ -3,6 +3,8 @@
 use crate::change::Seen;
 use crate::model::change::{Call, Place};
 use crate::model::definition::Field;
+use crate::model::position::{Group, Position};
+use crate::model::status::Status;
 use crate::pg::allocator;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::row::Row;
@@ -48,6 +50,7 @@ pub fn row_changed(
     old: Option<&Seen<impl Row>>,
     new: Option<&Seen<impl Row>>,
     call: Option<Call>,
+    stand: Option<(Group, Position)>,
 ) {
     if !is_on() {
         return;
@@ -62,6 +65,11 @@ pub fn row_changed(
         let before = old.and_then(|old| queue.instant_of(old.row, Field::Runat));
         event.insert("do".into(), call.into());
         event.insert("before".into(), before.into());
+        let status = |status: Option<Status>| status.map(|status| format!("{status:?}"));
+        event.insert("from".into(), status(old.map(|old| old.place.status)).into());
+        event.insert("to".into(), status(new.map(|new| new.place.status)).into());
+        event.insert("stand".into(), stand.map(super::marks::stand).into());
+        event.insert("slot".into(), queue.slot.generation.into());
         event.insert("queue".into(), queue.name.as_str().into());
         event.insert("by".into(), session::current_if_any().map(types::uuid_text).into());
         event.insert("at".into(), time::now().into());
@@ -122,6 +130,11 @@ pub fn step(part: &str, step: impl FnOnce() -> Value) {
     }
 }
 
+/// The number that the open transaction has drawn; 0 if it has done nothing to tasks.
+pub fn number() -> u64 {
+    NUMBER.get()
+}
+
 /// Logs the steps that have been noted. To be called where no lock of shared memory is held.
 pub fn flush() {
     // One by one: writing to the log serves interrupts, which leave the rest for the end of the transaction.
@@ -135,16 +148,21 @@ pub fn transaction_ended(event: TransactionEvent) {
         return;
     }
     match event {
-        TransactionEvent::PreCommit if NOTED.with_borrow(|events| !events.is_empty()) => {
-            NUMBER.set(shmem::trace::next());
+        TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {
+            let has_noted = NOTED.with_borrow(|events| !events.is_empty());
+            NUMBER.set(if has_noted { shmem::trace::next() } else { 0 });
         }
-        TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {}
         TransactionEvent::Commit => {
             let events = NOTED.take();
             events.iter().for_each(|(_, event)| log(NUMBER.get(), event));
         }
-        // Nothing is traced of a prepared transaction.
-        TransactionEvent::Prepare | TransactionEvent::Abort => drop(NOTED.take()),
+        TransactionEvent::Prepare => {
+            for (_, mut event) in NOTED.take() {
+                event["part"] = "prepared".into();
+                log(NUMBER.get(), &event);
+            }
+        }
+        TransactionEvent::Abort => drop(NOTED.take()),
     }
 }
 

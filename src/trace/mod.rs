@@ -10,6 +10,8 @@
 //!   (two-phase locking), which the order of the COMMIT callbacks is not: a commit is visible before its callback
 //!   runs, and the next change of the row may run its own first. The events are logged by the COMMIT callback:
 //!   what is rolled back is not.
+//!   Of a prepared transaction they are logged when it is prepared, as a part of their own: what becomes of it nobody
+//!   is told.
 //! - A session draws the number of its beginning before it can change anything, and that of its end after its last
 //!   transaction and before the worker can know of it: what the worker gives back for it comes later.
 //! - A step in shared memory ([`step`]) draws its number under the lock that it needs. Those of sub-queues ([`claims`])
@@ -18,6 +20,7 @@
 pub mod claims;
 #[cfg(feature = "injection_points")]
 mod events;
+pub mod marks;
 pub mod shortcuts;
 
 #[cfg(feature = "injection_points")]
@@ -33,6 +36,7 @@ pub use off::*;
 mod off {
     use crate::change::Seen;
     use crate::model::change::Call;
+    use crate::model::position::{Group, Position};
     use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
     use crate::pg::row::Row;
     use crate::registry::Queue;
@@ -55,11 +59,16 @@ mod off {
         _old: Option<&Seen<impl Row>>,
         _new: Option<&Seen<impl Row>>,
         _call: Option<Call>,
+        _stand: Option<(Group, Position)>,
     ) {
     }
 
     #[inline(always)]
     pub fn step(_part: &str, _step: impl FnOnce() -> serde_json::Value) {}
+
+    pub const fn number() -> u64 {
+        0
+    }
 
     pub fn flush() {}
 

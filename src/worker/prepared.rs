@@ -6,6 +6,7 @@ use crate::delta::SlotId;
 use crate::pg::value::Value;
 use crate::pg::{catalog, injection, spi, transaction};
 use crate::shmem::queues;
+use crate::trace;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -53,6 +54,7 @@ impl Prepared {
         marked.retain(|(table, _)| !unsettled.contains(table));
         if !marked.is_empty() {
             unsettled.extend(settle(marked, queues));
+            trace::flush();
         }
         let pause = if asked { Duration::ZERO } else { self.pause * 2 };
         self.pause = pause.clamp(PAUSES.0, PAUSES.1);

@@ -16,14 +16,21 @@
 //! | `Callback` | `xact::commit`, `QueueGuard::commit`, `lower_marks` (src/shmem/marks.rs), [`Mark::lower`] |
 //! | `Start`, `Probe`, `End` | `marks::start` (src/marks/mod.rs), [`Mark::start`], `marks::first`, [`Mark::end_raise`] |
 //! | `PrePrepare`, `MarkAgain` | `xact::transaction_ended`, `QueueGuard::mark_prepared` |
-//! | `Clear`, `Look`, `Settle` | `look_for_prepared` (src/worker/database.rs), src/shmem/prepared.rs |
-//! | `Recount` | `recounter::recount`, `QueueGuard::nudge_for_ready` |
+//! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/shmem/prepared.rs |
+//! | `Recount` | `recount_at_leisure`, `recount_briefly` (src/worker/recounter.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/wait.rs and src/api/consumer.rs |
 //!
-//! [`Mark`] is the extension's own.
+//! [`Mark`] is the extension's own. The [`rules`] say once more what a step does to it, and are what the [`replay`] of a
+//! server's traces goes by.
+
+pub mod replay;
+pub mod rules;
+pub mod tampering;
+pub mod trace;
 
 use crate::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use crate::model::position::{FIRST, LAST, Position};
+use rules::Limits;
 use stateright::{Model, Property};
 
 /// Tasks, by their place in the order of keys: 1, 2.
@@ -294,7 +301,11 @@ impl Marks {
             Some(found) if self.has(Flaw::AbandonedRaiseEnds) => {
                 state.mark.at = found.min(state.mark.floor);
             }
-            found => state.mark.end_raise(since, found),
+            found => {
+                let by_rule = Limits::of(&state.mark).ended(since, found);
+                state.mark.end_raise(since, found);
+                assert_eq!(Limits::of(&state.mark), by_rule);
+            }
         }
     }
 
@@ -520,7 +531,9 @@ impl Model for Marks {
                 let now = self.now(state);
                 state.raises = state.raises.saturating_sub(1);
                 let may_raise = self.may_raise(state, process);
+                let by_rule = Limits::of(&state.mark).begun(now).filter(|_| may_raise);
                 let start = state.mark.start(RAISE_AFTER + 1, may_raise, now);
+                assert_eq!(start.raises.then(|| Limits::of(&state.mark)), by_rule);
                 state.processes[process].1 = match state.processes[process].1 {
                     _ if !start.raises => Raise::None,
                     Raise::Early(found) => Raise::Found { since: now, found },
@@ -583,7 +596,9 @@ impl Model for Marks {
 /// Lowers the mark to what a transaction has made ready.
 fn lower(state: &mut State, change: Change) {
     if change.to == Status::Ready {
+        let by_rule = Limits::of(&state.mark).lowered(position(change.key));
         state.mark.lower(position(change.key));
+        assert_eq!(Limits::of(&state.mark), by_rule);
     }
 }
 
