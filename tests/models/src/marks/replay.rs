@@ -111,6 +111,8 @@ struct Slot<'trace> {
     untold: HashMap<u64, Untold<'trace>>,
     told: HashSet<u64>,
     prepared: HashMap<u64, Prepared<'trace>>,
+    /// The worker has found a prepared transaction, and has not marked the slot for it yet.
+    has_found: bool,
     /// Those that were prepared when the worker began to look.
     looked_for: Vec<u64>,
 }
@@ -132,6 +134,7 @@ impl Default for Slot<'_> {
             untold: HashMap::new(),
             told: HashSet::new(),
             prepared: HashMap::new(),
+            has_found: false,
             looked_for: vec![],
         }
     }
@@ -224,6 +227,9 @@ impl<'trace> Slot<'trace> {
         let seen = self.seen;
         let forgotten = Seen { ready: Limits::FORGOTTEN, buried: Limits::FORGOTTEN, ..seen };
         let may_be_prepared = seen.prepared || seen.looking;
+        if std::mem::take(&mut self.has_found) != matches!(verb, Verb::Forbid) {
+            return Err("the slot is marked for what the worker finds, and for nothing else");
+        }
         match *verb {
             Verb::Start { group, since, by } => {
                 if may_be_prepared {
@@ -285,8 +291,10 @@ impl<'trace> Slot<'trace> {
             }
             Verb::Settle { .. } if !seen.looking => Err("the worker has not looked"),
             Verb::Settle { found: true } => {
-                Ok(Seen { prepared: true, looking: false, ..forgotten })
+                self.has_found = !seen.prepared;
+                Ok(Seen { looking: false, ..seen })
             }
+            Verb::Forbid => Ok(Seen { prepared: true, ..forgotten }),
             Verb::Settle { found: false } => {
                 for number in std::mem::take(&mut self.looked_for) {
                     self.commit_prepared(number);
@@ -310,6 +318,9 @@ impl<'trace> Slot<'trace> {
     fn end(&self) -> Result {
         if !self.raises.is_empty() {
             return Err("a raise does not end");
+        }
+        if self.has_found {
+            return Err("the slot is not marked for what the worker has found");
         }
         if !self.untold.is_empty() {
             return Err("a commit does not lower the marks");

@@ -118,6 +118,8 @@ pub enum Verb {
     Clear,
     /// It has found some, or none.
     Settle { found: bool },
+    /// After that it has found some, and marked the slot for it, unless it was marked meanwhile.
+    Forbid,
 }
 
 fn optional<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Position>, D::Error> {
