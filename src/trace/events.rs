@@ -4,7 +4,6 @@ use crate::change::Seen;
 use crate::model::change::{Call, Place};
 use crate::model::definition::Field;
 use crate::model::position::{Group, Position};
-use crate::model::status::Status;
 use crate::pg::allocator;
 use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::pg::row::Row;
@@ -65,9 +64,6 @@ pub fn row_changed(
         let before = old.and_then(|old| queue.instant_of(old.row, Field::Runat));
         event.insert("do".into(), call.into());
         event.insert("before".into(), before.into());
-        let status = |status: Option<Status>| status.map(|status| format!("{status:?}"));
-        event.insert("from".into(), status(old.map(|old| old.place.status)).into());
-        event.insert("to".into(), status(new.map(|new| new.place.status)).into());
         event.insert("stand".into(), stand.map(super::marks::stand).into());
         event.insert("slot".into(), queue.slot.generation.into());
         event.insert("queue".into(), queue.name.as_str().into());

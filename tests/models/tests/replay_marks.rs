@@ -503,8 +503,8 @@ fn what_a_log_tells_is_read() {
     let log = format!(
         r#"LOG:  xqueue trace 9 {{"do":"End","group":"ready","since":5,"by":77,"found":null,"slot":3,"before":{seen},"after":{seen},"part":"marks"}}
 LOG:  xqueue trace 8 {{"do":"Begin","by":"7b"}}
-LOG:  xqueue trace 4 {{"task":"1","do":"Put","from":null,"to":"Ready","stand":["any","17"],"slot":3,"queue":"q"}}
-LOG:  xqueue trace 5 {{"task":"2","from":null,"to":"Waiting","stand":null,"slot":3,"queue":"q","part":"prepared"}}"#
+LOG:  xqueue trace 4 {{"task":"1","do":"Put","from":null,"to":{{"status":"R","tube":null}},"stand":["any","17"],"slot":3,"queue":"q"}}
+LOG:  xqueue trace 5 {{"task":"2","from":null,"to":{{"status":"W","tube":7}},"stand":null,"slot":3,"queue":"q","part":"prepared"}}"#
     );
     let events = events(&log);
     let [first, second, third] = events.as_slice() else { panic!("{events:?}") };

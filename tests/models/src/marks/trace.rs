@@ -2,8 +2,10 @@
 
 use super::rules::{Limits, position};
 use crate::model::position::Position;
+pub use crate::model::status::Status;
 use crate::trace;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// In the order of the numbers. All changes of one transaction have one number.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,20 +30,12 @@ pub struct Change {
     pub queue: String,
     pub task: String,
     /// The state before; None if it was not there, or is not any more.
+    #[serde(deserialize_with = "status")]
     pub from: Option<Status>,
+    #[serde(deserialize_with = "status")]
     pub to: Option<Status>,
     /// Where it stands, if it is ready or buried.
     pub stand: Option<Stand>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub enum Status {
-    Ready,
-    Taken,
-    Waiting,
-    Buried,
-    Zombie,
-    Done,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -122,6 +116,14 @@ pub enum Verb {
     Forbid,
 }
 
+fn status<'de, D: Deserializer<'de>>(place: D) -> Result<Option<Status>, D::Error> {
+    #[derive(Deserialize)]
+    struct Place {
+        status: Status,
+    }
+    Ok(Option::<Place>::deserialize(place)?.map(|place| place.status))
+}
+
 fn optional<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Position>, D::Error> {
     let text = Option::<String>::deserialize(text)?;
     text.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)
@@ -129,20 +131,15 @@ fn optional<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Position>, D::E
 
 /// The events in a server's log, in their order.
 pub fn events(log: &str) -> Vec<Event> {
-    /// Without a slot: of a session.
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Any {
-        Change(Change),
-        Session {},
-    }
     let event = |(number, what)| Event { number, what };
     let changes = |part, what: fn(Change) -> What| {
-        let of_tasks = |(number, any)| match any {
-            Any::Change(change) => Some((number, change)),
-            Any::Session {} => None,
+        let of_task = |(number, event): (u64, Value)| {
+            // Else it is of a session.
+            event.get("task")?;
+            let change = serde_json::from_value(event).unwrap_or_else(|e| panic!("{number}: {e}"));
+            Some((number, change))
         };
-        let changes = trace::events::<Any>(log, part).into_iter().filter_map(of_tasks);
+        let changes = trace::events::<Value>(log, part).into_iter().filter_map(of_task);
         changes.map(move |(number, change)| event((number, what(change))))
     };
     let steps = trace::events::<Step>(log, Some("marks")).into_iter();
