@@ -7,6 +7,7 @@ use crate::marks::mark::Start;
 use crate::marks::priorities::Sight;
 use crate::marks::queue::Marks;
 use crate::model::position::{Group, Position};
+use crate::pg::allocator;
 use crate::trace::{self, marks as traced};
 use serde_json::{Value, json};
 
@@ -96,7 +97,9 @@ impl QueueGuard {
         let before = self.seen_marks();
         let done = change(self);
         let after = self.seen_marks();
-        if let Some(step) = step(&done, before != after) {
+        // Apart from what the lock forbids.
+        let step = allocator::apart(|| step(&done, before != after));
+        if let Some(step) = step {
             traced::step(self.id().generation, (before, after), || step);
         }
         done
