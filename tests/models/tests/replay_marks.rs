@@ -38,7 +38,10 @@ impl Trace {
         let before = self.seen;
         change(&mut self.seen);
         let number = 1000 + self.events.len() as u64;
-        self.push(number, What::Step(Step { slot: SLOT, before, after: self.seen, verb }));
+        self.push(
+            number,
+            What::Step(Box::new(Step { slot: SLOT, before, after: self.seen, verb })),
+        );
     }
 
     fn clear(&mut self) {

@@ -20,7 +20,7 @@ pub enum What {
     Changed(Change),
     /// One that was prepared has.
     Prepared(Change),
-    Step(Step),
+    Step(Box<Step>),
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -143,7 +143,7 @@ pub fn events(log: &str) -> Vec<Event> {
         changes.map(move |(number, change)| event((number, what(change))))
     };
     let steps = trace::events::<Step>(log, Some("marks")).into_iter();
-    let steps = steps.map(|(number, step)| event((number, What::Step(step))));
+    let steps = steps.map(|(number, step)| event((number, What::Step(Box::new(step)))));
     let mut events: Vec<Event> = changes(None, What::Changed)
         .chain(changes(Some("prepared"), What::Prepared))
         .chain(steps)
