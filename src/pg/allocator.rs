@@ -21,7 +21,9 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::time::Duration;
 
-#[global_allocator]
+// Unit tests have no server to ask, nor any that would end with them.
+#[cfg_attr(not(test), global_allocator)]
+#[cfg_attr(test, allow(dead_code, reason = "not that of unit tests"))]
 static ALLOCATOR: Allocator = Allocator;
 
 /// Address space and no memory, as they are never written to: for the copies of an error, and for the end of the process.
