@@ -134,11 +134,19 @@ impl Victim {
                ('a', now() + interval '1 hour', 'W'), ('e', NULL, 'B');
              SELECT xqueue.take('{queue}')"
         );
+        self.lift_limits();
         self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         // Its session ends, and the worker has to look whose tasks those are.
         let mut leaves = self.database.client_as(&self.role.name);
         for client in [&mut self.other, &mut leaves] {
             client.batch_execute(&format!("SELECT xqueue.take('{queue}')")).expect("a task");
+        }
+    }
+
+    /// The time limits of the calls before are not meant for what prepares the next ones.
+    fn lift_limits(&mut self) {
+        for client in [&mut self.owner, &mut self.other] {
+            client.batch_execute("SET statement_timeout = '60s'").expect("a limit");
         }
     }
 
@@ -159,6 +167,7 @@ impl Victim {
              INSERT INTO {queue} (status, runat) VALUES ('W', '-infinity'), ('T', '-infinity')"
         );
         // Then the catalogue knows that there are none any more.
+        self.lift_limits();
         for sql in [sql, format!("VACUUM {queue}")] {
             self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         }
