@@ -6,6 +6,8 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 use xqueue_models::marks::replay::{self, Left};
 use xqueue_models::marks::tampering::Tampering;
@@ -14,6 +16,8 @@ use xqueue_tests::*;
 
 const CLIENTS: u64 = 6;
 const STEPS: usize = 160;
+/// So many that a take raises the mark at once, if it may.
+const MANY: usize = 200;
 const QUEUES: [&str; 2] = ["jobs", "mails"];
 
 /// A client, and the tasks that it holds.
@@ -71,7 +75,7 @@ impl Worker {
             87..92 => {
                 self.try_to(&format!(
                     "BEGIN; SELECT xqueue.put('{queue}', '{{}}'); SELECT xqueue.take('{queue}', count => 20); \
-                     SELECT xqueue.take('{queue}', count => 200); ROLLBACK"
+                     SELECT xqueue.take('{queue}', count => {MANY}); ROLLBACK"
                 ));
             }
             92..97 => {
@@ -94,8 +98,27 @@ impl Worker {
         let put =
             format!("BEGIN; SELECT xqueue.put('{queue}', '{{}}'); PREPARE TRANSACTION '{gid}'");
         self.client.batch_execute(&put).unwrap();
-        self.try_to(&format!("SELECT xqueue.take('{queue}', count => 20)"));
+        self.try_to(&format!("BEGIN; SELECT xqueue.take('{queue}', count => {MANY}); ROLLBACK"));
         self.client.batch_execute(&format!("{end} PREPARED '{gid}'")).unwrap();
+    }
+}
+
+/// Until all is over each raise is held up that has found something, and a task put before that: the rest of the work
+/// seldom meets a raise.
+fn put_beside_raises(mut client: Client, is_over: &AtomicBool) {
+    const POINT: &str = "xqueue-mark-is-found";
+    let waits = format!("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = '{POINT}'");
+    let mut id = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        wait_until("a mark is raised", || {
+            is_over.load(Ordering::Relaxed) || scalar(&mut client, &waits, &[])
+        });
+        id -= 1;
+        for queue in QUEUES {
+            client.batch_execute(&format!("INSERT INTO {queue} VALUES ({id})")).unwrap();
+        }
+        // There is none if all is over.
+        let _is_there = client.batch_execute(&format!("SELECT injection_points_wakeup('{POINT}')"));
     }
 }
 
@@ -116,14 +139,25 @@ fn work(seed: u64) -> Option<(Vec<Event>, Left)> {
             .unwrap();
         scalar::<Value>(&mut admin, &format!("SELECT xqueue.upgrade('{queue}', $1)"), &[&options]);
     }
+    let hold = "CREATE EXTENSION injection_points; SELECT injection_points_attach('xqueue-mark-is-found', 'wait')";
+    admin.batch_execute(hold).unwrap();
+    let is_over = AtomicBool::new(false);
+    let is_over = &is_over;
     std::thread::scope(|scope| {
+        let client = cluster.client();
+        scope.spawn(move || put_beside_raises(client, is_over));
+        let mut workers = vec![];
         for name in 0..CLIENTS {
             let random = StdRng::seed_from_u64(seed.wrapping_mul(CLIENTS).wrapping_add(name));
             let client = cluster.client();
             let mut worker = Worker { name, client, held: vec![], random, prepared: 0 };
-            scope.spawn(move || (0..STEPS).for_each(|_| worker.step()));
+            workers.push(scope.spawn(move || (0..STEPS).for_each(|_| worker.step())));
         }
+        let all: Result<Vec<()>, _> = workers.into_iter().map(ScopedJoinHandle::join).collect();
+        is_over.store(true, Ordering::Relaxed);
+        all.unwrap();
     });
+    admin.batch_execute("SELECT injection_points_detach('xqueue-mark-is-found')").unwrap();
     let alone = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'";
     wait_until("all clients have gone", || scalar(&mut admin, alone, &[]));
     let mut left = HashMap::new();
