@@ -25,7 +25,10 @@ const LEAKS: [&str; 10] = [
 ];
 /// Internal errors of the server itself, by any function's arguments: the polymorphic types of NULLs and pseudo-types; and
 /// of its own functions that sqlsmith calls with what only the server passes to them.
-const OF_THE_SERVER: [&str; 6] = [
+const OF_THE_SERVER: [&str; 7] = [
+    // A statement locks nothing by naming a row type, whose table may be dropped meanwhile: load_typcache_tupdesc. What
+    // this extension opens it looks for first, and an index only with its table locked.
+    "could not open relation with OID",
     "cannot display a value of type",
     "cannot accept a value of type",
     "could not determine polymorphic type",
