@@ -1,62 +1,43 @@
 //! xqueue: queues in ordinary PostgreSQL tables.
 //!
-//! From the outside in:
-//! - `api` and `trigger` are what SQL calls, `ddl` sees other commands that concern queues, `worker` are the
-//!   background processes, `guc` the settings.
-//! - `upgrade` makes queues; `direct` changes rows without statements, `subqueue` takes from queues whose tubes
-//!   are sub-queues, `marks` says where a take begins to look, `wait` stands in line, `room` keeps to the
-//!   capacity, `places` to the number of queues that a role may have, `keys` makes keys of the clock, `front` priorities ahead of all.
-//! - They meet in `registry` (what is a queue), `session` (who this connection is), `change` and `counting`
-//!   (what has happened to rows), `xact` (what a transaction has changed), `recount`, `census` (what rows say to
-//!   those who only look), and `shmem` (what processes tell each other).
-//! - `model`, `statement`, `delta`, `lanes` and `metrics` are pure, as are `marks::mark` and
-//!   `marks::priorities`.
-//! - `trace` says in the log of test builds what has become of leases.
-//! - `error` is for people; `nesting` limits how deep calls go; `pg` is the fence around the server's C interface.
+//! From the outside in; what stands above calls what stands below:
+//! - `api` is what SQL calls, `worker` the background processes, `upgrade` makes queues of tables, `ddl` sees other
+//!   commands that concern queues.
+//! - `write` changes tasks: where a take begins to look, statements and the direct path, what is noted of each change.
+//! - `queue` is what a table is as a queue: registry, columns, indexes, kept plans.
+//! - `transaction` collects what the open transaction has changed, and hands it to shared memory when it ends.
+//! - `parts` is what a transaction changes beyond rows, and what processes share of it: counters, marks, waiters,
+//!   sub-queues, leases, capacity, schedule.
+//! - `statement` (SQL text), `metrics` (text for monitoring) and `model` are pure, and so are the `change` files of the
+//!   parts and `transaction::stack`.
+//! - `trace` logs, in test builds, what the models of tests/models are held against.
+//! - `settings`; `error` is for people; `server` is the fence around the server's C interface.
 
 #![deny(unsafe_code)]
 
-mod altered;
 mod api;
 #[cfg(feature = "pg_bench")]
 mod bench;
-mod census;
-mod change;
 #[cfg(compile_fail)]
 #[path = "../tests/compile_fail/mod.rs"]
 mod compile_fail;
-mod counting;
 mod ddl;
-mod delta;
-mod direct;
 mod error;
-mod front;
-mod guc;
-mod keys;
-mod lanes;
-mod marks;
 mod metrics;
 mod model;
-mod nesting;
+mod parts;
+mod queue;
 #[allow(unsafe_code, reason = "the fence around the server's C interface")]
-mod pg;
-mod places;
-mod recount;
-mod registry;
-mod room;
-mod session;
-#[allow(unsafe_code, reason = "memory that processes share")]
-mod shmem;
+mod server;
+mod settings;
 mod statement;
-mod subqueue;
 mod trace;
-mod trigger;
+mod transaction;
 mod upgrade;
-mod wait;
 mod worker;
-mod xact;
+mod write;
 
-use pg::callbacks::{self, Handlers};
+use server::callbacks::{self, Handlers};
 
 pgrx::pg_module_magic!(name, version);
 
@@ -68,24 +49,24 @@ pgrx::extension_sql_file!("../sql/views.sql", name = "views", requires = ["funct
 /// server start and say so; triggers do without.
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
-    pg::allocator::init();
-    pg::diagnostics::leave_out_backtraces();
-    let preloading = pg::process::is_preloading();
-    guc::init(preloading);
+    server::allocator::init();
+    server::diagnostics::leave_out_backtraces();
+    let preloading = server::process::is_preloading();
+    settings::init(preloading);
     if !preloading {
         return;
     }
     trace::init();
-    shmem::init();
-    pg::executor::init();
-    pg::scan::init(api::CALLED_MOST);
-    if !pg::process::is_binary_upgrade() {
+    parts::segment::init();
+    server::executor::init();
+    server::scan::init(api::CALLED_MOST);
+    if !server::process::is_binary_upgrade() {
         worker::init();
     }
     callbacks::init(Handlers {
-        transaction: xact::transaction_ended,
-        subtransaction: xact::subtransaction_ended,
-        stale: registry::stale,
+        transaction: transaction::transaction_ended,
+        subtransaction: transaction::subtransaction_ended,
+        stale: queue::stale,
         object: ddl::object_changed,
         before_command: ddl::before_command,
         after_command: ddl::after_command,

@@ -1,23 +1,23 @@
 //! `dig`, `plow`, `kick`, `switch`, `snatch`, `release_all`, `restart`, `delete`, `truncate`: what
 //! an administrator does with tasks; `pause`, `resume`: with a queue.
 
-use super::argument::{self, Target, refuse_read_only, require_owner};
-use super::look::named_status;
-use super::producer::not_enabled;
-use super::settle;
+use crate::api::argument::{self, Target, refuse_read_only, require_owner};
+use crate::api::look::named_status;
+use crate::api::producer::not_enabled;
+use crate::api::settle;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::position::Group;
 use crate::model::status::Status;
-use crate::pg::function::Call;
-use crate::pg::relation::{self, Lock};
-use crate::pg::spi;
-use crate::pg::spi::Rows;
-use crate::pg::value::Value;
-use crate::pg::{privileges, user};
-use crate::registry::{self, Arguments, Queue};
+use crate::queue::{self, Arguments, Queue, census};
+use crate::server::function::Call;
+use crate::server::relation::{self, Lock};
+use crate::server::spi::{self, Rows};
+use crate::server::value::Value;
+use crate::server::{privileges, user};
 use crate::statement::{Change, Form, Parameter, Verb};
-use crate::{census, counting, marks, sql_functions, xact};
+use crate::write::{counting, start};
+use crate::{sql_functions, transaction};
 
 sql_functions! {
     dig, pg_finfo_dig => dig_impl,
@@ -91,7 +91,7 @@ fn plow(
     arguments.set(Parameter::Skip, Value::int4(0));
     arguments.set_or_null(Parameter::Delay, delay);
     arguments.set_or_null(Parameter::Ttl, ttl);
-    let marked = marks::start(queue, Group::Buried, &mut arguments, count as u32);
+    let marked = start::start(queue, Group::Buried, &mut arguments, count as u32);
     let (delay, ttl) = (delay.is_some(), ttl.is_some());
     let change = Change::Plow { form, delay, ttl, marked };
     counting::run(queue, Kind::Kick, None, || {
@@ -179,13 +179,13 @@ fn delete_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn pause_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let duration = argument::interval(call, 1, "duration", true)?;
-    redefine(&target, true, || registry::pause(target.table, duration))
+    redefine(&target, true, || queue::pause(target.table, duration))
 }
 
 /// resume(queue)
 fn resume_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
-    redefine(&target, false, || registry::resume(target.table))
+    redefine(&target, false, || queue::resume(target.table))
 }
 
 /// Writes into the registry that a queue is paused, or is not. Those who take are not kept waiting:
@@ -196,13 +196,13 @@ fn redefine<'to>(
     write: impl FnOnce() -> Result<()>,
 ) -> Result<Option<Value<'to>>> {
     require_owner(target.table)?;
-    refuse_read_only(|| registry::display_name(target.table))?;
+    refuse_read_only(|| queue::display_name(target.table))?;
     let queue = target.open(Lock::AccessShare)?;
     // While the lock was waited for the table may have got another owner.
     require_owner(target.table)?;
     relation::invalidate(target.table);
     write()?;
-    xact::note(queue.slot, |delta| delta.paused = Some(is_paused));
+    transaction::note(queue.slot, |delta| delta.paused = Some(is_paused));
     Ok(Some(Value::void()))
 }
 

@@ -1,15 +1,14 @@
 //! The arguments that most functions share: a queue, in one of two forms, and tasks by key.
 
-use super::values::populated;
+use crate::api::values::populated;
 use crate::error::{Error, Result};
-use crate::nesting;
-use crate::pg::function::{Call, Output};
-use crate::pg::jsonb::{self, Shape};
-use crate::pg::relation::{self, Lock};
-use crate::pg::value::Value;
-use crate::pg::{catalog, context, privileges, record, time, transaction, types};
-use crate::registry::{self, KeyType, Queue};
-use crate::session;
+use crate::parts::leases::session;
+use crate::queue::{self, KeyType, Queue};
+use crate::server::function::{Call, Output};
+use crate::server::jsonb::{self, Shape};
+use crate::server::relation::{self, Lock};
+use crate::server::value::Value;
+use crate::server::{catalog, context, nesting, privileges, record, time, types, xact};
 use crate::statement::Form;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Interval, Oid};
@@ -35,7 +34,7 @@ impl<'call> Target<'call> {
             let table = relation::of_row_type(oid).ok_or_else(|| no_queue(oid))?;
             Target { table, form: Form::Row, row: call.value(0) }
         };
-        nesting::refuse_too_deep(|| registry::display_name(target.table))?;
+        nesting::refuse_too_deep(|| queue::display_name(target.table))?;
         Ok(target)
     }
 
@@ -43,13 +42,13 @@ impl<'call> Target<'call> {
     /// told so before he would wait for a lock.
     pub fn open(&self, lock: Lock) -> Result<Rc<Queue>> {
         self.lock(lock)?;
-        registry::get(self.table)
+        queue::get(self.table)
     }
 
     /// The same for whoever has been waiting.
     pub fn open_again(&self, lock: Lock) -> Result<Rc<Queue>> {
         self.lock(lock)?;
-        registry::current(self.table)
+        queue::current(self.table)
     }
 
     fn lock(&self, lock: Lock) -> Result<()> {
@@ -59,10 +58,10 @@ impl<'call> Target<'call> {
             _ => true,
         };
         if !is_allowed {
-            return Err(Error::permission_denied(&registry::display_name(self.table)));
+            return Err(Error::permission_denied(&queue::display_name(self.table)));
         }
         if !matches!(lock, Lock::None | Lock::AccessShare) {
-            refuse_read_only(|| registry::display_name(self.table))?;
+            refuse_read_only(|| queue::display_name(self.table))?;
         }
         relation::lock(self.table, lock);
         Ok(())
@@ -91,7 +90,7 @@ pub fn require_owner(table: Oid) -> Result<()> {
     if privileges::owns(table) {
         return Ok(());
     }
-    let name = registry::display_name(table);
+    let name = queue::display_name(table);
     Err(Error::new(
         PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
         format!("must be owner of table \"{name}\""),
@@ -104,7 +103,7 @@ pub fn require_monitor(table: Oid) -> Result<()> {
     if privileges::may_monitor(table) {
         return Ok(());
     }
-    let name = registry::display_name(table);
+    let name = queue::display_name(table);
     let denied = Error::new(
         PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
         format!("permission denied for queue \"{name}\""),
@@ -119,11 +118,11 @@ pub fn require_monitor(table: Oid) -> Result<()> {
 
 /// Refuses to change a queue where nothing can be changed.
 pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
-    if !transaction::is_read_only() {
+    if !xact::is_read_only() {
         return Ok(());
     }
     let refused = format!("queue \"{}\" cannot be changed", queue());
-    if transaction::in_recovery() {
+    if xact::in_recovery() {
         return Err(Error::on_standby(refused));
     }
     Err(Error::new(

@@ -2,25 +2,25 @@
 
 mod rows;
 
-use super::argument::{Target, require_monitor};
-use crate::delta::add;
+use crate::api::argument::{Target, require_monitor};
 use crate::error::Result;
 use crate::model::change::Counts;
 use crate::model::options::Options;
 use crate::model::position::{FIRST, Group, Position};
 use crate::model::status::{NAMES, Tasks};
-use crate::pg::function::Call;
-use crate::pg::relation::{Lock, Relation};
-use crate::pg::transaction::{self, Verdict};
-use crate::pg::value::Value;
-use crate::pg::{catalog, jsonb, latch, subscription, types};
-use crate::recount::{self, Counted, Purpose};
-use crate::registry::{self, Queue};
-use crate::session::store;
-use crate::shmem::queues;
-use crate::shmem::sessions::Uuid;
+use crate::parts::delta::add;
+use crate::parts::leases::sessions::Uuid;
+use crate::parts::leases::store;
+use crate::parts::slot;
+use crate::queue::recount::{self, Counted, Purpose};
+use crate::queue::{self, Queue};
+use crate::server::function::Call;
+use crate::server::relation::{Lock, Relation};
+use crate::server::value::Value;
+use crate::server::xact::{self, Verdict};
+use crate::server::{catalog, jsonb, latch, subscription, types};
 use crate::upgrade::Blueprint;
-use crate::{sql_functions, xact};
+use crate::{sql_functions, transaction};
 use rows::Findings;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
         // Each look is undone, for its lock on the table: whoever waits for that keeps the worker
         // from mending.
         let mut look = Ok(Look::default());
-        transaction::in_subtransaction(|| {
+        xact::in_subtransaction(|| {
             look = Look::at(&target);
             Verdict::<()>::Undo
         });
@@ -91,8 +91,8 @@ impl Look {
         match opened {
             Ok(queue) => Look::at_queue(&queue),
             // Its table is no longer what it was.
-            Err(error) if registry::read(target.table)?.is_some() => Ok(Look {
-                name: registry::display_name(target.table),
+            Err(error) if queue::read(target.table)?.is_some() => Ok(Look {
+                name: queue::display_name(target.table),
                 marks: vec![],
                 lacking: vec![error.told()],
                 problems: vec![],
@@ -106,7 +106,7 @@ impl Look {
         let found = rows::look(queue)?;
         let mut problems: Vec<String> = stranded(&found).into_iter().collect();
         // Sessions of another server are not known here, and a standby counts nothing.
-        let is_standby = transaction::in_recovery();
+        let is_standby = xact::in_recovery();
         if !is_standby && !subscription::copies(queue.table) {
             problems.extend(orphans(found.holders.keys().copied().collect())?);
         }
@@ -172,7 +172,7 @@ fn orphans(holders: Vec<Option<Uuid>>) -> Result<Vec<String>> {
 /// The key before which there is no task of a group, as far as that is known; of buried tasks by priority
 /// with that.
 fn mark(queue: &Queue, group: Group) -> Option<String> {
-    let marked = queues::lock(queue.slot)?.marked(group);
+    let marked = slot::lock(queue.slot)?.marked(group);
     if marked == FIRST { None } else { shown(queue, group, marked) }
 }
 
@@ -255,7 +255,7 @@ fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
 /// Counters, whether they claim to be exact, and what is there, at the same moment. What the open
 /// transaction has done is seen by the count but not yet in the counters.
 fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
-    let pending = xact::pending(queue.slot);
+    let pending = transaction::pending(queue.slot);
     let Counted { counts, is_certain, slot } = recount::count(queue, Purpose::Check).ok()?;
     let statistics = slot.statistics();
     let mut expected = Counts::default();

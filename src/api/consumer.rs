@@ -1,26 +1,28 @@
 //! `take`, `next`: how a consumer comes by tasks.
 
-use super::argument::{self, Target};
-use super::line::{Line, gone_or, refuse_fixed_snapshot};
-use super::named;
-use super::producer::{not_enabled, tube_value};
-use super::settle::Plan;
-use crate::counting::Transition;
+use crate::api::argument::{self, Target};
+use crate::api::line::{Line, gone_or, refuse_fixed_snapshot};
+use crate::api::named;
+use crate::api::producer::{not_enabled, tube_value};
+use crate::api::settle::Plan;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
-use crate::pg::function::{Call, Output};
-use crate::pg::jsonb::{self, Shape};
-use crate::pg::memory::Memory;
-use crate::pg::relation::Lock;
-use crate::pg::spi::{self, Rows};
-use crate::pg::transaction::{self, Verdict};
-use crate::pg::value::Value;
-use crate::registry::{Arguments, Queue};
+use crate::parts::leases::session;
+use crate::parts::waiters::wait::{Deadline, InVain};
+use crate::queue::{Arguments, Queue};
+use crate::server::function::{Call, Output};
+use crate::server::jsonb::{self, Shape};
+use crate::server::memory::Memory;
+use crate::server::relation::Lock;
+use crate::server::spi::{self, Rows};
+use crate::server::value::Value;
+use crate::server::xact::{self, Verdict};
+use crate::sql_functions;
 use crate::statement::{Change, Form, Parameter, Verb};
-use crate::subqueue::Take;
-use crate::wait::{Deadline, InVain};
-use crate::{counting, direct, marks, session, sql_functions};
+use crate::write::counting::{self, Transition};
+use crate::write::subqueues::Take;
+use crate::write::{direct, start};
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {
@@ -67,7 +69,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
     // A subtransaction that finds nothing is undone: who waits holds no lock.
     let look = |order: &Order| {
         let mut outcome = Ok(Look::InVain(InVain::default()));
-        transaction::in_subtransaction(|| {
+        xact::in_subtransaction(|| {
             outcome = take_now(&target, order, deliver);
             if matches!(outcome, Ok(Look::Taken)) { Verdict::Keep(()) } else { Verdict::Undo }
         });
@@ -315,10 +317,10 @@ fn take_now(
     let transition = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
     let transition = is_known.then_some(transition);
     let (mut left, many) = (order.count, order.count > 1);
-    for group in marks::groups(&queue, &arguments) {
-        let marked = marks::start(&queue, group, &mut arguments, left as u32);
+    for group in start::groups(&queue, &arguments) {
+        let marked = start::start(&queue, group, &mut arguments, left as u32);
         arguments.set(Parameter::Limit, Value::int4(left));
-        let within = marks::within(group, &mut arguments);
+        let within = start::within(group, &mut arguments);
         let change = Change::Take { form, within, ttr, marked, many };
         if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, form)? {
             if !taken.rows.is_empty() {

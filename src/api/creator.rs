@@ -1,21 +1,24 @@
 //! `upgrade`, `create`, `downgrade`, `drop`: a table becomes a queue, and an ordinary table again.
 
-use super::argument::{Target, refuse_read_only, require_owner};
+use crate::api::argument::{Target, refuse_read_only, require_owner};
+use crate::ddl::{altered, places};
 use crate::error::{Error, Result};
 use crate::model::change::Counts;
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::options::Options;
-use crate::pg::function::Call;
-use crate::pg::relation::{self, Lock, Relation, Snapshot};
-use crate::pg::transaction::{self, Verdict};
-use crate::pg::value::Value;
-use crate::pg::{catalog, context, jsonb, process, spi, subscription, time, user};
-use crate::registry::triggers::{self, NamedTrigger};
-use crate::registry::{self, Entry, Queue};
-use crate::shmem::queues;
+use crate::parts::leases::session;
+use crate::parts::slot;
+use crate::queue::triggers::{self, NamedTrigger};
+use crate::queue::{self, Entry, Queue, census};
+use crate::server::function::Call;
+use crate::server::relation::{self, Lock, Relation, Snapshot};
+use crate::server::value::Value;
+use crate::server::xact::{self, Verdict};
+use crate::server::{catalog, context, jsonb, process, spi, subscription, time, user};
 use crate::upgrade::{Blueprint, changes_rows, describe, drop_index_if_there, return_type};
-use crate::{altered, census, keys, places, session, sql_functions, xact};
+use crate::write::time64;
+use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use serde_json::json;
@@ -37,7 +40,7 @@ fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let dry_run = call.require(2, "dry_run")?.to_bool();
     if dry_run {
         let blueprint = blueprint(target.table, &options, Lock::AccessShare)?;
-        let definition = describe(&registry::display_name(target.table), &blueprint.definition);
+        let definition = describe(&queue::display_name(target.table), &blueprint.definition);
         let shown = json!({ "definition": definition, "ddl": blueprint.ddl });
         return Ok(Some(jsonb::from_value(&shown)));
     }
@@ -80,9 +83,9 @@ fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
 /// Leaves no lock behind, which `upgrade` would have to raise.
 fn is_queue(table: Oid) -> Result<bool> {
     let mut is_queue = Ok(false);
-    transaction::in_subtransaction(|| {
+    xact::in_subtransaction(|| {
         relation::lock(table, Lock::AccessShare);
-        is_queue = registry::find(table).map(|queue| queue.is_some());
+        is_queue = queue::find(table).map(|queue| queue.is_some());
         Verdict::<()>::Undo
     });
     is_queue
@@ -93,23 +96,22 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call)?;
     let drop_columns = call.require(1, "drop_columns")?.to_bool();
     require_owner(target.table)?;
-    refuse_read_only(|| registry::display_name(target.table))?;
+    refuse_read_only(|| queue::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
     // While that was waited for the table may have got another owner.
     require_owner(target.table)?;
-    let Some(Entry { definition, same_table, .. }) = registry::read(target.table)? else {
-        return Err(registry::not_a_queue(target.table));
+    let Some(Entry { definition, same_table, .. }) = queue::read(target.table)? else {
+        return Err(queue::not_a_queue(target.table));
     };
     let relation = open(target.table)?;
-    let table = registry::display_name(target.table);
+    let table = queue::display_name(target.table);
     let triggers = triggers::own(&relation).into_iter();
     let drop_trigger = |trigger: NamedTrigger| format!("DROP TRIGGER {} ON {table}", trigger.name);
     let mut ddl: Vec<String> = triggers.map(drop_trigger).collect();
     let indexes = definition.made.indexes.values();
     ddl.extend(indexes.filter_map(|name| drop_index_if_there(&relation, name)));
     let current = |wanted: &crate::model::definition::Column| {
-        registry::column_of(&relation, wanted, same_table)
-            .map(|column| catalog::quote(&column.name))
+        queue::column_of(&relation, wanted, same_table).map(|column| catalog::quote(&column.name))
     };
     if definition.made.status_default
         && let Some(status) = definition.fields.get(&Field::Status).and_then(current)
@@ -118,7 +120,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     }
     if definition.made.key_default
         && let Some(key) = definition.key.first()
-        && let Some(column) = registry::column_of(&relation, key, same_table)
+        && let Some(column) = queue::column_of(&relation, key, same_table)
     {
         let what = if column.is_identity { "IDENTITY" } else { "DEFAULT" };
         let key = catalog::quote(&column.name);
@@ -130,10 +132,10 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
         }
     }
     drop(relation);
-    if let Some(slot) = queues::find(process::database().into(), target.table.into()) {
-        xact::note(slot, |delta| delta.dropped = Some(true));
+    if let Some(slot) = slot::find(process::database().into(), target.table.into()) {
+        transaction::note(slot, |delta| delta.dropped = Some(true));
     }
-    registry::delete(target.table)?;
+    queue::delete(target.table)?;
     run(&ddl);
     relation::invalidate(target.table);
     Ok(Some(Value::void()))
@@ -145,7 +147,7 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_owner(target.table)?;
     let queue = target.open(Lock::AccessExclusive)?;
     let taken: i64 = census::holders(&queue)?.values().sum();
-    let waiting = queues::lock(queue.slot).map(|slot| slot.statistics());
+    let waiting = slot::lock(queue.slot).map(|slot| slot.statistics());
     let (consumers, producers) = waiting.map_or((0, 0), |slot| (slot.consumers, slot.producers));
     if taken > 0 || consumers > 0 || producers > 0 {
         let producers = match producers {
@@ -171,17 +173,17 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     // How strong a lock is needed is found out under a weak one, which is given up first: two who
     // raise the lock they hold would block each other.
     let mut first = Ok(None);
-    transaction::in_subtransaction(|| {
+    xact::in_subtransaction(|| {
         first = blueprint(table, options, Lock::AccessShare).map(Some);
         Verdict::<()>::Undo
     });
-    let Some(first) = first? else { return Err(registry::not_a_queue(table)) };
+    let Some(first) = first? else { return Err(queue::not_a_queue(table)) };
     if first.changes_nothing() {
-        let described = describe(&registry::display_name(table), &first.definition);
+        let described = describe(&queue::display_name(table), &first.definition);
         return Ok(Some(jsonb::from_value(&described)));
     }
-    refuse_read_only(|| registry::display_name(table))?;
-    if !first.is_new && transaction::has_fixed_snapshot() {
+    refuse_read_only(|| queue::display_name(table))?;
+    if !first.is_new && xact::has_fixed_snapshot() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             "cannot switch features in a transaction of isolation level repeatable read or higher",
@@ -200,12 +202,12 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     // Before what is written, so that the end of that statement makes this process look again, and
     // a rollback once more.
     relation::invalidate(table);
-    registry::write(table, &definition)?;
+    queue::write(table, &definition)?;
     let database = u32::from(process::database());
-    let had_slot = queues::find(database, table.into()).is_some();
-    let queue = registry::get(table)?;
+    let had_slot = slot::find(database, table.into()).is_some();
+    let queue = queue::get(table)?;
     // At once: a failure after this gives the slot back.
-    xact::note(queue.slot, |delta| {
+    transaction::note(queue.slot, |delta| {
         delta.created |= !had_slot;
         delta.dropped = Some(false);
     });
@@ -213,14 +215,14 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         places::require_for_new(open(table)?.owner())?;
     }
     if queue.features().id == Some(Id::Time64) {
-        keys::learn(&queue);
+        time64::learn(&queue);
     }
     let counted = match blueprint.is_new {
         true => counted_at_once(&queue)?,
         false => None,
     };
     let told = queue.telling.is_complete(subscription::copies(table));
-    xact::note(queue.slot, |delta| {
+    transaction::note(queue.slot, |delta| {
         delta.redefined = true;
         delta.told = Some(told);
         delta.capacity = Some(queue.features().capacity());
@@ -257,7 +259,7 @@ fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
         }
         true
     });
-    if let Some(mut slot) = queues::lock(queue.slot) {
+    if let Some(mut slot) = slot::lock(queue.slot) {
         let reserved = slot.clear_prepared();
         slot.resolve_prepared(reserved);
     }
@@ -298,7 +300,7 @@ fn suitable(relation: &Relation) -> Result<()> {
     let what = match relation.persistence() {
         _ if relation.is_system() => "a system table",
         b't' => "a temporary table, which the worker cannot see",
-        _ if registry::is_own_table(relation) => "a table of the extension itself",
+        _ if queue::is_own_table(relation) => "a table of the extension itself",
         _ => return Ok(()),
     };
     Err(unsuitable(&relation.name(), what))

@@ -1,15 +1,15 @@
 //! `put` without statements: what the call and the queue give to its tasks.
 
-use super::producer::Put;
-use super::values::Values;
-use crate::direct;
+use crate::api::producer::Put;
+use crate::api::values::Values;
 use crate::error::Result;
 use crate::model::definition::Field;
 use crate::model::status::Status;
-use crate::pg::spi::Rows;
-use crate::pg::time;
-use crate::pg::value::Value;
+use crate::server::spi::Rows;
+use crate::server::time;
+use crate::server::value::Value;
 use crate::statement::Parameter;
+use crate::write::direct;
 
 impl Put<'_> {
     /// Puts tasks without a statement, if that can be done.

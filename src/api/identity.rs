@@ -4,16 +4,17 @@
 //! of the role that opened the session; and only code with the connection's own rights may change whom it acts
 //! for, as only such code may SET ROLE.
 
-use super::argument;
+use crate::api::argument;
 use crate::error::{self, Error, Result};
-use crate::pg::function::{Call, Output};
-use crate::pg::user::Rights;
-use crate::pg::value::Value;
-use crate::pg::{catalog, jsonb, process, time, transaction, types, user};
-use crate::session::store::{self, Known};
-use crate::session::{self, Session, held};
-use crate::shmem::sessions::{self, Part, Uuid};
-use crate::{guc, sql_functions, xact};
+use crate::parts::leases::held;
+use crate::parts::leases::session::{self, Session};
+use crate::parts::leases::sessions::{self, Part, Uuid};
+use crate::parts::leases::store::{self, Known};
+use crate::server::function::{Call, Output};
+use crate::server::user::{self, Rights};
+use crate::server::value::Value;
+use crate::server::{catalog, jsonb, process, time, types, xact};
+use crate::{settings, sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Interval, Oid};
 use serde_json::json;
@@ -86,7 +87,7 @@ impl Grace {
 
     /// The setting `xqueue.session_grace`, as far as it is allowed, unless it is zero.
     fn by_default() -> Option<Grace> {
-        let length = i64::try_from(guc::session_grace().as_micros()).unwrap_or(i64::MAX);
+        let length = i64::try_from(settings::session_grace().as_micros()).unwrap_or(i64::MAX);
         let length = length.min(Grace::longest());
         (length > 0).then(|| Grace::of(length))
     }
@@ -95,7 +96,7 @@ impl Grace {
     fn longest() -> i64 {
         match user::is_superuser(user::current()) {
             true => i64::MAX,
-            false => i64::try_from(guc::max_session_grace().as_micros()).unwrap_or(i64::MAX),
+            false => i64::try_from(settings::max_session_grace().as_micros()).unwrap_or(i64::MAX),
         }
     }
 
@@ -103,7 +104,7 @@ impl Grace {
         if self.length <= Grace::longest() {
             return Ok(());
         }
-        let longest = match guc::max_session_grace().as_secs() {
+        let longest = match settings::max_session_grace().as_secs() {
             seconds if seconds > 0 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
             seconds => format!("{seconds} s"),
         };
@@ -171,7 +172,7 @@ fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
 /// Joins a session that somebody has identified, or that a connection has.
 fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
     require_own_rights()?;
-    if transaction::has_fixed_snapshot() {
+    if xact::has_fixed_snapshot() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             "cannot join a session in a transaction of isolation level repeatable read or higher",
@@ -211,7 +212,7 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
 fn warn_of_tasks_left() {
     let own = session::joined(Part::Own).filter(|_| session::joined(Part::Joined).is_none());
     let Some(own) = own.map(types::uuid_text) else { return };
-    let (got, lost) = xact::held();
+    let (got, lost) = transaction::held();
     let tasks = held::count().map(|count| (count + got).saturating_sub(lost));
     let message = match tasks {
         Some(0) => return,
@@ -290,7 +291,7 @@ fn identify_live(uuid: Uuid) -> Result<Option<Oid>> {
 
 /// Writes a session down, or sees to it that it lasts for this time of grace.
 fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
-    if transaction::in_recovery() {
+    if xact::in_recovery() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
             "no session can be kept here: this server is a standby",
@@ -314,7 +315,7 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
 
 /// Refuses new sessions that would take a role beyond its limit.
 fn require_place(role: Oid, new: usize) -> Result<()> {
-    let limit = guc::max_sessions_per_role();
+    let limit = settings::max_sessions_per_role();
     if user::is_superuser(role) || store::count_of(role, limit.saturating_add(1)) + new <= limit {
         return Ok(());
     }

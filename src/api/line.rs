@@ -1,15 +1,15 @@
 //! Standing in line for tasks.
 
-use super::argument::Target;
-use super::producer::tube_value;
-use crate::delta::SlotId;
+use crate::api::argument::Target;
+use crate::api::producer::tube_value;
 use crate::error::{Error, Result};
-use crate::pg::catalog;
-use crate::pg::relation::Lock;
-use crate::pg::transaction::{self, Verdict};
-use crate::registry;
-use crate::shmem::waiters::Want;
-use crate::wait::{self, Place};
+use crate::parts::slot_id::SlotId;
+use crate::parts::waiters::Want;
+use crate::parts::waiters::wait::{self, Place};
+use crate::queue;
+use crate::server::catalog;
+use crate::server::relation::Lock;
+use crate::server::xact::{self, Verdict};
 use pgrx::PgSqlErrorCode;
 
 /// Where a consumer stands in line.
@@ -22,8 +22,8 @@ pub struct Line {
 impl Line {
     /// The line for the tasks of a tube, or for any.
     pub fn of(target: &Target, tube: Option<&str>) -> Result<Line> {
-        let mut line = Err(wait::gone(&registry::display_name(target.table)));
-        transaction::in_subtransaction(|| {
+        let mut line = Err(wait::gone(&queue::display_name(target.table)));
+        xact::in_subtransaction(|| {
             line = target.open(Lock::AccessShare).and_then(|queue| {
                 let want = match (tube, queue.tube()) {
                     (Some(tube), Some(column)) => {
@@ -57,7 +57,7 @@ impl Line {
 /// An error of a later look, told as what it is when the queue is gone.
 pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
     let is_dropped = catalog::table_name(target.table).is_none();
-    match registry::read(target.table) {
+    match queue::read(target.table) {
         Ok(None) => wait::gone(name),
         _ if is_dropped => wait::gone(name),
         _ => error,
@@ -66,7 +66,7 @@ pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
 
 /// Refuses to wait for `what` where the transaction keeps its snapshot.
 pub fn refuse_fixed_snapshot(what: &str) -> Result<()> {
-    if !transaction::has_fixed_snapshot() {
+    if !xact::has_fixed_snapshot() {
         return Ok(());
     }
     Err(Error::new(

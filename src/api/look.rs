@@ -1,19 +1,19 @@
 //! `peek`, `tasks_by_state`, `stats` of a task: tasks looked at without touching them.
 
-use super::argument::{Target, require_monitor};
-use super::settle::named_keys;
+use crate::api::argument::{Target, require_monitor};
+use crate::api::settle::named_keys;
 use crate::error::{Error, Result};
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::status::Status;
-use crate::pg::function::{Call, Output};
-use crate::pg::relation::Lock;
-use crate::pg::row::Row;
-use crate::pg::value::Value;
-use crate::pg::{catalog, jsonb, spi, time, types, user};
-use crate::registry::{Arguments, KeyType, Queue, Statement};
-use crate::session::store;
-use crate::{census, sql_functions};
+use crate::parts::leases::store;
+use crate::queue::{Arguments, KeyType, Queue, Statement, census};
+use crate::server::function::{Call, Output};
+use crate::server::relation::Lock;
+use crate::server::row::Row;
+use crate::server::value::Value;
+use crate::server::{catalog, jsonb, spi, time, types, user};
+use crate::sql_functions;
 use serde_json::{Map, Value as Json};
 
 sql_functions! {

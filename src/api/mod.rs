@@ -1,6 +1,6 @@
 //! The SQL functions, thin: arguments in, statements of the registry run, results out.
 
-use crate::pg::scan::Function;
+use crate::server::scan::Function;
 
 pub mod admin;
 pub mod argument;

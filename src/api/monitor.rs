@@ -1,23 +1,22 @@
 //! `stats`, `stats_reset`, `metrics`, `state`, and what the views show: how the queues are doing, at
 //! a cost that does not depend on the number of tasks.
 
-use super::argument::{Target, require_monitor, require_owner};
-use crate::delta::SlotId;
+use crate::api::argument::{Target, require_monitor, require_owner};
 use crate::error::Result;
 use crate::metrics::{Counters, open_metrics};
 use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
-use crate::pg::function::{Call, Output};
-use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::value::Value;
-use crate::pg::{catalog, jsonb, privileges, process, spi, time, transaction, types};
-use crate::registry;
-use crate::session::store;
-use crate::shmem::databases::State;
-use crate::shmem::queues::Tube;
-use crate::shmem::waiters::Want;
-use crate::shmem::{databases, queues};
-use crate::{census, session, sql_functions};
+use crate::parts::leases::{session, store};
+use crate::parts::schedule::databases::{self, State};
+use crate::parts::slot::{self, Tube};
+use crate::parts::slot_id::SlotId;
+use crate::parts::waiters::Want;
+use crate::queue::{self, census};
+use crate::server::function::{Call, Output};
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::value::Value;
+use crate::server::{catalog, jsonb, privileges, process, spi, time, types, xact};
+use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
 
@@ -40,19 +39,19 @@ const SHOWN: usize = 10_000;
 fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = Target::of(call)?.table;
     require_monitor(table)?;
-    let slot = match queues::find(process::database().into(), table.into()) {
+    let slot = match slot::find(process::database().into(), table.into()) {
         Some(slot) => slot,
-        None => registry::get(table)?.slot,
+        None => queue::get(table)?.slot,
     };
     // The registry is read only if it says something.
-    let is_listed = queues::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.pauses());
-    let listed = match is_listed || transaction::in_recovery() {
+    let is_listed = slot::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.pauses());
+    let listed = match is_listed || xact::in_recovery() {
         true => listed(table)?,
         false => Listed::default(),
     };
     described(table, slot, listed)
         .map(|value| Some(jsonb::from_value(&value)))
-        .ok_or(registry::not_a_queue(table))
+        .ok_or(queue::not_a_queue(table))
 }
 
 /// stats(): of all queues that the caller may read.
@@ -75,7 +74,7 @@ fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = Target::of(call)?.table;
     require_owner(table)?;
     relation::lock(table, Lock::AccessShare);
-    reset(registry::get(table)?.slot);
+    reset(queue::get(table)?.slot);
     Ok(Some(Value::void()))
 }
 
@@ -83,7 +82,7 @@ fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     for table in tables_where(privileges::owns) {
-        if let Some(slot) = queues::find(process::database().into(), table.into()) {
+        if let Some(slot) = slot::find(process::database().into(), table.into()) {
             reset(slot);
         }
     }
@@ -91,7 +90,7 @@ fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
 }
 
 fn reset(slot: SlotId) {
-    if let Some(mut slot) = queues::lock(slot) {
+    if let Some(mut slot) = slot::lock(slot) {
         slot.reset_statistics();
     }
 }
@@ -110,7 +109,7 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
             continue;
         }
         // One that cannot be worked with as it is now hides no other.
-        let Ok(Some(queue)) = registry::find(table) else { continue };
+        let Ok(Some(queue)) = queue::find(table) else { continue };
         let Ok(holders) = census::holders(&queue) else { continue };
         for (session, tasks) in holders {
             output.push(jsonb::from_value(&json!({
@@ -127,9 +126,9 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
 /// The slot of a queue, without waiting for a lock: a DBA looks here when something is locked. A
 /// queue that nobody has used yet, as on a standby, gets one if its table is free.
 fn slot_of(table: Oid) -> Option<SlotId> {
-    queues::find(process::database().into(), table.into()).or_else(|| {
+    slot::find(process::database().into(), table.into()).or_else(|| {
         let is_free = relation::try_lock(table, Lock::AccessShare);
-        let queue = if is_free { registry::find(table).ok().flatten() } else { None };
+        let queue = if is_free { queue::find(table).ok().flatten() } else { None };
         queue.map(|queue| queue.slot)
     })
 }
@@ -150,8 +149,8 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_
     let output = Output::open(call);
     for table in readable_tables() {
         let mut waiting = Vec::with_capacity(SHOWN);
-        let slot = queues::find(process::database().into(), table.into());
-        if let Some(slot) = slot.and_then(queues::lock) {
+        let slot = slot::find(process::database().into(), table.into());
+        if let Some(slot) = slot.and_then(slot::lock) {
             slot.waiting(wanted, &mut waiting);
         }
         for waiting in waiting {
@@ -175,7 +174,7 @@ fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let database = u32::from(process::database());
     let state = match databases::state(database) {
-        _ if transaction::in_recovery() => "WAITING",
+        _ if xact::in_recovery() => "WAITING",
         State::Init => "INIT",
         State::Startup => "STARTUP",
         State::Running => "RUNNING",
@@ -190,7 +189,7 @@ fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
     let database = catalog::database_name(process::database());
     let counters = |table: Oid| {
         let (schema, name) = catalog::table_name(table)?;
-        let statistics = queues::lock(slot_of(table)?)?.statistics();
+        let statistics = slot::lock(slot_of(table)?)?.statistics();
         let tasks = Status::ALL.map(|status| (status.name(), statistics.tasks[status as usize]));
         let calls = Kind::ALL.map(|call| (call.name(), statistics.calls[call as usize]));
         Some(Counters {
@@ -224,13 +223,13 @@ fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
 }
 
 fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {
-    let statistics = queues::lock(slot)?.statistics();
+    let statistics = slot::lock(slot)?.statistics();
     let calls: Map<String, Json> = Kind::ALL
         .iter()
         .map(|call| (call.name().to_string(), statistics.calls[*call as usize].into()))
         .collect();
     let mut described = json!({
-        "queue": registry::display_name(table),
+        "queue": queue::display_name(table),
         "relation": u32::from(table),
         "tasks": by_state(&statistics.tasks),
         "transitions": by_transition(&statistics.transitions),
@@ -283,7 +282,7 @@ struct Listed {
 }
 
 fn listed(table: Oid) -> Result<Listed> {
-    let entry = registry::read(table)?.ok_or_else(|| registry::not_a_queue(table))?;
+    let entry = queue::read(table)?.ok_or_else(|| queue::not_a_queue(table))?;
     let tubes = entry.definition.options.tubes_counted().to_vec();
     Ok(Listed { tubes, paused_until: entry.paused_until })
 }

@@ -1,17 +1,18 @@
 //! Takes of tasks that are named: by the caller, or by the function that picks for the queue.
 
-use super::argument::{self, Key};
-use crate::counting::{self, Transition};
+use crate::api::argument::{self, Key};
 use crate::error::Result;
 use crate::model::change::Call as Kind;
 use crate::model::status::Status;
-use crate::pg::memory::Memory;
-use crate::pg::spi::{self, Rows};
-use crate::pg::value::Value;
-use crate::pg::{catalog, context, types};
-use crate::registry::{Arguments, Queue};
+use crate::queue::{Arguments, Queue};
+use crate::server::memory::Memory;
+use crate::server::spi::{self, Rows};
+use crate::server::value::Value;
+use crate::server::{catalog, context, types};
 use crate::statement::Change;
-use crate::{subqueue, xact};
+use crate::transaction;
+use crate::write::counting::{self, Transition};
+use crate::write::subqueues;
 
 /// How often the function is asked again because none of the tasks it named could be taken: others
 /// have been faster, or it names tasks that are not ready.
@@ -47,7 +48,7 @@ pub fn take(
             })
         };
         taken += match queue.features().has_subqueues() {
-            true => subqueue::take_named(queue, &arguments, run)?,
+            true => subqueues::take_named(queue, &arguments, run)?,
             false => run()?,
         };
     }
@@ -93,7 +94,9 @@ fn ask<'to>(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Resu
     }
     let memory = Memory::current();
     let ask = || {
-        xact::aside(|| spi::connect(|spi| keys(&spi.run_with(&sql, &arguments), &memory, queue)))
+        transaction::aside(|| {
+            spi::connect(|spi| keys(&spi.run_with(&sql, &arguments), &memory, queue))
+        })
     };
     context::hinted_if_undefined(hint, || context::hinted(hint, ask))
 }

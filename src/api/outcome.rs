@@ -1,25 +1,25 @@
 //! `wait` and `put_wait`: what becomes of a task.
 
-use super::argument::{self, Key, Target};
-use super::line::{gone_or, refuse_fixed_snapshot};
-use super::producer::Put;
-use super::settle::named_keys;
-use crate::delta::SlotId;
+use crate::api::argument::{self, Key, Target};
+use crate::api::line::{gone_or, refuse_fixed_snapshot};
+use crate::api::producer::Put;
+use crate::api::settle::named_keys;
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::model::status::Status;
-use crate::pg::function::Call;
-use crate::pg::jsonb::{self, Shape, shape};
-use crate::pg::memory::Memory;
-use crate::pg::relation::Lock;
-use crate::pg::spi;
-use crate::pg::transaction::{self, Verdict};
-use crate::pg::value::Value;
-use crate::registry::{Arguments, Queue, Statement};
-use crate::shmem::waiters::Want;
+use crate::parts::slot_id::SlotId;
+use crate::parts::waiters::Want;
+use crate::parts::waiters::wait::{self, Deadline, News, Place};
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::function::Call;
+use crate::server::jsonb::{self, Shape, shape};
+use crate::server::memory::Memory;
+use crate::server::relation::Lock;
+use crate::server::spi;
+use crate::server::value::Value;
+use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
 use crate::statement::Form;
-use crate::wait::{self, Deadline, News, Place};
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {
@@ -102,7 +102,7 @@ fn told_or_seen(
 /// A task as it is. The caller may wait afterwards: no lock is held.
 fn watched(call: &Call, target: &Target) -> Result<Watched> {
     let mut seen = Err(wait::gone(""));
-    transaction::in_subtransaction(|| {
+    xact::in_subtransaction(|| {
         seen = target.open(Lock::AccessShare).and_then(|queue| {
             let keys = named_keys(call, target, &queue)?;
             let [key] = keys.as_slice() else {

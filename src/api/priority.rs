@@ -1,12 +1,12 @@
 //! The priority that a call of `put` gives to its tasks.
 
-use super::producer::Put;
+use crate::api::producer::Put;
 use crate::error::{Error, Result};
 use crate::model::definition::Field;
-use crate::pg::relation::ColumnType;
-use crate::pg::value::Value;
-use crate::pg::{catalog, types};
-use crate::registry::Queue;
+use crate::queue::Queue;
+use crate::server::relation::ColumnType;
+use crate::server::value::Value;
+use crate::server::{catalog, types};
 use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
 

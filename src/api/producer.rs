@@ -1,28 +1,29 @@
 //! `put`: tasks into a queue.
 
-use super::argument::{self, Target};
-use super::line::{gone_or, refuse_fixed_snapshot};
-use super::values::Values;
-use crate::counting::Transition;
-use crate::delta::Lowest;
+use crate::api::argument::{self, Target};
+use crate::api::line::{gone_or, refuse_fixed_snapshot};
+use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::definition::Field;
 use crate::model::names::Id;
 use crate::model::position::Group;
 use crate::model::status::Status;
-use crate::pg::function::{Call, Output};
-use crate::pg::jsonb::{self, Shape};
-use crate::pg::relation::Lock;
-use crate::pg::spi::Rows;
-use crate::pg::transaction::{self, Verdict};
-use crate::pg::value::Value;
-use crate::pg::{catalog, context, record, spi};
-use crate::registry::{Arguments, Queue, Statement};
-use crate::room::{self, Lack};
+use crate::parts::marks::change::Lowest;
+use crate::parts::waiters::wait::Deadline;
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::function::{Call, Output};
+use crate::server::jsonb::{self, Shape};
+use crate::server::relation::Lock;
+use crate::server::spi::{self, Rows};
+use crate::server::value::Value;
+use crate::server::xact::{self, Verdict};
+use crate::server::{catalog, context, record};
 use crate::statement::{self, Form, Parameter, Source};
-use crate::wait::Deadline;
-use crate::{counting, front, sql_functions, xact};
+use crate::write::counting::{self, Transition};
+use crate::write::front;
+use crate::write::reservation::{self, Lack};
+use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {
@@ -70,7 +71,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     // A subtransaction that finds no room is undone: who waits holds no lock.
     let look = || {
         let mut lack = Ok(None);
-        transaction::in_subtransaction(|| {
+        xact::in_subtransaction(|| {
             lack = put();
             if matches!(lack, Ok(None)) { Verdict::Keep(()) } else { Verdict::Undo }
         });
@@ -239,7 +240,7 @@ impl<'call> Put<'call> {
         tasks: usize,
         work: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<Option<Lack>> {
-        let lack = room::reserve(self.queue, tasks as i64)?;
+        let lack = reservation::reserve(self.queue, tasks as i64)?;
         if lack.is_none() {
             if self.statement.front {
                 // One for all tasks of the call, which are taken in the order of their keys.
@@ -248,7 +249,7 @@ impl<'call> Put<'call> {
             }
             work(self)?;
             // A trigger may have dropped some.
-            room::give_back(self.queue.slot);
+            reservation::give_back(self.queue.slot);
         }
         Ok(lack)
     }
@@ -292,7 +293,7 @@ impl<'call> Put<'call> {
         })?;
         // Where the triggers have run they have noted it.
         if queue.counts_itself && is_plain {
-            xact::note(queue.slot, |delta| {
+            transaction::note(queue.slot, |delta| {
                 lowest.by_group().for_each(|(group, position)| delta.lowest.add(group, position));
             });
         }

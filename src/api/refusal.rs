@@ -1,15 +1,15 @@
 //! Why a step with a task cannot be done, in words for people.
 
-use super::argument::{self, Key};
-use super::pooler;
+use crate::api::argument::{self, Key};
+use crate::api::pooler;
 use crate::error::Error;
 use crate::model::status::Status;
-use crate::pg::spi::Spi;
-use crate::pg::value::Value;
-use crate::pg::{process, types};
-use crate::registry::{Arguments, Queue, Statement};
-use crate::session::{self, store};
-use crate::shmem::sessions::{Part, Uuid};
+use crate::parts::leases::sessions::{Part, Uuid};
+use crate::parts::leases::{session, store};
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::spi::Spi;
+use crate::server::value::Value;
+use crate::server::{process, types};
 use crate::statement::{Parameter, Verb};
 use pgrx::PgSqlErrorCode;
 

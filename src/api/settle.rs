@@ -1,22 +1,24 @@
 //! `ack`, `release`, `bury`, `touch`: what a consumer does with a task that it has taken; and how
 //! any step with named tasks is done.
 
-use super::argument::{self, Key, Target};
-use super::producer::not_enabled;
-use super::refusal;
-use super::values::Values;
-use crate::counting::Transition;
+use crate::api::argument::{self, Key, Target};
+use crate::api::producer::not_enabled;
+use crate::api::refusal;
+use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::model::change::{Call as Kind, Outcome};
 use crate::model::status::Status;
-use crate::pg::function::{Call, Output};
-use crate::pg::relation::Lock;
-use crate::pg::spi::Rows;
-use crate::pg::value::Value;
-use crate::pg::{context, spi};
-use crate::registry::{Arguments, Queue, Statement};
+use crate::parts::leases::session;
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::context;
+use crate::server::function::{Call, Output};
+use crate::server::relation::Lock;
+use crate::server::spi::{self, Rows};
+use crate::server::value::Value;
 use crate::statement::{Form, Parameter, Step, Verb};
-use crate::{counting, direct, session, sql_functions, xact};
+use crate::write::counting::{self, Transition};
+use crate::write::direct;
+use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use std::collections::HashSet;
 
@@ -236,7 +238,7 @@ impl<'m> Plan<'m> {
             })
         })?;
         if deletes && queue.counts_itself {
-            xact::note(queue.slot, |delta| {
+            transaction::note(queue.slot, |delta| {
                 keys.iter().for_each(|key| delta.end(|| hash(key, queue), Outcome::Acked));
             });
         }

@@ -1,12 +1,12 @@
 //! Values of columns, as tasks and updates give them: the members of a jsonb object.
 
 use crate::error::{Error, Result};
-use crate::pg::jsonb::{Member, Shape, members, shape};
-use crate::pg::memory::Memory;
-use crate::pg::relation::ColumnType;
-use crate::pg::value::Value;
-use crate::pg::{catalog, spi, types};
-use crate::registry::{Arguments, KeyType, Queue};
+use crate::queue::{Arguments, KeyType, Queue};
+use crate::server::jsonb::{Member, Shape, members, shape};
+use crate::server::memory::Memory;
+use crate::server::relation::ColumnType;
+use crate::server::value::Value;
+use crate::server::{catalog, spi, types};
 use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
 

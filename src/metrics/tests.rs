@@ -1,7 +1,7 @@
 //! Whatever the names: what is written is read again by a reader of the format.
 
-use super::graphite::safe_name;
-use super::*;
+use crate::metrics::graphite::safe_name;
+use crate::metrics::*;
 use proptest::prelude::*;
 
 fn name() -> impl Strategy<Value = String> {

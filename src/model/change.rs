@@ -1,7 +1,7 @@
 //! What can happen to a task: the kinds of calls, the transitions between states, the outcomes.
 
-use super::options::TUBES_COUNTED;
-use super::status::{Status, Tasks};
+use crate::model::options::TUBES_COUNTED;
+use crate::model::status::{Status, Tasks};
 
 /// What is counted besides the states: how many tasks went through each kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What is written down of a queue: the options in force and the columns they were resolved to.
 
-use super::features::Features;
-use super::options::Options;
+use crate::model::features::Features;
+use crate::model::options::Options;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

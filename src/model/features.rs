@@ -1,10 +1,10 @@
 //! The features of a queue: what may be switched on and off, and what each of them needs.
 
-use super::capacity::Capacity;
-use super::names::{Hook, Id};
-use super::retry::{Backoff, Retry, Tries};
-use super::time::{Time, Timed};
-use super::utube::Utube;
+use crate::model::capacity::Capacity;
+use crate::model::names::{Hook, Id};
+use crate::model::retry::{Backoff, Retry, Tries};
+use crate::model::time::{Time, Timed};
+use crate::model::utube::Utube;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

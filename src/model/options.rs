@@ -1,8 +1,8 @@
 //! The options of `upgrade` and `create`: what may be asked for, and how a later call changes them.
 
-use super::definition::Field;
-use super::features::Features;
-use super::status::Status;
+use crate::model::definition::Field;
+use crate::model::features::Features;
+use crate::model::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Feature retry: how often a task is tried, and how long it waits in between.
 
-use super::time::Time;
+use crate::model::time::Time;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;

@@ -1,11 +1,11 @@
 //! Changes that pick their tasks themselves: a take, and what the worker does.
 
-use super::step::hidden;
-use super::{
-    AT_LEAST, CLOCK, Form, PLUS, Parameter, Parameters, Return, Table, Text, Within, interval,
-};
 use crate::model::definition::Field;
 use crate::model::status::Status;
+use crate::statement::step::hidden;
+use crate::statement::{
+    AT_LEAST, CLOCK, Form, PLUS, Parameter, Parameters, Return, Table, Text, Within, interval,
+};
 
 /// Changes that pick their tasks themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -279,8 +279,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::table;
     use super::*;
+    use crate::statement::tests::table;
 
     const TAKE: Change = Change::Take {
         form: Form::Json,

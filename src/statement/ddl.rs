@@ -1,10 +1,10 @@
 //! The statements that make a table a queue, and an ordinary table again.
 
-use super::change::MORTAL;
-use super::lane::IN_STRICT_LINE;
-use super::{CLOCK, KeyColumn, Table, join};
 use crate::model::definition::Field;
 use crate::model::status::Status;
+use crate::statement::change::MORTAL;
+use crate::statement::lane::IN_STRICT_LINE;
+use crate::statement::{CLOCK, KeyColumn, Table, join};
 
 impl Table {
     /// Gives rows that have no status one.
@@ -355,8 +355,8 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::table;
     use super::*;
+    use crate::statement::tests::table;
 
     const ALL: &str = r#"{"delayed": true, "ttl": 60, "priority": true, "tube": true}"#;
 

@@ -7,11 +7,11 @@
 //! * The first task is looked up by itself and locked afterwards, by where it is: FOR UPDATE with
 //!   SKIP LOCKED in the look-up would pass over a locked one and break the order.
 
-use super::step::hidden;
-use super::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text};
 use crate::model::definition::Field;
 use crate::model::level;
 use crate::model::status::Status;
+use crate::statement::step::hidden;
+use crate::statement::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text};
 
 pub(super) const IN_STRICT_LINE: [Status; 2] = [Status::Ready, Status::Waiting];
 
@@ -176,8 +176,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::table;
     use super::*;
+    use crate::statement::tests::table;
 
     #[test]
     fn the_first_task_is_found_in_the_order_of_the_lane() {

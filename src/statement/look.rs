@@ -1,10 +1,10 @@
 //! Statements that only look.
 
-use super::change::MORTAL;
-use super::step::hidden;
-use super::{AT_LEAST, EQUALS, Form, Parameter, Parameters, Table, Text, Within, join};
 use crate::model::definition::Field;
 use crate::model::status::Status;
+use crate::statement::change::MORTAL;
+use crate::statement::step::hidden;
+use crate::statement::{AT_LEAST, EQUALS, Form, Parameter, Parameters, Table, Text, Within, join};
 
 impl Table {
     /// One task in whatever state it is.

@@ -1,8 +1,8 @@
 //! The statements of `put`.
 
-use super::{CLOCK, Form, PLUS, Parameter, Parameters, Table, Text, interval, join};
 use crate::model::definition::Field;
 use crate::model::status::Status;
+use crate::statement::{CLOCK, Form, PLUS, Parameter, Parameters, Table, Text, interval, join};
 
 /// A statement that puts tasks, with what the caller gives besides them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,8 +112,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::table;
     use super::*;
+    use crate::statement::tests::table;
 
     fn put(source: Source) -> Put {
         Put {

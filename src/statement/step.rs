@@ -1,11 +1,11 @@
 //! Statements about one task that is named by its key: what its consumer, or an administrator,
 //! does with it.
 
-use super::{
-    CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval, join,
-};
 use crate::model::definition::Field;
 use crate::model::status::Status;
+use crate::statement::{
+    CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval, join,
+};
 
 /// What is done with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -217,8 +217,8 @@ pub(super) fn hidden(condition: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::table;
     use super::*;
+    use crate::statement::tests::table;
 
     fn step(verb: Verb) -> Step {
         Step::new(verb, Form::Json)

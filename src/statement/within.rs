@@ -1,9 +1,9 @@
 //! Which tasks of a queue a statement is about: conditions and an order that leave the planner only the index
 //! that leads to them, from a mark on.
 
-use super::{AT_LEAST, EQUALS, Parameter, Parameters, Table};
 use crate::model::definition::Field;
 use crate::model::status::Status;
+use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table};
 
 /// Which tasks of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +64,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::table;
     use super::*;
+    use crate::statement::tests::table;
 
     #[test]
     fn the_index_of_a_tube_leads_to_its_tasks_of_a_priority() {

@@ -1,9 +1,10 @@
 //! Steps of sub-queues: what is done to one in shared memory, with what was known of it before and what is after.
 
-use super::{apart, is_on};
-use crate::delta::{LaneChange, SlotId};
-use crate::lanes::Pool;
-use crate::pg::{allocator, process};
+use crate::parts::slot_id::SlotId;
+use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::pool::Pool;
+use crate::server::{allocator, process};
+use crate::trace::{apart, is_on};
 use serde_json::{Value, json};
 
 /// A step that has begun, in builds that trace: nothing elsewhere.
@@ -38,7 +39,7 @@ impl Step {
             if was["ring"].is_null() && is["ring"].is_null() {
                 return;
             }
-            super::step("claims", || {
+            crate::trace::step("claims", || {
                 let mut event = json!({
                     "do": verb,
                     "slot": [u64::from(id.index), id.generation],

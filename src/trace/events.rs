@@ -1,18 +1,17 @@
 //! The events: noted as rows change, numbered and logged as transactions end.
 
-use crate::change::Seen;
 use crate::model::change::{Call, Place};
 use crate::model::definition::Field;
 use crate::model::position::{Group, Position};
-use crate::pg::allocator;
-use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
-use crate::pg::row::Row;
-use crate::pg::value::Value as Column;
-use crate::pg::{time, transaction, types};
-use crate::registry::Queue;
-use crate::session;
-use crate::shmem;
-use crate::shmem::sessions::Uuid;
+use crate::parts::leases::session;
+use crate::parts::leases::sessions::Uuid;
+use crate::parts::traced;
+use crate::queue::Queue;
+use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
+use crate::server::row::Row;
+use crate::server::value::Value as Column;
+use crate::server::{allocator, time, types, xact};
+use crate::write::row::Seen;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -64,7 +63,7 @@ pub fn row_changed(
         let before = old.and_then(|old| queue.instant_of(old.row, Field::Runat));
         event.insert("do".into(), call.into());
         event.insert("before".into(), before.into());
-        event.insert("stand".into(), stand.map(super::marks::stand).into());
+        event.insert("stand".into(), stand.map(crate::trace::marks::stand).into());
         event.insert("slot".into(), queue.slot.generation.into());
         event.insert("queue".into(), queue.name.as_str().into());
         event.insert("by".into(), session::current_if_any().map(types::uuid_text).into());
@@ -72,7 +71,7 @@ pub fn row_changed(
         event.insert("from".into(), place(old.map(|old| old.place)));
         event.insert("to".into(), place(new.map(|new| new.place)));
     }
-    let noted = event.map(|event| (transaction::depth(), event));
+    let noted = event.map(|event| (xact::depth(), event));
     NOTED.with_borrow_mut(|events| events.extend(noted));
 }
 
@@ -107,7 +106,7 @@ pub fn session_ends(uuid: Uuid) {
 
 fn log_session(what: &str, uuid: Uuid) {
     if is_on() {
-        log(shmem::trace::next(), &json!({ "do": what, "by": types::uuid_text(uuid) }));
+        log(traced::next(), &json!({ "do": what, "by": types::uuid_text(uuid) }));
     }
 }
 
@@ -117,7 +116,7 @@ fn log_session(what: &str, uuid: Uuid) {
 #[inline]
 pub fn step(part: &str, step: impl FnOnce() -> Value) {
     if is_on() {
-        let number = shmem::trace::next();
+        let number = traced::next();
         allocator::apart(|| {
             let mut event = step();
             event["part"] = part.into();
@@ -146,7 +145,7 @@ pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {
             let has_noted = NOTED.with_borrow(|events| !events.is_empty());
-            NUMBER.set(if has_noted { shmem::trace::next() } else { 0 });
+            NUMBER.set(if has_noted { traced::next() } else { 0 });
         }
         TransactionEvent::Commit => {
             let events = NOTED.take();

@@ -1,9 +1,9 @@
 //! The steps of the low-water marks of a queue: of the one before which no task is ready, and the one before which none
 //! is buried. Those of tubes and priorities are lowered and raised by the same code.
 
-use crate::marks::mark::Mark;
 use crate::model::position::{Group, Position};
-use crate::pg::process;
+use crate::parts::marks::mark::Mark;
+use crate::server::process;
 use serde_json::{Value, json};
 
 /// What a step may change.
@@ -20,7 +20,7 @@ type Limits = (Position, Position, i64);
 
 /// Notes what a step has done to the marks of a slot, under the lock of that.
 pub fn step(generation: u64, (before, after): (Seen, Seen), what: impl FnOnce() -> Value) {
-    super::step("marks", || {
+    crate::trace::step("marks", || {
         let mut event = what();
         event["slot"] = generation.into();
         event["before"] = before.shown();
@@ -77,7 +77,7 @@ pub fn lowered(places: impl Iterator<Item = (Group, Position)>, forgets: bool) -
     }
     let [ready, buried] = [ready, buried].map(|lowest| lowest.map(|lowest| lowest.to_string()));
     json!({
-        "do": "Lower", "commit": super::number(), "ready": ready, "buried": buried, "forgets": forgets,
+        "do": "Lower", "commit": crate::trace::number(), "ready": ready, "buried": buried, "forgets": forgets,
     })
 }
 

@@ -24,7 +24,7 @@ pub mod marks;
 pub mod shortcuts;
 
 #[cfg(feature = "injection_points")]
-pub use crate::pg::allocator::apart;
+pub use crate::server::allocator::apart;
 #[cfg(feature = "injection_points")]
 pub use events::*;
 pub use shortcuts::Shortcut;
@@ -34,13 +34,13 @@ pub use off::*;
 
 #[cfg(not(feature = "injection_points"))]
 mod off {
-    use crate::change::Seen;
     use crate::model::change::Call;
     use crate::model::position::{Group, Position};
-    use crate::pg::callbacks::{SubtransactionEvent, TransactionEvent};
-    use crate::pg::row::Row;
-    use crate::registry::Queue;
-    use crate::shmem::sessions::Uuid;
+    use crate::parts::leases::sessions::Uuid;
+    use crate::queue::Queue;
+    use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
+    use crate::server::row::Row;
+    use crate::write::row::Seen;
 
     pub fn init() {}
 

@@ -20,12 +20,12 @@ pub use counting::*;
 
 #[cfg(feature = "injection_points")]
 mod counting {
-    use super::Shortcut;
     use crate::error::Result;
-    use crate::pg::function::Call;
-    use crate::pg::value::Value;
-    pub use crate::shmem::trace::count;
-    use crate::shmem::trace::counted;
+    pub use crate::parts::traced::count;
+    use crate::parts::traced::counted;
+    use crate::server::function::Call;
+    use crate::server::value::Value;
+    use crate::trace::shortcuts::Shortcut;
 
     impl Shortcut {
         pub const ALL: [Shortcut; 5] = [

@@ -2,9 +2,9 @@
 
 use crate::error::Result;
 use crate::model::definition::{Field, Made};
-use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::{catalog, index};
-use crate::registry::{WantedIndex, triggers};
+use crate::queue::{WantedIndex, triggers};
+use crate::server::relation::{ColumnType, Relation};
+use crate::server::{catalog, index};
 use crate::statement::{Index, TRIGGERS, Table};
 use std::collections::BTreeMap;
 

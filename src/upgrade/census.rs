@@ -1,15 +1,15 @@
 //! What the rows of a table say that is to become a queue, or another: read in scans that run no code of its owner's,
-//! see [`crate::census`]. They see all rows, also those that row security hides.
+//! see [`crate::queue::census`]. They see all rows, also those that row security hides.
 
 use crate::error::Result;
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::catalog;
-use crate::pg::memory::Scratch;
-use crate::pg::relation::{ColumnType, Relation, Snapshot};
-use crate::pg::row::{Row, Tuple};
-use crate::pg::value::Value;
-use crate::registry::{Fitness, StatusColumn};
+use crate::queue::{Fitness, StatusColumn};
+use crate::server::catalog;
+use crate::server::memory::Scratch;
+use crate::server::relation::{ColumnType, Relation, Snapshot};
+use crate::server::row::{Row, Tuple};
+use crate::server::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many foreign values are shown.

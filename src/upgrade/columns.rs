@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 use crate::model::definition::{Definition, Field};
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::value::Value;
-use crate::pg::{catalog, spi, types};
-use crate::registry::{self, Fitness};
+use crate::queue::{self, Fitness};
+use crate::server::relation::{ColumnType, Relation};
+use crate::server::value::Value;
+use crate::server::{catalog, spi, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ impl Columns<'_> {
         let Some(column) = named(chosen.unwrap_or(field.name())) else { return Ok(None) };
         let made = self.previous.is_some_and(|known| {
             let made = known.made.columns.iter();
-            made.filter_map(|made| registry::column_of(self.relation, made, self.same_table))
+            made.filter_map(|made| queue::column_of(self.relation, made, self.same_table))
                 .any(|made| made.number == column.number)
         });
         if chosen.is_some() || made {
@@ -135,7 +135,7 @@ impl Columns<'_> {
 
     fn playing(&self, field: Field) -> Option<ColumnType> {
         let column = self.previous?.fields.get(&field)?;
-        registry::column_of(self.relation, column, self.same_table)
+        queue::column_of(self.relation, column, self.same_table)
     }
 
     fn refuse_other_column(&self, field: Field, current: &str) -> Error {

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::model::features::Features;
 use crate::model::names::{Hook, Id};
-use crate::pg::value::Value;
-use crate::pg::{catalog, relation, spi, types};
+use crate::server::value::Value;
+use crate::server::{catalog, relation, spi, types};
 use pgrx::PgSqlErrorCode;
 
 /// The parameters that a function that picks may have; the first is preferred.

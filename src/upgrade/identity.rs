@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::model::definition::Made;
 use crate::model::names::Id;
 use crate::model::options::Options;
-use crate::pg::relation::ColumnType;
-use crate::pg::{catalog, types};
+use crate::server::relation::ColumnType;
+use crate::server::{catalog, types};
 use crate::statement::Table;
 use pgrx::PgSqlErrorCode;
 

@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::model::definition::{Column, Definition, Field};
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::relation::{ColumnType, Relation};
-use crate::pg::{catalog, injection};
-use crate::registry;
+use crate::queue;
+use crate::server::relation::{ColumnType, Relation};
+use crate::server::{catalog, injection};
 use crate::statement::Table;
 use attachments::{add_indexes, add_triggers};
 use census::{Crowd, Tasks};
@@ -48,7 +48,7 @@ impl Blueprint {
         let mut newer = newer.clone();
         functions::qualify(&mut newer.features)?;
         let newer = &newer;
-        let previous = registry::read(relation.oid())?;
+        let previous = queue::read(relation.oid())?;
         injection::point(c"xqueue-definition-is-read");
         let same_table = previous.as_ref().is_none_or(|entry| entry.same_table);
         let previous = previous.map(|entry| entry.definition);
@@ -69,9 +69,9 @@ impl Blueprint {
         let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
         // By the names and numbers that they have now; those that are gone are not ours any more.
         let ours = made.columns.iter();
-        let ours = ours.filter_map(|made| registry::column_of(relation, made, same_table));
-        made.columns = ours.map(|column| registry::written(&column)).collect();
-        let sql = registry::table_names(relation, &options, &fields, &key)?;
+        let ours = ours.filter_map(|made| queue::column_of(relation, made, same_table));
+        made.columns = ours.map(|column| queue::written(&column)).collect();
+        let sql = queue::table_names(relation, &options, &fields, &key)?;
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
         let before = previous.as_ref().map(was).transpose()?;
         let adds_status = added.contains(&Field::Status);
@@ -92,8 +92,7 @@ impl Blueprint {
         let mut ddl = Vec::new();
         if let (Some(previous), Some(before)) = (&previous, &before) {
             let status = previous.fields.get(&Field::Status);
-            let status =
-                status.and_then(|status| registry::column_of(relation, status, same_table));
+            let status = status.and_then(|status| queue::column_of(relation, status, same_table));
             let tasks = status.map(|column| Tasks::of(relation, &column, &previous.options));
             let switch = Switch {
                 tasks: tasks.transpose()?,
@@ -144,8 +143,8 @@ impl Blueprint {
         }
         let definition = Definition {
             options,
-            key: key.iter().map(registry::written).collect(),
-            fields: fields.iter().map(|(field, c)| (*field, registry::written(c))).collect(),
+            key: key.iter().map(queue::written).collect(),
+            fields: fields.iter().map(|(field, c)| (*field, queue::written(c))).collect(),
             made,
         };
         let counted = |known: &Definition| known.options.tubes_counted().to_vec();
@@ -172,7 +171,7 @@ impl Blueprint {
         let columns = relation.columns();
         let settle = |column: &Column| {
             let found = columns.iter().find(|known| known.name == column.name);
-            found.map(registry::written).ok_or_else(|| {
+            found.map(queue::written).ok_or_else(|| {
                 Error::new(
                     PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
                     format!("column \"{}\" could not be added", column.name),
@@ -201,9 +200,9 @@ fn names_before(
     key: &[ColumnType],
 ) -> Result<Table> {
     let fields = known.fields.iter().filter_map(|(field, column)| {
-        Some((*field, registry::column_of(relation, column, same_table)?))
+        Some((*field, queue::column_of(relation, column, same_table)?))
     });
-    registry::table_names(relation, &known.options, &fields.collect(), key)
+    queue::table_names(relation, &known.options, &fields.collect(), key)
 }
 
 /// A definition as `upgrade` shows it.
@@ -309,7 +308,7 @@ fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>)
         )
         .hint(format!(
             "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL; lets the queue use it.",
-            registry::display_name(relation.oid()),
+            queue::display_name(relation.oid()),
             catalog::quote(&column.name)
         ))),
     }

@@ -1,12 +1,12 @@
 //! What becomes of the tasks when features of a queue are switched.
 
-use super::census::Tasks;
 use crate::error::{Error, Result, tasks};
 use crate::model::definition::{Field, Made};
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::pg::catalog;
+use crate::server::catalog;
 use crate::statement::Table;
+use crate::upgrade::census::Tasks;
 use pgrx::PgSqlErrorCode;
 
 /// A queue that is switched from one set of options to another.

@@ -3,17 +3,17 @@
 //! Where changes of a table run code of its owner, or have taken too long, that is left to a job worker: here
 //! is said what is to be done, and noted what came of it.
 
-use super::job::Manner;
-use super::leases::Ended;
-use super::leftovers::{Giving, Leftovers};
-use super::retry::Retry;
-use super::shares::Share;
-use super::slowness::Slowness;
-use super::work;
-use crate::delta::SlotId;
-use crate::pg::time;
-use crate::shmem::orders::{End, Report, Work};
-use crate::shmem::queues::{self, NEVER};
+use crate::parts::schedule::orders::{End, Report, Work};
+use crate::parts::slot::{self, NEVER};
+use crate::parts::slot_id::SlotId;
+use crate::server::time;
+use crate::worker::job::Manner;
+use crate::worker::leases::Ended;
+use crate::worker::leftovers::{Giving, Leftovers};
+use crate::worker::retry::Retry;
+use crate::worker::shares::Share;
+use crate::worker::slowness::Slowness;
+use crate::worker::work;
 use pgrx::pg_sys::Oid;
 use std::time::{Duration, Instant};
 
@@ -119,7 +119,7 @@ impl Care {
     fn look_for_all(&mut self) {
         self.looked = Instant::now();
         self.left.sweep();
-        if let Some(mut slot) = queues::lock(self.slot) {
+        if let Some(mut slot) = slot::lock(self.slot) {
             slot.lower_due(i64::MIN);
         }
     }
@@ -134,7 +134,7 @@ impl Care {
         if !passive {
             self.left.sweep();
         }
-        if let Some(mut slot) = queues::lock(self.slot) {
+        if let Some(mut slot) = slot::lock(self.slot) {
             slot.clear_error();
             slot.lower_due(i64::MIN);
         }
@@ -195,7 +195,7 @@ impl Care {
     }
 
     fn due(&self) -> i64 {
-        queues::lock(self.slot).map_or(NEVER, |slot| slot.due())
+        slot::lock(self.slot).map_or(NEVER, |slot| slot.due())
     }
 
     /// The work of a kind. What came of it is to be given to `end`.
@@ -208,7 +208,7 @@ impl Care {
                 // Nothing that is there is due before what was known: the entries of what was there before
                 // need not be walked over again.
                 let mut since = i64::MIN;
-                if let Some(mut slot) = queues::lock(self.slot) {
+                if let Some(mut slot) = slot::lock(self.slot) {
                     since = slot.due();
                     slot.forget_due();
                 }
@@ -232,7 +232,7 @@ impl Care {
             Kind::OnTime => {
                 // Otherwise nobody knows when: it is looked up at the next try.
                 let next = if report.end == End::Done { report.next } else { Some(i64::MIN) };
-                if let Some((mut slot, next)) = queues::lock(self.slot).zip(next) {
+                if let Some((mut slot, next)) = slot::lock(self.slot).zip(next) {
                     slot.lower_due(next);
                 }
                 self.first = report.first;
@@ -253,7 +253,7 @@ impl Care {
     /// How long there is nothing to do; None: until somebody says so. The end of a job tells those that wait
     /// for a job worker.
     pub fn pause(&self, is_served: bool) -> Option<Duration> {
-        let due = queues::lock(self.slot)?.due();
+        let due = slot::lock(self.slot)?.due();
         let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
         let promote = (due != NEVER && !self.passive).then(|| {
             let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);

@@ -1,11 +1,11 @@
 //! Job workers of one kind, as the worker of a database employs them.
 
-use super::job;
-use super::turns::{Candidate, Served, Turns};
-use crate::delta::SlotId;
-use crate::pg::worker;
-use crate::shmem::jobs::{self, JobId, Place};
-use crate::shmem::orders::{Report, Work};
+use crate::parts::schedule::jobs::{self, JobId, Place};
+use crate::parts::schedule::orders::{Report, Work};
+use crate::parts::slot_id::SlotId;
+use crate::server::worker;
+use crate::worker::job;
+use crate::worker::turns::{Candidate, Served, Turns};
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};

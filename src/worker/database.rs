@@ -2,24 +2,22 @@
 //! or whose session has ended, deletes those whose life is over, ends identified sessions, keeps the counters
 //! exact.
 
-use super::care::Care;
-use super::job::Outcome;
-use super::leases::{Attached, Leases};
-use super::pool::Pool;
-use super::prepared::Prepared;
-use super::recounts::Recounts;
-use super::shares::Shares;
-use crate::background_worker;
 use crate::error::OrRaise;
-use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::transaction::Failure;
-use crate::pg::{callbacks, catalog, injection, process, spi, time, transaction, worker};
-use crate::registry;
-use crate::shmem::databases::{self, Requests};
-use crate::shmem::jobs;
-use crate::shmem::left;
-use crate::shmem::queues;
-use crate::trace;
+use crate::parts::leases::departed;
+use crate::parts::schedule::databases::{self, Requests};
+use crate::parts::schedule::jobs;
+use crate::parts::slot;
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::xact::{self, Failure};
+use crate::server::{callbacks, catalog, injection, process, spi, time, worker};
+use crate::worker::care::Care;
+use crate::worker::job::Outcome;
+use crate::worker::leases::{Attached, Leases};
+use crate::worker::pool::Pool;
+use crate::worker::prepared::Prepared;
+use crate::worker::recounts::Recounts;
+use crate::worker::shares::Shares;
+use crate::{background_worker, queue, trace};
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -93,7 +91,7 @@ struct Worker {
 
 impl Worker {
     fn of(database: u32) -> Worker {
-        let name = transaction::try_in_transaction(|| catalog::database_name(process::database()));
+        let name = xact::try_in_transaction(|| catalog::database_name(process::database()));
         Worker {
             database,
             name: name.unwrap_or_default(),
@@ -115,8 +113,8 @@ impl Worker {
     /// Reads the list of queues. False if the extension is gone.
     fn reload(&mut self) -> bool {
         self.reload_at = None;
-        let listed = transaction::try_in_transaction(|| match catalog::is_installed() {
-            true if !registry::try_lock() => Outcome::Busy,
+        let listed = xact::try_in_transaction(|| match catalog::is_installed() {
+            true if !queue::try_lock() => Outcome::Busy,
             true => Outcome::Done(list_queues()),
             false => Outcome::Gone,
         });
@@ -153,15 +151,15 @@ impl Worker {
         let unfit = &mut self.unfit;
         let prepared = &mut self.prepared;
         self.unread.retain(|table, passive| {
-            let read = transaction::try_in_transaction(|| {
+            let read = xact::try_in_transaction(|| {
                 // The lock keeps away who changes the triggers, whose change is told before it can be seen.
-                if !registry::try_lock() || !relation::try_lock(*table, Lock::RowExclusive) {
+                if !queue::try_lock() || !relation::try_lock(*table, Lock::RowExclusive) {
                     return Outcome::Busy;
                 }
-                let queue = registry::find(*table).or_raise();
+                let queue = queue::find(*table).or_raise();
                 match queue.zip(catalog::table_name(*table)) {
                     Some((queue, (schema, table))) => {
-                        if let Some(mut slot) = queues::lock(queue.slot) {
+                        if let Some(mut slot) = slot::lock(queue.slot) {
                             slot.set_names([name, &schema, &table]);
                             slot.find_told(queue.telling.is_complete(*passive));
                         }
@@ -178,7 +176,7 @@ impl Worker {
                     queues.insert(*table, Care::of(queue.slot));
                     prepared.ask();
                     // A worker before this one may have been ended in the middle of what was due.
-                    if let Some(mut slot) = queues::lock(queue.slot) {
+                    if let Some(mut slot) = slot::lock(queue.slot) {
                         slot.lower_due(i64::MIN);
                     }
                 }
@@ -192,7 +190,7 @@ impl Worker {
             match &read {
                 Ok(Outcome::Busy) => {}
                 Ok(Outcome::Done((queue, ..))) if unfit.remove(table).is_some() => {
-                    if let Some(mut slot) = queues::lock(queue.slot) {
+                    if let Some(mut slot) = slot::lock(queue.slot) {
                         slot.clear_error();
                     }
                 }
@@ -231,7 +229,7 @@ impl Worker {
         let unsettled = self.prepared.look(&mut self.queues);
         // The connections before those that were left: who leaves in between is among either.
         let attached = Attached::now();
-        let left = left::drain(self.database);
+        let left = departed::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
         for care in self.queues.values_mut() {
             care.note_ended(&ended);
@@ -246,7 +244,7 @@ impl Worker {
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
             for care in self.queues.values() {
-                if let Some(mut slot) = queues::lock(care.slot) {
+                if let Some(mut slot) = slot::lock(care.slot) {
                     slot.nudge_for_ready();
                 }
             }
@@ -286,7 +284,7 @@ impl Worker {
     fn pause(&self) -> Option<Duration> {
         let now = time::now();
         let is_beside_ready =
-            |care: &Care| queues::lock(care.slot).is_some_and(|slot| slot.has_idle_consumers(now));
+            |care: &Care| slot::lock(care.slot).is_some_and(|slot| slot.has_idle_consumers(now));
         let nudge = self.queues.values().any(is_beside_ready).then_some(NUDGE_INTERVAL);
         let unread = (!self.unread.is_empty()).then_some(UNREAD_PAUSE);
         let unfit = self.unfit.values().map(|(_, again)| *again);
@@ -303,9 +301,9 @@ impl Worker {
 /// Shows why a table that is listed as a queue cannot be worked with. It may not have had a slot yet.
 fn note_unfit(database: &str, table: Oid, failure: &Failure) {
     let of_database = u32::from(process::database());
-    let found = queues::find_or_add(of_database, table.into(), 0, None);
-    let names = transaction::try_in_transaction(|| catalog::table_name(table));
-    let Some(mut slot) = found.and_then(|(slot, _)| queues::lock(slot)) else { return };
+    let found = slot::find_or_add(of_database, table.into(), 0, None);
+    let names = xact::try_in_transaction(|| catalog::table_name(table));
+    let Some(mut slot) = found.and_then(|(slot, _)| slot::lock(slot)) else { return };
     if let Ok(Some((schema, name))) = &names {
         slot.set_names([database, schema, name]);
     }
@@ -319,9 +317,9 @@ const GONE: &str =
 /// registry says of tables that are gone is deleted.
 fn list_queues() -> HashMap<Oid, bool> {
     // Before the registry is read: what is committed by now is seen there.
-    let known: Vec<_> = queues::all(Some(process::database().into()))
+    let known: Vec<_> = slot::all(Some(process::database().into()))
         .into_iter()
-        .filter(|(slot, _)| queues::lock(*slot).is_some_and(|slot| slot.is_settled()))
+        .filter(|(slot, _)| slot::lock(*slot).is_some_and(|slot| slot.is_settled()))
         .collect();
     spi::connect(|spi| {
         // A DELETE of nothing would tell this worker that the registry has changed.
@@ -337,7 +335,7 @@ fn list_queues() -> HashMap<Oid, bool> {
         for (slot, table) in known {
             let table = Oid::from(table);
             if !listed.contains_key(&table) && catalog::table_name(table).is_none() {
-                queues::remove(slot);
+                slot::remove(slot);
             }
         }
         listed

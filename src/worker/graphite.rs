@@ -1,14 +1,14 @@
 //! The sender of metrics: a thread that resolves, connects and writes, so that its caller never waits for a network.
 //!
 //! Plain Rust: nothing here may call Postgres, whose functions belong to the main thread of a process.
-//! [`super::metrics`] is its caller.
+//! [`crate::worker::metrics`] is its caller.
 
 mod courier;
 mod link;
 #[cfg(test)]
 mod tests;
 
-use crate::pg::system;
+use crate::server::system;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;

@@ -3,16 +3,17 @@
 
 use crate::error::{Error, OrRaise};
 use crate::model::change::Call;
-use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::spi::{self, Spi};
-use crate::pg::transaction::{self, Failure};
-use crate::pg::value::Value;
-use crate::pg::worker::Timeout;
-use crate::pg::{subscription, time, user};
-use crate::registry::{self, Arguments, Queue};
-use crate::shmem::jobs;
+use crate::parts::schedule::jobs;
+use crate::queue::{self, Arguments, Queue};
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::spi::{self, Spi};
+use crate::server::value::Value;
+use crate::server::worker::Timeout;
+use crate::server::xact::{self, Failure};
+use crate::server::{subscription, time, user};
+use crate::settings;
 use crate::statement::{Change, Parameter};
-use crate::{counting, direct, guc};
+use crate::write::{counting, direct};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
@@ -44,7 +45,7 @@ pub enum Manner {
 
 /// How long a job worker may take without getting on until it is ended.
 pub fn stop_after() -> Duration {
-    2 * guc::worker_timeout()
+    2 * settings::worker_timeout()
 }
 
 /// What a job may take until it is cancelled, as often as it begins with something new. A job worker that
@@ -54,12 +55,12 @@ struct Limit(#[allow(dead_code, reason = "held")] Timeout);
 impl Limit {
     fn begin() -> Limit {
         Limit::put_off();
-        Limit(Timeout::after(guc::worker_timeout()))
+        Limit(Timeout::after(settings::worker_timeout()))
     }
 
     fn restart() {
         Limit::put_off();
-        Timeout::restart(guc::worker_timeout());
+        Timeout::restart(settings::worker_timeout());
     }
 
     fn put_off() {
@@ -76,11 +77,11 @@ impl Drop for Limit {
 
 /// Runs `work` on a queue.
 pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<T>, Failure> {
-    transaction::try_in_transaction(|| {
-        if !registry::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
+    xact::try_in_transaction(|| {
+        if !queue::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
             return Outcome::Busy;
         }
-        let queue = match registry::find(table) {
+        let queue = match queue::find(table) {
             Ok(Some(queue)) => queue,
             Ok(None) => return Outcome::Gone,
             Err(error) => error.raise(),
@@ -151,7 +152,7 @@ impl<'a> Batch<'a> {
 
     /// Changes a batch of tasks; how many.
     fn run(&self) -> usize {
-        self.run_some(guc::batch_size(), 0)
+        self.run_some(settings::batch_size(), 0)
     }
 
     /// The same; if that fails, one by one, so that a task that cannot be changed, or only slowly,
@@ -160,7 +161,7 @@ impl<'a> Batch<'a> {
         if self.manner == Manner::Careful {
             return self.run_each();
         }
-        match transaction::try_in_subtransaction(|| self.run()) {
+        match xact::try_in_subtransaction(|| self.run()) {
             Ok(tasks) => Changed { tasks, ..Changed::default() },
             Err(failure) if failure.is_canceled() && self.manner == Manner::Brief => {
                 Error::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, failure.message).raise()
@@ -176,13 +177,13 @@ impl<'a> Batch<'a> {
         let begun = Instant::now();
         // Other queues wait for their turn.
         let limit = match self.manner {
-            Manner::Patient => 2 * guc::worker_timeout(),
-            Manner::Brief | Manner::Careful => guc::worker_timeout(),
+            Manner::Patient => 2 * settings::worker_timeout(),
+            Manner::Brief | Manner::Careful => settings::worker_timeout(),
         };
         let (mut changed, mut passed) = (Changed::default(), 0);
-        while changed.tasks + (passed as usize) < guc::batch_size() as usize {
+        while changed.tasks + (passed as usize) < settings::batch_size() as usize {
             Limit::restart();
-            match transaction::try_in_subtransaction(|| self.run_some(1, passed)) {
+            match xact::try_in_subtransaction(|| self.run_some(1, passed)) {
                 Ok(0) => break,
                 Ok(_) => changed.tasks += 1,
                 Err(failure) => {

@@ -2,11 +2,11 @@
 //! owner. It is ended when that takes too long, so nothing here outlives a job but caches, and serves one owner
 //! only, so what that owner's code leaves in the session is found by none but itself.
 
-use super::job::Manner;
-use super::work;
 use crate::background_worker;
-use crate::pg::{callbacks, spi, transaction, worker};
-use crate::shmem::jobs::{self, JobId};
+use crate::parts::schedule::jobs::{self, JobId};
+use crate::server::{callbacks, spi, worker, xact};
+use crate::worker::job::Manner;
+use crate::worker::work;
 use pgrx::pg_sys::Oid;
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn leave_on_exit(_argument: u32) {
 
 /// A failure is of no account: the next job does it again.
 fn reset() {
-    let _ = transaction::try_in_transaction(|| {
+    let _ = xact::try_in_transaction(|| {
         spi::connect(|spi| RESETS.iter().for_each(|sql| drop(spi.run(sql))));
     });
 }

@@ -1,8 +1,8 @@
 //! The launcher: keeps a worker running in each database that has the extension.
 
 use crate::background_worker;
-use crate::pg::{catalog, latch, transaction, worker};
-use crate::shmem::databases;
+use crate::parts::schedule::databases;
+use crate::server::{catalog, latch, worker, xact};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ fn main(_argument: u32) {
 
 /// Any database may have the extension: its worker finds out, and leaves if it has not.
 fn want_workers() {
-    let databases = transaction::try_in_transaction(catalog::connectable_databases);
+    let databases = xact::try_in_transaction(catalog::connectable_databases);
     match databases {
         Ok(found) => found.into_iter().for_each(|database| databases::want_worker(database, false)),
         Err(failure) => failure.warn("read the databases"),

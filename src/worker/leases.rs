@@ -1,12 +1,12 @@
 //! What the worker does for identified sessions: their time of grace begins with the end of their
 //! last connection, and with its end they are over.
 
-use super::job::Outcome;
 use crate::error::{OrRaise, Result};
-use crate::pg::{time, transaction};
-use crate::session::store;
-use crate::shmem::left::{HeldTasks, Left};
-use crate::shmem::sessions::{self, Uuid};
+use crate::parts::leases::departed::{HeldTasks, Left};
+use crate::parts::leases::sessions::{self, Uuid};
+use crate::parts::leases::store;
+use crate::server::{time, xact};
+use crate::worker::job::Outcome;
 use std::time::{Duration, Instant};
 
 /// Before the next try on a session that somebody has locked, or after a failure.
@@ -82,7 +82,7 @@ impl Leases {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
             return vec![];
         }
-        let looked = transaction::try_in_transaction(|| match store::try_lock() {
+        let looked = xact::try_in_transaction(|| match store::try_lock() {
             true => Outcome::Done(look(&self.left, attached, self.compares).or_raise()),
             false => Outcome::Busy,
         });

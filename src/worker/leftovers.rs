@@ -1,13 +1,14 @@
 //! What sessions that have ended have left in a queue: the worker gives it back.
 
-use super::leases::Ended;
-use super::retry::Retry;
-use crate::delta::SlotId;
 use crate::model::position::Position;
-use crate::shmem::left::HeldTasks;
-use crate::shmem::orders::{End, PLACES, Report, SESSIONS, Work};
-use crate::shmem::sessions::{self, Uuid};
-use crate::shmem::{doubts, queues};
+use crate::parts::leases::departed::HeldTasks;
+use crate::parts::leases::epoch;
+use crate::parts::leases::sessions::{self, Uuid};
+use crate::parts::schedule::orders::{End, PLACES, Report, SESSIONS, Work};
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::worker::leases::Ended;
+use crate::worker::retry::Retry;
 use std::time::Duration;
 
 /// So many sessions are looked after at a time of which it is known what they have left.
@@ -72,10 +73,10 @@ impl Leftovers {
     pub fn set_told(&mut self, is_told: bool) {
         match (std::mem::replace(&mut self.is_told, is_told), is_told) {
             (true, false) => {
-                doubts::note_untold();
+                epoch::note_untold();
                 self.sweep = true;
             }
-            (false, true) => doubts::raise(self.slot),
+            (false, true) => epoch::raise(self.slot),
             _ => {}
         }
     }
@@ -111,7 +112,7 @@ impl Leftovers {
 
     /// The last doubt about what has happened to the queue's tasks, if there may be some that are taken.
     fn doubt_if_taken(&self) -> Option<u64> {
-        let slot = queues::lock(self.slot)?;
+        let slot = slot::lock(self.slot)?;
         // A take that is visible may have been given back before it is counted, which needs the slot's lock:
         // until then the counters say too little.
         let may_be_taken = slot.has_taken() || sessions::any_committing(|_| true);
@@ -203,7 +204,7 @@ impl Leftovers {
 
     fn end_with_leavers(&mut self, report: &Report, is_done: bool) {
         // Whoever has moved one of these tasks has raised a doubt before that could be seen.
-        let doubt = queues::lock(self.slot).map_or(u64::MAX, |slot| slot.doubt());
+        let doubt = slot::lock(self.slot).map_or(u64::MAX, |slot| slot.doubt());
         for leaver in std::mem::take(&mut self.in_hand) {
             if leaver.since < doubt {
                 self.ended.push(leaver.uuid);

@@ -1,13 +1,12 @@
 //! The worker that sends metrics: reads the counters from shared memory, and leaves the network to
 //! the sender's thread.
 
-use super::graphite::{Event, Protocol, Sender, Target};
-use crate::background_worker;
-use crate::guc;
 use crate::metrics::{Sample, graphite_lines};
 use crate::model::status::NAMES;
-use crate::pg::{latch, time, worker};
-use crate::shmem::queues;
+use crate::parts::slot;
+use crate::server::{latch, time, worker};
+use crate::worker::graphite::{Event, Protocol, Sender, Target};
+use crate::{background_worker, settings};
 use std::time::{Duration, Instant};
 
 /// How often the sender is asked what has become of a connection.
@@ -29,13 +28,13 @@ fn main(_argument: u32) {
         match target() {
             Some(target) => {
                 let due = last_sent.map_or(Duration::ZERO, |sent| {
-                    guc::graphite_interval().saturating_sub(sent.elapsed())
+                    settings::graphite_interval().saturating_sub(sent.elapsed())
                 });
                 if due.is_zero() {
                     last_sent = Some(Instant::now());
                     sender.send(&target, report());
                 }
-                let next = if due.is_zero() { guc::graphite_interval() } else { due };
+                let next = if due.is_zero() { settings::graphite_interval() } else { due };
                 pause = Some(next.min(EVENTS_INTERVAL));
             }
             None => {
@@ -54,24 +53,24 @@ fn main(_argument: u32) {
 }
 
 fn target() -> Option<Target> {
-    let (host, port, protocol) = guc::graphite()?;
+    let (host, port, protocol) = settings::graphite()?;
     let protocol = match protocol {
-        guc::Protocol::Tcp => Protocol::Tcp,
-        guc::Protocol::Udp => Protocol::Udp,
+        settings::Protocol::Tcp => Protocol::Tcp,
+        settings::Protocol::Udp => Protocol::Udp,
     };
     Some(Target { host, port, protocol })
 }
 
 fn report() -> String {
     let sample = |slot| {
-        let slot = queues::lock(slot)?;
+        let slot = slot::lock(slot)?;
         let (names, tasks) = (slot.names(), slot.statistics().tasks);
         drop(slot);
         let [database, schema, table] = names.map(|name| name.read());
         (!table.is_empty()).then_some(Sample { database, schema, table, tasks })
     };
     let samples: Vec<Sample> =
-        queues::all(None).into_iter().filter_map(|(slot, _)| sample(slot)).collect();
+        slot::all(None).into_iter().filter_map(|(slot, _)| sample(slot)).collect();
     let now = time::unix_microseconds(time::now()).div_euclid(1_000_000);
-    graphite_lines(&guc::graphite_prefix(), now, &samples, &NAMES)
+    graphite_lines(&settings::graphite_prefix(), now, &samples, &NAMES)
 }

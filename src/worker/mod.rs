@@ -21,7 +21,7 @@ mod slowness;
 mod turns;
 mod work;
 
-use crate::pg::worker;
+use crate::server::worker;
 
 /// Has the server start those that are always there.
 pub fn init() {

@@ -1,12 +1,13 @@
 //! The job workers that run code of users in a database: what they are given.
 
-use super::care::{Care, Kind};
-use super::crew::Crew;
-use super::turns::Candidate;
 use crate::error::Error;
-use crate::guc;
-use crate::shmem::orders::{End, Report, Work};
-use crate::shmem::{jobs, queues};
+use crate::parts::schedule::jobs;
+use crate::parts::schedule::orders::{End, Report, Work};
+use crate::parts::slot;
+use crate::settings;
+use crate::worker::care::{Care, Kind};
+use crate::worker::crew::Crew;
+use crate::worker::turns::Candidate;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
@@ -50,7 +51,7 @@ impl Pool {
 
     /// Hands out jobs while there are job workers for them.
     pub fn hand_out(&mut self, queues: &mut HashMap<Oid, Care>) {
-        let most = guc::max_job_workers();
+        let most = settings::max_job_workers();
         loop {
             let wanting = queues.iter().filter_map(|(table, care)| {
                 let what = care.wanted()?;
@@ -82,7 +83,7 @@ impl Pool {
         let mut count = 0;
         for (_, care) in queues.iter_mut().filter(is_waiting) {
             care.note_no_worker(NO_PLACE);
-            first = first.or_else(|| queues::lock(care.slot).map(|slot| slot.names()));
+            first = first.or_else(|| slot::lock(care.slot).map(|slot| slot.names()));
             count += 1;
         }
         let Some(names) = first else { return };

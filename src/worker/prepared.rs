@@ -1,12 +1,12 @@
 //! Queues that prepared transactions have changed: when those end, the counters can be exact again. The command that
 //! ends one tells the worker; as others may be in the way, it also looks by itself, less and less often.
 
-use super::care::Care;
-use crate::delta::SlotId;
-use crate::pg::value::Value;
-use crate::pg::{catalog, injection, spi, transaction};
-use crate::shmem::queues;
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::server::value::Value;
+use crate::server::{catalog, injection, spi, xact};
 use crate::trace;
+use crate::worker::care::Care;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Prepared {
         if !asked && self.left().is_none_or(|left| !left.is_zero()) {
             return HashSet::new();
         }
-        let is_marked = |slot| queues::lock(slot).is_some_and(|slot| slot.is_prepared());
+        let is_marked = |slot| slot::lock(slot).is_some_and(|slot| slot.is_prepared());
         let slots = queues.iter().map(|(table, care)| (*table, care.slot));
         let mut marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
         // To settle a queue wakes all who wait there: unasked, only one that can be settled.
@@ -68,7 +68,7 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSe
     // The mark is cleared before the locks are looked at: a PREPARE meanwhile sets it again.
     let mut reserved = Vec::with_capacity(marked.len());
     for (table, slot) in &marked {
-        if let Some(mut queue) = queues::lock(*slot) {
+        if let Some(mut queue) = slot::lock(*slot) {
             reserved.push((*table, *slot, queue.clear_prepared()));
             // What was prepared is visible now; it has woken nobody.
             queue.wake_everyone();
@@ -80,7 +80,7 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSe
     let owners = owners_among(marked.iter().filter(|(table, _)| !changed.contains(table)));
     for (table, slot, room) in reserved {
         let is_changed = changed.contains(&table);
-        if let Some(mut queue) = queues::lock(slot) {
+        if let Some(mut queue) = slot::lock(slot) {
             match is_changed {
                 true => queue.find_prepared(),
                 false => queue.resolve_prepared(room),
@@ -99,14 +99,14 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSe
 
 /// The owners, as they are now, of those of the tables that prepared transactions may have given to others.
 fn owners_among<'a>(tables: impl Iterator<Item = &'a (Oid, SlotId)>) -> HashMap<Oid, Oid> {
-    let is_given = |slot| queues::lock(slot).is_some_and(|slot| slot.has_prepared_owner());
+    let is_given = |slot| slot::lock(slot).is_some_and(|slot| slot.has_prepared_owner());
     let given: Vec<Oid> =
         tables.filter(|(_, slot)| is_given(*slot)).map(|(table, _)| *table).collect();
     if given.is_empty() {
         return HashMap::new();
     }
     let owner = |table: Oid| Some((table, catalog::owner_of(table)?));
-    let owners = transaction::try_in_transaction(|| given.into_iter().filter_map(owner).collect());
+    let owners = xact::try_in_transaction(|| given.into_iter().filter_map(owner).collect());
     owners.unwrap_or_default()
 }
 
@@ -115,7 +115,7 @@ fn changed_among(tables: &[(Oid, SlotId)]) -> HashSet<Oid> {
     if tables.is_empty() {
         return HashSet::new();
     }
-    let changed = transaction::try_in_transaction(changed_by_prepared);
+    let changed = xact::try_in_transaction(changed_by_prepared);
     let is_changed = |table: &Oid| changed.as_ref().map_or(true, |changed| changed.contains(table));
     tables.iter().map(|(table, _)| *table).filter(is_changed).collect()
 }

@@ -1,14 +1,14 @@
 //! Counting the tasks of a queue again: by the worker of the database, which has more urgent things to do, if that
 //! takes no time, else by a process apart, for as long as it takes.
 
-use crate::pg::relation::{self, Lock, Relation};
-use crate::pg::transaction::Failure;
-use crate::pg::worker::Timeout;
-use crate::pg::{injection, transaction};
-use crate::recount::{self, Counted, Purpose, Stopped};
-use crate::registry;
-use crate::shmem::jobs;
-use crate::shmem::orders::{End, Progress, Report};
+use crate::parts::schedule::jobs;
+use crate::parts::schedule::orders::{End, Progress, Report};
+use crate::queue::recount::{self, Counted, Purpose, Stopped};
+use crate::queue::{self};
+use crate::server::injection;
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::worker::Timeout;
+use crate::server::xact::{self, Failure};
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const MOST_PAGES: u32 = 1000;
 
 /// Counts within a limit. `Slow`: not here; it was begun with only if the report says that it is slow.
 pub fn recount_briefly(table: Oid, limit: Duration) -> Report {
-    let counted = transaction::try_in_transaction(|| {
+    let counted = xact::try_in_transaction(|| {
         let _limit = Timeout::after(limit);
         recount(table, Purpose::RenewBriefly)
     });
@@ -32,8 +32,7 @@ pub fn recount_briefly(table: Oid, limit: Duration) -> Report {
 pub fn recount_at_leisure(table: Oid) -> Report {
     jobs::put_off(i64::MAX);
     injection::point(c"xqueue-recounter-begins");
-    let counted: Result<End, Failure> =
-        transaction::try_in_transaction(|| recount(table, Purpose::Renew));
+    let counted: Result<End, Failure> = xact::try_in_transaction(|| recount(table, Purpose::Renew));
     counted.map_or_else(Report::failed, ended)
 }
 
@@ -43,14 +42,14 @@ fn ended(end: End) -> Report {
 
 /// What comes to nothing is asked for again by the claim that is dropped.
 fn recount(table: Oid, purpose: Purpose) -> End {
-    if !registry::try_lock() || !relation::try_lock(table, Lock::AccessShare) {
+    if !queue::try_lock() || !relation::try_lock(table, Lock::AccessShare) {
         return End::Busy;
     }
     let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());
     if purpose == Purpose::RenewBriefly && pages > MOST_PAGES {
         return End::Slow;
     }
-    let queue = match registry::find(table) {
+    let queue = match queue::find(table) {
         Ok(Some(queue)) => queue,
         Ok(None) => return End::Gone,
         Err(_) => return End::Busy,

@@ -4,14 +4,14 @@
 //! does not end within that is counted by processes apart, of which the last one is kept for an owner who has none:
 //! neither a huge table nor one of which each row takes long makes others wait.
 
-use super::care::Care;
-use super::crew::Crew;
-use super::recounter;
-use super::retry::BUSY_PAUSES;
-use super::slowness::Slowness;
-use super::turns::{Candidate, Served, Turns};
-use crate::shmem::orders::{End, Report, Work};
-use crate::shmem::queues;
+use crate::parts::schedule::orders::{End, Report, Work};
+use crate::parts::slot;
+use crate::worker::care::Care;
+use crate::worker::crew::Crew;
+use crate::worker::recounter;
+use crate::worker::retry::BUSY_PAUSES;
+use crate::worker::slowness::Slowness;
+use crate::worker::turns::{Candidate, Served, Turns};
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ impl Recounts {
     }
 
     fn wants(&self, table: Oid, care: &Care) -> bool {
-        !self.crew.serves(table) && queues::lock(care.slot).is_some_and(|slot| slot.needs_recount())
+        !self.crew.serves(table) && slot::lock(care.slot).is_some_and(|slot| slot.needs_recount())
     }
 
     fn is_for_others(&self, table: Oid, owner: Oid) -> bool {

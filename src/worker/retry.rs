@@ -1,9 +1,9 @@
 //! One of the kinds of work that the worker does for a queue, and when it tries again what could not be done.
 
-use crate::delta::SlotId;
-use crate::pg::transaction::Failure;
-use crate::shmem::orders::{End, Progress, Report};
-use crate::shmem::queues;
+use crate::parts::schedule::orders::{End, Progress, Report};
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::server::xact::Failure;
 use std::time::{Duration, Instant};
 
 /// Before the next try on a table or row that somebody has locked: doubled each time, up to a
@@ -70,7 +70,7 @@ impl Retry {
     /// Shows that there is no job worker.
     pub fn note_no_worker(&mut self, message: &str) {
         self.has_failed = true;
-        if let Some(mut slot) = queues::lock(self.slot) {
+        if let Some(mut slot) = slot::lock(self.slot) {
             slot.set_error(message);
         }
     }
@@ -78,7 +78,7 @@ impl Retry {
     fn end_failure(&mut self) {
         self.at = None;
         if std::mem::take(&mut self.has_failed)
-            && let Some(mut slot) = queues::lock(self.slot)
+            && let Some(mut slot) = slot::lock(self.slot)
         {
             slot.clear_error();
         }
@@ -87,7 +87,7 @@ impl Retry {
     fn note_failure(&mut self, failure: &Failure) {
         self.has_failed = true;
         self.after(if failure.is_canceled() { SLOW_PAUSES } else { FAILURE_PAUSES });
-        if let Some(mut slot) = queues::lock(self.slot) {
+        if let Some(mut slot) = slot::lock(self.slot) {
             slot.set_error(&failure.message);
         }
     }

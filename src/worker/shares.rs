@@ -1,8 +1,8 @@
 //! What the owners of queues get of the time of the worker of their database: in each of its rounds a share, and none
 //! while they are slow.
 
-use super::slowness::Slowness;
-use crate::guc;
+use crate::settings;
+use crate::worker::slowness::Slowness;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Share {
 
     /// Whether all has been used that a round has for this owner.
     pub fn is_used_up(&self) -> bool {
-        self.used >= guc::worker_timeout()
+        self.used >= settings::worker_timeout()
     }
 
     /// Until when the owner's queues are left to job workers.

@@ -1,20 +1,20 @@
 //! The jobs of a queue: what each does in its transaction, in whatever process.
 
-use super::job::{self, Batch, Changed, Manner, Outcome};
-use super::recounter;
 use crate::error::OrRaise;
 use crate::model::change::has_progressed;
 use crate::model::definition::Field;
 use crate::model::position::Position;
-use crate::pg::transaction::Failure;
-use crate::pg::value::Value;
-use crate::pg::{spi, time};
-use crate::registry::{Arguments, Queue, Statement};
-use crate::session::store;
-use crate::shmem::orders::{End, Progress, Report, Work};
-use crate::shmem::sessions::Uuid;
+use crate::parts::leases::sessions::Uuid;
+use crate::parts::leases::store;
+use crate::parts::schedule::orders::{End, Progress, Report, Work};
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::value::Value;
+use crate::server::xact::Failure;
+use crate::server::{spi, time};
 use crate::statement::{Change, Parameter};
-use crate::xact;
+use crate::transaction;
+use crate::worker::job::{self, Batch, Changed, Manner, Outcome};
+use crate::worker::recounter;
 use pgrx::pg_sys::Oid;
 
 /// Does a job and says what came of it.
@@ -152,7 +152,7 @@ fn tells(queue: &Queue) -> bool {
 /// Whether tasks have left the states in which they were found. A trigger may revert a change or put the
 /// task back, and a rule may do nothing: how many rows a statement has changed says nothing.
 fn has_made_progress(queue: &Queue) -> bool {
-    let (transitions, due) = xact::transitions(queue.slot);
+    let (transitions, due) = transaction::transitions(queue.slot);
     has_progressed(&transitions, due.is_some_and(|due| due <= time::now()))
 }
 
@@ -173,7 +173,7 @@ fn left(
 
 #[cfg(test)]
 mod tests {
-    use super::in_turn;
+    use crate::worker::work::in_turn;
 
     #[test]
     fn kinds_of_work_begin_with_any_of_them() {

@@ -3,8 +3,8 @@
 
 #![allow(unused, reason = "one case at a time")]
 
-use crate::pg::spi::{Rows, Spi};
-use crate::pg::value::Value;
+use crate::server::spi::{Rows, Spi};
+use crate::server::value::Value;
 
 /// compiles
 #[cfg(compile_fail = "a_value_is_read_as_its_type")]
@@ -41,7 +41,7 @@ pub fn a_value_outlives_its_rows(rows: Rows) -> Option<String> {
 /// lifetime: nor the connection that its rows belong to.
 #[cfg(compile_fail = "rows_outlive_their_connection")]
 pub fn rows_outlive_their_connection() -> usize {
-    crate::pg::spi::connect(|spi| spi.run("SELECT 1")).len()
+    crate::server::spi::connect(|spi| spi.run("SELECT 1")).len()
 }
 
 /// unsafe_code: nothing outside the fence is unsafe.

@@ -1,11 +1,12 @@
 //! The fence around the server's C interface, read as source: what may be unsafe, where, and what leaves it. That
-//! nothing outside of `src/pg` and `src/shmem` is unsafe the compiler sees to (`deny(unsafe_code)`).
+//! nothing outside of `src/server` and the files of `src/parts` that say so is unsafe the compiler sees to
+//! (`deny(unsafe_code)`).
 
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
-const FENCED: [&str; 2] = ["src/pg", "src/shmem"];
+const FENCED: [&str; 2] = ["src/server", "src/parts"];
 /// Names of types that are pointers, or whose bits are believed.
 const BARE: [&str; 10] = [
     "Datum",

@@ -1,26 +1,26 @@
 //! What `check` makes of the rows of a queue: one scan of all of them, and one look at the first task of each
-//! sub-queue. Neither runs a statement, see [`crate::census`].
+//! sub-queue. Neither runs a statement, see [`crate::queue::census`].
 
-use crate::census::{self, Holders};
 use crate::error::Result;
-use crate::marks::queue::Marks;
 use crate::model::change::Place;
 use crate::model::definition::Field;
 use crate::model::level::Level;
 use crate::model::position::{Group, Kind, Position};
 use crate::model::status::Status;
-use crate::pg::heap::{Bound, Is};
-use crate::pg::memory::Scratch;
-use crate::pg::relation::{Relation, Snapshot};
-use crate::pg::row::Tuple;
-use crate::pg::value::Value;
-use crate::pg::{time, transaction};
-use crate::registry::Queue;
-use crate::session::{self, held};
-use crate::shmem::sessions::{Part, Uuid};
-use crate::shmem::{lanes, queues};
+use crate::parts::leases::sessions::{Part, Uuid};
+use crate::parts::leases::{held, session};
+use crate::parts::marks::groups::Marks;
+use crate::parts::{slot, subqueues};
+use crate::queue::Queue;
+use crate::queue::census::{self, Holders};
+use crate::server::heap::{Bound, Is};
+use crate::server::memory::Scratch;
+use crate::server::relation::{Relation, Snapshot};
+use crate::server::row::Tuple;
+use crate::server::value::Value;
+use crate::server::{time, xact};
 use crate::statement::Index;
-use crate::xact;
+use crate::transaction;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
 
@@ -70,12 +70,12 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn of(queue: &Queue) -> Judge<'_> {
-        let has_marks = queue.order.is_some() && !transaction::in_recovery();
-        let is_untouched = |kind| xact::lowest(queue.slot, kind).is_none();
-        let holds_nothing_new = || xact::pending(queue.slot).held.is_empty();
+        let has_marks = queue.order.is_some() && !xact::in_recovery();
+        let is_untouched = |kind| transaction::lowest(queue.slot, kind).is_none();
+        let holds_nothing_new = || transaction::pending(queue.slot).held.is_empty();
         Judge {
             queue,
-            marks: queues::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.marks()),
+            marks: slot::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.marks()),
             judges_ready: !queue.features().has_subqueues() && is_untouched(Kind::Ready),
             judges_buried: is_untouched(Kind::Buried),
             own: session::joined(Part::Own).filter(|_| has_marks && holds_nothing_new()),
@@ -153,7 +153,7 @@ pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     // That one is missing is a problem of its own.
     let [Some(index), Some(in_flight)] = indexes else { return Ok(None) };
     // Changes of the open transaction are not in shared memory yet.
-    let pending = xact::pending_lanes(queue.slot);
+    let pending = transaction::pending_lanes(queue.slot);
     let mut from = Some(i64::MIN);
     while let Some(at_least) = from {
         let snapshot = Snapshot::latest();
@@ -169,14 +169,14 @@ pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
             is_free
         });
         let Stand { position, level } = first;
-        let mark = || lanes::mark(queue.slot, lane);
+        let mark = || subqueues::mark(queue.slot, lane);
         let wrong = match position {
             _ if !is_free => None,
-            _ if !lanes::knows(queue.slot, lane) => Some("nobody looks for the first task"),
+            _ if !subqueues::knows(queue.slot, lane) => Some("nobody looks for the first task"),
             Some(position) if position < mark() => {
                 Some("the first task stands before the low-water mark")
             }
-            _ if level < lanes::level(queue.slot, lane) => {
+            _ if level < subqueues::level(queue.slot, lane) => {
                 Some("the first task is more urgent than is known")
             }
             _ => None,

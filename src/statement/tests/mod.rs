@@ -4,7 +4,7 @@ mod names;
 mod properties;
 mod tokens;
 
-use super::*;
+use crate::statement::*;
 
 pub(super) fn table(features: &str) -> Table {
     let key = |name: &str| KeyColumn { name: name.into(), equals: EQUALS.into() };

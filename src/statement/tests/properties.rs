@@ -1,9 +1,9 @@
 //! Whatever the names: each statement of a queue is made of the same tokens as that of a table with plain ones.
 
-use super::super::*;
-use super::names::{KEY, Names, names, quote};
-use super::tokens::{Token, tokens};
 use crate::model::status::Status;
+use crate::statement::tests::names::{KEY, Names, names, quote};
+use crate::statement::tests::tokens::{Token, tokens};
+use crate::statement::*;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::link::Link;
-use super::{Event, Mailbox, Order, Target, Timing};
+use crate::worker::graphite::link::Link;
+use crate::worker::graphite::{Event, Mailbox, Order, Target, Timing};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {

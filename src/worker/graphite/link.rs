@@ -1,12 +1,12 @@
 //! One connection, or one UDP socket, to a target: open, check, write, each within a bounded time.
 
-use crate::pg::system;
+use crate::server::system;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Protocol, Target, Timing};
+use crate::worker::graphite::{Protocol, Target, Timing};
 
 /// Fits one Ethernet frame with room for tunnels: a datagram that is cut into fragments is lost with any of them.
 const MAX_DATAGRAM: usize = 1400;

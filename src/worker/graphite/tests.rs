@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::link::datagrams;
-use super::{Event, Protocol, Sender, Target, Timing};
+use crate::worker::graphite::link::datagrams;
+use crate::worker::graphite::{Event, Protocol, Sender, Target, Timing};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than a test lasts that goes well.

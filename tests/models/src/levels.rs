@@ -8,15 +8,16 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Claim`, `BeginLook`, `Look`, `Lock` | `Take::take_by_level` (src/subqueue/level.rs), src/direct/lane.rs |
-//! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/shmem/lanes.rs) |
+//! | `Claim`, `BeginLook`, `Look`, `Lock` | `Take::take_by_level` (src/write/subqueues/level.rs), src/write/direct/subqueue.rs |
+//! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/parts/subqueues/shared.rs) |
 //!
-//! [`Pool`] with its tree of levels, [`Next::limit`](crate::lanes::Next::limit) and [`LaneChange`] are the extension's own.
+//! [`Pool`] with its tree of levels, [`Next::limit`](crate::parts::subqueues::pool::Next::limit) and [`LaneChange`] are the extension's own.
 
-use crate::delta::{LaneChange, SlotId};
-use crate::lanes::{Back, Entry, Header, Pool, Ring};
 use crate::model::level::{LAST as LAST_LEVEL, Level};
 use crate::model::position::{FIRST, LAST, Position};
+use crate::parts::slot_id::SlotId;
+use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::pool::{Back, Entry, Header, Pool, Ring};
 use stateright::{Model, Property};
 
 const ID: SlotId = SlotId { index: 0, generation: 1 };

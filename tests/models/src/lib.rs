@@ -9,15 +9,9 @@
 //! sub-queues run the code that the server runs. What cannot be (SQL, latches, snapshots) is written down as steps;
 //! the head of each model says which function each step stands for.
 
-#[allow(clippy::new_without_default, reason = "inside the extension it is no public type")]
-#[path = "../../../src/delta/mod.rs"]
-pub mod delta;
-#[path = "../../../src/lanes/mod.rs"]
-pub mod lanes;
-#[path = "../../../src/marks/mark.rs"]
-pub mod mark;
 #[path = "../../../src/model/mod.rs"]
 pub mod model;
+pub mod parts;
 
 mod explore;
 pub mod leases;

@@ -14,8 +14,8 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Claim`, `BeginLook`, `Look`, `Lock`, `GiveBack` | `subqueue::Take` (src/subqueue.rs, src/subqueue/look.rs), src/direct/lane.rs |
-//! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/shmem/lanes.rs) |
+//! | `Claim`, `BeginLook`, `Look`, `Lock`, `GiveBack` | `subqueue::Take` (src/write/subqueues.rs, src/write/subqueues/look.rs), src/write/direct/subqueue.rs |
+//! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/parts/subqueues/shared.rs) |
 //! | `BeginScan`, `EndScan` | `Take::find_lanes` |
 //! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueue::claim_unless_own` |
 //!
@@ -25,10 +25,11 @@
 pub mod replay;
 pub mod rules;
 
-use crate::delta::{LaneChange, SlotId};
-use crate::lanes::{Back, Entry, Header, Pool, Ring, Scan};
 use crate::model::level::{LAST as LAST_LEVEL, UNKNOWN};
 use crate::model::position::{FIRST, LAST, Position};
+use crate::parts::slot_id::SlotId;
+use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::pool::{Back, Entry, Header, Pool, Ring, Scan};
 use stateright::{Model, Property};
 
 const LANE: u64 = 7;

@@ -1,10 +1,10 @@
 //! Traces of marks made by hand: each rule of the [replay](xqueue_models::marks::replay) refuses one that breaks it.
 
-use xqueue_models::mark::LOST_AFTER;
 use xqueue_models::marks::replay::{Left, run};
 use xqueue_models::marks::rules::Limits;
 use xqueue_models::marks::trace::*;
 use xqueue_models::model::position::{FIRST, LAST, Position};
+use xqueue_models::parts::marks::mark::LOST_AFTER;
 
 const SLOT: u64 = 7;
 

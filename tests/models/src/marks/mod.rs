@@ -13,12 +13,12 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Callback` | `xact::commit`, `QueueGuard::commit`, `lower_marks` (src/shmem/marks.rs), [`Mark::lower`] |
-//! | `Start`, `Probe`, `End` | `marks::start` (src/marks/mod.rs), [`Mark::start`], `marks::first`, [`Mark::end_raise`] |
+//! | `Callback` | `xact::commit`, `QueueGuard::commit`, `lower_marks` (src/parts/marks/shared.rs), [`Mark::lower`] |
+//! | `Start`, `Probe`, `End` | `marks::start` (src/write/start.rs), [`Mark::start`], `marks::first`, [`Mark::end_raise`] |
 //! | `PrePrepare`, `MarkAgain` | `xact::transaction_ended`, `QueueGuard::mark_prepared` |
-//! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/shmem/prepared.rs |
+//! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared.rs |
 //! | `Recount` | `recount_at_leisure`, `recount_briefly` (src/worker/recounter.rs), `QueueGuard::nudge_for_counted` |
-//! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/wait.rs and src/api/consumer.rs |
+//! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
 //!
 //! [`Mark`] is the extension's own. The [`rules`] say once more what a step does to it, and are what the [`replay`] of a
 //! server's traces goes by.
@@ -28,8 +28,8 @@ pub mod rules;
 pub mod tampering;
 pub mod trace;
 
-use crate::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use crate::model::position::{FIRST, LAST, Position};
+use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use rules::Limits;
 use stateright::{Model, Property};
 

@@ -1,8 +1,8 @@
 //! What each step does to a mark: written once more, apart from the extension's own [`Mark`]. The exploration compares
 //! both at each step that it takes, and the [replay](super::replay) holds a server's steps against these.
 
-use crate::mark::{LOST_AFTER, Mark};
 use crate::model::position::{FIRST, LAST, Position};
+use crate::parts::marks::mark::{LOST_AFTER, Mark};
 use serde::{Deserialize, Deserializer};
 
 /// What matters of a mark.

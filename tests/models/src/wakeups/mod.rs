@@ -19,10 +19,10 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Callback`, `Undo` | `QueueGuard::commit`, `xact::undo`, `wake` (src/shmem/waiters.rs) |
+//! | `Callback`, `Undo` | `QueueGuard::commit`, `xact::undo`, `wake` (src/parts/waiters/shared.rs) |
 //! | `BeginLook`, `EndLook` | `take_now` (src/api/consumer.rs) |
-//! | `Join`, `Stand` | `Place::join`, `Place::stand`, `join_line` (src/wait.rs, src/shmem/waiters.rs) |
-//! | `EndVain` | `Place::sleep`, `end_look`, `pass_on` (src/shmem/waiters/token.rs) |
+//! | `Join`, `Stand` | `Place::join`, `Place::stand`, `join_line` (src/parts/waiters/wait.rs, src/parts/waiters/shared.rs) |
+//! | `EndVain` | `Place::sleep`, `end_look`, `pass_on` (src/parts/waiters/token.rs) |
 //! | `Leave`, `Die` | `leave_any_line`, `leave_line`, `hand_on` |
 
 pub mod replay;

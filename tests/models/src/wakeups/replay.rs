@@ -1,5 +1,5 @@
 //! What a real server has done, held against the [`rules`](super::rules) that the model explores: each event of its
-//! trace (src/shmem/waiters/traced.rs) has to be a step that the state before permits.
+//! trace (src/parts/waiters/traced.rs) has to be a step that the state before permits.
 //!
 //! The line is known here by who has joined and left it alone. Who is woken follows from that, and what becomes of each
 //! token from the looks: so a wake-up out of order, and a token that vanishes or comes from nothing, are no steps.

@@ -1,0 +1,61 @@
+//! Triggers that the open transaction has made, dropped, enabled or disabled: changes made
+//! without them are not counted.
+
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::queue::triggers::{Telling, telling};
+use crate::server::allocator::staying;
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::{catalog, process, subscription, xact};
+use pgrx::pg_sys::Oid;
+use std::cell::RefCell;
+
+/// A change of triggers.
+#[derive(Clone, Copy)]
+pub enum Altered {
+    /// One was made, enabled or disabled. Its table cannot be looked up at once.
+    Trigger(Oid),
+    /// One of this table was dropped.
+    Table(Oid),
+}
+
+thread_local! {
+    static NOTED: RefCell<Vec<Altered>> = const { RefCell::new(Vec::new()) };
+}
+
+pub fn note(altered: Altered) {
+    staying(|| NOTED.with_borrow_mut(|noted| noted.push(altered)));
+}
+
+/// How much has been noted so far.
+pub fn count() -> usize {
+    NOTED.with_borrow(Vec::len)
+}
+
+/// Forgets what was noted since there was so much: `upgrade` sees to the counters itself.
+pub fn forget_since(count: usize) {
+    NOTED.with_borrow_mut(|noted| noted.truncate(count));
+}
+
+/// The queues whose triggers have changed, and whether these tell of every change of the table from now on. To be called
+/// before the transaction commits.
+pub fn settle() -> Vec<(SlotId, bool)> {
+    let noted = NOTED.take();
+    if !noted.is_empty() {
+        xact::see_own_changes();
+    }
+    noted.into_iter().filter_map(settled).collect()
+}
+
+fn settled(altered: Altered) -> Option<(SlotId, bool)> {
+    let table = match altered {
+        Altered::Trigger(trigger) => catalog::table_of_trigger(trigger)?,
+        Altered::Table(table) => table,
+    };
+    let slot = slot::find(process::database().into(), table.into())?;
+    // Somebody else may have the table by now, as after a rollback to a savepoint: then the worker looks.
+    let is_locked = relation::try_lock(table, Lock::AccessShare);
+    let relation = is_locked.then(|| Relation::open(table, Lock::None)).flatten();
+    let telling = relation.as_ref().map_or(Telling::Nothing, telling);
+    Some((slot, telling.is_complete(subscription::copies(table))))
+}

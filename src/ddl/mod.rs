@@ -1,0 +1,124 @@
+//! What other commands do to queues: tables dropped and altered, the extension created and
+//! dropped, databases in somebody's way, prepared transactions resolved.
+
+pub mod altered;
+pub mod places;
+
+use crate::ddl::altered::Altered;
+use crate::parts::leases::session;
+use crate::parts::schedule::{databases, jobs};
+use crate::parts::{segment, slot};
+use crate::server::callbacks::{self, Command, ObjectEvent, Purpose};
+use crate::server::{catalog, latch, privileges, process, xact};
+use crate::transaction;
+use pgrx::pg_sys::Oid;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// How long a command waits for the worker to leave the database it needs.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub fn object_changed(event: ObjectEvent, object: Oid) {
+    if !segment::is_available() {
+        return;
+    }
+    let slot_of = |table: Oid| slot::find(process::database().into(), table.into());
+    match event {
+        ObjectEvent::TableChanged => {
+            if let Some(slot) = slot_of(object) {
+                transaction::note_table(slot, object);
+            }
+        }
+        ObjectEvent::TableDropped => {
+            if let Some(slot) = slot_of(object) {
+                transaction::note(slot, |delta| delta.dropped = Some(true));
+                transaction::note_registry_change();
+            }
+        }
+        ObjectEvent::SchemaChanged | ObjectEvent::SubscriptionChanged => {
+            transaction::note_registry_change()
+        }
+        ObjectEvent::TriggerChanged => transaction::note_altered(Altered::Trigger(object)),
+        ObjectEvent::TriggerDropped => {
+            if let Some(table) = catalog::table_of_trigger(object)
+                && let Some(slot) = slot_of(table)
+            {
+                transaction::note(slot, |delta| delta.redefined = true);
+                transaction::note_altered(Altered::Table(table));
+            }
+        }
+        ObjectEvent::ExtensionChanged => transaction::note_extension(),
+        // It may be a copy of one that has the extension.
+        ObjectEvent::DatabaseCreated => transaction::note_created_database(object.into()),
+        ObjectEvent::DatabaseDropped => transaction::note_dropped_database(object.into()),
+    }
+}
+
+thread_local! {
+    /// The database that the command in progress needs for itself.
+    static OCCUPIED: Cell<Option<u32>> = const { Cell::new(None) };
+    static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes our workers leave a database that a command needs for itself, if the server would let the current role do
+/// that: a command that is about to be refused is none of theirs.
+pub fn before_command(command: &Command) {
+    if let Command::OccupyDatabase { name, purpose } = command
+        && segment::is_available()
+        && xact::is_open()
+        && let Some(database) = catalog::find_database(name)
+        && may_occupy(database, *purpose)
+    {
+        if !EXIT_WATCHED.replace(true) {
+            callbacks::at_exit(vacate_on_exit, 0);
+        }
+        databases::occupy(database.into());
+        OCCUPIED.set(Some(database.into()));
+        let deadline = Instant::now() + LEAVE_TIMEOUT;
+        let is_there = |database| databases::has_worker(database) || jobs::has_any(database);
+        while is_there(database.into()) && Instant::now() < deadline {
+            latch::wait(Some(Duration::from_millis(5)), false);
+        }
+    }
+}
+
+/// Whether the current role may use a database for a purpose, as the server judges it.
+fn may_occupy(database: Oid, purpose: Purpose) -> bool {
+    let owns = || privileges::owns_database(database);
+    match purpose {
+        Purpose::Drop | Purpose::Move => owns(),
+        Purpose::Rename => owns() && privileges::may_create_database(),
+        Purpose::Copy => {
+            privileges::may_create_database() && (catalog::is_template(database) || owns())
+        }
+    }
+}
+
+pub fn after_command(command: &Command, succeeded: bool) {
+    if !segment::is_available() {
+        return;
+    }
+    match command {
+        Command::ResolvePrepared if succeeded => {
+            databases::request(process::database().into(), |requests| {
+                requests.prepared = true;
+                requests.registry = true;
+                requests.sessions = true;
+            });
+        }
+        Command::DiscardAll if succeeded => session::end(),
+        Command::OccupyDatabase { .. } => vacate(),
+        Command::ResolvePrepared | Command::DiscardAll => {}
+    }
+}
+
+fn vacate() {
+    if let Some(database) = OCCUPIED.take() {
+        databases::vacate(database);
+    }
+}
+
+/// Who is terminated in the middle of such a command does not get to its end.
+fn vacate_on_exit(_argument: u32) {
+    vacate();
+}

@@ -1,0 +1,5 @@
+//! Room under a queue's capacity.
+
+mod shared;
+
+pub use shared::*;

@@ -1,0 +1,6 @@
+//! How many tasks a queue has in each state, and what has been done to them.
+
+mod exact;
+#[allow(unsafe_code, reason = "shared memory")]
+pub mod recount;
+pub mod statistics;

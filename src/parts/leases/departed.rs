@@ -1,0 +1,194 @@
+//! The sessions that connections have left: the worker gives back what they hold.
+
+use crate::model::position::Position;
+use crate::parts::leases::sessions::Uuid;
+use crate::parts::slot_id::SlotId;
+
+/// How many sessions that were left are remembered; when there are more, the worker looks at all.
+const SESSIONS: usize = 4096;
+/// Of so many tasks of theirs it is remembered that they held them. What there is no room for the worker
+/// finds by the session.
+const TASKS: usize = 8192;
+
+/// A task that a session holds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldTask {
+    pub slot: SlotId,
+    pub position: Position,
+}
+
+/// A session that a connection has left.
+#[derive(Clone, Debug)]
+pub struct Left {
+    pub uuid: Uuid,
+    /// It may go on without a connection.
+    pub identified: bool,
+    /// None if they are not known.
+    pub tasks: Option<HeldTasks>,
+}
+
+/// The tasks that a session holds.
+#[derive(Clone, Debug)]
+pub struct HeldTasks {
+    /// So many doubts there were when it began.
+    pub since: u64,
+    pub tasks: Vec<HeldTask>,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Entry {
+    uuid: Uuid,
+    database: u32,
+    identified: bool,
+    /// The tasks that it holds are known: so many of those in the list, in the order of the sessions.
+    is_known: bool,
+    tasks: u32,
+    /// So many doubts there were when it began.
+    since: u64,
+}
+
+#[repr(C)]
+pub(in crate::parts) struct LeftList {
+    sessions: u32,
+    tasks: u32,
+    entries: [Entry; SESSIONS],
+    held: [HeldTask; TASKS],
+}
+
+impl LeftList {
+    /// Adds a session of a database, with its tasks and the number of doubts that there were when it began,
+    /// if they are known. False if there is no room.
+    pub(in crate::parts) fn push(
+        &mut self,
+        database: u32,
+        (uuid, identified): (Uuid, bool),
+        tasks: Option<(&[HeldTask], u64)>,
+    ) -> bool {
+        let Some(entry) = self.entries.get_mut(self.sessions as usize) else { return false };
+        let begin = self.tasks as usize;
+        let noted = tasks.and_then(|(tasks, since)| {
+            self.held.get_mut(begin..begin + tasks.len())?.copy_from_slice(tasks);
+            Some((tasks.len() as u32, since))
+        });
+        let (tasks, since) = noted.unwrap_or_default();
+        *entry = Entry { uuid, database, identified, is_known: noted.is_some(), tasks, since };
+        self.sessions += 1;
+        self.tasks += tasks;
+        true
+    }
+
+    /// What is known of the tasks of a session is not to be believed. Whether it is there.
+    pub(in crate::parts) fn distrust(&mut self, uuid: Uuid) -> bool {
+        let mut entries = self.entries[..self.sessions as usize].iter_mut();
+        let entry = entries.find(|entry| entry.uuid == uuid);
+        entry.map(|entry| entry.is_known = false).is_some()
+    }
+
+    /// Takes the sessions of a database off the list, as many as there is room for, with their tasks.
+    fn drain(&mut self, database: u32, drained: &mut Vec<Entry>, tasks: &mut Vec<HeldTask>) {
+        let (mut sessions_kept, mut tasks_kept, mut begin) = (0, 0, 0);
+        for index in 0..self.sessions as usize {
+            let entry = self.entries[index];
+            let held = begin..begin + entry.tasks as usize;
+            begin = held.end;
+            let has_room =
+                drained.len() < drained.capacity() && tasks.len() + held.len() <= tasks.capacity();
+            if entry.database == database && has_room {
+                drained.push(entry);
+                tasks.extend_from_slice(&self.held[held]);
+            } else {
+                self.entries[sessions_kept] = entry;
+                sessions_kept += 1;
+                self.held.copy_within(held, tasks_kept);
+                tasks_kept += entry.tasks as usize;
+            }
+        }
+        (self.sessions, self.tasks) = (sessions_kept as u32, tasks_kept as u32);
+    }
+}
+
+/// Takes the sessions of `database` that were left off the list.
+pub fn drain(database: u32) -> Vec<Left> {
+    let (sessions, tasks) = {
+        let left = &crate::parts::segment::directory().header.left;
+        (left.sessions as usize, left.tasks as usize)
+    };
+    // Who leaves from here on wakes the worker once more.
+    let (mut drained, mut held) = (Vec::with_capacity(sessions), Vec::with_capacity(tasks));
+    if sessions > 0 {
+        crate::parts::segment::directory().header.left.drain(database, &mut drained, &mut held);
+    }
+    let mut held = held.into_iter();
+    let left = |entry: Entry| {
+        let tasks = held.by_ref().take(entry.tasks as usize).collect();
+        let tasks = entry.is_known.then_some(HeldTasks { since: entry.since, tasks });
+        Left { uuid: entry.uuid, identified: entry.identified, tasks }
+    };
+    drained.into_iter().map(left).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> Box<LeftList> {
+        let entry = Entry {
+            uuid: [0; 16],
+            database: 0,
+            identified: false,
+            is_known: false,
+            tasks: 0,
+            since: 0,
+        };
+        let held = [task(0); TASKS];
+        Box::new(LeftList { sessions: 0, tasks: 0, entries: [entry; SESSIONS], held })
+    }
+
+    fn task(position: Position) -> HeldTask {
+        HeldTask { slot: SlotId { index: 1, generation: 1 }, position }
+    }
+
+    /// The sessions of a database, by their first bytes, and the places of their tasks.
+    fn drain(list: &mut LeftList, database: u32, room: usize) -> Vec<(u8, u32, Vec<Position>)> {
+        let (mut drained, mut held) = (Vec::with_capacity(room), Vec::with_capacity(TASKS));
+        list.drain(database, &mut drained, &mut held);
+        let mut held = held.into_iter().map(|task| task.position);
+        let left = |entry: Entry| {
+            let held = held.by_ref().take(entry.tasks as usize).collect();
+            (entry.uuid[0], u32::from(entry.is_known), held)
+        };
+        drained.into_iter().map(left).collect()
+    }
+
+    #[test]
+    fn each_database_gets_its_sessions_with_their_tasks() {
+        let mut list = list();
+        for (session, database, tasks) in [(1, 5, 2), (2, 6, 3), (3, 5, 0), (4, 6, 1), (5, 5, 1)] {
+            let tasks: Vec<_> =
+                (0..tasks).map(|task| Position::from(10 * session + task)).collect();
+            let tasks: Vec<_> = tasks.into_iter().map(task).collect();
+            assert!(list.push(database, ([session; 16], false), Some((&tasks, 0))));
+        }
+        assert!(list.distrust([4; 16]) && !list.distrust([6; 16]));
+        assert_eq!(drain(&mut list, 5, 2), [(1, 1, vec![10, 11]), (3, 1, vec![])]);
+        assert_eq!(drain(&mut list, 5, 9), [(5, 1, vec![50])]);
+        assert_eq!(drain(&mut list, 6, 9), [(2, 1, vec![20, 21, 22]), (4, 0, vec![40])]);
+        assert_eq!((list.sessions, list.tasks), (0, 0));
+    }
+
+    #[test]
+    fn without_room_for_its_tasks_a_session_is_found_by_its_name() {
+        let mut list = list();
+        let most = vec![task(7); TASKS];
+        assert!(list.push(5, ([1; 16], false), Some((&most, 0))));
+        assert!(list.push(5, ([2; 16], false), Some((&most[..1], 0))));
+        assert!(list.push(5, ([3; 16], false), Some((&[], 0))));
+        assert!(list.push(5, ([4; 16], true), None));
+        let known: Vec<_> = drain(&mut list, 5, 9).into_iter().map(|left| left.1).collect();
+        assert_eq!(known, [1, 0, 1, 0]);
+        (0..SESSIONS).for_each(|_| assert!(list.push(5, ([1; 16], false), None)));
+        assert!(!list.push(5, ([1; 16], false), None));
+    }
+}

@@ -1,0 +1,261 @@
+//! What this connection's own session holds, as far as it knows: when it ends, the worker looks for these
+//! tasks by their keys, and for none if there are none, however many the session has had in its life.
+//! The index of taken tasks, where those leave their entries until VACUUM, is looked through only for
+//! sessions that do not know.
+//!
+//! More may be noted than is held: a task that somebody else has given back stays noted until the session
+//! has it again. Less must never be: who takes in another way than by what notes it, says so by
+//! [`forget`], or [`crate::parts::leases::sessions::distrust`].
+
+use crate::model::position::Position;
+use crate::parts::leases::change::{HeldChange, HeldChanges, TASKS_NOTED};
+use crate::parts::leases::departed::HeldTask;
+use crate::parts::leases::sessions;
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::server::allocator::staying;
+use std::cell::{Cell, RefCell};
+
+thread_local! {
+    static HELD: RefCell<Vec<(SlotId, Held)>> = const { RefCell::new(Vec::new()) };
+    /// The session may hold what is not noted.
+    static UNKNOWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The memory for so many queues is kept from one transaction to the next.
+const QUEUES_KEPT: usize = 8;
+
+/// What a session holds of a queue.
+#[derive(Debug)]
+struct Held {
+    /// Has room for as many as are noted.
+    places: Vec<Position>,
+    /// So many more.
+    others: u64,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held { places: Vec::with_capacity(TASKS_NOTED), others: 0 }
+    }
+}
+
+impl Held {
+    /// Must neither allocate nor fail.
+    fn apply(&mut self, changes: &HeldChanges) {
+        // A statement's triggers tell at its end: what a call within it does is noted before. So a task may
+        // be lost before it is noted to be got, or be got twice.
+        let mut has_twice = false;
+        for change in changes.iter() {
+            match change {
+                HeldChange::Got(position) => {
+                    has_twice |= self.places.contains(&position);
+                    self.get(position);
+                }
+                HeldChange::Count { got, .. } => self.others += got,
+                HeldChange::Lost(_) => {}
+            }
+        }
+        for change in changes.iter() {
+            match change {
+                HeldChange::Lost(position) => self.lose(position),
+                HeldChange::Count { lost, .. } if lost > 0 => self.lose_some(lost),
+                HeldChange::Count { .. } | HeldChange::Got(_) => {}
+            }
+        }
+        if has_twice {
+            self.places.sort_unstable();
+            self.places.dedup();
+        }
+    }
+
+    fn get(&mut self, position: Position) {
+        match self.places.len() < TASKS_NOTED {
+            true => self.places.push(position),
+            false => self.others += 1,
+        }
+    }
+
+    fn lose(&mut self, position: Position) {
+        match self.places.iter().position(|place| *place == position) {
+            Some(index) => drop(self.places.swap_remove(index)),
+            None => self.others = self.others.saturating_sub(1),
+        }
+    }
+
+    /// Loses so many, of which nobody knows which they are.
+    fn lose_some(&mut self, tasks: u64) {
+        self.others += self.places.len() as u64;
+        self.places.clear();
+        self.others = self.others.saturating_sub(tasks);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.is_empty() && self.others == 0
+    }
+
+    /// Whether a task in this place may be held.
+    fn may_hold(&self, position: Position) -> bool {
+        self.others > 0 || self.places.contains(&position)
+    }
+}
+
+/// Makes room for what is noted of a queue at commit.
+pub fn prepare(slot: SlotId) {
+    staying(|| {
+        HELD.with_borrow_mut(|held| {
+            if held.iter().all(|(known, _)| *known != slot) {
+                held.push((slot, Held::default()));
+            }
+        })
+    });
+}
+
+/// Notes what a transaction has committed. Must neither allocate nor fail.
+pub fn commit(slot: SlotId, changes: &HeldChanges) {
+    if changes.is_empty() {
+        return;
+    }
+    HELD.with_borrow_mut(|held| match held.iter_mut().find(|(known, _)| *known == slot) {
+        Some((_, held)) => held.apply(changes),
+        None => forget(),
+    });
+}
+
+/// From here on the session may hold what is not noted.
+pub fn forget() {
+    UNKNOWN.set(true);
+}
+
+/// The transaction is over: of very many queues those stay of which the session holds something. Must
+/// neither allocate nor fail.
+pub(super) fn transaction_ended() {
+    HELD.with_borrow_mut(|held| {
+        if held.len() > QUEUES_KEPT {
+            held.retain(|(_, held)| !held.is_empty());
+        }
+    });
+}
+
+/// What the session holds of the queues that there are; None if that is not known.
+pub(super) fn tasks() -> Option<Vec<HeldTask>> {
+    let mut tasks = Vec::new();
+    HELD.with_borrow(|held| {
+        for (slot, held) in held.iter().filter(|(slot, _)| slot::lock(*slot).is_some()) {
+            if held.others > 0 {
+                return None;
+            }
+            let places = held.places.iter();
+            tasks.extend(places.map(|position| HeldTask { slot: *slot, position: *position }));
+        }
+        (!UNKNOWN.get()).then_some(tasks)
+    })
+}
+
+/// How many tasks the session holds at the most; None if that is not known.
+pub fn count() -> Option<u64> {
+    let count = |held: &Held| held.places.len() as u64 + held.others;
+    let sum = HELD.with_borrow(|held| held.iter().map(|(_, held)| count(held)).sum());
+    (!UNKNOWN.get()).then_some(sum)
+}
+
+/// The session is over: the next one holds nothing.
+pub(super) fn clear() {
+    UNKNOWN.set(false);
+    HELD.with_borrow_mut(Vec::clear);
+}
+
+/// Whether the session, when it ends, will be known to hold a task of a queue, or not to know.
+pub fn may_hold(slot: SlotId, position: Position) -> bool {
+    let doubt = slot::lock(slot).map(|slot| slot.doubt());
+    let is_sure = sessions::own_is_sure_since() >= doubt && doubt.is_some() && !UNKNOWN.get();
+    let is_noted = |(known, held): &(SlotId, Held)| *known == slot && held.may_hold(position);
+    !is_sure || HELD.with_borrow(|held| held.iter().any(is_noted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is held after transactions of which each has got or lost (false) the tasks in these places.
+    fn after(transactions: &[&[(bool, Position)]]) -> Held {
+        let mut held = Held::default();
+        for transaction in transactions {
+            let mut changes = HeldChanges::default();
+            for (got, position) in *transaction {
+                if *got { changes.get(Some(*position)) } else { changes.lose(Some(*position)) }
+            }
+            held.apply(&changes);
+        }
+        held
+    }
+
+    fn counted(held: &mut Held, got: u64, lost: u64) {
+        let mut changes = HeldChanges::default();
+        changes.count(got, lost);
+        held.apply(&changes);
+    }
+
+    #[test]
+    fn what_is_acked_is_held_no_more() {
+        let held = after(&[&[(true, 3), (true, 1), (true, 2)], &[(false, 3)]]);
+        assert!(!held.may_hold(3) && held.may_hold(1) && held.may_hold(2));
+        assert!(after(&[&[(true, 3), (false, 3)], &[(true, 1)], &[(false, 1)]]).is_empty());
+    }
+
+    #[test]
+    fn a_task_that_comes_back_is_noted_once() {
+        // Somebody gave it back meanwhile, and nobody has told.
+        assert!(after(&[&[(true, 3)], &[(true, 3)], &[(false, 3)]]).is_empty());
+    }
+
+    #[test]
+    fn a_task_that_is_got_again_before_its_loss_is_noted() {
+        let held = after(&[&[(true, 3), (true, 4)], &[(true, 3), (false, 3)]]);
+        assert!(held.may_hold(3) && held.may_hold(4) && held.places.len() == 2);
+    }
+
+    #[test]
+    fn a_loss_that_is_noted_before_its_gain() {
+        let mut held = after(&[&[(true, 1), (true, 2)], &[(false, 3), (true, 3)]]);
+        assert!(held.may_hold(1) && held.may_hold(2) && !held.may_hold(3));
+        let mut changes = HeldChanges::default();
+        changes.count(0, 1);
+        changes.get(Some(3));
+        held.apply(&changes);
+        held.lose(1);
+        assert!(held.may_hold(2));
+    }
+
+    #[test]
+    fn of_what_is_only_counted_all_must_go() {
+        let mut held = after(&[&[(true, 7)]]);
+        counted(&mut held, 3, 0);
+        held.lose(7);
+        held.lose(1);
+        counted(&mut held, 0, 1);
+        assert_eq!((held.others, held.may_hold(9)), (1, true));
+        counted(&mut held, 0, 1);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn which_ones_are_lost_of_a_number_nobody_knows() {
+        let mut held = after(&[&[(true, 1), (true, 2)]]);
+        counted(&mut held, 2, 2);
+        assert!(held.places.is_empty() && held.others == 2);
+        counted(&mut held, 0, 2);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn of_very_many_the_rest_is_counted() {
+        let mut held = after(&[&(0..300).map(|position| (true, position)).collect::<Vec<_>>()]);
+        assert_eq!((held.places.len(), held.others), (TASKS_NOTED, 300 - 256));
+        assert_eq!(held.places.capacity(), TASKS_NOTED);
+        (0..299).for_each(|position| held.lose(position));
+        assert!(!held.is_empty() && held.may_hold(299));
+        held.lose(299);
+        assert!(held.is_empty());
+    }
+}

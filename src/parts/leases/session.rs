@@ -1,0 +1,298 @@
+//! Who this connection is: a session that owns the tasks it takes.
+//!
+//! Each connection has a session of its own, which ends with it. An identified session outlives its
+//! connections by a time of grace, see [`store`]; a connection may join one, for as long as it likes
+//! or until the end of its transaction.
+
+use crate::error::{Error, Result};
+use crate::parts::leases::held;
+use crate::parts::leases::sessions::{self, Part, Uuid};
+use crate::parts::schedule::databases;
+use crate::parts::segment;
+use crate::server::{callbacks, process, time, types, user, worker};
+use crate::trace;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::cell::Cell;
+
+thread_local! {
+    static OWN: Cell<Option<Session>> = const { Cell::new(None) };
+    static JOINED: Cell<Option<Session>> = const { Cell::new(None) };
+    static LOCAL: Cell<Option<Local>> = const { Cell::new(None) };
+    /// The worker is to be told at the end of the transaction, when it can see what has changed.
+    static CHANGED: Cell<bool> = const { Cell::new(false) };
+    static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A session that this connection may act for.
+#[derive(Clone, Copy)]
+pub struct Session {
+    pub uuid: Uuid,
+    /// The role that it belongs to.
+    pub role: Oid,
+    /// The role as which the connection was last found to be allowed to act for it.
+    checked: Oid,
+}
+
+/// A session that was joined until the end of the transaction.
+#[derive(Clone, Copy)]
+struct Local {
+    session: Session,
+    /// From this instant on the time that the session has left has to be renewed.
+    renew_at: i64,
+}
+
+/// The error of every function where the server was started without the library.
+pub fn not_loaded() -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "xqueue must be loaded when the server starts",
+    )
+    .hint("Put shared_preload_libraries = 'xqueue' into postgresql.conf and restart the server.")
+}
+
+/// Refuses to go on where the library is not loaded at server start.
+pub fn require_loaded() -> Result<()> {
+    if segment::is_available() { Ok(()) } else { Err(not_loaded()) }
+}
+
+/// In this order.
+const ACTS_FOR: [Part; 3] = [Part::Local, Part::Joined, Part::Own];
+
+/// The session that this connection acts for, made known to the worker: from now on what it takes
+/// is given back when the session ends.
+pub fn current() -> Result<Uuid> {
+    Ok(acting()?.uuid)
+}
+
+/// The same with the role that it belongs to.
+pub fn acting() -> Result<Session> {
+    let known = ACTS_FOR.into_iter().find_map(|part| Some((part, session(part)?)));
+    let role = user::outer();
+    match known {
+        Some((_, session)) if session.checked == role => Ok(session),
+        Some((part, session)) => check(part, session, role),
+        None => open_own(role),
+    }
+}
+
+/// The session that this connection acts for, if it has acted for one yet.
+pub fn current_if_any() -> Option<Uuid> {
+    ACTS_FOR.into_iter().find_map(joined)
+}
+
+/// The session that was joined in this way, if there is one.
+pub fn joined(part: Part) -> Option<Uuid> {
+    session(part).map(|session| session.uuid)
+}
+
+fn session(part: Part) -> Option<Session> {
+    match part {
+        Part::Own => OWN.get(),
+        Part::Joined => JOINED.get(),
+        Part::Local => LOCAL.get().map(|local| local.session),
+        Part::Candidate => None,
+    }
+}
+
+/// The connection's own session, if there is one, for the role that the connection acts as.
+pub fn own() -> Result<Option<Session>> {
+    OWN.get().map(|session| check(Part::Own, session, user::outer())).transpose()
+}
+
+/// Looks whether the connection, which acts as another role than before, may act for a session.
+fn check(part: Part, session: Session, role: Oid) -> Result<Session> {
+    let mut session = Session { checked: role, ..session };
+    let login = user::authenticated();
+    let is_own = part == Part::Own;
+    // What several roles have taken is for none of them alone to join.
+    if is_own
+        && role != session.role
+        && session.role != login
+        && sessions::give_own_to(login.into())
+    {
+        session.role = login;
+    }
+    if !(is_own && session.role == login || user::is_member(role, session.role)) {
+        return Err(denied(session.uuid).hint(
+            "The connection has come to this session as another role: RESET ROLE, or DISCARD ALL, which leaves it.",
+        ));
+    }
+    match part {
+        Part::Own => OWN.set(Some(session)),
+        Part::Joined => JOINED.set(Some(session)),
+        Part::Local => LOCAL.set(LOCAL.get().map(|local| Local { session, ..local })),
+        Part::Candidate => {}
+    }
+    Ok(session)
+}
+
+/// The current role may not act for a session.
+pub fn denied(uuid: Uuid) -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        format!("permission denied for session {}", types::uuid_text(uuid)),
+    )
+}
+
+/// Whether a session is the connection's own or one that it has joined.
+pub fn is_joined_to(uuid: Uuid) -> bool {
+    ACTS_FOR.into_iter().any(|part| joined(part) == Some(uuid))
+}
+
+/// Whether the session that this connection acts for may outlive it, with what it has taken.
+pub fn outlives_connection() -> bool {
+    is_joined() || sessions::own_is_identified()
+}
+
+/// Whether this connection acts for its own session.
+pub fn is_own() -> bool {
+    !is_joined() && joined(Part::Own).is_some()
+}
+
+/// Whether this connection acts for a session that it has joined.
+pub fn is_joined() -> bool {
+    [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some())
+}
+
+/// Opens the connection's own session, for the role that it acts as.
+fn open_own(role: Oid) -> Result<Session> {
+    if worker::is_own() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "a background worker of xqueue has no session that could take tasks",
+        )
+        .hint("Triggers that it runs may put tasks; take, ack and release them on a connection."));
+    }
+    let session = Session { uuid: new_uuid(), role, checked: role };
+    watch_exit();
+    sessions::attach(Part::Own, session.uuid, role.into(), false);
+    OWN.set(Some(session));
+    trace::session_began(session.uuid);
+    Ok(session)
+}
+
+/// Acts for an identified session of a role, of which the current one is a member, from now on or until the
+/// end of the transaction, instead of the one joined before in this way.
+pub fn join(part: Part, uuid: Uuid, role: Oid) {
+    watch_exit();
+    if joined(part) == Some(uuid) {
+        return;
+    }
+    leave(part);
+    let checked = user::outer();
+    sessions::attach(part, uuid, checked.into(), true);
+    let session = Session { uuid, role, checked };
+    match part {
+        Part::Local => LOCAL.set(Some(Local { session, renew_at: i64::MIN })),
+        _ => JOINED.set(Some(session)),
+    }
+}
+
+/// The time that the session joined for this transaction has left need not be renewed before this
+/// instant.
+pub fn set_renewal(instant: i64) {
+    LOCAL.set(LOCAL.get().map(|local| Local { renew_at: instant, ..local }));
+}
+
+/// Attaches this connection to a session that it may join or not, so that this does not end
+/// meanwhile.
+pub fn propose(uuid: Uuid) {
+    watch_exit();
+    sessions::attach(Part::Candidate, uuid, user::outer().into(), true);
+}
+
+/// Ends what `propose` began. The worker is to look whether the time of a session that may not be
+/// joined is over by now.
+pub fn withdraw(may_join: bool) {
+    sessions::detach(Part::Candidate, false, None);
+    if !may_join {
+        note_change();
+    }
+}
+
+/// Leaves the session that was joined in this way.
+pub fn leave(part: Part) {
+    let left = match part {
+        Part::Own => OWN.take().inspect(|own| trace::session_ends(own.uuid)).is_some(),
+        Part::Joined => JOINED.take().is_some(),
+        Part::Local => LOCAL.take().is_some(),
+        Part::Candidate => false,
+    };
+    if left && part == Part::Own {
+        sessions::detach(part, true, held::tasks().as_deref());
+        held::clear();
+    } else if left {
+        sessions::detach(part, true, None);
+    }
+}
+
+/// An identified session has been opened or joined.
+pub fn note_change() {
+    CHANGED.set(true);
+}
+
+/// The end of the transaction is the end of what was joined for it. Must neither allocate nor fail.
+pub fn transaction_ended() {
+    if CHANGED.take() {
+        databases::request(process::database().into(), |requests| requests.sessions = true);
+    }
+    held::transaction_ended();
+    if let Some(local) = LOCAL.take() {
+        sessions::detach(Part::Local, time::now() >= local.renew_at, None);
+    }
+}
+
+/// Leaves all sessions. What the connection's own had taken is given back, unless that is an
+/// identified one. The next one is another.
+pub fn end() {
+    [Part::Local, Part::Joined, Part::Own].into_iter().for_each(leave);
+    sessions::detach(Part::Candidate, false, None);
+}
+
+/// The process that a session's identifier was made for.
+pub fn pid(uuid: Uuid) -> i32 {
+    i32::from_be_bytes([uuid[0], uuid[1], uuid[2], uuid[3]])
+}
+
+/// A new identifier, from which this process can be read.
+pub fn new_uuid() -> Uuid {
+    uuid_of(process::pid(), process::random())
+}
+
+/// A uuid of version 8: the process in the first four bytes, the rest random.
+fn uuid_of(pid: i32, random: [u8; 16]) -> Uuid {
+    let mut uuid = random;
+    uuid[..4].copy_from_slice(&pid.to_be_bytes());
+    uuid[6] = 0x80 | (uuid[6] & 0x0f);
+    uuid[8] = 0x80 | (uuid[8] & 0x3f);
+    uuid
+}
+
+fn watch_exit() {
+    if !EXIT_WATCHED.replace(true) {
+        callbacks::at_exit(ended, 0);
+    }
+}
+
+/// Runs when the process ends, however it does short of a crash. Its transaction is over, so the
+/// rows are free; giving them back is the worker's work, since what blocks here cannot be cancelled.
+fn ended(_argument: u32) {
+    crate::parts::waiters::wait::leave_at_exit();
+    end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pid_can_be_read_from_the_uuid() {
+        for number in [1, 4242, i32::MAX] {
+            let uuid = uuid_of(number, [0xff; 16]);
+            assert_eq!(pid(uuid), number);
+            assert_eq!(uuid[6] >> 4, 8);
+            assert_eq!(uuid[8] >> 6, 2);
+        }
+    }
+}

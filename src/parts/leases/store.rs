@@ -1,0 +1,226 @@
+//! The table `xqueue.session`: identified sessions, which outlive their connections, a restart and
+//! a failover.
+//!
+//! A session's lease is the instant at which it ends if no connection is attached to it; infinity
+//! while one is, as far as the worker has got. Whoever uses a session without staying attached
+//! renews its lease, in steps of half its time of grace, so that most uses write nothing. Nobody
+//! waits for a row here: one that is locked is being renewed by somebody else.
+
+use crate::error::Result;
+use crate::parts::leases::sessions::{self, Uuid};
+use crate::queue;
+use crate::server::relation::{self, Lock};
+use crate::server::row::Row;
+use crate::server::spi::Rows;
+use crate::server::value::Value;
+use crate::server::{catalog, own_table, time, types, user};
+use pgrx::pg_sys::Oid;
+use std::ffi::CStr;
+
+const TABLE: &CStr = c"session";
+const KEY: &CStr = c"session_pkey";
+/// The index by the second column, the role.
+const ROLES: (&CStr, i16) = (c"session_role_idx", 2);
+
+/// An identified session.
+pub struct Known {
+    pub role: Oid,
+    /// In microseconds.
+    pub grace: i64,
+    /// In microseconds; `i64::MAX` for infinity.
+    pub lease: i64,
+}
+
+/// The session of this identifier, if its lease has not ended before `now`. Read as it is now, whatever
+/// snapshot the transaction has.
+pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
+    let known = own_table::row_of(TABLE, KEY, uuid, |row| {
+        Some(Known {
+            role: row.value(2).map(Value::to_oid)?,
+            grace: time::length(&row.value(3)?.to_interval()),
+            lease: row.value(4).map(Value::to_instant)?,
+        })
+    });
+    known.flatten().filter(|known| known.lease > now)
+}
+
+/// How many sessions of a role there are, up to a limit, with those that are being opened.
+pub fn count_of(role: Oid, limit: usize) -> usize {
+    own_table::count(TABLE, ROLES, role, limit)
+}
+
+/// Gives a session that is known another time of grace. Without connections it lives on for that, if no use
+/// renews its lease.
+pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
+    queue::as_owner(|spi| {
+        spi.run_with(
+            "UPDATE xqueue.session SET grace = $2, lease = CASE \
+             WHEN picked.lease OPERATOR(pg_catalog.=) 'infinity' THEN picked.lease \
+             ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
+             ($2 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8) END FROM (SELECT s.uuid, s.lease \
+             FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) $1 FOR UPDATE SKIP LOCKED) \
+             AS picked WHERE session.uuid OPERATOR(pg_catalog.=) picked.uuid",
+            &[(types::UUID, Some(Value::uuid(uuid))), (types::INTERVAL, Some(grace))],
+        );
+    })
+}
+
+/// Writes a session down.
+pub fn keep(uuid: Uuid, role: Oid, grace: Value) -> Result<()> {
+    queue::as_owner(|spi| {
+        spi.run_with(
+            "INSERT INTO xqueue.session AS s (uuid, role, grace, lease) VALUES ($1, $2, $3, \
+             pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
+             ($3 OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)) ON CONFLICT (uuid) DO UPDATE \
+             SET grace = excluded.grace, lease = GREATEST(s.lease, excluded.lease)",
+            &[
+                (types::UUID, Some(Value::uuid(uuid))),
+                (types::OID, Some(Value::oid(role))),
+                (types::INTERVAL, Some(grace)),
+            ],
+        );
+    })
+}
+
+/// Puts the end of a session's lease off, to one and a half times of grace from now.
+pub fn renew(uuid: Uuid) -> Result<()> {
+    queue::as_owner(|spi| {
+        let renewed = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
+                       (s.grace OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)";
+        spi.run_with(
+            &set_lease(renewed, "s.uuid OPERATOR(pg_catalog.=) $1", ""),
+            &[(types::UUID, Some(Value::uuid(uuid)))],
+        );
+    })
+}
+
+/// Those of `uuids` that are no sessions any more: no connection is attached to them, and they are
+/// not identified.
+pub fn lost(uuids: Vec<Uuid>) -> Result<Vec<Uuid>> {
+    let uuids = sessions::not_attached(uuids);
+    if uuids.is_empty() {
+        return Ok(uuids);
+    }
+    let known = among(&uuids)?;
+    Ok(uuids.into_iter().filter(|uuid| !known.contains(uuid)).collect())
+}
+
+/// The process that acts for a session; None for an identified one without a connection.
+pub fn holder(uuid: Uuid) -> Option<i32> {
+    let attached = sessions::pid_of(uuid);
+    let is_identified = || find(uuid, i64::MIN).is_some();
+    if attached.is_some() || is_identified() {
+        attached
+    } else {
+        Some(crate::parts::leases::session::pid(uuid))
+    }
+}
+
+/// Whether the current role may know of a session by name: it might join it.
+pub fn is_open_to_current_role(uuid: Uuid) -> bool {
+    let known = find(uuid, i64::MIN);
+    known.is_some_and(|known| user::is_member(user::current(), known.role))
+}
+
+/// Those of `uuids` that are identified sessions.
+pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
+    queue::as_owner(|spi| {
+        let rows = spi.run_with(
+            "SELECT s.uuid FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) ANY ($1)",
+            &[(types::UUID_ARRAY, Some(Value::uuids(uuids)))],
+        );
+        identifiers(&rows)
+    })
+}
+
+/// Locks what is needed, for the worker, which must not wait for DROP EXTENSION. False if that cannot be
+/// done at once.
+pub fn try_lock() -> bool {
+    let try_lock = |table: &CStr| {
+        let table = catalog::own_relation(table);
+        table.is_some_and(|table| relation::try_lock(table, Lock::RowExclusive))
+    };
+    // What is done there is done as the registry's owner, with a lock on that.
+    try_lock(queue::REGISTRY) && try_lock(TABLE)
+}
+
+/// Sets the leases right of sessions that have got connections, or lost them unnoticed, as by a
+/// crash. `attached`: those that have some.
+pub fn compare(attached: &[Uuid]) -> Result<()> {
+    queue::as_owner(|spi| {
+        let arguments = [(types::UUID_ARRAY, Some(Value::uuids(attached)))];
+        let is_endless = "s.lease OPERATOR(pg_catalog.=) 'infinity'";
+        let is_attached = "s.uuid OPERATOR(pg_catalog.=) ANY ($1)";
+        let got = format!("{is_attached} AND NOT {is_endless}");
+        spi.run_with(&set_lease("'infinity'::pg_catalog.timestamptz", &got, ""), &arguments);
+        let lost = format!("NOT {is_attached} AND {is_endless}");
+        spi.run_with(&set_lease(GRACE_FROM_NOW, &lost, ""), &arguments);
+    })
+}
+
+/// The time of grace of sessions begins whose last connection has left. Those of them that are no
+/// identified sessions; and those that somebody has locked, whose turn is later.
+pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
+    let begun = queue::as_owner(|spi| {
+        let rows = spi.run_with(
+            &set_lease(
+                GRACE_FROM_NOW,
+                "s.uuid OPERATOR(pg_catalog.=) ANY ($1)",
+                " RETURNING session.uuid",
+            ),
+            &[(types::UUID_ARRAY, Some(Value::uuids(left)))],
+        );
+        identifiers(&rows)
+    })?;
+    let rest: Vec<Uuid> = left.iter().filter(|uuid| !begun.contains(uuid)).copied().collect();
+    let known = if rest.is_empty() { vec![] } else { among(&rest)? };
+    let (locked, ended) = rest.into_iter().partition(|uuid| known.contains(uuid));
+    Ok((ended, locked))
+}
+
+/// Deletes the sessions whose lease was over at `now`, but for those in `attached`; which they were.
+pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
+    queue::as_owner(|spi| {
+        let rows = spi.run_with(
+            "DELETE FROM xqueue.session WHERE uuid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+             SELECT s.uuid FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.<=) $1 \
+             AND NOT s.uuid OPERATOR(pg_catalog.=) ANY ($2) FOR UPDATE SKIP LOCKED)) RETURNING uuid",
+            &[
+                (types::TIMESTAMPTZ, Some(Value::instant(now))),
+                (types::UUID_ARRAY, Some(Value::uuids(attached))),
+            ],
+        );
+        identifiers(&rows)
+    })
+}
+
+/// When the next lease after `now` ends. One that is over already is somebody's who is attached or
+/// has it locked, and who tells when that is over.
+pub fn next_end(now: i64) -> Result<Option<i64>> {
+    queue::as_owner(|spi| {
+        let rows = spi.run_with(
+            "SELECT s.lease FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.>) $1 \
+             AND s.lease OPERATOR(pg_catalog.<) 'infinity' ORDER BY s.lease LIMIT 1",
+            &[(types::TIMESTAMPTZ, Some(Value::instant(now)))],
+        );
+        rows.value(0, 1).map(Value::to_instant)
+    })
+}
+
+/// The time of grace from now; what is left of the lease, if that is more.
+const GRACE_FROM_NOW: &str = "GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) s.grace, \
+    NULLIF(s.lease, 'infinity'))";
+
+/// Sets the lease of the sessions that fulfil a condition, unless they are locked. Both expressions
+/// call the session `s`.
+fn set_lease(lease: &str, condition: &str, returning: &str) -> String {
+    format!(
+        "UPDATE xqueue.session SET lease = picked.lease FROM (SELECT s.uuid, {lease} AS lease \
+         FROM xqueue.session s WHERE {condition} FOR UPDATE SKIP LOCKED) AS picked \
+         WHERE session.uuid OPERATOR(pg_catalog.=) picked.uuid{returning}"
+    )
+}
+
+fn identifiers(rows: &Rows) -> Vec<Uuid> {
+    (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
+}

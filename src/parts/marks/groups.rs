@@ -1,0 +1,274 @@
+//! The low-water marks of a queue: places in it before which no task is ready, so that a take need not walk
+//! over the index entries of all the tasks that were there.
+//!
+//! One for the whole queue and one for each of some tubes; with priorities one for each of those, in the
+//! whole queue and in each of some tubes; and one before which no task is buried, of which the same is true.
+//! Invariant: every task that is ready and visible to all stands at its marks or behind them, but for the
+//! moment between the visibility of a commit and its callback. A commit lowers the marks to the tasks
+//! that it made ready. One process at a time raises a mark, to what it finds there by a look: commits
+//! before the snapshot of that are in what it finds, those after it are in `floor`. Tasks that others
+//! have taken and not committed are still ready for it, so that a rollback needs nothing. Pure.
+
+use crate::model::position::{FIRST, Group, Position};
+use crate::parts::marks::by_tube::ByTube;
+use crate::parts::marks::mark::{Mark, Start};
+use crate::parts::marks::priorities::{Priorities, Sight};
+use std::iter::once;
+
+/// How many tubes of a queue have marks.
+const TUBES_MARKED: usize = 16;
+/// The same where each has several.
+const TUBES_MARKED_BY_PRIORITY: usize = 8;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Marks {
+    all: Mark,
+    tubes: ByTube<Mark, TUBES_MARKED>,
+    priorities: Priorities,
+    priorities_of_tubes: ByTube<Priorities, TUBES_MARKED_BY_PRIORITY>,
+    buried: Mark,
+}
+
+impl Marks {
+    /// A task of a group has come to stand in this place.
+    pub fn lower(&mut self, group: Group, position: Position) {
+        if matches!(group, Group::Buried | Group::ALL) {
+            self.buried.lower(position);
+        }
+        let Group::Ready { tube, priority } = group else { return };
+        self.all.lower(position);
+        self.tubes.concerning(tube).for_each(|mark| mark.lower(position));
+        let of_tubes = self.priorities_of_tubes.concerning(tube);
+        once(&mut self.priorities).chain(of_tubes).for_each(|priorities| match priority {
+            Some(priority) => priorities.lower(priority, position),
+            None => priorities.lower_all(position),
+        });
+    }
+
+    /// Where to begin to look for so many tasks, see [`Mark::start`].
+    pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
+        if let Group::Ready { tube, priority: Some(priority) } = group {
+            let priorities = self.priorities(tube);
+            return priorities
+                .map(|known| known.start(priority, tasks, may_raise, now))
+                .unwrap_or_default();
+        }
+        if let Group::Ready { tube: Some(tube), .. } = group {
+            // What is before all tubes' first task is before this one's.
+            self.tubes.get_or_insert(tube, || Mark::new(self.all.at));
+        }
+        let mark = self.mark(group);
+        mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
+    }
+
+    /// Ends what `start` began at `since`. A mark that has given way to another is not made anew.
+    pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
+        if let Some(mark) = self.mark(group) {
+            mark.end_raise(since, found);
+        }
+    }
+
+    /// The place before which no task of a group is ready, or buried, as far as that is known.
+    pub fn marked(&mut self, group: Group) -> Position {
+        match group {
+            Group::Ready { tube, priority: Some(priority) } => {
+                self.priorities(tube).map_or(FIRST, |known| known.marked(priority))
+            }
+            _ => self.mark(group).map_or(FIRST, |mark| mark.at),
+        }
+    }
+
+    /// The priorities that ready tasks, of a tube if one is given, may have, see [`Priorities::sight`].
+    pub fn sight(
+        &mut self,
+        tube: Option<u64>,
+        into: Vec<i64>,
+        may_survey: bool,
+        now: i64,
+    ) -> Sight {
+        let known = match tube {
+            None => &mut self.priorities,
+            Some(tube) => {
+                let of_tube = self.priorities_of_tubes.get_or_insert(tube, Priorities::default);
+                of_tube.learn(&self.priorities);
+                of_tube
+            }
+        };
+        known.sight(into, may_survey, now)
+    }
+
+    /// Ends a survey, see [`Priorities::end_survey`]. What has given way to another tube is not made anew.
+    pub fn end_survey(&mut self, tube: Option<u64>, since: i64, found: Option<&[(i64, Position)]>) {
+        if let Some(priorities) = self.priorities(tube) {
+            priorities.end_survey(since, found);
+        }
+    }
+
+    /// The marks of all tasks that are ready, and of those that are buried.
+    pub fn whole(&self) -> (Mark, Mark) {
+        (self.all, self.buried)
+    }
+
+    /// Whether a tube has marks.
+    pub fn knows(&self, tube: u64) -> bool {
+        self.tubes.knows(tube) || self.priorities_of_tubes.knows(tube)
+    }
+
+    fn mark(&mut self, group: Group) -> Option<&mut Mark> {
+        match group {
+            Group::Buried => Some(&mut self.buried),
+            Group::ALL => Some(&mut self.all),
+            Group::Ready { tube, priority: Some(priority) } => {
+                self.priorities(tube)?.mark(priority)
+            }
+            Group::Ready { tube: Some(tube), .. } => self.tubes.get(tube),
+        }
+    }
+
+    /// The marks by priority, of a tube or of the whole queue.
+    fn priorities(&mut self, tube: Option<u64>) -> Option<&mut Priorities> {
+        match tube {
+            None => Some(&mut self.priorities),
+            Some(tube) => self.priorities_of_tubes.get(tube),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::position::LAST;
+    use crate::parts::marks::mark::RAISE_AFTER;
+
+    fn of(tube: impl Into<Option<u64>>, priority: impl Into<Option<i64>>) -> Group {
+        Group::Ready { tube: tube.into(), priority: priority.into() }
+    }
+
+    /// Takes until a survey is asked for, and ends it.
+    fn survey(marks: &mut Marks, tube: Option<u64>, found: &[(i64, Position)]) {
+        let take = |_: &u32| matches!(marks.sight(tube, vec![], true, 7), Sight::Survey);
+        assert_eq!((0..1000).find(take), Some(RAISE_AFTER));
+        marks.end_survey(tube, 7, Some(found));
+    }
+
+    fn sight(marks: &mut Marks, tube: impl Into<Option<u64>>) -> Option<Vec<i64>> {
+        match marks.sight(tube.into(), vec![], false, 7) {
+            Sight::All(known) => Some(known),
+            Sight::Some | Sight::Survey => None,
+        }
+    }
+
+    /// Takes until the mark is to be raised, and ends that.
+    fn raise(marks: &mut Marks, group: Group, found: Position) {
+        assert!(marks.start(group, RAISE_AFTER + 1, true, 9).raises);
+        marks.end_raise(group, 9, Some(found));
+    }
+
+    #[test]
+    fn a_task_of_a_tube_and_a_priority_concerns_these() {
+        let mut marks = Marks::default();
+        survey(&mut marks, Some(1), &[(5, 100), (6, 100)]);
+        survey(&mut marks, Some(2), &[(5, 100)]);
+        survey(&mut marks, None, &[(5, 100), (6, 100)]);
+        marks.lower(of(1, 5), 70);
+        assert_eq!([of(1, 5), of(1, 6), of(2, 5)].map(|group| marks.marked(group)), [70, 100, 100]);
+        assert_eq!([of(None, 5), of(None, 6)].map(|group| marks.marked(group)), [70, 100]);
+        marks.lower(of(2, 4), 60);
+        assert_eq!(sight(&mut marks, 1), Some(vec![5, 6]));
+        assert_eq!(sight(&mut marks, 2), Some(vec![4, 5]));
+        assert_eq!(sight(&mut marks, None), Some(vec![4, 5, 6]));
+    }
+
+    #[test]
+    fn a_task_of_some_tube_concerns_all() {
+        let mut marks = Marks::default();
+        survey(&mut marks, Some(1), &[(5, 100)]);
+        survey(&mut marks, Some(2), &[]);
+        assert_eq!(sight(&mut marks, 2), Some(vec![]));
+        marks.lower(of(None, 5), 70);
+        assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [70, 70]);
+        assert_eq!(sight(&mut marks, 2), Some(vec![5]));
+        // Nobody knows its priority.
+        marks.lower(Group::ALL, 60);
+        assert_eq!((sight(&mut marks, 1), sight(&mut marks, 2)), (None, None));
+        assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [FIRST, FIRST]);
+    }
+
+    #[test]
+    fn a_task_of_a_tube_whose_priority_nobody_knows_concerns_all_of_that() {
+        let mut marks = Marks::default();
+        survey(&mut marks, Some(1), &[(5, 100)]);
+        survey(&mut marks, Some(2), &[(5, 100)]);
+        marks.lower(of(1, None), 70);
+        assert_eq!((sight(&mut marks, 1), sight(&mut marks, 2)), (None, Some(vec![5])));
+        assert_eq!(sight(&mut marks, None), None);
+    }
+
+    #[test]
+    fn tubes_without_priorities() {
+        let mut marks = Marks::default();
+        raise(&mut marks, of(1, None), 100);
+        raise(&mut marks, of(2, None), 200);
+        raise(&mut marks, Group::ALL, 90);
+        marks.lower(of(2, None), 150);
+        let marked = [of(1, None), of(2, None), Group::ALL].map(|group| marks.marked(group));
+        assert_eq!(marked, [100, 150, 90]);
+        marks.lower(Group::ALL, 10);
+        let marked = [of(1, None), of(2, None), Group::ALL].map(|group| marks.marked(group));
+        assert_eq!(marked, [10, 10, 10]);
+        // What is before all tubes' first task is before that of one nobody has asked for yet.
+        assert_eq!(marks.start(of(3, None), 1, false, 9).from, 10);
+    }
+
+    #[test]
+    fn what_has_given_way_to_another_tube_is_not_made_anew() {
+        let mut marks = Marks::default();
+        for _ in 0..=RAISE_AFTER {
+            sight(&mut marks, 1);
+        }
+        assert!(matches!(marks.sight(Some(1), vec![], true, 7), Sight::Survey));
+        (2..=9).for_each(|tube| survey(&mut marks, Some(tube), &[(5, 100)]));
+        assert!(!marks.knows(1));
+        marks.end_survey(Some(1), 7, Some(&[]));
+        assert!(!marks.knows(1) && (2..=9).all(|tube| marks.knows(tube)));
+        // It begins anew, beside a survey of before.
+        assert_eq!(sight(&mut marks, 1), None);
+        marks.end_survey(Some(1), 7, Some(&[]));
+        assert_eq!(sight(&mut marks, 1), None);
+        assert!(!marks.knows(2));
+        marks.end_raise(of(2, 5), 9, Some(LAST));
+        marks.end_raise(of(2, None), 9, Some(LAST));
+        assert!(!marks.knows(2));
+    }
+
+    #[test]
+    fn what_is_known_of_all_tubes_is_true_of_each() {
+        let mut marks = Marks::default();
+        survey(&mut marks, None, &[(5, 100), (6, 50)]);
+        assert_eq!(sight(&mut marks, 1), Some(vec![5, 6]));
+        assert_eq!(marks.marked(of(1, 6)), 50);
+        raise(&mut marks, of(1, 6), LAST);
+        assert_eq!(
+            (sight(&mut marks, 1), sight(&mut marks, None)),
+            (Some(vec![5]), Some(vec![5, 6]))
+        );
+        // Also of one that has lost count of its own.
+        marks.lower(of(1, None), 40);
+        survey(&mut marks, None, &[(7, 30)]);
+        assert_eq!(sight(&mut marks, 1), Some(vec![7]));
+        assert_eq!(marks.marked(of(1, 7)), 30);
+    }
+
+    #[test]
+    fn what_is_buried_concerns_no_ready_ones() {
+        let mut marks = Marks::default();
+        survey(&mut marks, Some(1), &[(5, 100)]);
+        raise(&mut marks, Group::Buried, 100);
+        marks.lower(Group::Buried, 70);
+        marks.lower(of(1, 5), 60);
+        assert_eq!((marks.marked(Group::Buried), marks.marked(of(1, 5))), (70, 60));
+        marks.lower(Group::ALL, 50);
+        assert_eq!(marks.marked(Group::Buried), 50);
+    }
+}

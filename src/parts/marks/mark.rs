@@ -1,0 +1,83 @@
+//! A low-water mark, as shared memory keeps it: see [`crate::parts::marks::groups`]. Pure.
+
+use crate::model::position::{LAST, Position};
+
+/// After so many tasks a mark is raised.
+pub const RAISE_AFTER: u32 = 128;
+/// Who has begun to raise a mark and not ended it after so many microseconds never will.
+pub const LOST_AFTER: i64 = 10_000_000;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mark {
+    pub at: Position,
+    /// The first place in which a task came to be ready while somebody looks.
+    pub floor: Position,
+    /// When somebody began to look; 0 if nobody does.
+    raised_since: i64,
+    takes: u32,
+}
+
+/// What a take that begins to look is told.
+#[derive(Clone, Copy, Default)]
+pub struct Start {
+    /// No task is ready before this place.
+    pub from: Position,
+    /// This process is to find out where the first one is, and to tell by `end_raise`.
+    pub raises: bool,
+}
+
+impl Mark {
+    pub fn new(at: Position) -> Mark {
+        Mark { at, floor: at, ..Mark::default() }
+    }
+
+    pub fn lower(&mut self, position: Position) {
+        self.floor = self.floor.min(position);
+        if position >= self.at {
+            return;
+        }
+        // Tasks further on were known: once this one is taken, the way to them is long again.
+        if self.at != LAST {
+            self.takes = RAISE_AFTER - 1;
+        }
+        self.at = position;
+    }
+
+    pub fn is_being_raised(&self, now: i64) -> bool {
+        self.raised_since != 0 && now - self.raised_since <= LOST_AFTER
+    }
+
+    /// When a raise has begun that has not ended; 0 if none has.
+    pub fn raised_since(&self) -> i64 {
+        self.raised_since
+    }
+
+    /// Somebody looks by other means for what the mark is about: who has begun to raise it never ends that.
+    pub fn watch(&mut self) {
+        (self.raised_since, self.floor) = (0, LAST);
+    }
+
+    /// Where to begin to look for so many tasks; with `may_raise` the caller may be asked to raise the
+    /// mark.
+    pub fn start(&mut self, tasks: u32, may_raise: bool, now: i64) -> Start {
+        self.takes = self.takes.saturating_add(tasks);
+        let raises = may_raise && self.takes > RAISE_AFTER && !self.is_being_raised(now);
+        if raises {
+            (self.takes, self.raised_since, self.floor) = (0, now, LAST);
+        }
+        self.takes = self.takes.min(RAISE_AFTER);
+        Start { from: self.at, raises }
+    }
+
+    /// Ends what `start` began at `since`.
+    pub fn end_raise(&mut self, since: i64, found: Option<Position>) {
+        if self.raised_since != since {
+            return;
+        }
+        self.raised_since = 0;
+        if let Some(found) = found {
+            self.at = found.min(self.floor);
+        }
+    }
+}

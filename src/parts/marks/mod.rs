@@ -1,0 +1,10 @@
+//! Low-water marks.
+
+mod by_tube;
+pub mod change;
+pub mod groups;
+pub mod mark;
+pub mod priorities;
+mod shared;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,381 @@
+//! Job workers and what they are doing, in shared memory.
+//!
+//! The worker of a database hands one job at a time to a job worker, which runs it in a process of its own
+//! and reports back. A place is free, or belongs to a job worker from the moment at which that is asked for
+//! until it has gone and its last report was read.
+//!
+//! A job worker serves one owner for as long as it lives: what the code of one has left in the session (the seed of
+//! random numbers, connections, libraries' own state) is none of the others'. An idle one leaves when another
+//! owner needs its place. Those that count tasks run no code of users, serve all, and have places of their own.
+//!
+//! All places are guarded by one lock, which is taken alone. A job worker clears its process id under it
+//! before it ends, so that a signal sent under it reaches no other process.
+
+use crate::parts::schedule::databases;
+use crate::parts::schedule::orders::{self, Order, Report, Work};
+use crate::parts::segment::Guard;
+use crate::server::xact::Failure;
+use crate::server::{latch, process, time};
+use pgrx::PgSqlErrorCode;
+use std::cell::Cell;
+
+/// After so many microseconds a job worker that was asked for and has not begun is given up.
+const START_TIMEOUT: i64 = 10_000_000;
+/// Between two signals to a job worker that has not ended, in microseconds.
+const SIGNAL_INTERVAL: i64 = 1_000_000;
+
+/// A use of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobId {
+    index: u16,
+    generation: u16,
+}
+
+impl JobId {
+    /// As the argument of a job worker's main function.
+    pub fn to_argument(self) -> u32 {
+        u32::from(self.generation) << 16 | u32::from(self.index)
+    }
+
+    pub fn from_argument(argument: u32) -> JobId {
+        JobId { index: argument as u16, generation: (argument >> 16) as u16 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum State {
+    Free,
+    /// The job worker waits for work.
+    Idle,
+    /// Work is about to be ordered.
+    Reserved,
+    /// There is work, which has not begun.
+    Ordered,
+    Running,
+    Done,
+    /// The job worker has ended in the middle of its work.
+    Ended,
+    /// The job worker has no work and is to end, or is about to.
+    Leaving,
+}
+
+/// A place for a job worker. All-zero bytes are a free one.
+#[repr(C)]
+pub(in crate::parts) struct Job {
+    generation: u16,
+    state: State,
+    database: u32,
+    /// The owner that is served, `COUNTER` by one that counts.
+    owner: u32,
+    /// 0 until the job worker has begun, and after its end.
+    pid: i32,
+    process: u32,
+    /// When it was asked for, in microseconds.
+    since: i64,
+    /// When it last had nothing to do.
+    idle_since: i64,
+    /// When the worker is ended unless it has got on, in microseconds.
+    stop_at: i64,
+    /// It was ended because it took too long.
+    is_stopped: bool,
+    /// The worker that has handed out the work has gone.
+    is_orphan: bool,
+    order: Order,
+}
+
+/// In place of an owner: for what runs no code of any.
+pub const COUNTER: u32 = 0;
+
+thread_local! {
+    /// The place of this process, if it is a job worker, and the owner that it serves.
+    static OWN: Cell<Option<(JobId, u32)>> = const { Cell::new(None) };
+}
+
+/// The owner that this process serves, if it is a job worker.
+pub fn served_owner() -> Option<u32> {
+    OWN.get().map(|(_, owner)| owner)
+}
+
+fn own() -> Option<JobId> {
+    OWN.get().map(|(id, _)| id)
+}
+
+/// How many places there are.
+pub(in crate::parts) fn limit() -> usize {
+    process::worker_limit().min(usize::from(u16::MAX))
+}
+
+fn with<T>(work: impl FnOnce(&mut [Job]) -> T) -> T {
+    let segment = crate::parts::segment::segment();
+    let _guard = Guard::acquire(2 + segment.queue_count, true);
+    // SAFETY: the array has this length, and the exclusive lock makes this the only reference.
+    work(unsafe { std::slice::from_raw_parts_mut(segment.jobs, segment.job_count) })
+}
+
+fn id_of(index: usize, job: &Job) -> JobId {
+    JobId { index: index as u16, generation: job.generation }
+}
+
+/// The place, unless it was given to another use since.
+fn find(jobs: &mut [Job], id: JobId) -> Option<&mut Job> {
+    jobs.get_mut(id.index as usize).filter(|job| job.generation == id.generation)
+}
+
+/// Where work can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By a job worker that has nothing to do.
+    Known(JobId),
+    /// By one that has to be started.
+    New(JobId),
+    /// The end of a job worker will say when.
+    Later,
+    /// The server has no place for another job worker.
+    Nowhere,
+}
+
+/// Reserves a job worker of the database for an owner: an idle one of that owner's, or a new one if there are
+/// fewer than `most`. If there are not, an idle one of another owner's has to leave.
+pub fn reserve(database: u32, most: usize, owner: u32) -> Place {
+    let now = time::now();
+    with(|jobs| {
+        let is_alike = |job: &Job| {
+            let is_in_use = job.state != State::Free && job.database == database;
+            is_in_use && (job.owner == COUNTER) == (owner == COUNTER)
+        };
+        let is_idle = |job: &Job| is_alike(job) && job.state == State::Idle && !job.is_orphan;
+        if let Some(index) = jobs.iter().position(|job| is_idle(job) && job.owner == owner) {
+            jobs[index].state = State::Reserved;
+            return Place::Known(id_of(index, &jobs[index]));
+        }
+        if jobs.iter().filter(|job| is_alike(job)).count() < most {
+            let free = jobs.iter().position(|job| job.state == State::Free);
+            let Some(index) = free else { return Place::Nowhere };
+            let job = &mut jobs[index];
+            job.generation = job.generation.wrapping_add(1);
+            (job.database, job.owner, job.pid, job.is_orphan) = (database, owner, 0, false);
+            (job.state, job.since) = (State::Reserved, now);
+            return Place::New(id_of(index, job));
+        }
+        make_room(jobs, is_alike);
+        Place::Later
+    })
+}
+
+/// The owners for whom an idle job worker of the database waits that was asked for less than so many microseconds
+/// ago.
+pub fn owners_idle_since(database: u32, microseconds: i64) -> Vec<u32> {
+    let now = time::now();
+    let mut owners = Vec::with_capacity(limit());
+    with(|jobs| {
+        let is_idle = |job: &&Job| job.database == database && job.state == State::Idle;
+        // The clock may have been set back.
+        let is_young = |job: &&Job| (0..microseconds).contains(&(now - job.since));
+        owners.extend(jobs.iter().filter(is_idle).filter(is_young).map(|job| job.owner));
+    });
+    owners
+}
+
+/// Orders work on a table at a place that was reserved, unless the job worker has ended since.
+pub fn order(id: JobId, table: u32, work: &Work) {
+    let stop_at = time::now() + START_TIMEOUT;
+    with(|jobs| {
+        if let Some(job) = find(jobs, id).filter(|job| job.state == State::Reserved) {
+            job.order.write_work(table, work);
+            (job.state, job.is_stopped, job.stop_at) = (State::Ordered, false, stop_at);
+            if job.pid != 0 {
+                latch::wake(job.process);
+            }
+        }
+    });
+}
+
+/// The job worker that was to be started cannot be: the server has no place for it. An idle one of the database, of
+/// whatever owner, makes room.
+pub fn not_started(id: JobId) {
+    with(|jobs| {
+        let Some(job) = find(jobs, id) else { return };
+        job.state = State::Free;
+        let database = job.database;
+        make_room(jobs, |job| job.database == database);
+    });
+}
+
+/// Has the one leave that has been idle for longest, unless another is about to.
+fn make_room(jobs: &mut [Job], is_alike: impl Fn(&Job) -> bool) {
+    if jobs.iter().any(|job| is_alike(job) && job.state == State::Leaving) {
+        return;
+    }
+    let is_idle = |job: &&mut Job| is_alike(job) && job.state == State::Idle && !job.is_orphan;
+    if let Some(job) = jobs.iter_mut().filter(is_idle).min_by_key(|job| job.idle_since) {
+        job.state = State::Leaving;
+        latch::wake(job.process);
+    }
+}
+
+/// What a job has come to; None while it runs.
+pub fn collect(id: JobId) -> Option<Report> {
+    let (sessions, error) = (orders::session_room(), orders::error_room());
+    let ended = |code, message: &str| Report::failed(Failure { message: message.into(), code });
+    let was_stopped = ended(
+        PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+        "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended",
+    );
+    let was_ended = ended(PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN, "its worker was ended");
+    let now = time::now();
+    with(|jobs| {
+        let Some(job) = find(jobs, id) else { return Some(was_ended) };
+        match job.state {
+            State::Reserved | State::Ordered | State::Running => None,
+            State::Done => {
+                job.state = match (job.pid, job.owner) {
+                    (0, _) => State::Free,
+                    // It counts once, and is about to end.
+                    (_, COUNTER) => State::Leaving,
+                    _ => State::Idle,
+                };
+                job.idle_since = now;
+                Some(job.order.read_report(sessions, error))
+            }
+            State::Ended => {
+                job.state = State::Free;
+                Some(if job.is_stopped { was_stopped } else { was_ended })
+            }
+            State::Free | State::Idle | State::Leaving => Some(was_ended),
+        }
+    })
+}
+
+/// Ends the job workers of these jobs whose time is over; microseconds until the next one's is.
+pub fn stop_late(ids: &[JobId]) -> Option<i64> {
+    let now = time::now();
+    with(|jobs| {
+        let mut next: Option<i64> = None;
+        for id in ids {
+            let Some(job) = find(jobs, *id) else { continue };
+            if !matches!(job.state, State::Ordered | State::Running) {
+                continue;
+            }
+            if job.stop_at <= now {
+                job.stop_at = now + SIGNAL_INTERVAL;
+                job.is_stopped = job.state == State::Running;
+                job.end();
+            }
+            let left = job.stop_at.saturating_sub(now);
+            next = Some(next.map_or(left, |next| next.min(left)));
+        }
+        next
+    })
+}
+
+impl Job {
+    /// Has the job worker end: by a signal that no code of a user's can catch.
+    fn end(&mut self) {
+        if self.pid != 0 {
+            process::terminate(self.pid);
+        } else if matches!(self.state, State::Reserved | State::Ordered) {
+            // It may begin yet, and finds that the place is not its own.
+            self.generation = self.generation.wrapping_add(1);
+            self.state = State::Free;
+        }
+    }
+}
+
+/// The worker of a database begins, or ends: the job workers that there are end, and report to none.
+pub fn end_all(database: u32) {
+    with(|jobs| {
+        for job in jobs.iter_mut().filter(|job| job.state != State::Free) {
+            if job.database == database {
+                job.is_orphan = true;
+                job.end();
+                if job.pid == 0 {
+                    job.state = State::Free;
+                }
+            }
+        }
+    });
+}
+
+/// Whether a database has job workers.
+pub fn has_any(database: u32) -> bool {
+    with(|jobs| jobs.iter().any(|job| job.state != State::Free && job.database == database))
+}
+
+/// Makes this process the job worker of a place; its database. None if it is not wanted any more.
+pub fn register(id: JobId) -> Option<u32> {
+    let (pid, index) = (process::pid(), process::index());
+    let database = with(|jobs| {
+        let job = find(jobs, id).filter(|job| job.state == State::Ordered && job.pid == 0)?;
+        (job.pid, job.process) = (pid, index);
+        Some((job.database, job.owner))
+    });
+    OWN.set(database.map(|(_, owner)| (id, owner)));
+    database.map(|(database, _)| database)
+}
+
+/// The next work of this job worker: a table, and what to do. None if there is none yet.
+pub fn next() -> Option<(u32, Work)> {
+    let id = own()?;
+    let (sessions, places) = (orders::session_room(), orders::place_room());
+    with(|jobs| {
+        let job = find(jobs, id).filter(|job| job.state == State::Ordered)?;
+        job.state = State::Running;
+        Some((job.order.table, job.order.read_work(sessions, places)))
+    })
+}
+
+/// This job worker gets on: it is not ended before this instant.
+pub fn put_off(stop_at: i64) {
+    let Some(id) = own() else { return };
+    with(|jobs| {
+        if let Some(job) = find(jobs, id).filter(|job| !job.is_stopped) {
+            job.stop_at = stop_at;
+        }
+    });
+}
+
+/// Hands in what came of this job worker's work.
+pub fn report(report: &Report) {
+    let Some(id) = own() else { return };
+    let database = with(|jobs| {
+        let job = find(jobs, id).filter(|job| job.state == State::Running)?;
+        job.order.write_report(report);
+        job.state = State::Done;
+        Some(job.database)
+    });
+    if let Some(database) = database {
+        databases::wake(database);
+    }
+}
+
+/// Whether this job worker is to end: it was asked to, or has nothing to do and `may_leave`.
+pub fn leaves(may_leave: bool) -> bool {
+    let Some(id) = own() else { return true };
+    with(|jobs| {
+        let Some(job) = find(jobs, id) else { return true };
+        if job.state == State::Idle && may_leave {
+            job.state = State::Leaving;
+        }
+        job.state == State::Leaving
+    })
+}
+
+/// This job worker ends, for whatever reason.
+pub fn unregister() {
+    let Some((id, _)) = OWN.take() else { return };
+    let database = with(|jobs| {
+        let job = find(jobs, id).filter(|job| job.state != State::Free)?;
+        job.pid = 0;
+        job.state = match job.state {
+            _ if job.is_orphan => State::Free,
+            State::Reserved | State::Ordered | State::Running => State::Ended,
+            State::Done => State::Done,
+            _ => State::Free,
+        };
+        Some(job.database)
+    });
+    if let Some(database) = database {
+        databases::wake(database);
+    }
+}

@@ -1,0 +1,7 @@
+//! When and by which process the worker acts.
+
+pub mod databases;
+#[allow(unsafe_code, reason = "shared memory")]
+pub mod jobs;
+#[allow(unsafe_code, reason = "shared memory")]
+pub mod orders;

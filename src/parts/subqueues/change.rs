@@ -1,0 +1,352 @@
+//! What a transaction has done in the sub-queues of a queue, see [`crate::parts::subqueues::pool`].
+
+use crate::model::change::Place;
+use crate::model::level::{LAST as LAST_LEVEL, Level};
+use crate::model::position::{FIRST, LAST, Position};
+use crate::model::status::Status;
+use std::collections::HashMap;
+
+/// What has happened in one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneChange {
+    /// How many more of its tasks are taken.
+    pub taken: i32,
+    /// There may be something to take that was not before.
+    pub offers: bool,
+    /// A task that was ready, or waited, is so no more.
+    pub lost: bool,
+    /// This transaction has the lane for itself.
+    pub claimed: bool,
+    /// It has looked in vain for another task since the last one was taken.
+    pub exhausted: bool,
+    /// The first place in which a task came to be ready or to wait, the last there is if none did.
+    pub least: Position,
+    /// The least level at which one did, the last there is if none did.
+    pub level: Level,
+    /// The place of the task that was taken last.
+    pub first: Position,
+    /// The least level of the tasks that were taken, the last there is if none was.
+    pub taken_level: Level,
+    /// The task that was taken last, by the number that stands for its key.
+    pub took: Option<u64>,
+    /// The first that was taken and is so no more.
+    pub left: Option<u64>,
+}
+
+impl Default for LaneChange {
+    fn default() -> LaneChange {
+        LaneChange {
+            taken: 0,
+            offers: false,
+            lost: false,
+            claimed: false,
+            exhausted: false,
+            least: LAST,
+            level: LAST_LEVEL,
+            first: FIRST,
+            taken_level: LAST_LEVEL,
+            took: None,
+            left: None,
+        }
+    }
+}
+
+impl LaneChange {
+    pub fn absorb(&mut self, later: &LaneChange) {
+        self.taken += later.taken;
+        self.offers |= later.offers;
+        self.lost |= later.lost;
+        self.claimed |= later.claimed;
+        self.exhausted = later.exhausted;
+        self.least = self.least.min(later.least);
+        self.level = self.level.min(later.level);
+        self.taken_level = self.taken_level.min(later.taken_level);
+        self.first = if later.took.is_some() { later.first } else { self.first };
+        self.took = later.took.or(self.took);
+        self.left = self.left.or(later.left);
+    }
+
+    /// A task has come to be ready, or to wait, in this place at this level.
+    fn stand(&mut self, position: Position, level: Level) {
+        (self.least, self.level) = (self.least.min(position), self.level.min(level));
+    }
+
+    /// Whether nothing has happened that concerns anybody else.
+    pub fn is_none(&self) -> bool {
+        let has_held = self.took.is_some() || self.left.is_some();
+        !self.claimed && !has_held && !self.is_seen_otherwise()
+    }
+
+    /// Whether this transaction sees the lane otherwise than all others do.
+    pub fn is_seen_otherwise(&self) -> bool {
+        self.taken != 0 || self.offers || self.lost || self.least != LAST
+    }
+
+    /// Whether this transaction has the lane for itself, with nothing in flight.
+    pub fn is_own(&self) -> bool {
+        if self.claimed { self.taken <= 0 } else { self.taken < 0 }
+    }
+
+    /// The same, if there may be another task to take in its turn.
+    pub fn is_left(&self) -> bool {
+        self.is_own() && !self.exhausted
+    }
+}
+
+/// What has happened in the lanes of a queue, in the order in which they were touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneChanges {
+    changes: Vec<(u64, LaneChange)>,
+    places: HashMap<u64, usize>,
+    /// There are more than are noted.
+    pub more: bool,
+}
+
+/// Of so many lanes a transaction notes what it has done in each, beside those that it has claimed.
+pub const LANES_NOTED: usize = 100_000;
+
+impl LaneChanges {
+    /// A task has come from one place to another, or from or to nowhere. `position`: that of
+    /// its key, for which `hash` gives the number that stands for it, and its level.
+    pub fn change(
+        &mut self,
+        old: Option<Place>,
+        new: Option<Place>,
+        (position, level): (Position, Level),
+        hash: impl Fn() -> u64,
+    ) {
+        let in_lane = |place: Option<Place>| {
+            let place = place?;
+            place.lane().map(|lane| (lane, place.status))
+        };
+        let (old, new) = (in_lane(old), in_lane(new));
+        let is_open = |status| matches!(status, Status::Ready | Status::Waiting);
+        if let Some((lane, status)) = old
+            && old != new
+        {
+            self.note(lane, |change| match status {
+                Status::Taken => {
+                    change.taken -= 1;
+                    change.left = change.left.or_else(|| Some(hash()));
+                }
+                // Behind one that waited there may be one that is ready.
+                Status::Waiting => (change.offers, change.lost) = (true, true),
+                Status::Ready => change.lost = true,
+                _ => {}
+            });
+        }
+        let Some((lane, status)) = new else { return };
+        if is_open(status) {
+            self.note(lane, |change| {
+                // One that waits and stays has got another place, perhaps behind one that is ready.
+                change.offers |= status == Status::Ready || old == new;
+                change.stand(position, level);
+            });
+        } else if status == Status::Taken && old != new {
+            self.note(lane, |change| {
+                (change.taken, change.first) = (change.taken + 1, position);
+                change.taken_level = change.taken_level.min(level);
+                change.took = Some(hash());
+            });
+        }
+    }
+
+    /// A task that stays where it is has got another position in its lane.
+    pub fn moved(&mut self, place: Place, (position, level): (Position, Level)) {
+        if let Some(lane) = place.lane()
+            && matches!(place.status, Status::Ready | Status::Waiting)
+        {
+            self.note(lane, |change| {
+                (change.offers, change.lost) = (true, true);
+                change.stand(position, level);
+            });
+        }
+    }
+
+    fn note(&mut self, lane: u64, note: impl FnOnce(&mut LaneChange)) {
+        if self.changes.len() < LANES_NOTED || self.places.contains_key(&lane) {
+            let change = self.at(lane);
+            note(change);
+            change.exhausted = false;
+        } else {
+            self.more = true;
+        }
+    }
+
+    fn at(&mut self, lane: u64) -> &mut LaneChange {
+        let place = *self.places.entry(lane).or_insert(self.changes.len());
+        if place == self.changes.len() {
+            self.changes.push((lane, LaneChange::default()));
+        }
+        &mut self.changes[place].1
+    }
+
+    /// Notes that `claim` has claimed a lane, which then cannot fail to be noted.
+    pub fn claim<E>(&mut self, claim: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
+        self.changes.reserve(1);
+        self.places.reserve(1);
+        let lane = claim()?;
+        self.at(lane).claimed = true;
+        Ok(lane)
+    }
+
+    /// A lane that was claimed has been given back.
+    pub fn unclaim(&mut self, lane: u64) {
+        self.at(lane).claimed = false;
+    }
+
+    /// In a lane that this transaction has for itself there is nothing more to take.
+    pub fn exhaust(&mut self, lane: u64) {
+        self.at(lane).exhausted = true;
+    }
+
+    pub fn contains(&self, lane: u64) -> bool {
+        self.more || self.places.contains_key(&lane)
+    }
+
+    /// Adds what has happened in a lane to what had before.
+    pub fn add_to(&self, known: &mut LaneChange, lane: u64) {
+        match self.find(lane) {
+            Some(later) => known.absorb(later),
+            // Something may have come there since it was looked at in vain.
+            None => known.exhausted &= !self.more,
+        }
+    }
+
+    /// What has happened in a lane; None if nothing is noted of it.
+    fn find(&self, lane: u64) -> Option<&LaneChange> {
+        self.places.get(&lane).map(|place| &self.changes[*place].1)
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &LaneChange)> {
+        self.changes.iter().map(|(lane, change)| (*lane, change))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && !self.more
+    }
+
+    pub fn absorb(&mut self, later: &LaneChanges) {
+        for (lane, change) in later.iter() {
+            if change.claimed {
+                self.at(lane).absorb(change);
+            } else {
+                let exhausted = change.exhausted;
+                self.note(lane, |known| known.absorb(change));
+                if self.places.contains_key(&lane) {
+                    self.at(lane).exhausted = exhausted;
+                }
+            }
+        }
+        if later.more {
+            let others = self.changes.iter_mut().filter(|(lane, _)| later.find(*lane).is_none());
+            others.for_each(|(_, change)| change.exhausted = false);
+            self.more = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::change::Tube;
+
+    impl LaneChanges {
+        pub fn get(&self, lane: u64) -> LaneChange {
+            self.find(lane).copied().unwrap_or_default()
+        }
+    }
+
+    fn at(status: Status, lane: u64) -> Option<Place> {
+        in_line(status, lane, true)
+    }
+
+    fn in_line(status: Status, lane: u64, is_strict: bool) -> Option<Place> {
+        Some(Place {
+            status,
+            tube: Some(Tube { hash: lane, counted: None, is_lane: true, is_strict }),
+        })
+    }
+
+    #[test]
+    fn a_task_that_waits_is_in_no_line_unless_that_is_strict() {
+        let at = |status| in_line(status, 7, false);
+        let mut lanes = LaneChanges::default();
+        for (old, new) in [
+            (None, at(Status::Waiting)),
+            (at(Status::Waiting), at(Status::Waiting)),
+            (at(Status::Waiting), at(Status::Buried)),
+            (at(Status::Waiting), None),
+        ] {
+            lanes.change(old, new, (5, 0), || 0);
+        }
+        lanes.moved(at(Status::Waiting).expect("a place"), (5, 0));
+        assert_eq!(lanes.get(7), LaneChange::default());
+        lanes.change(at(Status::Waiting), at(Status::Ready), (5, 0), || 0);
+        assert!(lanes.get(7).offers && lanes.get(7).least == 5 && !lanes.get(7).lost);
+        lanes.change(at(Status::Taken), at(Status::Waiting), (5, 0), || 8);
+        assert_eq!((lanes.get(7).taken, lanes.get(7).left), (-1, Some(8)));
+    }
+
+    #[test]
+    fn a_task_taken_and_settled_leaves_the_lane_as_it_was() {
+        let mut lanes = LaneChanges::default();
+        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), (1, 0), || 0);
+        assert_eq!((lanes.get(7).taken, lanes.get(7).offers), (1, false));
+        assert!(!lanes.get(7).is_left());
+        lanes.change(at(Status::Taken, 7), None, (1, 0), || 0);
+        assert_eq!(lanes.get(7).taken, 0);
+        assert!(!lanes.get(7).is_left());
+        lanes.claim(|| Ok::<_, ()>(7)).expect("claimed");
+        assert!(lanes.get(7).is_left());
+    }
+
+    #[test]
+    fn the_place_of_the_last_take_is_known_beside_an_ack() {
+        let mut lanes = LaneChanges::default();
+        lanes.change(at(Status::Taken, 7), None, (1, 0), || 8);
+        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), (2, 0), || 9);
+        let mut sum = LaneChange::default();
+        sum.absorb(&lanes.get(7));
+        assert_eq!((sum.taken, sum.first, sum.took, sum.left), (0, 2, Some(9), Some(8)));
+    }
+
+    #[test]
+    fn what_comes_to_be_first_is_offered() {
+        for (old, new) in [
+            (None, at(Status::Ready, 1)),
+            (at(Status::Waiting, 1), None),
+            (at(Status::Waiting, 1), at(Status::Buried, 1)),
+            (at(Status::Waiting, 1), at(Status::Waiting, 1)),
+            (at(Status::Ready, 1), at(Status::Ready, 1)),
+            (at(Status::Waiting, 1), at(Status::Waiting, 2)),
+        ] {
+            let mut lanes = LaneChanges::default();
+            lanes.change(old, new, (5, 0), || 0);
+            assert!(lanes.get(1).offers, "{old:?} -> {new:?}");
+        }
+        let mut lanes = LaneChanges::default();
+        lanes.change(None, at(Status::Waiting, 1), (5, 0), || 0);
+        lanes.change(at(Status::Ready, 2), at(Status::Buried, 2), (5, 0), || 0);
+        assert!(!lanes.get(1).offers && !lanes.get(2).offers);
+        assert_eq!((lanes.get(1).least, lanes.get(2).least), (5, LAST));
+        assert!(lanes.get(2).lost && !lanes.get(1).lost);
+    }
+
+    #[test]
+    fn a_claim_is_noted_however_many_lanes_there_are() {
+        let mut lanes = LaneChanges::default();
+        for lane in 0..LANES_NOTED as u64 + 10 {
+            lanes.change(None, at(Status::Ready, lane), (5, 0), || 0);
+        }
+        assert!(lanes.more);
+        let last = LANES_NOTED as u64 + 9;
+        lanes.claim(|| Ok::<_, ()>(last)).expect("claimed");
+        assert!(lanes.get(last).claimed);
+        let mut outer = lanes.clone();
+        let mut inner = LaneChanges::default();
+        inner.claim(|| Ok::<_, ()>(last + 1)).expect("claimed");
+        outer.absorb(&inner);
+        assert!(outer.get(last + 1).claimed);
+    }
+}

@@ -1,0 +1,336 @@
+//! The entries of all queues' lanes: found through a hash table with chains, kept for each queue in its ring,
+//! see [`crate::parts::subqueues::pool::levels`], or in one of two lists.
+
+#[cfg(test)]
+#[path = "integrity.rs"]
+mod integrity;
+
+use crate::model::level::{Level, UNKNOWN};
+use crate::model::position::{FIRST, Position};
+use crate::parts::slot_id::SlotId;
+use crate::parts::subqueues::pool::Back;
+
+/// A lane of a queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Entry {
+    pub lane: u64,
+    /// No task that is ready or waits stands before this place.
+    pub mark: Position,
+    /// The first place in which one came to do so since the last look began.
+    pub floor: Position,
+    /// No task of its line has a lesser level.
+    pub level: Level,
+    /// The least level at which one came to be there since the last look began.
+    pub level_floor: Level,
+    /// While it is busy: the task that is taken, by the number that stands for its key.
+    pub in_flight: u64,
+    /// The queue's slot.
+    pub(super) queue: u32,
+    /// The neighbours in the list, or in the circle of a level. Links are indexes plus one, 0 being none.
+    pub(super) previous: u32,
+    pub(super) next: u32,
+    /// While it stands for a level: the levels that come before and behind it in the tree.
+    pub(super) left: u32,
+    pub(super) right: u32,
+    /// The same: those of less weight are below it.
+    pub(super) weight: u32,
+    /// The next in the hash table's chain, or the next free one.
+    chain: u32,
+    pub state: State,
+    /// While it was claimed, something has come to be there to take.
+    pub dirty: bool,
+    /// While it was claimed, a task that was taken has come back or ended.
+    pub settled: bool,
+    /// No task of the lane is taken but by whoever has claimed it, or while it is busy.
+    pub clear: bool,
+    /// A task was taken without the lane: its end may be told after it has been taken once more.
+    pub unclaimed: bool,
+}
+
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum State {
+    #[default]
+    Free,
+    Waiting,
+    Claimed,
+    Busy,
+    Idle,
+}
+
+/// The lists of a queue's entries that are not in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// Those that are claimed or busy.
+    Away,
+    /// Those that have nothing to take.
+    Idle,
+}
+
+const LISTS: [List; 2] = [List::Away, List::Idle];
+
+/// The lanes of a queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ring {
+    /// 0 while there is no queue.
+    generation: u64,
+    /// The levels of the lanes in the ring.
+    pub(super) root: u32,
+    /// First and last of each list.
+    ends: [[u32; 2]; LISTS.len()],
+    /// The number of lanes in the ring.
+    pub waiting: u32,
+    /// Lanes that have something to take may be missing.
+    pub incomplete: bool,
+    /// A task was taken without its lane, which has no entry to say so.
+    pub unclaimed: bool,
+    /// How often that has come about.
+    pub doubts: u64,
+    /// The same when the pass that is under way began.
+    pub pass: u64,
+    /// How far that has come: the lane to go on with.
+    pub cursor: i64,
+}
+
+impl Ring {
+    pub fn new(generation: u64) -> Ring {
+        Ring { generation, incomplete: true, doubts: 1, cursor: i64::MIN, ..Ring::default() }
+    }
+}
+
+/// Which entries are free.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The first of those that are free again.
+    free: u32,
+    /// Those from here on have never been used.
+    fresh: u32,
+    /// How many are in use.
+    used: u32,
+    /// How many of these are idle, and give way where room is needed.
+    idle: u32,
+    /// What the weights of levels depend on, so that nobody can choose labels that make the tree a list.
+    pub secret: u64,
+}
+
+impl Header {
+    /// The weight of a level for which a lane begins to stand.
+    pub fn weight(&self, lane: u64) -> u32 {
+        let mixed = (lane ^ self.secret).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed =
+            (mixed ^ self.secret.rotate_left(32) ^ mixed >> 29).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 32) as u32
+    }
+}
+
+/// All entries, and what leads to them.
+pub struct Pool<'a> {
+    pub header: &'a mut Header,
+    pub entries: &'a mut [Entry],
+    /// The heads of the hash table's chains; their number is a power of two.
+    pub buckets: &'a mut [u32],
+    /// One for each slot.
+    pub rings: &'a mut [Ring],
+    /// So many entries are kept for claims.
+    pub reserve: usize,
+}
+
+impl Pool<'_> {
+    pub fn ring(&mut self, id: SlotId) -> Option<&mut Ring> {
+        let ring = self.rings.get_mut(id.index as usize)?;
+        (ring.generation == id.generation).then_some(ring)
+    }
+
+    pub fn entry(&mut self, link: u32) -> &mut Entry {
+        &mut self.entries[link as usize - 1]
+    }
+
+    /// Whether there is room for more than claims.
+    pub fn has_room(&self) -> bool {
+        let Header { used, idle, .. } = *self.header;
+        (used - idle) as usize + self.reserve < self.entries.len()
+    }
+
+    pub fn first(&self, queue: u32, list: List) -> Option<u32> {
+        some(self.rings[queue as usize].ends[list as usize][0])
+    }
+
+    /// The next in the same list.
+    pub fn after(&self, link: u32) -> Option<u32> {
+        some(self.entries[link as usize - 1].next)
+    }
+
+    pub fn find(&self, queue: u32, lane: u64) -> Option<u32> {
+        let mut link = self.buckets[self.bucket(queue, lane)];
+        while link != 0 {
+            let entry = &self.entries[link as usize - 1];
+            if entry.lane == lane && entry.queue == queue {
+                return Some(link);
+            }
+            link = entry.chain;
+        }
+        None
+    }
+
+    /// The entry of a lane that is claimed.
+    pub fn claimed(&mut self, id: SlotId, lane: u64) -> Option<u32> {
+        self.ring(id)?;
+        let link = self.find(id.index, lane)?;
+        (self.entry(link).state == State::Claimed).then_some(link)
+    }
+
+    /// Makes an entry, the last of its list; None if all are in use.
+    pub fn add(&mut self, queue: u32, lane: u64, level: Level, state: State) -> Option<u32> {
+        if self.header.used as usize == self.entries.len() && self.header.idle > 0 {
+            self.forget_idle(queue);
+        }
+        let link = match some(self.header.free) {
+            Some(link) => {
+                self.header.free = self.entry(link).chain;
+                link
+            }
+            None if (self.header.fresh as usize) < self.entries.len() => {
+                self.header.fresh += 1;
+                self.header.fresh
+            }
+            None => return None,
+        };
+        self.header.used += 1;
+        let bucket = self.bucket(queue, lane);
+        let chain = std::mem::replace(&mut self.buckets[bucket], link);
+        // A look that began before there was an entry raises nothing.
+        *self.entry(link) = Entry {
+            lane,
+            mark: FIRST,
+            floor: FIRST,
+            level,
+            level_floor: UNKNOWN,
+            queue,
+            chain,
+            ..Entry::default()
+        };
+        self.link(link, state, Back::Tail);
+        Some(link)
+    }
+
+    /// Frees the entry that has been idle for the longest time, of this queue if it has one.
+    fn forget_idle(&mut self, queue: u32) {
+        let others = 0..self.rings.len() as u32;
+        let idle = [queue].into_iter().chain(others).find_map(|of| self.first(of, List::Idle));
+        if let Some(link) = idle {
+            self.remove(link);
+        }
+    }
+
+    /// Changes the level of an entry; in the ring it comes to the tail of that.
+    pub fn set_level(&mut self, link: u32, level: Level) {
+        let is_waiting = self.entry(link).state == State::Waiting;
+        if is_waiting && self.entry(link).level != level {
+            self.leave_ring(link);
+            self.entry(link).level = level;
+            self.enter_ring(link, Back::Tail);
+        }
+        self.entry(link).level = level;
+    }
+
+    /// Brings an entry to a state, to the front or the tail of its list.
+    pub fn place(&mut self, link: u32, state: State, to: Back) {
+        self.unlink(link);
+        self.link(link, state, to);
+    }
+
+    pub fn remove(&mut self, link: u32) {
+        self.unlink(link);
+        let Entry { queue, lane, chain, unclaimed, .. } = *self.entry(link);
+        self.rings[queue as usize].unclaimed |= unclaimed;
+        let bucket = self.bucket(queue, lane);
+        if self.buckets[bucket] == link {
+            self.buckets[bucket] = chain;
+        } else {
+            let mut before = self.buckets[bucket];
+            while self.entry(before).chain != link {
+                before = self.entry(before).chain;
+            }
+            self.entry(before).chain = chain;
+        }
+        *self.entry(link) = Entry { chain: self.header.free, ..Entry::default() };
+        self.header.free = link;
+        self.header.used -= 1;
+    }
+
+    /// Frees all entries of a slot.
+    pub fn empty(&mut self, queue: u32) {
+        while let Some(link) = self.first_waiting(queue) {
+            self.remove(link);
+        }
+        for list in LISTS {
+            while let Some(link) = self.first(queue, list) {
+                self.remove(link);
+            }
+        }
+    }
+
+    fn bucket(&self, queue: u32, lane: u64) -> usize {
+        let mixed = (lane ^ u64::from(queue).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize & (self.buckets.len() - 1)
+    }
+
+    fn link(&mut self, link: u32, state: State, to: Back) {
+        let queue = self.entry(link).queue as usize;
+        self.entry(link).state = state;
+        let Some(list) = list_of(state) else {
+            self.rings[queue].waiting += 1;
+            return self.enter_ring(link, to);
+        };
+        let ends = &mut self.rings[queue].ends[list as usize];
+        let (previous, next) = match to {
+            Back::Front => (0, std::mem::replace(&mut ends[0], link)),
+            _ => (std::mem::replace(&mut ends[1], link), 0),
+        };
+        if next == 0 && previous == 0 {
+            *ends = [link, link];
+        }
+        if let Some(previous) = some(previous) {
+            self.entry(previous).next = link;
+        }
+        if let Some(next) = some(next) {
+            self.entry(next).previous = link;
+        }
+        let entry = self.entry(link);
+        (entry.previous, entry.next) = (previous, next);
+        self.header.idle += u32::from(state == State::Idle);
+    }
+
+    fn unlink(&mut self, link: u32) {
+        let Entry { queue, previous, next, state, .. } = *self.entry(link);
+        let Some(list) = list_of(state) else {
+            self.rings[queue as usize].waiting -= 1;
+            return self.leave_ring(link);
+        };
+        match some(previous) {
+            Some(previous) => self.entry(previous).next = next,
+            None => self.rings[queue as usize].ends[list as usize][0] = next,
+        }
+        match some(next) {
+            Some(next) => self.entry(next).previous = previous,
+            None => self.rings[queue as usize].ends[list as usize][1] = previous,
+        }
+        self.header.idle -= u32::from(state == State::Idle);
+    }
+}
+
+/// None of one that is in the ring.
+fn list_of(state: State) -> Option<List> {
+    match state {
+        State::Waiting => None,
+        State::Idle => Some(List::Idle),
+        _ => Some(List::Away),
+    }
+}
+
+pub(super) fn some(link: u32) -> Option<u32> {
+    (link != 0).then_some(link)
+}

@@ -1,0 +1,355 @@
+//! Sub-queues, of which only one task is in flight at a time: which of them to look at next. Pure:
+//! it works on arrays that live in shared memory.
+//!
+//! A *lane* is a sub-queue as the hash of its label; labels that share a hash share a lane. Each
+//! queue has a ring of lanes to be looked at, in the order in which they were last served, so the
+//! cost of a take does not grow with the number of lanes or of tasks. A lane has an entry in one of
+//! these states, or none, when nothing to take is known of:
+//!
+//! * waiting: it is in the ring;
+//! * claimed: a transaction looks for its first task, or has taken it and not ended yet;
+//! * busy: a task of it is taken, so it is looked at again when that comes back or ends;
+//! * idle: it had nothing to take, and what is known of it is kept for as long as there is room.
+//!
+//! Invariant: a lane whose first task can be taken is in the ring or claimed, or the ring is
+//! *incomplete*; then a take that finds the ring empty looks for lanes in the table's index. What
+//! is in the ring without need is harmless: whoever finds nothing there to take drops it.
+//!
+//! With priorities the ring is ordered by *level* first: an entry's is no greater than the least priority
+//! number in its line. A commit lowers it to what came there; a look raises it to what it found, unless
+//! something less came during the look. So whoever claims the next lane and finds its first task at a greater
+//! level than the entry said, and others in the ring before that, gives it back with what it has learned and
+//! tries the next.
+
+mod entries;
+mod known;
+mod levels;
+#[cfg(test)]
+mod tests;
+
+use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use crate::model::position::{FIRST, LAST};
+use crate::parts::slot_id::SlotId;
+use crate::parts::subqueues::change::LaneChange;
+pub use entries::{Entry, Header, Pool, Ring};
+use entries::{List, State};
+
+/// Where a lane goes that a transaction has claimed and not taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// It is the next again: the take is undone.
+    Front,
+    /// It is the last: its first task cannot be had just now.
+    Tail,
+    /// Out of the ring: it has nothing to take.
+    Away,
+}
+
+/// Why a lane cannot be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another transaction has claimed it, or one of its tasks is taken.
+    InUse,
+    /// There are more lanes than shared memory has room for.
+    NoRoom,
+}
+
+/// What has become of a lane that was offered to a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    Queued,
+    /// It is in the ring, claimed or busy.
+    Known,
+    /// It is not in the ring, which is incomplete.
+    NoRoom,
+}
+
+/// The lane that was the next in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    pub lane: u64,
+    /// None of its tasks has a lesser one.
+    pub level: Level,
+    /// The same of the lanes that are still in the ring, if there are any.
+    pub others: Option<Level>,
+}
+
+impl Next {
+    /// Up to which level the first task of this lane goes before the others, and before `own`, of which only the
+    /// caller knows. One that is as urgent as was known has its turn; another goes behind those of its level.
+    pub fn limit(&self, own: Option<Level>) -> Level {
+        let before_others = self.others.map_or(LAST_LEVEL, |others| others.saturating_sub(1));
+        self.level.max(before_others.min(own.unwrap_or(LAST_LEVEL)))
+    }
+}
+
+/// A part of a pass through the index of a queue's lanes, which makes its ring complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scan {
+    /// The first lane to look at.
+    pub from: i64,
+    pub doubts: u64,
+}
+
+impl Pool<'_> {
+    /// Prepares the ring of a queue that has come to a slot: nothing is known of its lanes.
+    pub fn open(&mut self, id: SlotId) {
+        self.empty(id.index);
+        self.rings[id.index as usize] = Ring::new(id.generation);
+    }
+
+    /// Frees all entries of a queue that is gone.
+    pub fn close(&mut self, id: SlotId) {
+        if self.ring(id).is_some() {
+            self.empty(id.index);
+            self.rings[id.index as usize] = Ring::default();
+        }
+    }
+
+    /// Forgets what is known of a queue's lanes, as after changes that nobody has told of.
+    pub fn reset(&mut self, id: SlotId) {
+        if self.ring(id).is_none() {
+            return;
+        }
+        let waits = |pool: &Self| pool.first_waiting(id.index);
+        while let Some(link) = waits(self).or_else(|| self.first(id.index, List::Idle)) {
+            self.remove(link);
+        }
+        let mut next = self.first(id.index, List::Away);
+        while let Some(link) = next {
+            next = self.after(link);
+            let entry = self.entry(link);
+            match entry.state {
+                State::Claimed => {
+                    (entry.dirty, entry.mark, entry.floor) = (true, FIRST, FIRST);
+                    (entry.level, entry.level_floor) = (UNKNOWN, UNKNOWN);
+                    entry.clear = false;
+                }
+                _ => self.remove(link),
+            }
+        }
+        self.doubt(id);
+    }
+
+    /// The lane that is next.
+    pub fn next(&mut self, id: SlotId) -> Option<u64> {
+        let (link, _) = self.first_of_ring(id)?;
+        Some(self.entry(link).lane)
+    }
+
+    fn first_of_ring(&mut self, id: SlotId) -> Option<(u32, Level)> {
+        self.ring(id)?;
+        let link = self.first_waiting(id.index)?;
+        Some((link, self.entry(link).level))
+    }
+
+    /// Claims the lane that is next.
+    pub fn claim_next(&mut self, id: SlotId) -> Option<Next> {
+        let (link, level) = self.first_of_ring(id)?;
+        self.mark_claimed(link);
+        let others = self.first_of_ring(id).map(|(_, level)| level);
+        Some(Next { lane: self.entry(link).lane, level, others })
+    }
+
+    /// Claims a lane out of its turn.
+    pub fn claim(&mut self, id: SlotId, lane: u64) -> Result<u64, Refusal> {
+        if self.ring(id).is_none() {
+            return Err(Refusal::InUse);
+        }
+        let link = match self.find(id.index, lane) {
+            Some(link) if self.is_free(link) => link,
+            Some(_) => return Err(Refusal::InUse),
+            None => self.add(id.index, lane, UNKNOWN, State::Claimed).ok_or(Refusal::NoRoom)?,
+        };
+        self.mark_claimed(link);
+        Ok(lane)
+    }
+
+    /// Claims a lane of which a task was taken by hand, unless the room is needed for takes.
+    pub fn claim_by_hand(&mut self, id: SlotId, lane: u64) -> Result<u64, Refusal> {
+        let is_known = self.known(id, lane).is_some_and(|link| !self.is_idle(link));
+        if is_known || self.has_room() { self.claim(id, lane) } else { Err(Refusal::NoRoom) }
+    }
+
+    /// Whether nobody has claimed a lane, nor has a task of it.
+    fn is_free(&mut self, link: u32) -> bool {
+        matches!(self.entry(link).state, State::Waiting | State::Idle)
+    }
+
+    fn is_idle(&mut self, link: u32) -> bool {
+        self.entry(link).state == State::Idle
+    }
+
+    fn mark_claimed(&mut self, link: u32) {
+        self.place(link, State::Claimed, Back::Tail);
+        let entry = self.entry(link);
+        (entry.dirty, entry.settled) = (false, false);
+    }
+
+    /// Gives back a lane that was claimed; whether somebody is to be woken for it.
+    pub fn give_back(&mut self, id: SlotId, lane: u64, to: Back) -> bool {
+        let Some(link) = self.claimed(id, lane) else { return false };
+        let dirty = self.entry(link).dirty;
+        match to {
+            Back::Away if dirty => self.queue(id, link, Back::Tail),
+            Back::Away => self.place(link, State::Idle, Back::Tail),
+            to => self.queue(id, link, to),
+        }
+        to == Back::Front || dirty
+    }
+
+    /// A transaction, or a part of it, is undone: what it has taken is there again. Whether somebody is to be
+    /// woken for it.
+    pub fn undo(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
+        self.lower(id, lane, LAST, change.taken_level);
+        change.claimed && self.give_back(id, lane, Back::Front)
+    }
+
+    /// Takes over what a transaction has done in a lane; whether somebody is to be woken for it.
+    pub fn commit(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
+        if self.ring(id).is_none() || change.is_none() {
+            return false;
+        }
+        self.lower(id, lane, change.least, change.level);
+        if change.claimed {
+            return self.commit_claim(id, lane, change);
+        }
+        let found = self.find(id.index, lane);
+        let state = found.map(|link| self.entry(link).state);
+        if let Some(link) = found {
+            let entry = self.entry(link);
+            // A task that nobody knew of has come to be taken, or to be so no more.
+            let is_known = |left| entry.state == State::Busy && entry.in_flight == left;
+            entry.clear &= change.taken <= 0 && change.left.is_none_or(is_known);
+            entry.in_flight = change.took.unwrap_or(entry.in_flight);
+        }
+        match (found, state) {
+            (Some(link), Some(State::Busy)) if change.taken < 0 => {
+                self.queue(id, link, Back::Tail);
+                true
+            }
+            (Some(link), Some(State::Claimed)) => {
+                let entry = self.entry(link);
+                entry.dirty = true;
+                entry.settled |= change.taken < 0;
+                false
+            }
+            (None, _) | (_, Some(State::Idle)) if change.taken < 0 || change.offers => {
+                // Of a lane without an entry others may be there, which are less: behind a task that has been in
+                // flight since before a restart, or that there was no room to note.
+                let is_known = found.is_some();
+                let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
+                self.offer(id, lane, level) != Offered::Known
+            }
+            // Whoever waits has found its first task locked, or come a moment too early.
+            (Some(_), Some(State::Waiting)) => change.offers,
+            _ => false,
+        }
+    }
+
+    /// A transaction that had claimed a lane has ended.
+    fn commit_claim(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
+        let Some(link) = self.claimed(id, lane) else { return false };
+        let entry = self.entry(link);
+        entry.in_flight = change.took.unwrap_or_default();
+        // Who has given the task back, as its time to run was over, may have come here first; or it was
+        // another task that had been taken, which nobody knew of.
+        entry.clear &= !entry.settled;
+        // It has acked a task that it had taken before, and taken another, of which nobody knows.
+        entry.clear &= change.taken != 0 || change.left == change.took;
+        let is_busy = change.taken > 0 && !entry.settled;
+        if !is_busy {
+            self.queue(id, link, Back::Tail);
+        } else if self.has_room() {
+            self.place(link, State::Busy, Back::Tail);
+        } else {
+            // Nobody needs to know: who looks finds the task that is taken.
+            self.remove(link);
+        }
+        !is_busy
+    }
+
+    /// Queues a lane that may have something to take, none of it of a lesser level, unless it is known.
+    pub fn offer(&mut self, id: SlotId, lane: u64, level: Level) -> Offered {
+        if self.ring(id).is_none() {
+            return Offered::Known;
+        }
+        let known = self.find(id.index, lane);
+        if let Some(link) = known {
+            let level = self.entry(link).level.min(level);
+            self.set_level(link, level);
+        }
+        if known.is_some_and(|link| !self.is_idle(link)) {
+            return Offered::Known;
+        }
+        if self.has_room() {
+            match known {
+                Some(link) => self.place(link, State::Waiting, Back::Tail),
+                None => _ = self.add(id.index, lane, level, State::Waiting),
+            }
+            return Offered::Queued;
+        }
+        if let Some(link) = known {
+            self.remove(link);
+        }
+        self.doubt(id);
+        Offered::NoRoom
+    }
+
+    /// Puts an entry into the ring, unless the room is needed for claims.
+    fn queue(&mut self, id: SlotId, link: u32, to: Back) {
+        if self.has_room() {
+            self.place(link, State::Waiting, to);
+        } else {
+            self.remove(link);
+            self.doubt(id);
+        }
+    }
+
+    /// Nobody knows any more which lanes have something to take.
+    pub fn doubt(&mut self, id: SlotId) {
+        if let Some(ring) = self.ring(id) {
+            ring.incomplete = true;
+            ring.doubts += 1;
+        }
+    }
+
+    /// The number of lanes in the ring.
+    pub fn waiting(&mut self, id: SlotId) -> u32 {
+        self.ring(id).map_or(0, |ring| ring.waiting)
+    }
+
+    /// Whether there may be something to take that nobody is about to take.
+    pub fn may_have_some(&mut self, id: SlotId) -> bool {
+        self.ring(id).is_some_and(|ring| ring.waiting > 0 || ring.incomplete)
+    }
+
+    /// Whether a lane is known to have something to take, or may be among those that are not known.
+    pub fn knows(&mut self, id: SlotId, lane: u64) -> bool {
+        let Some(ring) = self.ring(id) else { return false };
+        let state = |pool: &mut Self, link| pool.entry(link).state;
+        ring.incomplete
+            || self
+                .find(id.index, lane)
+                .is_some_and(|link| matches!(state(self, link), State::Waiting | State::Claimed))
+    }
+
+    /// Begins a part of a pass; None if the ring is complete.
+    pub fn begin_scan(&mut self, id: SlotId) -> Option<Scan> {
+        let ring = self.ring(id).filter(|ring| ring.incomplete)?;
+        Some(Scan { from: ring.cursor, doubts: ring.doubts })
+    }
+
+    /// Ends a part of a pass, after which the lanes from `next` are to be looked at; None at the
+    /// end of the pass. If nothing came into doubt since it began, the ring is complete.
+    pub fn end_scan(&mut self, id: SlotId, scan: Scan, next: Option<i64>) {
+        let Some(ring) = self.ring(id).filter(|ring| ring.cursor == scan.from) else { return };
+        if scan.from == i64::MIN {
+            ring.pass = scan.doubts;
+        }
+        ring.cursor = next.unwrap_or(i64::MIN);
+        if next.is_none() && ring.pass == ring.doubts {
+            ring.incomplete = false;
+        }
+    }
+}

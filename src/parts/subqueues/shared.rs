@@ -1,0 +1,342 @@
+//! The lanes of all queues in shared memory, see [`crate::parts::subqueues::pool`].
+
+use crate::model::level::Level;
+use crate::model::position::Position;
+use crate::parts::delta::Delta;
+use crate::parts::segment::Guard;
+use crate::parts::slot::QueueGuard;
+use crate::parts::slot_id::SlotId;
+use crate::parts::subqueues::change::LaneChanges;
+use crate::parts::subqueues::pool::{
+    Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan,
+};
+use crate::parts::waiters::{Cause, Offer};
+use crate::server::process;
+use crate::trace::claims::{self, Step};
+use serde_json::json;
+
+/// Where the arrays are.
+pub(in crate::parts) struct Arrays {
+    header: *mut Header,
+    rings: *mut Ring,
+    entries: *mut Entry,
+    buckets: *mut u32,
+}
+
+impl Arrays {
+    pub(in crate::parts) fn new(
+        header: *mut u8,
+        rings: *mut u8,
+        entries: *mut u8,
+        buckets: *mut u8,
+    ) -> Arrays {
+        Arrays {
+            header: header.cast(),
+            rings: rings.cast(),
+            entries: entries.cast(),
+            buckets: buckets.cast(),
+        }
+    }
+}
+
+impl Arrays {
+    /// What is not about a single queue, still unused.
+    pub(in crate::parts) fn header(&self) -> *mut Header {
+        self.header
+    }
+}
+
+/// Each process may claim a lane, whatever room the others leave.
+fn reserve() -> usize {
+    process::limit()
+}
+
+fn entry_count() -> usize {
+    crate::settings::max_subqueues() + reserve()
+}
+
+fn bucket_count() -> usize {
+    entry_count().next_power_of_two()
+}
+
+/// The sizes of the arrays, in bytes.
+pub(in crate::parts) fn sizes() -> [usize; 4] {
+    [
+        size_of::<Header>(),
+        crate::parts::segment::queue_limit() * size_of::<Ring>(),
+        entry_count() * size_of::<Entry>(),
+        bucket_count() * size_of::<u32>(),
+    ]
+}
+
+/// Lets `work` work with what is known of one lane, under their lock, and traces it as a step.
+fn step<T>(
+    id: SlotId,
+    lane: u64,
+    verb: &str,
+    about: impl FnOnce() -> serde_json::Value,
+    work: impl FnOnce(&mut Pool) -> T,
+) -> T {
+    with(|pool| {
+        let step = Step::begin(pool, id, Some(lane));
+        let done = work(pool);
+        step.end(pool, verb, about);
+        done
+    })
+}
+
+/// The same of all that is known of a queue's lanes.
+fn step_of_all(pool: &mut Pool, id: SlotId, verb: &str, work: impl FnOnce(&mut Pool)) {
+    let step = Step::begin(pool, id, None);
+    work(pool);
+    step.end(pool, verb, || json!({}));
+}
+
+/// Lets `work` work with the lanes, under their lock.
+fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
+    let segment = crate::parts::segment::segment();
+    let _guard = Guard::acquire(1 + segment.queue_count, true);
+    let arrays = &segment.lanes;
+    // SAFETY: the arrays have these lengths, and the exclusive lock makes these the only references.
+    let mut pool = unsafe {
+        Pool {
+            header: &mut *arrays.header,
+            rings: std::slice::from_raw_parts_mut(arrays.rings, segment.queue_count),
+            entries: std::slice::from_raw_parts_mut(arrays.entries, entry_count()),
+            buckets: std::slice::from_raw_parts_mut(arrays.buckets, bucket_count()),
+            reserve: reserve(),
+        }
+    };
+    work(&mut pool)
+}
+
+impl QueueGuard {
+    /// What has happened in the sub-queues; one consumer is woken for each that has come to have
+    /// something to take.
+    pub(in crate::parts) fn commit_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        if !delta.lanes.is_empty() {
+            let wake = |lane| self.wake(Cause::Commit, 1, Offer { tube: Some(lane) });
+            if !commit(id, &delta.lanes, wake) {
+                self.wake(Cause::Commit, u32::MAX, Offer { tube: None });
+            }
+        }
+        if delta.redefined || delta.recount || delta.replaces {
+            reset(id);
+        }
+    }
+
+    /// Gives up the sub-queues of a transaction that is prepared: nobody could give them back at its end,
+    /// nor does anybody else know of the tasks that it has taken by hand.
+    pub fn give_up_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        with(|pool| {
+            let taken = delta.lanes.iter().filter(|(_, change)| change.taken > 0);
+            taken.for_each(|(lane, _)| {
+                let step = Step::begin(pool, id, Some(lane));
+                pool.take_unclaimed(id, lane);
+                step.end(pool, "TakeUnclaimed", || json!({}));
+            });
+        });
+        self.undo_lanes(delta);
+    }
+
+    /// Takes back what a transaction, or a part of it, has done in the sub-queues.
+    pub fn undo_lanes(&mut self, delta: &Delta) {
+        let id = self.id();
+        undo(id, &delta.lanes, |lane| self.wake(Cause::Undo, 1, Offer { tube: Some(lane) }));
+        // What is there again after a TRUNCATE that is undone, nobody has told of.
+        if delta.replaces || delta.redefined || delta.lanes.more {
+            reset(id);
+            self.wake(Cause::Undo, u32::MAX, Offer { tube: None });
+        }
+    }
+}
+
+pub(in crate::parts) fn open(id: SlotId) {
+    with(|pool| step_of_all(pool, id, "Open", |pool| pool.open(id)));
+}
+
+pub(in crate::parts) fn close(id: SlotId) {
+    with(|pool| step_of_all(pool, id, "Close", |pool| pool.close(id)));
+}
+
+pub(in crate::parts) fn reset(id: SlotId) {
+    with(|pool| step_of_all(pool, id, "Reset", |pool| pool.reset(id)));
+}
+
+/// Takes over what a transaction has done; `wake` sees the lanes for which somebody is to be woken.
+/// False if nobody knows which those are.
+fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool {
+    with(|pool| {
+        for (lane, change) in changes.iter() {
+            let step = Step::begin(pool, id, Some(lane));
+            let has_some = pool.commit(id, lane, change);
+            step.end(pool, "Commit", || json!({ "change": claims::change(change) }));
+            if has_some {
+                wake(lane);
+            }
+        }
+        if changes.more {
+            step_of_all(pool, id, "Reset", |pool| pool.reset(id));
+        }
+    });
+    !changes.more
+}
+
+/// Puts the lanes that a transaction had claimed back to where they were.
+fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
+    with(|pool| {
+        // The first that was claimed is to be the first again.
+        for (lane, change) in changes.iter().rev() {
+            let step = Step::begin(pool, id, Some(lane));
+            let has_some = pool.undo(id, lane, change);
+            step.end(pool, "Undo", || json!({ "change": claims::change(change) }));
+            if has_some {
+                wake(lane);
+            }
+        }
+    });
+}
+
+/// The number of lanes that are to be looked at.
+pub fn waiting(id: SlotId) -> u32 {
+    with(|pool| pool.waiting(id))
+}
+
+/// Whether there may be something to take that nobody is about to take.
+pub fn may_have_some(id: SlotId) -> bool {
+    with(|pool| pool.may_have_some(id))
+}
+
+/// Whether the ring has all lanes that may have something to take.
+pub(in crate::parts) fn is_complete(id: SlotId) -> bool {
+    with(|pool| pool.begin_scan(id).is_none())
+}
+
+/// Whether it is known of a lane that it may have something to take.
+pub fn knows(id: SlotId, lane: u64) -> bool {
+    with(|pool| pool.knows(id, lane))
+}
+
+/// The lane that is next, if there is one.
+pub fn next(id: SlotId) -> Option<u64> {
+    with(|pool| pool.next(id))
+}
+
+/// No task of the lane that may be its first stands before this place.
+pub fn mark(id: SlotId, lane: u64) -> Position {
+    with(|pool| pool.mark(id, lane))
+}
+
+/// Claims the lane that is next, if there is one.
+pub fn claim_next(id: SlotId) -> Option<Next> {
+    with(|pool| {
+        let step = Step::begin_next(pool, id);
+        let next = pool.claim_next(id);
+        if next.is_some() {
+            step.end(pool, "Next", || json!({}));
+        }
+        next
+    })
+}
+
+/// Claims a lane out of its turn.
+pub fn claim(id: SlotId, lane: u64) -> Result<u64, Refusal> {
+    claim_as(id, lane, "Claim", |pool| pool.claim(id, lane))
+}
+
+/// Claims a lane of which a task was taken by hand, if there is room.
+pub fn claim_by_hand(id: SlotId, lane: u64) -> Result<u64, Refusal> {
+    claim_as(id, lane, "ByHand", |pool| pool.claim_by_hand(id, lane))
+}
+
+fn claim_as(
+    id: SlotId,
+    lane: u64,
+    verb: &str,
+    claim: impl FnOnce(&mut Pool) -> Result<u64, Refusal>,
+) -> Result<u64, Refusal> {
+    with(|pool| {
+        let step = Step::begin(pool, id, Some(lane));
+        let claimed = claim(pool);
+        match claimed {
+            Ok(_) => step.end(pool, verb, || json!({})),
+            Err(Refusal::InUse) => step.end(pool, "InUse", || json!({})),
+            Err(Refusal::NoRoom) => {}
+        }
+        claimed
+    })
+}
+
+/// Whether shared memory knows of every task of the lane that is taken.
+pub fn is_clear(id: SlotId, lane: u64) -> bool {
+    with(|pool| pool.is_clear(id, lane))
+}
+
+/// Whether shared memory knows of a task of the lane that is taken.
+pub fn is_busy(id: SlotId, lane: u64) -> bool {
+    with(|pool| pool.is_busy(id, lane))
+}
+
+/// See [`Pool::set_clear`].
+pub fn set_clear(id: SlotId, lane: u64) {
+    step(id, lane, "SetClear", || json!({}), |pool| pool.set_clear(id, lane));
+}
+
+/// See [`Pool::take_unclaimed`].
+pub fn take_unclaimed(id: SlotId, lane: u64) {
+    step(id, lane, "TakeUnclaimed", || json!({}), |pool| pool.take_unclaimed(id, lane));
+}
+
+/// Gives back a lane that was claimed; whether somebody is to be woken for it.
+pub fn give_back(id: SlotId, lane: u64, to: Back) -> bool {
+    let about = || json!({ "to": format!("{to:?}") });
+    step(id, lane, "GiveBack", about, |pool| pool.give_back(id, lane, to))
+}
+
+/// Queues a lane that has something to take, none of it of a lesser level, unless it is known.
+pub fn offer(id: SlotId, lane: u64, level: Level) -> Offered {
+    step(id, lane, "Offer", || json!({}), |pool| pool.offer(id, lane, level))
+}
+
+pub fn begin_scan(id: SlotId) -> Option<Scan> {
+    with(|pool| pool.begin_scan(id))
+}
+
+/// The same if there is room for what it may find.
+pub fn begin_scan_in_room(id: SlotId) -> Option<Scan> {
+    with(|pool| pool.begin_scan(id).filter(|_| pool.has_room()))
+}
+
+/// The least level of the lanes that are to be looked at.
+pub fn least_level(id: SlotId) -> Option<Level> {
+    with(|pool| pool.least(id))
+}
+
+/// The level of a lane in the ring: no task of its line has a lesser one.
+pub fn level(id: SlotId, lane: u64) -> Level {
+    with(|pool| pool.level(id, lane))
+}
+
+pub fn end_scan(id: SlotId, scan: Scan, next: Option<i64>) {
+    with(|pool| {
+        let step = Step::begin(pool, id, None);
+        pool.end_scan(id, scan, next);
+        let about = || json!({ "from": scan.from, "doubts": scan.doubts, "next": next });
+        step.end(pool, "EndScan", about);
+    });
+}
+
+/// Begins a look for the first task of a lane; no task that may be it stands before what this
+/// gives.
+pub fn begin_look(id: SlotId, lane: u64) -> Position {
+    step(id, lane, "BeginLook", || json!({}), |pool| pool.begin_look(id, lane))
+}
+
+/// The look has found the first task at `first`, and none of a lesser level; these are the first of all if
+/// they must not be relied on.
+pub fn end_look(id: SlotId, lane: u64, first: Position, level: Level) {
+    let about = || json!({ "first": first.to_string() });
+    step(id, lane, "EndLook", about, |pool| pool.end_look(id, lane, first, level));
+}

@@ -1,0 +1,81 @@
+//! What happens in a line, for the trace that the model of wake-ups is held against, see [`crate::trace`].
+
+use crate::parts::slot::QueueGuard;
+use crate::parts::waiters::token::WakeToken;
+use crate::parts::waiters::waiter;
+use crate::server::process;
+use crate::trace;
+use serde_json::{Value, json};
+
+/// Part of a trace.
+const PART: &str = "wake-ups";
+
+/// Why consumers are woken.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause {
+    /// A transaction is committed that has made tasks ready.
+    Commit,
+    /// One is undone that had taken some.
+    Undo,
+    /// A wake-up that was not used.
+    HandOn,
+    /// A look came to nothing, or a sub-queue was given back in which there is something by now.
+    GivenBack,
+    /// The pause is over.
+    PauseOver,
+    /// What the queue gives is another.
+    Redefined,
+}
+
+impl QueueGuard {
+    /// Notes a step of this line, which this process takes.
+    pub fn note_step(&self, verb: &str, more: impl FnOnce() -> Value) {
+        trace::step(PART, || {
+            let mut event = more();
+            event["do"] = verb.into();
+            event["queue"] = self.index().into();
+            event["by"] = process::index().into();
+            event["wakes"] = self.line.wakes.into();
+            event
+        });
+    }
+
+    /// Notes that this process stands in line, to look for the task that a token tells of.
+    pub fn note_joined(&self, token: Option<WakeToken>) {
+        self.note_step("Join", || {
+            let own = process::index();
+            let entry = waiter(own);
+            let (mut place, mut link) = (0, self.line.head);
+            while link != 0 && link != own + 1 {
+                (place, link) = (place + 1, waiter(link - 1).next);
+            }
+            json!({
+                "place": place,
+                "since": entry.since,
+                "token": token.map(WakeToken::number),
+                "of_any": entry.want == crate::parts::waiters::Want::Any,
+            })
+        });
+    }
+
+    /// Notes that this process leaves the line, with what it has not used: for the look that has ended, and by a
+    /// wake-up that came meanwhile. Each with whether others may find what it does not.
+    pub fn note_left(&self, unused: Option<(WakeToken, bool)>, another: Option<(WakeToken, bool)>) {
+        let shown =
+            |token: Option<(WakeToken, bool)>| token.map(|(token, by)| (token.number(), by));
+        self.note_step("Leave", || json!({ "unused": shown(unused), "another": shown(another) }));
+    }
+
+    /// Notes that a process is taken out of the line.
+    pub(in crate::parts) fn note_woken(&self, who: u32, token: WakeToken) {
+        self.note_step("Notify", || json!({ "who": who, "number": token.number() }));
+    }
+}
+
+/// Notes that a look of this process has begun, or has found something.
+pub fn note_look(queue: u32, has_found: bool) {
+    trace::step(PART, || {
+        let verb = if has_found { "Found" } else { "Look" };
+        json!({ "do": verb, "queue": queue, "by": process::index() })
+    });
+}

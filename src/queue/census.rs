@@ -1,0 +1,91 @@
+//! What a queue's table says, for those who only look: read in scans that run no code of the table's owner. A statement
+//! would: to plan it evaluates what the predicate of an index calls, if that claims to be immutable, and it applies the
+//! policies of row security, all that with the rights of who looks. Whether that role may see the rows is the
+//! caller's to ask, see [`crate::server::privileges::may_monitor`].
+
+use crate::error::{Error, Result};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+use crate::parts::leases::sessions::Uuid;
+use crate::queue::{self, Queue};
+use crate::server::catalog;
+use crate::server::heap::{Bound, Is};
+use crate::server::memory::Scratch;
+use crate::server::relation::{Lock, Relation, Snapshot};
+use crate::server::row::{Row, Tuple};
+use crate::server::value::Value;
+use crate::statement::Index;
+use std::collections::BTreeMap;
+
+/// Numbers of taken tasks by the session that holds them; None for none.
+pub type Holders = BTreeMap<Option<Uuid>, i64>;
+
+/// The sessions that hold tasks of a queue: found by the index of the taken ones, if that is there, else among
+/// all rows.
+pub fn holders(queue: &Queue) -> Result<Holders> {
+    let relation = table(queue)?;
+    let snapshot = Snapshot::of_statement();
+    let (mut holders, scratch) = (Holders::new(), Scratch::new());
+    let mut see = |row: &Tuple| {
+        if let Some(owner) = scratch.run(|| holder(row, queue)) {
+            *holders.entry(owner).or_default() += 1;
+        }
+        true
+    };
+    match queue.index(&relation, Index::Taken) {
+        Some(index) => relation.scan_by(index, &[], &snapshot, see),
+        None => drop(relation.scan(&snapshot, &mut see)),
+    }
+    Ok(holders)
+}
+
+/// The session that holds a task, which is None for a task that none holds; None if the row is no taken task.
+pub fn holder(row: &impl Row, queue: &Queue) -> Option<Option<Uuid>> {
+    let status = queue.status_read(queue.value_of(row, Field::Status));
+    (status? == Status::Taken).then(|| queue.value_of(row, Field::Owner).map(Value::to_uuid))
+}
+
+/// Shows `see` the task with this key, if there is one.
+pub fn find<T>(
+    queue: &Queue,
+    key: &[Value],
+    see: impl FnOnce(&Tuple) -> Result<T>,
+) -> Result<Option<T>> {
+    let relation = table(queue)?;
+    let snapshot = Snapshot::of_statement();
+    let (mut see, mut seen) = (Some(see), None);
+    let mut once = |row: &Tuple| {
+        seen = see.take().map(|see| see(row));
+        false
+    };
+    match queue.key_index(&relation) {
+        Some(index) => {
+            let bounds = key.iter().map(|value| Bound { is: Is::Equal, value: *value });
+            let bounds: Vec<Bound> = bounds.collect();
+            relation.scan_by(index, &bounds, &snapshot, once);
+        }
+        None => {
+            let scratch = Scratch::new();
+            relation.scan(&snapshot, |row| !scratch.run(|| has_key(row, key, queue)) || once(row));
+        }
+    }
+    seen.transpose()
+}
+
+fn has_key(row: &Tuple, key: &[Value], queue: &Queue) -> bool {
+    let is_equal = |(wanted, column): (&Value, &queue::KeyType)| {
+        let value = row.value(column.number);
+        value.is_some_and(|value| catalog::equal(value, *wanted, column.collation))
+    };
+    key.iter().zip(&queue.key).all(is_equal)
+}
+
+/// The table of a queue, on which the caller holds a lock.
+pub fn table(queue: &Queue) -> Result<Relation> {
+    let table = Relation::open(queue.table, Lock::AccessShare);
+    let table = table.ok_or_else(|| queue::not_a_queue(queue.table))?;
+    if table.is_readable() {
+        return Ok(table);
+    }
+    Err(Error::on_standby(format!("unlogged table {} cannot be read", queue.name)))
+}

@@ -1,0 +1,180 @@
+//! What is needed to change a queue's rows without statements.
+
+use crate::model::definition::Field;
+use crate::model::status::Status;
+use crate::queue::Queue;
+use crate::queue::index::WantedIndex;
+use crate::server::heap::{Heap, Open};
+use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::{index, user};
+use crate::statement::Index;
+use pgrx::pg_sys::Oid;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A queue's table, if nobody but its functions, and whoever changes rows by hand, acts on it.
+pub struct Direct {
+    pub heap: Heap,
+    /// The index of the ready tasks in the order in which they are taken.
+    pub ready: Option<Oid>,
+    /// The same of a tube.
+    pub tube: Option<Oid>,
+    /// The index of the tasks of a sub-queue in the order in which they are taken.
+    pub lane: Option<Oid>,
+    /// The unique index of the tasks in flight by sub-queue.
+    pub in_flight: Option<Oid>,
+    /// The index of the tasks by the instant at which the worker has to act.
+    pub due: Option<Oid>,
+    /// The index of the key.
+    pub key: Option<Oid>,
+    /// The indexes that hold only tasks in certain states.
+    states: Vec<(Oid, Vec<Status>)>,
+    /// No column is of a domain, which a statement would check without a value as well.
+    pub inserts: bool,
+    /// What is known of the queue is.
+    stale: Rc<Cell<bool>>,
+}
+
+/// What was found out for a role: None where statements do more than what is done without them.
+type Known = Option<Rc<Direct>>;
+
+/// What is known, by role.
+#[derive(Default)]
+pub struct Directs(RefCell<Vec<(Oid, Known)>>);
+
+/// So many roles are known at a time.
+const ROLES: usize = 64;
+
+impl Queue {
+    /// None where statements do more than what is done without them.
+    pub fn direct(&self) -> Known {
+        let role = user::current();
+        let mut known = self.directs.0.borrow_mut();
+        let is_stale = |known: &Known| known.as_ref().is_some_and(|direct| !direct.heap.is_valid());
+        if let Some((_, direct)) = known.iter().find(|(of, _)| *of == role)
+            && !is_stale(direct)
+        {
+            return direct.clone();
+        }
+        // What it calls may come here again.
+        drop(known);
+        let direct = Direct::of(self).map(Rc::new);
+        // What has changed meanwhile is looked at again by the next call.
+        if is_stale(&direct) {
+            return None;
+        }
+        known = self.directs.0.borrow_mut();
+        known.retain(|(of, _)| *of != role);
+        if known.len() >= ROLES {
+            known.remove(0);
+        }
+        known.push((role, direct.clone()));
+        direct
+    }
+}
+
+impl Queue {
+    /// The unique index of the tasks in flight by sub-queue.
+    pub fn in_flight_index(&self) -> Option<Oid> {
+        *self.in_flight.get_or_init(|| {
+            let relation = Relation::open(self.table, Lock::None)?;
+            let serving = self.serving(&index::of(&relation), [Index::InFlight].into_iter());
+            serving.first().map(|(_, oid)| *oid)
+        })
+    }
+
+    /// An index that the queue needs, if it is there and leads to all rows that it is for.
+    pub fn index(&self, relation: &Relation, wanted: Index) -> Option<Oid> {
+        let mut present = index::of(relation);
+        present.retain(|index| !index.lacks_old_rows);
+        let serving = self.serving(&present, [wanted].into_iter());
+        serving.first().map(|(_, oid)| *oid)
+    }
+
+    /// The unique index of the key, if it is there and leads to all rows.
+    pub fn key_index(&self, relation: &Relation) -> Option<Oid> {
+        let present = index::of(relation).into_iter();
+        let mut usable = present.filter(|index| !index.lacks_old_rows);
+        usable.find(|index| self.has_key(index)).map(|index| index.oid)
+    }
+
+    fn has_key(&self, index: &index::Index) -> bool {
+        let numbers = self.key.iter().map(|column| column.number);
+        index.is_unique && index.predicate.is_none() && index.columns.iter().copied().eq(numbers)
+    }
+
+    /// Which of the indexes that are there are the ones that are needed, as far as they say so themselves.
+    fn serving(
+        &self,
+        present: &[index::Index],
+        needed: impl Iterator<Item = Index>,
+    ) -> Vec<(Index, Oid)> {
+        let find =
+            |number: i16| self.columns().iter().find(|column| column.number == number).cloned();
+        let fields: BTreeMap<Field, ColumnType> = Field::ALL
+            .into_iter()
+            .filter_map(|field| Some((field, find(self.number_of(field))?)))
+            .collect();
+        let key: Vec<ColumnType> = self.key.iter().filter_map(|key| find(key.number)).collect();
+        let serves = |needed| {
+            let wanted = WantedIndex::new(&self.sql, needed, &fields, &key, &self.definition.made);
+            let index = present.iter().find(|index| wanted.is_surely_served_by(index));
+            index.map(|index| (needed, index.oid))
+        };
+        needed.filter_map(serves).collect()
+    }
+}
+
+impl Direct {
+    /// Opens the table, and the indexes that are wanted, for changes. None where that is left to a statement:
+    /// while it is open already, and once this transaction has altered it, as what a user wrote may do
+    /// in the middle of a call.
+    pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
+        if self.stale.get() { None } else { self.heap.open(is_wanted) }
+    }
+
+    fn of(queue: &Queue) -> Option<Direct> {
+        if !queue.acts_alone || queue.has_row_security {
+            return None;
+        }
+        if Heap::is_watched() {
+            return None;
+        }
+        // Instants and lengths are rounded by statements.
+        let times = [Field::Runat, Field::Expires, Field::Ttr].map(|field| queue.column_of(field));
+        if times.iter().flatten().any(|column| column.modifier >= 0) {
+            return None;
+        }
+        let relation = Relation::open(queue.table, Lock::None)?;
+        let heap = Heap::describe(&relation)?;
+        let mut present = index::of(&relation);
+        present.retain(|index| heap.has_index(index.oid));
+        let needed = Index::ALL.into_iter().filter(|index| queue.sql.needs_index(*index));
+        let serving = queue.serving(&present, needed);
+        let serves = |wanted| {
+            let found = serving.iter().find(|(index, _)| *index == wanted);
+            found.map(|(_, oid)| *oid)
+        };
+        let states = serving.iter().map(|(index, oid)| (*oid, queue.sql.index_states(*index)));
+        let is_domain = |column: &ColumnType| column.base != column.oid;
+        Some(Direct {
+            ready: serves(Index::Ready),
+            tube: serves(Index::Tube),
+            lane: serves(queue.sql.line_index()),
+            in_flight: serves(Index::InFlight),
+            due: serves(Index::Due),
+            key: present.iter().find(|index| queue.has_key(index)).map(|index| index.oid),
+            states: states.collect(),
+            inserts: heap.inserts() && !queue.columns().iter().any(is_domain),
+            heap,
+            stale: queue.stale.clone(),
+        })
+    }
+
+    /// Whether an index may hold tasks in a state.
+    pub fn may_hold(&self, index: Oid, status: Status) -> bool {
+        let known = self.states.iter().find(|(known, _)| *known == index);
+        known.is_none_or(|(_, states)| states.contains(&status))
+    }
+}

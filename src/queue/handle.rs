@@ -1,0 +1,416 @@
+//! A queue, ready to work with: its table, its columns, its plans.
+
+use crate::error::{Error, Result};
+use crate::model::change::Place;
+use crate::model::definition::{Column, Definition, Field};
+use crate::model::features::Features;
+use crate::model::options::Options;
+use crate::model::status::Status;
+use crate::parts::schedule::databases;
+use crate::parts::slot_id::SlotId;
+use crate::parts::{segment, slot};
+use crate::queue::direct::Directs;
+use crate::queue::fitness::Fitness;
+use crate::queue::plans::Plans;
+use crate::queue::position::Order;
+use crate::queue::status::StatusColumn;
+use crate::queue::store::Entry;
+use crate::queue::triggers::{self, Telling};
+use crate::queue::{column_of, not_a_queue, written};
+use crate::server::relation::{self, ColumnType, Relation};
+use crate::server::row::Row;
+use crate::server::row_type::RowType;
+use crate::server::value::Value;
+use crate::server::{catalog, process, time, types, xact};
+use crate::statement::{self, KeyColumn};
+use crate::transaction;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::cell::{Cell, OnceCell};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::rc::Rc;
+
+/// A queue, ready to work with.
+pub struct Queue {
+    pub table: Oid,
+    pub slot: SlotId,
+    /// The table as SQL names it.
+    pub name: String,
+    pub definition: Definition,
+    pub sql: statement::Table,
+    pub key: Vec<KeyType>,
+    pub row_type: Oid,
+    pub row_columns: RowType,
+    /// The user's function for changes, as SQL names it.
+    pub hook: Option<String>,
+    /// How keys stand in their order, if the queue has low-water marks: somebody tells of every task
+    /// that comes to be ready, and everybody sees it.
+    pub order: Option<Order>,
+    /// There is a mark for each priority.
+    pub by_priority: bool,
+    /// Equal labels of tubes have the same number.
+    pub tells_tubes: bool,
+    pub telling: Telling,
+    /// The triggers tell of every task, and everybody sees all of them.
+    pub is_told: bool,
+    /// Row security is on: not everybody sees everything.
+    pub has_row_security: bool,
+    /// Nobody takes a task before this instant.
+    paused_until: Option<i64>,
+    /// How often it had been redefined when it was read.
+    pub(super) redefinitions: u64,
+    /// Nobody but the queue's functions, and whoever changes rows by hand, acts on the table.
+    pub acts_alone: bool,
+    /// The same, and what a statement does is the same for all its tasks: they have no tubes.
+    pub counts_itself: bool,
+    status: StatusColumn,
+    columns: Vec<ColumnType>,
+    /// Numbers of the columns of the fields in use, indexed by `Field as usize`, 0 for none.
+    numbers: [i16; Field::ALL.len()],
+    pub(super) plans: Plans,
+    pub(super) directs: Directs,
+    /// The unique index of the tasks in flight, once it was wanted.
+    pub(super) in_flight: OnceCell<Option<Oid>>,
+    /// Changes of the table run code of its owner, once it was asked.
+    pub(super) user_code: OnceCell<bool>,
+    /// The key is one column, and no array: keys can be put into an array.
+    pub has_simple_key: bool,
+    pub(super) stale: Rc<Cell<bool>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct KeyType {
+    pub name: String,
+    pub number: i16,
+    pub oid: Oid,
+    /// The type below all domains.
+    pub base: Oid,
+    pub is_array: bool,
+    pub collation: Oid,
+}
+
+impl Queue {
+    /// Everything to know of a queue, from the table and its definition.
+    pub(super) fn describe(relation: &Relation, entry: Entry, redefinitions: u64) -> Result<Queue> {
+        let Entry { mut definition, same_table, paused_until } = entry;
+        let table = relation.oid();
+        let find = |wanted: &Column| {
+            column_of(relation, wanted, same_table).ok_or_else(|| lost_column(table, &wanted.name))
+        };
+        let mut fields = BTreeMap::new();
+        let mut numbers = [0; Field::ALL.len()];
+        for (field, wanted) in &mut definition.fields {
+            let column = find(wanted)?;
+            *wanted = written(&column);
+            numbers[*field as usize] = column.number;
+            fields.insert(*field, column);
+        }
+        let key = definition.key.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let display_name = crate::queue::display_name(table);
+        let fitness = Fitness { options: &definition.options, queue: Some(&display_name) };
+        fitness.require(&fields, &key)?;
+        let status =
+            fields.get(&Field::Status).ok_or_else(|| lost_column(table, Field::Status.name()))?;
+        let status = StatusColumn::new(status, &fitness)?;
+        let sql = table_names(relation, &definition.options, &fields, &key)?;
+        let database = process::database();
+        let capacity = definition.options.features.capacity();
+        let owner = relation.owner();
+        let slot = slot::find_or_add(database.into(), table.into(), owner.into(), capacity);
+        let (slot, is_new) = slot.ok_or_else(|| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                format!("there are more than {} queues", crate::settings::max_queues()),
+            )
+            .hint("Raise xqueue.max_queues in postgresql.conf and restart the server.")
+        })?;
+        databases::want_worker(database.into(), is_new);
+        let counts_tubes = !definition.options.tubes_counted().is_empty();
+        if let Some(mut slot) = slot::lock(slot) {
+            slot.note_kind(counts_tubes, paused_until.is_some());
+            slot.set_has_lanes(definition.options.features.has_subqueues());
+        }
+        // What this transaction has made of it is not so before its end.
+        let is_owner_known = !transaction::has_redefined(slot);
+        if let Some(mut slot) = slot::lock(slot).filter(|_| is_owner_known) {
+            slot.learn_owner(owner.into());
+        }
+        let has_row_security = relation.has_row_security();
+        let telling = triggers::telling(relation);
+        let is_told = telling == Telling::Always && !has_row_security;
+        // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
+        // know no priorities.
+        let has_subqueues = definition.options.features.has_subqueues();
+        let by_priority = fields.get(&Field::Priority);
+        let by_priority =
+            by_priority.map(|column| column.is_not_null && types::is_integer(column.base));
+        let tells_tubes =
+            fields.get(&Field::Tube).is_none_or(|column| catalog::is_hashable(column.oid));
+        let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
+        let is_marked = is_told && !has_unknown;
+        let order = Order::of(&key).filter(|_| is_marked);
+        // Nobody lowers marks meanwhile.
+        if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {
+            slot.forget_marks();
+        }
+        let key_type = |key: ColumnType| KeyType {
+            name: key.name,
+            number: key.number,
+            oid: key.oid,
+            base: key.base,
+            is_array: catalog::element_type(key.base).is_some(),
+            collation: key.collation,
+        };
+        let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
+        let has_simple_key = matches!(key.as_slice(), [key] if !key.is_array);
+        let acts_alone =
+            triggers::are_all_own(relation) && definition.options.features.hook().is_none();
+        let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;
+        Ok(Queue {
+            table,
+            slot,
+            name: sql.qualified(),
+            status,
+            sql,
+            key,
+            row_type: relation.row_type(),
+            row_columns,
+            paused_until,
+            redefinitions,
+            hook: definition.options.features.hook().map(String::from),
+            order,
+            by_priority: by_priority == Some(true),
+            tells_tubes,
+            telling,
+            is_told,
+            has_row_security,
+            acts_alone,
+            counts_itself: acts_alone && !definition.options.features.has_tubes(),
+            definition,
+            columns: relation.columns(),
+            numbers,
+            plans: Plans::default(),
+            directs: Directs::default(),
+            in_flight: OnceCell::new(),
+            user_code: OnceCell::new(),
+            has_simple_key,
+            stale: Rc::default(),
+        })
+    }
+
+    /// Whether the open transaction may be in the middle of a statement that changes the table: its triggers
+    /// have not told yet of what is seen already.
+    pub fn may_be_changing(&self) -> bool {
+        xact::id_if_any() != 0 && relation::is_in_use(self.table)
+    }
+
+    /// Whether what it gives depends on the caller: others may find what one does not.
+    pub fn gives_by_caller(&self) -> bool {
+        self.has_row_security || self.features().picker().is_some()
+    }
+
+    pub fn features(&self) -> &Features {
+        &self.definition.options.features
+    }
+
+    /// The end of the pause that the queue is in.
+    pub fn paused_until(&self) -> Option<i64> {
+        self.paused_until.filter(|until| *until > time::now())
+    }
+
+    /// The state of a row; an error if its value stands for none.
+    pub fn status_of(&self, row: &impl Row) -> Result<Status> {
+        let value = row.value(self.numbers[Field::Status as usize]);
+        self.status.read(value).ok_or_else(|| {
+            let shown = match value {
+                Some(value) => format!("'{}'", value.shown()),
+                None => "NULL".to_string(),
+            };
+            let known: Vec<String> = Status::ALL
+                .iter()
+                .map(|s| format!("'{}'", self.definition.options.label(*s)))
+                .collect();
+            Error::new(
+                PgSqlErrorCode::ERRCODE_CHECK_VIOLATION,
+                format!("{shown} is no state of a task of queue \"{}\"", self.name),
+            )
+            .hint(format!(
+                "Column {} may be {}.",
+                self.sql.fields.get(&Field::Status).map_or("", String::as_str),
+                known.join(", ")
+            ))
+        })
+    }
+
+    /// The state that a value of the status column stands for.
+    pub fn status_read(&self, value: Option<Value>) -> Option<Status> {
+        self.status.read(value)
+    }
+
+    /// The state that a value of the status column, as text, stands for.
+    pub fn status_named(&self, text: &str) -> Option<Status> {
+        // char(n) is padded with blanks.
+        let text = text.trim_end();
+        Status::ALL.into_iter().find(|status| self.definition.options.label(*status) == text)
+    }
+
+    /// The value of the status column that stands for a state.
+    pub fn status_value(&self, status: Status) -> Result<Value<'static>> {
+        self.status.write(status, &self.definition.options)
+    }
+
+    /// Where a row is: its state and its tube; an error if its value stands for no state.
+    pub fn place_of(&self, row: &impl Row) -> Result<Place> {
+        Ok(Place { status: self.status_of(row)?, tube: self.tube_of(row) })
+    }
+
+    /// When the worker has to act on a row in this state, in microseconds.
+    pub fn due_of(&self, row: &impl Row, status: Status) -> Option<i64> {
+        let runat = self.is_timed(status).then(|| self.instant_of(row, Field::Runat)).flatten();
+        let is_mortal = matches!(status, Status::Ready | Status::Waiting | Status::Buried);
+        let expires = is_mortal.then(|| self.instant_of(row, Field::Expires)).flatten();
+        [runat, expires].into_iter().flatten().min()
+    }
+
+    /// Whether the worker acts on a task in this state at its `runat`.
+    pub fn is_timed(&self, status: Status) -> bool {
+        match status {
+            Status::Waiting => true,
+            Status::Taken => self.features().has_deadlines(),
+            Status::Zombie => self.features().zombies(),
+            _ => false,
+        }
+    }
+
+    /// The instant in a field of a row, in microseconds.
+    pub fn instant_of(&self, row: &impl Row, field: Field) -> Option<i64> {
+        self.value_of(row, field).map(Value::to_instant)
+    }
+
+    /// The value in a field of a row.
+    pub fn value_of<'row>(&self, row: &'row impl Row, field: Field) -> Option<Value<'row>> {
+        let number = self.numbers[field as usize];
+        if number == 0 { None } else { row.value(number) }
+    }
+
+    /// The column of a field, if it has one.
+    pub fn column_of(&self, field: Field) -> Option<&ColumnType> {
+        let number = self.numbers[field as usize];
+        self.columns.iter().find(|column| column.number == number)
+    }
+
+    /// The number of a field's column; 0 if it has none.
+    pub fn number_of(&self, field: Field) -> i16 {
+        self.numbers[field as usize]
+    }
+
+    /// Whether the table, or what is known of it, has changed since.
+    pub fn is_stale(&self) -> bool {
+        self.stale.get()
+    }
+
+    /// A number that stands for a task's key, as those who wait for its end know it. The server's secret keeps
+    /// users from finding another key with the same number.
+    pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
+        let secret = segment::secret();
+        let mut hasher = DefaultHasher::new();
+        secret.into_iter().for_each(|half| hasher.write_u64(half));
+        for (value, column) in key.zip(&self.key) {
+            let part = value.map_or(0, |value| part(value, column.collation, secret[0]));
+            hasher.write_u64(part);
+        }
+        hasher.finish()
+    }
+
+    /// The same for a row.
+    pub fn key_hash_of(&self, row: &impl Row) -> u64 {
+        self.key_hash(self.key.iter().map(|key| row.value(key.number)))
+    }
+
+    pub fn column(&self, name: &str) -> Option<&ColumnType> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    pub fn columns(&self) -> &[ColumnType] {
+        &self.columns
+    }
+
+    /// Whether a column is the queue's own, to be changed only by its functions.
+    pub fn is_own_column(&self, number: i16) -> bool {
+        let fields = self.definition.fields.iter();
+        fields.filter(|(field, _)| field.is_own()).any(|(_, column)| column.number == number)
+    }
+
+    pub fn is_key_column(&self, number: i16) -> bool {
+        self.key.iter().any(|key| key.number == number)
+    }
+}
+
+/// A number for a value: the same for values that are equal in SQL, whatever their text.
+pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
+    if let Some(number) = value.try_integer() {
+        return number as u64;
+    }
+    let of_text = || {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(seed);
+        hasher.write(value.shown().as_bytes());
+        hasher.finish()
+    };
+    catalog::hash(value, collation, seed).unwrap_or_else(of_text)
+}
+
+/// One number for several; never 0 or 1, which stand for no tube and no label.
+pub(super) fn combined(parts: impl Iterator<Item = u64>) -> u64 {
+    parts.fold(FNV_BASIS, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(FNV_PRIME)).max(2)
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
+
+/// The names that the statements of a queue use, quoted.
+pub fn table_names(
+    relation: &Relation,
+    options: &Options,
+    fields: &BTreeMap<Field, ColumnType>,
+    key: &[ColumnType],
+) -> Result<statement::Table> {
+    let fitness = Fitness { options, queue: None };
+    let key = key.iter().map(|column| {
+        let equals = fitness.equality("key", column)?;
+        Ok(KeyColumn { name: catalog::quote(&column.name), equals })
+    });
+    let tube_equals = fields.get(&Field::Tube).map(|column| fitness.equality("tube", column));
+    let status = fields.get(&Field::Status);
+    let quoted = |column: &ColumnType| catalog::quote(&column.name);
+    let attempts = fields.get(&Field::Attempts).map(|column| column.base);
+    // A modifier of char(n) or varchar(n) is n + 4.
+    let reason = fields.get(&Field::Reason);
+    let reason = reason.map(|column| catalog::base_modifier(column.oid, column.modifier) - 4);
+    Ok(statement::Table {
+        schema: catalog::quote(&catalog::schema_name(relation.schema())),
+        name: catalog::quote(&relation.name()),
+        key: key.collect::<Result<_>>()?,
+        fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
+        columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
+        status_type: status.map(|status| catalog::type_name(status.base)).unwrap_or_default(),
+        tube_equals: tube_equals.transpose()?.unwrap_or_default(),
+        most_attempts: (attempts == Some(types::INT2)).then_some(i64::from(i16::MAX)),
+        reason_length: reason.filter(|length| *length > 0),
+        labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
+        features: options.features.clone(),
+    })
+}
+
+fn lost_column(table: Oid, column: &str) -> Error {
+    let name = crate::queue::display_name(table);
+    Error::new(
+        PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
+        format!("queue \"{name}\" has lost its column \"{column}\""),
+    )
+    .hint(format!(
+        "SELECT xqueue.upgrade({}); adds what is missing.",
+        catalog::quote_literal(&name)
+    ))
+}

@@ -1,0 +1,200 @@
+//! Which tables are queues, and everything a process has to know to work with one: read once,
+//! kept until the server says that the table has changed.
+
+pub mod census;
+mod direct;
+mod fitness;
+mod handle;
+mod index;
+mod plans;
+mod position;
+pub mod recount;
+mod status;
+mod store;
+pub mod triggers;
+mod tube;
+mod user_code;
+
+use crate::error::{Error, Result};
+use crate::model::definition::Column;
+use crate::parts::slot;
+use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::{callbacks, catalog, process};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+pub use direct::Direct;
+pub use fitness::Fitness;
+pub use handle::{KeyType, Queue, table_names};
+pub use index::WantedIndex;
+pub use plans::{Arguments, Statement};
+pub use status::StatusColumn;
+pub use store::{
+    Entry, REGISTRY, as_owner, count_of, delete, is_own_table, oid, pause, read, resume, try_lock,
+    write,
+};
+
+thread_local! {
+    static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
+    static WATCHING: Cell<bool> = const { Cell::new(false) };
+    /// How often something went stale.
+    static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
+    /// There are stale definitions in the map.
+    static HAS_STALE: Cell<bool> = const { Cell::new(false) };
+    /// A definition went stale while the map was in use.
+    static ALL_STALE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A queue by its table, on which the caller holds a lock.
+pub fn get(table: Oid) -> Result<Rc<Queue>> {
+    find(table)?.ok_or_else(|| not_a_queue(table))
+}
+
+/// The same; None if the table is not a queue.
+pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
+    if HAS_STALE.get() || ALL_STALE.get() {
+        evict();
+    }
+    if let Some(queue) = QUEUES.with_borrow(|queues| queues.get(&table).cloned()) {
+        return Ok(Some(queue));
+    }
+    if !WATCHING.replace(true) {
+        callbacks::watch_definitions();
+    }
+    let seen = STALE_COUNT.get();
+    let database = process::database();
+    let slot = || slot::find(database.into(), table.into()).and_then(slot::lock);
+    let redefinitions = slot().map_or(0, |slot| slot.redefinitions());
+    let Some(entry) = read(table)? else { return Ok(None) };
+    let Some(relation) = Relation::open(table, Lock::AccessShare) else {
+        // A rule may have made the table a view.
+        return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));
+    };
+    let queue = Rc::new(Queue::describe(&relation, entry, redefinitions)?);
+    // What was read may have changed while it was read: good for this call, looked at again by
+    // the next.
+    let is_stale = STALE_COUNT.get() != seen;
+    queue.stale.set(is_stale);
+    HAS_STALE.set(HAS_STALE.get() | is_stale);
+    let replaced = QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
+    drop(replaced);
+    Ok(Some(queue))
+}
+
+/// Gives back what is kept of queues that have changed or are gone, with the plans. Not done when they go stale:
+/// the server tells of that at moments when nothing may be freed.
+fn evict() {
+    HAS_STALE.set(false);
+    let all = ALL_STALE.take();
+    let mut evicted = Vec::new();
+    QUEUES.with_borrow_mut(|queues| {
+        queues.retain(|_, queue| {
+            let is_stale = all || queue.stale.get();
+            if is_stale {
+                evicted.push(queue.clone());
+            }
+            !is_stale
+        });
+    });
+    // What is in the middle of a call holds its own. The map may be used meanwhile.
+    drop(evicted);
+}
+
+/// A queue as it is at this moment, for those who wait: they are woken some moments before the
+/// server's word that the definition known here is stale comes round.
+pub fn current(table: Oid) -> Result<Rc<Queue>> {
+    let queue = get(table)?;
+    let redefinitions = slot::lock(queue.slot).map(|slot| slot.redefinitions());
+    match redefinitions {
+        Some(number) if number != queue.redefinitions => {
+            find_anew(table)?.ok_or_else(|| not_a_queue(table))
+        }
+        _ => Ok(queue),
+    }
+}
+
+/// The same as the registry says it now. A definition is visible some moments before the server's
+/// word that the one known here is stale comes round.
+pub fn find_anew(table: Oid) -> Result<Option<Rc<Queue>>> {
+    stale(Some(table));
+    find(table)
+}
+
+/// The server's word that a table, or every table, has to be looked at again.
+pub fn stale(table: Option<Oid>) {
+    STALE_COUNT.set(STALE_COUNT.get() + 1);
+    let done = QUEUES.with(|queues| match (queues.try_borrow(), table) {
+        (Ok(queues), Some(table)) => {
+            if let Some(queue) = queues.get(&table) {
+                queue.stale.set(true);
+                HAS_STALE.set(true);
+            }
+            true
+        }
+        (Ok(queues), None) => {
+            queues.values().for_each(|queue| queue.stale.set(true));
+            HAS_STALE.set(HAS_STALE.get() || !queues.is_empty());
+            true
+        }
+        (Err(_), _) => false,
+    });
+    if !done {
+        ALL_STALE.set(true);
+    }
+}
+
+/// The column that a definition means: by name, or by number if it was renamed since, unless the
+/// table is one that was restored.
+pub fn column_of(relation: &Relation, wanted: &Column, same_table: bool) -> Option<ColumnType> {
+    let columns = relation.columns();
+    let named = columns.iter().find(|column| column.name == wanted.name);
+    let numbered = columns.iter().find(|column| column.number == wanted.number);
+    // A restored table may have got the old oid by chance: then the name is there, elsewhere.
+    if same_table { named.or(numbered) } else { named }.cloned()
+}
+
+pub fn written(column: &ColumnType) -> Column {
+    Column { name: column.name.clone(), number: column.number }
+}
+
+/// A table as SQL names it.
+pub fn display_name(table: Oid) -> String {
+    match catalog::table_name(table) {
+        Some((schema, name)) => format!("{}.{}", catalog::quote(&schema), catalog::quote(&name)),
+        None => format!("with oid {}", u32::from(table)),
+    }
+}
+
+pub fn not_a_queue(table: Oid) -> Error {
+    if catalog::table_name(table).is_none() {
+        return Error::new(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
+            format!("the table with oid {} has been dropped", u32::from(table)),
+        )
+        .hint("Create the queue again.");
+    }
+    let name = display_name(table);
+    if catalog::relation_kind(table) != Some(catalog::TABLE) {
+        return Error::new(
+            PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
+            format!("\"{name}\" is not an ordinary table, and so no queue"),
+        )
+        .hint("Name the queue's table.");
+    }
+    Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("table \"{name}\" is not a queue"),
+    )
+    .hint(format!("SELECT xqueue.upgrade({}); makes it one.", catalog::quote_literal(&name)))
+}
+
+fn not_installed() -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "extension xqueue is not installed in this database",
+    )
+    .hint("CREATE EXTENSION xqueue;")
+}

@@ -1,0 +1,152 @@
+//! How the values of a status column are read and written.
+
+use crate::error::{Error, Result};
+use crate::model::definition::Field;
+use crate::model::options::Options;
+use crate::model::status::Status;
+use crate::queue::fitness::Fitness;
+use crate::server::relation::ColumnType;
+use crate::server::value::Value;
+use crate::server::{catalog, types};
+use pgrx::pg_sys::Oid;
+
+/// How the values of a status column are read.
+pub struct StatusColumn {
+    pub(super) oid: Oid,
+    /// The type below all domains.
+    base: Oid,
+    modifier: i32,
+    /// The column is of the type "char" itself, no domain.
+    is_char: bool,
+    labels: Labels,
+    /// By which strings may be equal that are not the same.
+    collation: Option<Oid>,
+}
+
+enum Labels {
+    Letters([u8; 6]),
+    Texts([String; 6]),
+    Enum([Oid; 6]),
+}
+
+impl StatusColumn {
+    /// Refuses a type, or labels, that cannot hold the states.
+    pub fn new(column: &ColumnType, fitness: &Fitness) -> Result<StatusColumn> {
+        let base = column.base;
+        let texts = Status::ALL.map(|status| fitness.options.label(status));
+        let unfit = |label: &str| {
+            Error::invalid(format!(
+                "column \"{}\"{} of type {} cannot hold the state '{label}'",
+                column.name,
+                fitness.of_queue(),
+                catalog::type_name(column.oid)
+            ))
+            .hint(fitness.with_remedy(LABELS))
+        };
+        // A modifier of char(n) or varchar(n) is n + 4.
+        let modifier = catalog::base_modifier(column.oid, column.modifier);
+        let longest = if modifier > 4 { modifier as usize - 4 } else { usize::MAX };
+        if let Some(label) = texts.iter().find(|text| text.chars().count() > longest) {
+            return Err(unfit(label));
+        }
+        let mut collation = None;
+        let labels = if base == types::CHAR {
+            if let Some(label) = texts.iter().find(|text| text.len() != 1) {
+                return Err(unfit(label));
+            }
+            Labels::Letters(texts.map(|text| text.as_bytes()[0]))
+        } else if types::TEXTS.contains(&base) {
+            refuse_equal(&texts, column, fitness)?;
+            collation = catalog::tells_by_rules(column.collation).then_some(column.collation);
+            Labels::Texts(texts)
+        } else if catalog::is_enum(base) && base == column.oid {
+            let mut values = [Oid::INVALID; 6];
+            for (value, text) in values.iter_mut().zip(&texts) {
+                *value = catalog::enum_value(base, text).ok_or_else(|| unfit(text))?;
+            }
+            Labels::Enum(values)
+        } else {
+            let what = format!("it is of type {}", catalog::type_name(column.oid));
+            let hint = "Use a column of type \"char\", char, text, varchar or an enum.";
+            return Err(fitness.refused(Field::Status, column, &what, hint));
+        };
+        let is_char = column.oid == types::CHAR;
+        Ok(StatusColumn {
+            oid: column.oid,
+            base,
+            modifier: column.modifier,
+            is_char,
+            labels,
+            collation,
+        })
+    }
+
+    /// The value that stands for a state.
+    pub(super) fn write(&self, status: Status, options: &Options) -> Result<Value<'static>> {
+        match &self.labels {
+            Labels::Letters(letters) if self.is_char => Ok(Value::letter(letters[status as usize])),
+            _ => catalog::parse_value_for(&options.label(status), self.oid, self.modifier),
+        }
+    }
+
+    /// The state that a value stands for.
+    pub fn read(&self, value: Option<Value>) -> Option<Status> {
+        let value = value?;
+        let position = match &self.labels {
+            Labels::Letters(letters) => {
+                letters.iter().position(|letter| *letter == value.to_letter())
+            }
+            Labels::Texts(texts) => self.read_text(value, texts),
+            Labels::Enum(values) => {
+                let label = value.to_enum_label(self.oid);
+                values.iter().position(|oid| *oid == label)
+            }
+        };
+        position.map(|index| Status::ALL[index])
+    }
+
+    /// The place of the label that a string is, or is equal to.
+    fn read_text(&self, value: Value, labels: &[String; 6]) -> Option<usize> {
+        let is_padded = self.base == types::BPCHAR;
+        let same = value.with_text(|text| {
+            labels.iter().position(|label| match is_padded {
+                true => trimmed(label.as_bytes()) == trimmed(text),
+                false => label.as_bytes() == text,
+            })
+        });
+        let by_rules = || {
+            let collation = self.collation?;
+            let equals = |label: &String| catalog::equals_text(value, label, self.base, collation);
+            labels.iter().position(equals)
+        };
+        same.or_else(by_rules)
+    }
+}
+
+/// Without the blanks with which char(n) is padded.
+fn trimmed(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    &text[..end]
+}
+
+/// Refuses labels that the column does not tell from each other, as by its collation: a statement about one state
+/// would meet tasks in another.
+fn refuse_equal(texts: &[String; 6], column: &ColumnType, fitness: &Fitness) -> Result<()> {
+    for (index, text) in texts.iter().enumerate() {
+        let is_equal =
+            |other: &&String| catalog::equal_texts(text, other, column.base, column.collation);
+        if let Some(other) = texts[..index].iter().find(is_equal) {
+            return Err(Error::invalid(format!(
+                "column \"{}\"{} does not tell the states '{other}' and '{text}' from each other",
+                column.name,
+                fitness.of_queue()
+            ))
+            .detail(format!("They are equal values of type {}.", catalog::type_name(column.oid)))
+            .hint(fitness.with_remedy(LABELS)));
+        }
+    }
+    Ok(())
+}
+
+const LABELS: &str =
+    "Say in {\"states\": …} which values of the column stand for the letters R, T, W, B, Z and D.";

@@ -1,0 +1,126 @@
+//! The table `xqueue.queue`, which holds the definitions of all queues.
+
+use crate::error::{Error, Result};
+use crate::model::definition::Definition;
+use crate::queue::{display_name, not_installed};
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::row::Row;
+use crate::server::spi::{self, Spi};
+use crate::server::value::Value;
+use crate::server::{catalog, jsonb, own_table, types, user};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::ffi::CStr;
+
+pub const REGISTRY: &CStr = c"queue";
+
+/// What the registry says of a table.
+pub struct Entry {
+    pub definition: Definition,
+    /// The columns' numbers still hold: they do not after dump and restore.
+    pub same_table: bool,
+    /// Nobody takes a task before this instant.
+    pub paused_until: Option<i64>,
+}
+
+pub fn read(table: Oid) -> Result<Option<Entry>> {
+    let row = own_table::row(REGISTRY, table, |row| {
+        let same_table = row.value(2).map(Value::to_oid) == Some(table);
+        let paused_until = row.value(4).map(Value::to_instant);
+        (row.value(3).map(jsonb::text).unwrap_or_default(), same_table, paused_until)
+    });
+    let Some((text, same_table, paused_until)) = row else { return Ok(None) };
+    let definition = serde_json::from_str(&text).map_err(|error| {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+            format!("the definition of queue \"{}\" cannot be read: {error}", display_name(table)),
+        )
+        .hint("Call xqueue.downgrade() and xqueue.upgrade() on it.")
+    })?;
+    Ok(Some(Entry { definition, same_table, paused_until }))
+}
+
+/// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot
+/// be done at once.
+pub fn try_lock() -> bool {
+    oid().is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
+}
+
+/// The registry, if the extension is there.
+pub fn oid() -> Option<Oid> {
+    catalog::own_relation(REGISTRY)
+}
+
+/// Writes a definition down, as the owner of the registry. The caller has checked that the current
+/// role owns the table.
+pub fn write(table: Oid, definition: &Definition) -> Result<()> {
+    let value = serde_json::to_value(definition).map_err(|error| {
+        Error::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("cannot write: {error}"))
+    })?;
+    as_owner(|spi| {
+        spi.run_with(
+            "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) \
+             ON CONFLICT (relation) DO UPDATE \
+             SET incarnation = excluded.incarnation, definition = excluded.definition",
+            &[
+                (types::OID, Some(Value::oid(table))),
+                (types::JSONB, Some(jsonb::from_value(&value))),
+            ],
+        );
+    })
+}
+
+/// How many tables of an owner are queues in this database. Asks by no statement, as a transaction that commits has no
+/// snapshot for one.
+pub fn count_of(owner: Oid) -> usize {
+    let mut count = 0;
+    own_table::for_each(REGISTRY, |row| {
+        let table = row.value(1).map(Value::to_oid);
+        count += usize::from(table.and_then(catalog::owner_of) == Some(owner));
+    });
+    count
+}
+
+/// Pauses a queue for `length`, until it is resumed without one.
+pub fn pause(table: Oid, length: Option<Value>) -> Result<()> {
+    as_owner(|spi| {
+        spi.run_with(
+            "UPDATE xqueue.queue SET paused_until = coalesce(pg_catalog.clock_timestamp() \
+             OPERATOR(pg_catalog.+) $2, 'infinity') \
+             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
+            &[(types::OID, Some(Value::oid(table))), (types::INTERVAL, length)],
+        );
+    })
+}
+
+pub fn resume(table: Oid) -> Result<()> {
+    as_owner(|spi| {
+        spi.run_with(
+            "UPDATE xqueue.queue SET paused_until = NULL \
+             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
+            &[(types::OID, Some(Value::oid(table)))],
+        );
+    })
+}
+
+pub fn delete(table: Oid) -> Result<()> {
+    as_owner(|spi| {
+        spi.run_with(
+            "DELETE FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
+            &[(types::OID, Some(Value::oid(table)))],
+        );
+    })
+}
+
+/// Runs `work` on the extension's own tables, as their owner.
+pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {
+    let registry = catalog::own_relation(REGISTRY).ok_or_else(not_installed)?;
+    let owner = Relation::open(registry, Lock::RowExclusive).ok_or_else(not_installed)?.owner();
+    let _role = user::act_restricted_as(owner);
+    Ok(spi::connect(work))
+}
+
+/// Whether a table is the registry itself.
+pub fn is_own_table(relation: &Relation) -> bool {
+    catalog::own_relation(REGISTRY) == Some(relation.oid())
+}

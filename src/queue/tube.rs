@@ -1,0 +1,94 @@
+//! The tubes of a queue: labels, as wake-ups, statistics and sub-queues know them.
+
+use crate::model::change::Tube;
+use crate::model::definition::Field;
+use crate::model::level::{self, Level};
+use crate::model::position::{FIRST, Position};
+use crate::queue::handle::{Queue, combined, part};
+use crate::server::relation::ColumnType;
+use crate::server::row::Row;
+use crate::server::value::Value;
+use crate::server::{catalog, types};
+
+impl Queue {
+    /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
+    pub fn tube_of(&self, row: &impl Row) -> Option<Tube> {
+        let column = self.tube()?;
+        Some(match self.value_of(row, Field::Tube) {
+            Some(value) => self.tube_named(value, column),
+            None => self.without_label(column),
+        })
+    }
+
+    /// The tube that a value of the tube column names.
+    pub fn tube_named(&self, value: Value, column: &ColumnType) -> Tube {
+        let tubes = self.definition.options.tubes_counted();
+        let is_padded = column.base == types::BPCHAR;
+        let trimmed = |text: &'_ str| if is_padded { text.trim_end().len() } else { text.len() };
+        let counted = (!tubes.is_empty()).then(|| value.shown());
+        let counted = counted.and_then(|label| {
+            tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
+        });
+        let is_lane = self.features().has_subqueues();
+        let hash = match is_lane {
+            true => lane(value, column),
+            false => combined([part(value, column.collation, 0)].into_iter()),
+        };
+        Tube { hash, counted, is_lane, is_strict: self.features().has_strict_subqueues() }
+    }
+
+    fn without_label(&self, column: &ColumnType) -> Tube {
+        let is_lane = self.features().has_subqueues();
+        let is_array = catalog::element_type(column.oid).is_some();
+        let hash = match (is_lane, is_array) {
+            (false, _) => NO_LABEL,
+            (true, true) => EMPTY_ARRAY,
+            (true, false) => in_array(0),
+        };
+        let is_strict = self.features().has_strict_subqueues();
+        Tube { hash, counted: None, is_lane, is_strict }
+    }
+
+    /// Where a row stands in its sub-queue: before all others if that is not by the key alone.
+    pub fn position_in_lane(&self, row: &impl Row) -> Position {
+        let is_by_key = !self.features().has_priority();
+        is_by_key.then(|| self.position_of(row)).flatten().unwrap_or(FIRST)
+    }
+
+    /// Whether sub-queues go by the priorities of their first tasks. With row security nobody sees which those
+    /// are.
+    pub fn has_levels(&self) -> bool {
+        let features = self.features();
+        self.is_told && features.has_subqueues() && features.has_priority()
+    }
+
+    /// How urgent a row is among the sub-queues.
+    pub fn level_of(&self, row: &impl Row) -> Level {
+        let column = if self.has_levels() { self.column_of(Field::Priority) } else { None };
+        let Some(column) = column else { return level::UNKNOWN };
+        row.value(column.number).map_or(level::LAST, |priority| priority.to_integer())
+    }
+
+    /// The column of the tubes, if the queue has any.
+    pub fn tube(&self) -> Option<&ColumnType> {
+        let number = self.number_of(Field::Tube);
+        self.columns().iter().find(|column| number != 0 && column.number == number)
+    }
+}
+
+/// The tube of tasks that have no label.
+const NO_LABEL: u64 = 1;
+/// The server's hash of an array without elements.
+const EMPTY_ARRAY: u64 = 1;
+
+/// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
+/// one of more dimensions, whose hash is that of the elements.
+fn lane(label: Value, column: &ColumnType) -> u64 {
+    let hash = catalog::hash(label, column.collation, 0).unwrap_or_default();
+    if catalog::element_type(column.oid).is_some() { hash } else { in_array(hash) }
+}
+
+/// The hash of an array with one element.
+fn in_array(hash: u64) -> u64 {
+    31u64.wrapping_add(hash)
+}

@@ -1,0 +1,39 @@
+//! Whether a change of a task runs code of its table's owner, which may take any time and refuse to be
+//! cancelled.
+
+use crate::queue::Queue;
+use crate::server::catalog;
+use crate::server::relation::{ColumnType, Lock, Relation};
+
+impl Queue {
+    /// Whether a change of the table's rows may run more than the extension's triggers and immutable functions
+    /// of the server's own: other triggers and those of foreign keys, rules, policies, the hook, and whatever
+    /// checks, indexes with their operator classes, generated columns, and types that users have made, call. Defaults
+    /// are none of these: a change makes no new row. In doubt it may. Other functions of the server's own may run
+    /// statements that they are given as text.
+    ///
+    /// The caller holds a lock on the table that keeps away who would add such things.
+    pub fn runs_user_code(&self) -> bool {
+        *self.user_code.get_or_init(|| self.finds_user_code())
+    }
+
+    fn finds_user_code(&self) -> bool {
+        if !self.acts_alone || self.has_row_security {
+            return true;
+        }
+        let Some(table) = Relation::open(self.table, Lock::None) else { return true };
+        let is_of_users = |column: &ColumnType| {
+            let element = catalog::element_type(column.base).unwrap_or(column.base);
+            column.is_generated
+                || column.base != column.oid
+                || catalog::has_parts_or_checks(element)
+                || catalog::is_made_by_users(element)
+        };
+        !table.is_heap()
+            || table.is_partition()
+            // The planner evaluates their expressions where it can, built or not.
+            || table.has_extended_statistics()
+            || table.columns().iter().any(is_of_users)
+            || !table.has_only_harmless_expressions()
+    }
+}

@@ -1,0 +1,406 @@
+//! The server's hooks and callbacks, handed on to safe functions. Registered once, at load.
+
+use crate::server::foreign::list_nth;
+use crate::server::{allocator, diagnostics};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+/// Ends of a transaction, as far as they matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionEvent {
+    /// About to commit: errors still roll it back.
+    PreCommit,
+    PrePrepare,
+    Prepare,
+    /// The changes are visible to others, the locks still held. Nothing may fail any more.
+    Commit,
+    Abort,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubtransactionEvent {
+    Commit,
+    Abort,
+}
+
+/// Changes of the catalogue that this process makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectEvent {
+    TableChanged,
+    TableDropped,
+    SchemaChanged,
+    /// A trigger was made, enabled or disabled.
+    TriggerChanged,
+    /// A trigger is about to be dropped.
+    TriggerDropped,
+    /// An extension was created or dropped; which one cannot be looked up yet, or no more.
+    ExtensionChanged,
+    DatabaseCreated,
+    DatabaseDropped,
+    /// Tables may have become copies of another server's, or are that no more.
+    SubscriptionChanged,
+}
+
+/// Commands that matter beyond what they change in the catalogue.
+pub enum Command {
+    /// COMMIT PREPARED or ROLLBACK PREPARED.
+    ResolvePrepared,
+    DiscardAll,
+    /// A command that needs the database, by name, for itself.
+    OccupyDatabase {
+        name: String,
+        purpose: Purpose,
+    },
+}
+
+/// What a command needs a database for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Drop,
+    Rename,
+    /// To another tablespace.
+    Move,
+    /// As the template of another one.
+    Copy,
+}
+
+pub struct Handlers {
+    pub transaction: fn(TransactionEvent),
+    pub subtransaction: fn(SubtransactionEvent),
+    /// A table's definition is stale: its oid, or None for all tables.
+    pub stale: fn(Option<Oid>),
+    pub object: fn(ObjectEvent, Oid),
+    pub before_command: fn(&Command),
+    /// Also called when the command has failed, with false.
+    pub after_command: fn(&Command, bool),
+}
+
+static HANDLERS: OnceLock<Handlers> = OnceLock::new();
+static mut PREVIOUS_OBJECT_ACCESS: pg_sys::object_access_hook_type = None;
+static mut PREVIOUS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
+
+/// Registers all of them.
+pub fn init(handlers: Handlers) {
+    if HANDLERS.set(handlers).is_err() {
+        return;
+    }
+    // From now on `has_left` can tell.
+    AT_EXIT.with_borrow(Vec::len);
+    // SAFETY: called once, while the library is loaded; the previous hooks are kept and called.
+    unsafe {
+        pg_sys::RegisterXactCallback(Some(transaction), std::ptr::null_mut());
+        pg_sys::RegisterSubXactCallback(Some(subtransaction), std::ptr::null_mut());
+        PREVIOUS_OBJECT_ACCESS = pg_sys::object_access_hook;
+        pg_sys::object_access_hook = Some(object_access);
+        PREVIOUS_UTILITY = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(utility);
+    }
+}
+
+fn handlers() -> Option<&'static Handlers> {
+    if has_left() { None } else { HANDLERS.get() }
+}
+
+/// Whether the process has called exit(), as a vacuum does that finds the postmaster gone, and not proc_exit(): the
+/// values of its thread have been dropped before its transaction is aborted. Shared memory is of no use any more.
+fn has_left() -> bool {
+    AT_EXIT.try_with(|_| ()).is_err()
+}
+
+/// Registers the callbacks for stale definitions; once in each process that has any. The name of a
+/// schema is part of a definition.
+pub fn watch_definitions() {
+    // SAFETY: the callbacks are static functions.
+    unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(stale), Datum::from(0));
+        let schemas = pg_sys::SysCacheIdentifier::NAMESPACEOID as i32;
+        pg_sys::CacheRegisterSyscacheCallback(schemas, Some(all_stale), Datum::from(0));
+        let functions = pg_sys::SysCacheIdentifier::PROCOID as i32;
+        pg_sys::CacheRegisterSyscacheCallback(functions, Some(function_changed), Datum::from(0));
+    }
+}
+
+thread_local! {
+    static CHANGED_FUNCTIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often some function was replaced, or the right to call it given or taken away, since definitions
+/// are watched.
+pub fn changed_functions() -> u64 {
+    CHANGED_FUNCTIONS.get()
+}
+
+/// Runs `function` with `argument` when this process ends, after its transaction has been rolled
+/// back. The server has few places for this: once for each purpose.
+pub fn at_exit(function: fn(u32), argument: u32) {
+    let index = allocator::staying(|| {
+        AT_EXIT.with_borrow_mut(|functions| {
+            functions.push((function, argument));
+            functions.len() - 1
+        })
+    });
+    // SAFETY: the callback is a static function.
+    unsafe { pg_sys::on_shmem_exit(Some(run_at_exit), Datum::from(index)) }
+}
+
+/// A function, and what it is called with.
+type AtExit = (fn(u32), u32);
+
+thread_local! {
+    static AT_EXIT: RefCell<Vec<AtExit>> = const { RefCell::new(Vec::new()) };
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn run_at_exit(_code: i32, index: Datum) {
+    let find = |functions: &RefCell<Vec<AtExit>>| functions.borrow().get(index.value()).copied();
+    if let Ok(Some((function, argument))) = AT_EXIT.try_with(find) {
+        function(argument);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn transaction(
+    event: pg_sys::XactEvent::Type,
+    _argument: *mut std::ffi::c_void,
+) {
+    let event = match event {
+        pg_sys::XactEvent::XACT_EVENT_PRE_COMMIT => TransactionEvent::PreCommit,
+        pg_sys::XactEvent::XACT_EVENT_PRE_PREPARE => TransactionEvent::PrePrepare,
+        pg_sys::XactEvent::XACT_EVENT_PREPARE => TransactionEvent::Prepare,
+        pg_sys::XactEvent::XACT_EVENT_COMMIT => TransactionEvent::Commit,
+        pg_sys::XactEvent::XACT_EVENT_ABORT => TransactionEvent::Abort,
+        _ => return,
+    };
+    allocator::reserve();
+    if let Some(handlers) = handlers() {
+        diagnostics::keeping_names_in(|| (handlers.transaction)(event));
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _id: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _argument: *mut std::ffi::c_void,
+) {
+    allocator::reserve();
+    let event = match event {
+        pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => SubtransactionEvent::Commit,
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => SubtransactionEvent::Abort,
+        _ => return,
+    };
+    if let Some(handlers) = handlers() {
+        (handlers.subtransaction)(event);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn stale(_argument: Datum, table: Oid) {
+    if let Some(handlers) = handlers() {
+        (handlers.stale)((table != Oid::INVALID).then_some(table));
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn all_stale(_argument: Datum, _cache: i32, _hash: u32) {
+    if let Some(handlers) = handlers() {
+        (handlers.stale)(None);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn function_changed(_argument: Datum, _cache: i32, _hash: u32) {
+    CHANGED_FUNCTIONS.set(CHANGED_FUNCTIONS.get() + 1);
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn object_access(
+    access: pg_sys::ObjectAccessType::Type,
+    class: Oid,
+    object: Oid,
+    part: i32,
+    argument: *mut std::ffi::c_void,
+) {
+    // SAFETY: the hook that was there before, with its arguments.
+    unsafe {
+        if let Some(previous) = PREVIOUS_OBJECT_ACCESS {
+            pg_guard_ffi_boundary(|| previous(access, class, object, part, argument));
+        }
+    }
+    use pg_sys::ObjectAccessType::{OAT_DROP, OAT_POST_ALTER, OAT_POST_CREATE};
+    let event = match (class, access, part) {
+        (pg_sys::RelationRelationId, OAT_DROP, 0) => ObjectEvent::TableDropped,
+        (pg_sys::RelationRelationId, OAT_POST_ALTER | OAT_DROP, _) => ObjectEvent::TableChanged,
+        (pg_sys::RelationRelationId, OAT_POST_CREATE, 1..) => ObjectEvent::TableChanged,
+        (pg_sys::TriggerRelationId, OAT_POST_CREATE | OAT_POST_ALTER, _) => {
+            ObjectEvent::TriggerChanged
+        }
+        (pg_sys::TriggerRelationId, OAT_DROP, _) => ObjectEvent::TriggerDropped,
+        (pg_sys::NamespaceRelationId, OAT_POST_ALTER, _) => ObjectEvent::SchemaChanged,
+        (pg_sys::ExtensionRelationId, OAT_POST_CREATE | OAT_DROP, _) => {
+            ObjectEvent::ExtensionChanged
+        }
+        (pg_sys::DatabaseRelationId, OAT_POST_CREATE, _) => ObjectEvent::DatabaseCreated,
+        (pg_sys::DatabaseRelationId, OAT_DROP, _) => ObjectEvent::DatabaseDropped,
+        (crate::server::subscription::CATALOGUE, _, _) => ObjectEvent::SubscriptionChanged,
+        _ => return,
+    };
+    if let Some(handlers) = handlers() {
+        (handlers.object)(event, object);
+    }
+}
+
+/// Almost all commands pass by without being touched: an error that went through Rust would lose
+/// its CONTEXT.
+#[allow(clippy::too_many_arguments, reason = "the server's signature")]
+unsafe extern "C-unwind" fn utility(
+    statement: *mut pg_sys::PlannedStmt,
+    text: *const std::ffi::c_char,
+    read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: the statement is a utility statement, as this hook gets no others; the next hook, or
+    // the server's own function, gets its arguments. There is nothing here to drop.
+    unsafe {
+        let handle = match concerns((*statement).utilityStmt) {
+            true => watched_utility,
+            false => PREVIOUS_UTILITY.unwrap_or(crate::server::foreign::standard_ProcessUtility),
+        };
+        handle(statement, text, read_only, context, parameters, environment, receiver, completion);
+    }
+}
+
+#[pgrx::pg_guard]
+#[allow(clippy::too_many_arguments, reason = "the server's signature")]
+unsafe extern "C-unwind" fn watched_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    text: *const std::ffi::c_char,
+    read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: as above.
+    let command = unsafe { command((*statement).utilityStmt) };
+    let mut after = AfterCommand { command, succeeded: false };
+    if let (Some(command), Some(handlers)) = (&after.command, HANDLERS.get()) {
+        (handlers.before_command)(command);
+    }
+    // SAFETY: as above.
+    unsafe {
+        let next = PREVIOUS_UTILITY.unwrap_or(crate::server::foreign::standard_ProcessUtility);
+        pg_guard_ffi_boundary(|| {
+            next(statement, text, read_only, context, parameters, environment, receiver, completion)
+        });
+    }
+    after.succeeded = true;
+}
+
+/// Whether a statement may be one of the commands that matter here.
+///
+/// # Safety
+/// `node` is a parsed utility statement.
+unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
+    use pg_sys::TransactionStmtKind::{TRANS_STMT_COMMIT_PREPARED, TRANS_STMT_ROLLBACK_PREPARED};
+    // SAFETY: the tag says which kind of node it is.
+    unsafe {
+        match (*node).type_ {
+            pg_sys::NodeTag::T_TransactionStmt => {
+                let kind = (*node.cast::<pg_sys::TransactionStmt>()).kind;
+                kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED
+            }
+            pg_sys::NodeTag::T_RenameStmt => {
+                let renamed = (*node.cast::<pg_sys::RenameStmt>()).renameType;
+                renamed == pg_sys::ObjectType::OBJECT_DATABASE
+            }
+            pg_sys::NodeTag::T_DiscardStmt
+            | pg_sys::NodeTag::T_DropdbStmt
+            | pg_sys::NodeTag::T_AlterDatabaseStmt
+            | pg_sys::NodeTag::T_CreatedbStmt => true,
+            _ => false,
+        }
+    }
+}
+
+/// Tells of a command's end, in case of an error as well.
+struct AfterCommand {
+    command: Option<Command>,
+    succeeded: bool,
+}
+
+impl Drop for AfterCommand {
+    fn drop(&mut self) {
+        if let (Some(command), Some(handlers)) = (&self.command, HANDLERS.get()) {
+            (handlers.after_command)(command, self.succeeded);
+        }
+    }
+}
+
+/// # Safety
+/// `node` is a parsed utility statement that `concerns` us.
+unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
+    // SAFETY: the tag says which kind of node it is.
+    unsafe {
+        match (*node).type_ {
+            pg_sys::NodeTag::T_TransactionStmt => Some(Command::ResolvePrepared),
+            pg_sys::NodeTag::T_DiscardStmt => {
+                let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
+                (target == pg_sys::DiscardMode::DISCARD_ALL).then_some(Command::DiscardAll)
+            }
+            pg_sys::NodeTag::T_DropdbStmt => {
+                occupied((*node.cast::<pg_sys::DropdbStmt>()).dbname, Purpose::Drop)
+            }
+            pg_sys::NodeTag::T_AlterDatabaseStmt => {
+                let alter = &*node.cast::<pg_sys::AlterDatabaseStmt>();
+                option(alter.options, c"tablespace")
+                    .and_then(|_| occupied(alter.dbname, Purpose::Move))
+            }
+            pg_sys::NodeTag::T_RenameStmt => {
+                occupied((*node.cast::<pg_sys::RenameStmt>()).subname, Purpose::Rename)
+            }
+            pg_sys::NodeTag::T_CreatedbStmt => {
+                let create = &*node.cast::<pg_sys::CreatedbStmt>();
+                match option(create.options, c"template") {
+                    Some(template) => occupied(pg_sys::defGetString(template), Purpose::Copy),
+                    None => occupied(c"template1".as_ptr(), Purpose::Copy),
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The option of this name, if it has a value.
+///
+/// # Safety
+/// `options` is null or a list of options.
+unsafe fn option(options: *mut pg_sys::List, name: &CStr) -> Option<*mut pg_sys::DefElem> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let count = if options.is_null() { 0 } else { (*options).length };
+        (0..count)
+            .map(|index| list_nth::<pg_sys::DefElem>(options, index))
+            .find(|option| CStr::from_ptr((**option).defname) == name && !(**option).arg.is_null())
+    }
+}
+
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn occupied(name: *const std::ffi::c_char, purpose: Purpose) -> Option<Command> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: by the contract of this function.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    Some(Command::OccupyDatabase { name, purpose })
+}

@@ -1,0 +1,302 @@
+//! SQL functions in C: their arguments, and the rows they give back.
+
+use crate::error::{Error, OrRaise, Result};
+use crate::server::foreign::{attribute, list};
+use crate::server::row_type::{Columns, RowType, Version};
+use crate::server::scan::{self, Kept};
+use crate::server::spi::Rows;
+use crate::server::value::Value;
+use crate::server::{catalog, types};
+use crate::statement::Form;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+/// Makes Rust functions of the form `fn(&Call) -> Result<Option<Value>>` callable from SQL, each under the
+/// C symbol given, with the symbol that declares its calling convention. None is NULL.
+#[macro_export]
+macro_rules! sql_functions {
+    ($($symbol:ident, $info:ident => $function:path),+ $(,)?) => {
+        /// The functions as the server calls them.
+        #[allow(unsafe_code, reason = "the server's calling convention, which src/server says once")]
+        pub mod sql {
+            use super::*;
+
+            $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $symbol(
+                info: pgrx::pg_sys::FunctionCallInfo,
+            ) -> pgrx::pg_sys::Datum {
+                #[pgrx::pg_guard]
+                unsafe extern "C-unwind" fn guarded(
+                    info: pgrx::pg_sys::FunctionCallInfo,
+                ) -> pgrx::pg_sys::Datum {
+                    let nested = $crate::server::nesting::Nested::begin();
+                    // The server has served them before a statement that calls this; triggers serve them themselves.
+                    if nested.is_inner() {
+                        $crate::server::process::serve_interrupts();
+                    }
+                    let function = $function;
+                    // SAFETY: called by the server with its call information.
+                    unsafe { $crate::server::function::answer(info, function) }
+                }
+
+                // SAFETY: `guarded` lets no panic out, and there is nothing to drop here.
+                unsafe { $crate::server::diagnostics::keeping_names(guarded, info) }
+            }
+
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $info() -> &'static pgrx::pg_sys::Pg_finfo_record {
+                const INFO: pgrx::pg_sys::Pg_finfo_record =
+                    pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+                &INFO
+            }
+            )+
+        }
+    };
+}
+
+/// Answers a call of the server's by a function, whose errors become the server's.
+///
+/// # Safety
+/// `info` is the call information that the server gave to a C function.
+pub unsafe fn answer(
+    info: FunctionCallInfo,
+    function: fn(&Call) -> Result<Option<Value<'_>>>,
+) -> Datum {
+    let call = Call(info);
+    let result = function(&call).or_raise();
+    // SAFETY: by the contract of this function the call information is ours to fill in.
+    unsafe { (*info).isnull = result.is_none() };
+    result.map_or(Datum::from(0), Value::datum)
+}
+
+/// A call in progress.
+pub struct Call(FunctionCallInfo);
+
+impl Call {
+    /// The argument at `index`, None if it is NULL or not there.
+    pub fn value(&self, index: usize) -> Option<Value<'_>> {
+        // SAFETY: the index is checked against the number of arguments; the argument is of the type that its
+        // expression has.
+        unsafe {
+            let info = &*self.0;
+            if index >= info.nargs as usize {
+                return None;
+            }
+            let argument = &info.args.as_slice(info.nargs as usize)[index];
+            (!argument.isnull).then(|| Value::new(argument.value, self.argument_type(index)))
+        }
+    }
+
+    /// The argument at `index`, refusing NULL.
+    pub fn require(&self, index: usize, name: &str) -> Result<Value<'_>> {
+        self.value(index).ok_or_else(|| Error::null(name))
+    }
+
+    /// An argument of type text.
+    pub fn text(&self, index: usize) -> Option<String> {
+        self.value(index).map(Value::to_text)
+    }
+
+    /// An argument of type integer.
+    pub fn int4(&self, index: usize) -> Option<i32> {
+        self.value(index).map(|value| value.to_integer() as i32)
+    }
+
+    /// The actual type of an argument, `Oid::INVALID` where the caller says none. Constants and parameters, which
+    /// most arguments are, tell theirs without a call of the server's.
+    pub fn argument_type(&self, index: usize) -> Oid {
+        // SAFETY: flinfo belongs to the call; the tag of a node says what it is.
+        unsafe {
+            let function = (*self.0).flinfo;
+            let call = function.as_ref().map_or(null_mut(), |function| function.fn_expr);
+            if !call.is_null() && (*call).type_ == pg_sys::NodeTag::T_FuncExpr {
+                let arguments = (*call.cast::<pg_sys::FuncExpr>()).args;
+                let argument = list::<pg_sys::Node>(arguments).nth(index);
+                match argument.map(|argument| (argument, (*argument).type_)) {
+                    Some((node, pg_sys::NodeTag::T_Const)) => {
+                        return (*node.cast::<pg_sys::Const>()).consttype;
+                    }
+                    Some((node, pg_sys::NodeTag::T_Param)) => {
+                        return (*node.cast::<pg_sys::Param>()).paramtype;
+                    }
+                    _ => {}
+                }
+            }
+            pg_sys::get_fn_expr_argtype(function, index as i32)
+        }
+    }
+
+    /// Whether this CALL runs inside a larger transaction.
+    pub fn is_atomic(&self) -> bool {
+        // SAFETY: the context of a procedure's call is a CallContext node.
+        unsafe {
+            let context = (*self.0).context;
+            context.is_null()
+                || (*context).type_ != pg_sys::NodeTag::T_CallContext
+                || (*context.cast::<pg_sys::CallContext>()).atomic
+        }
+    }
+
+    /// What fired the trigger whose function this is.
+    pub(super) fn trigger_data(&self) -> Option<&pg_sys::TriggerData> {
+        // SAFETY: the context of a trigger's call is a TriggerData node.
+        unsafe {
+            let context = (*self.0).context;
+            let fired = !context.is_null() && (*context).type_ == pg_sys::NodeTag::T_TriggerData;
+            if fired { context.cast::<pg_sys::TriggerData>().as_ref() } else { None }
+        }
+    }
+
+    /// The one row that a procedure with `N` INOUT parameters gives back.
+    pub fn record<const N: usize>(&self, values: [Option<Value>; N]) -> Value<'_> {
+        let mut nulls = values.map(|value| value.is_none());
+        // SAFETY: the description is looked at before it is believed: `N` columns of the values' types.
+        unsafe {
+            let mut description = null_mut();
+            pg_sys::get_call_result_type(self.0, null_mut(), &mut description);
+            let mut values = checked(description, values);
+            let description = pg_sys::BlessTupleDesc(description);
+            let tuple =
+                pg_sys::heap_form_tuple(description, values.as_mut_ptr(), nulls.as_mut_ptr());
+            Value::new(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data), types::RECORD)
+        }
+    }
+}
+
+/// The rows of a function that returns a set, collected before it ends.
+pub struct Output {
+    place: Place,
+    /// The columns of the rows that are expected.
+    description: pg_sys::TupleDesc,
+    /// The row type that was last found to have these columns.
+    compared: Cell<Option<Version>>,
+}
+
+/// Where the rows go.
+enum Place {
+    /// For the server's FunctionScan.
+    Store(*mut pg_sys::Tuplestorestate),
+    /// For our own node.
+    Kept(*mut Kept),
+}
+
+impl Output {
+    pub fn open(call: &Call) -> Output {
+        // SAFETY: the server checks that the caller accepts a set; afterwards all pointers are set and
+        // live as long as the query.
+        let (place, description) = unsafe {
+            if let Some(kept) = scan::kept(call.0) {
+                (Place::Kept(kept), (*kept).description())
+            } else {
+                pg_sys::InitMaterializedSRF(call.0, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
+                let result = (*call.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+                (Place::Store((*result).setResult), (*result).setDesc)
+            }
+        };
+        Output { place, description, compared: Cell::new(None) }
+    }
+
+    /// Adds a row of one value.
+    pub fn push(&self, value: Value) {
+        // SAFETY: the description has one column of the value's type; what our own node calls gives back jsonb,
+        // if not rows.
+        unsafe {
+            match self.place {
+                Place::Kept(kept) => (*kept).push(value.require(types::JSONB)),
+                Place::Store(store) => {
+                    let (mut values, mut nulls) =
+                        (checked(self.description, [Some(value)]), [false]);
+                    pg_sys::tuplestore_putvalues(
+                        store,
+                        self.description,
+                        values.as_mut_ptr(),
+                        nulls.as_mut_ptr(),
+                    )
+                }
+            }
+        }
+    }
+
+    /// Adds a row given as one composite value, whose columns become the row's.
+    pub fn push_row(&self, value: Value) {
+        let oid = value.type_oid();
+        if !self.compared.get().is_some_and(|version| version.is_current(oid)) {
+            self.compare(value);
+        }
+        let row = value.datum();
+        // SAFETY: `row` is a composite value, laid out as its type is described now, and so as is expected.
+        unsafe {
+            match self.place {
+                Place::Kept(kept) => (*kept).push(row),
+                Place::Store(store) => {
+                    let row = pg_sys::pg_detoast_datum(row.cast_mut_ptr());
+                    pg_sys::tuplestore_puttuple(store, &mut scan::tuple_of(row))
+                }
+            }
+        }
+    }
+
+    /// Refuses a row whose type has not the columns expected: code of users may have altered the table since the
+    /// query was planned.
+    fn compare(&self, row: Value) {
+        row.require_composite();
+        let row_type = RowType::of(row.type_oid());
+        if !row_type.is_some_and(|now| self.has_columns_of(&now)) {
+            Error::columns_changed(&catalog::type_name(row.type_oid())).raise()
+        }
+    }
+
+    /// Adds all rows of a statement that gives back one value each.
+    pub fn push_all(&self, rows: &Rows, form: Form) {
+        for value in (0..rows.len()).filter_map(|row| rows.value(row, 1)) {
+            match form {
+                Form::Json => self.push(value),
+                Form::Row => self.push_row(value),
+            }
+        }
+    }
+
+    /// Refuses a table whose columns are not those that the query was planned with.
+    pub fn expects(&self, row: &RowType, queue: &str) -> Result<()> {
+        if self.has_columns_of(row) { Ok(()) } else { Err(Error::columns_changed(queue)) }
+    }
+
+    fn has_columns_of(&self, row: &RowType) -> bool {
+        // SAFETY: the description lives as long as the query.
+        let columns = unsafe { Columns::of(self.description) };
+        let has = columns.is_some_and(|columns| row.matches(columns));
+        self.compared.set(has.then(|| row.version()));
+        has
+    }
+}
+
+/// The datums of the values of a row's columns, of which there are as many.
+///
+/// # Safety
+/// `description` is null or a valid tuple descriptor.
+unsafe fn checked<const N: usize>(
+    description: pg_sys::TupleDesc,
+    values: [Option<Value>; N],
+) -> [Datum; N] {
+    // SAFETY: by the contract of this function.
+    let has_all =
+        unsafe { description.as_ref() }.is_some_and(|description| description.natts as usize == N);
+    if !has_all {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_INVALID_FUNCTION_DEFINITION,
+            "the function is not declared as the library expects it",
+        )
+        .hint("ALTER EXTENSION xqueue UPDATE; brings the declarations up to date.")
+        .raise()
+    }
+    let mut number = 0..N;
+    values.map(|value| {
+        let number = number.next().unwrap_or_default();
+        // SAFETY: the row has as many columns as there are values.
+        let column = unsafe { attribute(description, number).atttypid };
+        value.map_or(Datum::from(0), |value| value.require(column))
+    })
+}

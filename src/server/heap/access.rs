@@ -1,0 +1,157 @@
+//! The server's functions for access methods, slots and indexes, in the same form for all versions.
+
+use crate::server::value::Value;
+use crate::server::{foreign, raw};
+use pgrx::pg_sys::{self, Oid};
+use std::ffi::c_int;
+
+/// Insertion by a table's access method.
+pub type Insert = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    *mut pg_sys::TupleTableSlot,
+    pg_sys::CommandId,
+    c_int,
+    *mut pg_sys::BulkInsertStateData,
+);
+
+#[cfg(feature = "pg15")]
+pub type UpdateIndexes = bool;
+#[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
+
+/// An update by a table's access method.
+pub type Update = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    *mut pg_sys::TupleTableSlot,
+    pg_sys::CommandId,
+    pg_sys::Snapshot,
+    pg_sys::Snapshot,
+    bool,
+    *mut pg_sys::TM_FailureData,
+    *mut pg_sys::LockTupleMode::Type,
+    *mut UpdateIndexes,
+) -> pg_sys::TM_Result::Type;
+
+/// Locks a row by a table's access method.
+pub type Lock = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    pg_sys::Snapshot,
+    *mut pg_sys::TupleTableSlot,
+    pg_sys::CommandId,
+    pg_sys::LockTupleMode::Type,
+    pg_sys::LockWaitPolicy::Type,
+    u8,
+    *mut pg_sys::TM_FailureData,
+) -> pg_sys::TM_Result::Type;
+
+/// A deletion by a table's access method.
+pub type Delete = unsafe extern "C-unwind" fn(
+    pg_sys::Relation,
+    pg_sys::ItemPointer,
+    pg_sys::CommandId,
+    pg_sys::Snapshot,
+    pg_sys::Snapshot,
+    bool,
+    *mut pg_sys::TM_FailureData,
+    bool,
+) -> pg_sys::TM_Result::Type;
+
+/// The context in which a state evaluates expressions.
+///
+/// # Safety
+/// `state` is a valid executor state.
+pub unsafe fn per_tuple_context(state: *mut pg_sys::EState) -> *mut pg_sys::ExprContext {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let context = (*state).es_per_tuple_exprcontext;
+        if context.is_null() { raw::MakePerTupleExprContext(state) } else { context }
+    }
+}
+
+/// Gives back the memory in which a state has evaluated expressions.
+///
+/// # Safety
+/// `state` is a valid executor state, and none of its expressions is being evaluated. To be called within
+/// a guard.
+pub unsafe fn reset(state: *mut pg_sys::EState) {
+    // SAFETY: by the contract of this function.
+    unsafe { raw::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }
+}
+
+/// The value of a column of a row in a slot; None where there is no row, or no such column (any more).
+///
+/// # Safety
+/// `slot` is a valid slot of one of the server's own kinds, and keeps its row while the value is used.
+pub unsafe fn value<'row>(slot: *mut pg_sys::TupleTableSlot, number: i16) -> Option<Value<'row>> {
+    // SAFETY: by the contract of this function; a slot that is not empty raises no error for a column that its
+    // description has.
+    unsafe {
+        let oid = foreign::column_type((*slot).tts_tupleDescriptor, number);
+        if oid == Oid::INVALID || u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0 {
+            return None;
+        }
+        if (*slot).tts_nvalid < number {
+            raw::slot_getsomeattrs_int(slot, number.into());
+        }
+        let index = number as usize - 1;
+        let is_null = *(*slot).tts_isnull.add(index);
+        (!is_null).then(|| Value::new(*(*slot).tts_values.add(index), oid))
+    }
+}
+
+/// Begins a scan of an index.
+///
+/// # Safety
+/// Both are open, the snapshot is valid until the scan is ended. To be called within a guard.
+pub unsafe fn begin_scan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+    keys: i32,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: by the contract of this function; nobody measures the scan.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+        let scan = raw::index_beginscan(table, index, snapshot, keys, 0);
+        #[cfg(feature = "pg18")]
+        let scan = raw::index_beginscan(table, index, snapshot, std::ptr::null_mut(), keys, 0);
+        scan
+    }
+}
+
+/// Adds a row that has just been stored to the indexes of its table. `update`: says which of them an
+/// update has to be added to; None for a new row.
+///
+/// # Safety
+/// The target's indexes are open and `state` is its state. To be called within a guard.
+pub unsafe fn insert_index_tuples(
+    target: *mut pg_sys::ResultRelInfo,
+    row: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+    update: Option<UpdateIndexes>,
+) {
+    let (is_update, none, no_list) = (update.is_some(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: by the contract of this function; no index of the target puts its check off.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        if update != Some(false) {
+            raw::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
+        }
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+        if update != Some(pg_sys::TU_UpdateIndexes::TU_None) {
+            let only_summarizing = update == Some(pg_sys::TU_UpdateIndexes::TU_Summarizing);
+            raw::ExecInsertIndexTuples(
+                target,
+                row,
+                state,
+                is_update,
+                false,
+                none,
+                no_list,
+                only_summarizing,
+            );
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Rows of a table changed through its access method and its indexes, as by a statement that fires no
+//! triggers, without what a statement costs before its first row.
+
+pub(super) mod access;
+mod open;
+pub mod unique;
+
+pub(super) use open::column_type;
+pub use open::{Bound, Found, Is, Open, Scan};
+
+use crate::server::relation::{Lock, Relation};
+use crate::server::{callbacks, expression, foreign, raw};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Oid};
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+/// What is kept of a table from one change to the next, until its definition changes. It is good for the
+/// role that was current when it was described, whose rights to call functions have been looked at.
+pub struct Heap {
+    table: Oid,
+    state: *mut pg_sys::EState,
+    target: *mut pg_sys::ResultRelInfo,
+    indexes: Vec<Index>,
+    /// What makes the value of a column that is not given. None if there are defaults that are not to be
+    /// kept.
+    defaults: Option<Vec<Default>>,
+    /// No check calls a function that may do more than look at a row.
+    only_looks_at_rows: bool,
+    /// How often functions had changed, which expressions call.
+    changed_functions: u64,
+    methods: Methods,
+    /// The row that is being written.
+    row: *mut pg_sys::TupleTableSlot,
+    is_open: Cell<bool>,
+    /// An error may have left something half done.
+    is_broken: Cell<bool>,
+}
+
+/// The default of a column, null if it has none.
+struct Default {
+    expression: *mut pg_sys::Node,
+    /// The same, prepared, once it was wanted: to prepare it may fail, or need rights.
+    prepared: Cell<*mut pg_sys::ExprState>,
+}
+
+/// An index of the table.
+struct Index {
+    oid: Oid,
+    /// The comparisons with each of its columns.
+    columns: Vec<Comparisons>,
+}
+
+/// Comparisons of a column of a btree index.
+struct Comparisons {
+    equal: pg_sys::FmgrInfo,
+    at_least: pg_sys::FmgrInfo,
+}
+
+/// The functions of the table's access method.
+#[derive(Clone, Copy)]
+struct Methods {
+    insert: access::Insert,
+    update: access::Update,
+    lock: access::Lock,
+    delete: access::Delete,
+}
+
+impl Methods {
+    fn of(relation: &Relation) -> Option<Methods> {
+        // SAFETY: null for what has no storage, else a description that is never freed.
+        let methods = unsafe { (*relation.pointer()).rd_tableam.as_ref()? };
+        Some(Methods {
+            insert: methods.tuple_insert?,
+            update: methods.tuple_update?,
+            lock: methods.tuple_lock?,
+            delete: methods.tuple_delete?,
+        })
+    }
+}
+
+impl Heap {
+    /// None where a statement does more than what is done here. Triggers, rules and row security are
+    /// the caller's to look for.
+    pub fn describe(relation: &Relation) -> Option<Heap> {
+        let has_generated = || relation.columns().iter().any(|column| column.is_generated);
+        // Other access methods promise less about locks and versions of rows than is relied on here.
+        if relation.is_partition() || !relation.is_heap() || has_generated() {
+            return None;
+        }
+        let methods = Methods::of(relation)?;
+        let indexes = relation.indexes();
+        let description = relation.description();
+        // SAFETY: an open table; what is made lives in the state's own memory, which is freed with all
+        // else should this fail, and outlives the call if not.
+        unsafe {
+            let state = pg_sys::CreateExecutorState();
+            let before = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
+            let columns = pg_sys::CreateTupleDescCopy(description);
+            let mut heap = Heap {
+                table: relation.oid(),
+                state,
+                target: target(relation.pointer(), indexes.len()),
+                indexes: Vec::with_capacity(indexes.len()),
+                defaults: None,
+                only_looks_at_rows: expression::checks(description)
+                    .all(|check| !pg_sys::contain_volatile_functions(check)),
+                changed_functions: callbacks::changed_functions(),
+                methods,
+                row: pg_sys::MakeTupleTableSlot(columns, &raw const pg_sys::TTSOpsVirtual),
+                is_open: Cell::new(false),
+                is_broken: Cell::new(false),
+            };
+            heap.defaults = Heap::look_up_defaults(relation);
+            let is_plain = indexes.iter().all(|index| heap.add_index(*index))
+                && expression::checks(description).all(|check| expression::is_of_the_server(check));
+            pg_sys::MemoryContextSwitchTo(before);
+            pg_sys::MemoryContextSetParent((*state).es_query_cxt, pg_sys::CacheMemoryContext);
+            is_plain.then_some(heap)
+        }
+    }
+
+    /// None if one of the defaults is not to be kept.
+    ///
+    /// # Safety
+    /// The state's memory is current.
+    unsafe fn look_up_defaults(relation: &Relation) -> Option<Vec<Default>> {
+        // SAFETY: by the contract of this function; a type may have a default of its own.
+        unsafe {
+            let none = || Default { expression: null_mut(), prepared: Cell::new(null_mut()) };
+            let count = (*relation.description()).natts as usize;
+            let mut defaults: Vec<Default> = (0..count).map(|_| none()).collect();
+            for column in relation.columns() {
+                let number = i32::from(column.number);
+                let expression = pg_sys::build_column_default(relation.pointer(), number);
+                if !expression.is_null() && !expression::is_of_the_server(expression) {
+                    return None;
+                }
+                defaults[number as usize - 1].expression = expression;
+            }
+            Some(defaults)
+        }
+    }
+
+    /// Whether rows can be inserted.
+    pub fn inserts(&self) -> bool {
+        self.defaults.is_some()
+    }
+
+    /// Whether an update of a row does nothing but that.
+    pub fn only_looks_at_rows(&self) -> bool {
+        self.only_looks_at_rows
+    }
+
+    pub fn has_index(&self, oid: Oid) -> bool {
+        self.position(oid).is_some()
+    }
+
+    fn position(&self, oid: Oid) -> Option<usize> {
+        self.indexes.iter().position(|index| index.oid == oid)
+    }
+
+    /// False for an index that needs more than an insertion.
+    ///
+    /// # Safety
+    /// The target has room for one more; the state's memory is current.
+    unsafe fn add_index(&mut self, oid: Oid) -> bool {
+        // SAFETY: an index of an open table, which is opened and closed here.
+        unsafe {
+            let index = pg_sys::index_open(oid, Lock::RowExclusive.mode());
+            let info = pg_sys::BuildIndexInfo(index);
+            *(*self.target).ri_IndexRelationInfo.add(self.indexes.len()) = info;
+            let is_checked_at_once = (*(*index).rd_index).indimmediate;
+            let lists = [(*info).ii_Predicate, (*info).ii_Expressions];
+            let mut expressions = lists.into_iter().flat_map(|list| foreign::list(list));
+            let method = (*(*index).rd_rel).relam;
+            let count =
+                if method == pg_sys::BTREE_AM_OID { (*info).ii_NumIndexKeyAttrs } else { 0 };
+            let columns = (0..count as usize).map(|column| comparisons(index, column));
+            self.indexes.push(Index { oid, columns: columns.collect() });
+            pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
+            // Other methods keep what they know of the open index from one insertion to the next.
+            [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
+                && (*info).ii_ExclusionOps.is_null()
+                // The server passes over one that is not, and what is kept here would not learn that it is.
+                && (*info).ii_ReadyForInserts
+                && (is_checked_at_once || !(*info).ii_Unique)
+                && expressions.all(|node| expression::is_of_the_server(node))
+        }
+    }
+
+    /// Whether somebody watches what rights statements need, and would see none of this.
+    pub fn is_watched() -> bool {
+        // SAFETY: reads a variable of the backend.
+        unsafe { pg_sys::ExecutorCheckPerms_hook }.is_some()
+    }
+
+    /// Whether it may still be used: no function has changed, and no change of a row has failed.
+    pub fn is_valid(&self) -> bool {
+        let is_changed = self.changed_functions != callbacks::changed_functions();
+        !Heap::is_watched() && !is_changed && !self.is_broken.get()
+    }
+
+    /// Opens the table, on which the caller holds a lock, and the indexes that are wanted, for changes
+    /// under a fresh snapshot. None while it is open, as within a default that puts into the same queue.
+    pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
+        if self.is_open.get() || self.is_broken.get() {
+            return None;
+        }
+        let relation = Relation::open(self.table, Lock::None)?;
+        self.is_open.set(true);
+        let indexes = Vec::with_capacity(self.indexes.len());
+        let mut open = Open { heap: self, relation, indexes };
+        // SAFETY: the target's arrays have room for all indexes; everything is closed on drop.
+        unsafe {
+            (*self.target).ri_RelationDesc = open.relation.pointer();
+            pg_guard_ffi_boundary(|| {
+                for (position, Index { oid, .. }) in self.indexes.iter().enumerate() {
+                    // The server's functions pass over what is not open.
+                    let index = match is_wanted(*oid) {
+                        true => raw::index_open(*oid, Lock::RowExclusive.mode()),
+                        false => null_mut(),
+                    };
+                    open.indexes.push(index);
+                    *(*self.target).ri_IndexRelationDescs.add(position) = index;
+                }
+                raw::CommandCounterIncrement();
+                raw::PushActiveSnapshot(raw::GetTransactionSnapshot());
+            });
+        }
+        Some(open)
+    }
+}
+
+/// What the server's functions know a table by, with room for its indexes.
+///
+/// # Safety
+/// The table is open.
+unsafe fn target(table: pg_sys::Relation, indexes: usize) -> *mut pg_sys::ResultRelInfo {
+    // SAFETY: memory of the size asked for, or an error.
+    unsafe {
+        let target =
+            pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
+        pg_sys::InitResultRelInfo(target, table, 0, std::ptr::null_mut(), 0);
+        let room = |size| pg_sys::palloc0(indexes * size);
+        (*target).ri_NumIndices = indexes as i32;
+        (*target).ri_IndexRelationDescs = room(size_of::<pg_sys::Relation>()).cast();
+        (*target).ri_IndexRelationInfo = room(size_of::<*mut pg_sys::IndexInfo>()).cast();
+        target
+    }
+}
+
+/// # Safety
+/// An open btree index, a column of it from 0; the memory is current in which the functions are kept.
+unsafe fn comparisons(index: pg_sys::Relation, column: usize) -> Comparisons {
+    // SAFETY: by the contract of this function; a btree family has these operators for its types.
+    unsafe {
+        let family = *(*index).rd_opfamily.add(column);
+        let oid = *(*index).rd_opcintype.add(column);
+        let function = |strategy: u32| {
+            let operator = pg_sys::get_opfamily_member(family, oid, oid, strategy as i16);
+            let mut function = pg_sys::FmgrInfo::default();
+            pg_sys::fmgr_info(pg_sys::get_opcode(operator), &mut function);
+            function
+        };
+        Comparisons {
+            equal: function(pg_sys::BTEqualStrategyNumber),
+            at_least: function(pg_sys::BTGreaterEqualStrategyNumber),
+        }
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: nobody else knows the state; the row is in its memory.
+            unsafe { pg_sys::FreeExecutorState(self.state) }
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Changes of the rows of a table that is open for them.
+
+use crate::server::heap::{Comparisons, Default, Heap, access, unique};
+use crate::server::relation::Relation;
+use crate::server::row::Row;
+use crate::server::value::Value;
+use crate::server::{foreign, raw};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ptr::null_mut;
+
+/// A table that is open for changes.
+pub struct Open<'heap> {
+    pub(super) heap: &'heap Heap,
+    pub(super) relation: Relation,
+    pub(super) indexes: Vec<pg_sys::Relation>,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.heap.is_open.set(false);
+        if std::thread::panicking() {
+            // The end of the (sub)transaction closes the indexes.
+            self.heap.is_broken.set(true);
+            return;
+        }
+        // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction. What the
+        // last row has needed is not kept.
+        unsafe {
+            pg_guard_ffi_boundary(|| {
+                raw::clear(self.heap.row);
+                access::reset(self.heap.state);
+                raw::PopActiveSnapshot();
+                raw::CommandCounterIncrement();
+                for index in self.indexes.iter().filter(|index| !index.is_null()) {
+                    raw::index_close(*index, pg_sys::NoLock as pg_sys::LOCKMODE);
+                }
+            })
+        }
+    }
+}
+
+/// A bound for a column of an index.
+pub struct Bound<'m> {
+    pub is: Is,
+    pub value: Value<'m>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Is {
+    Equal,
+    AtLeast,
+}
+
+/// Whether a scan goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    GoesOn,
+    Ends,
+}
+
+impl Open<'_> {
+    /// Inserts a row of the values given and the defaults of the other columns, and gives it back.
+    pub fn insert<'a, 'to>(
+        &self,
+        given: impl Iterator<Item = &'a (i16, Option<Value<'a>>)> + Clone,
+    ) -> Value<'to> {
+        let defaults = self.heap.defaults.iter().flatten();
+        let values = (1..).zip(defaults).map(|(number, default)| {
+            match given.clone().find(|(given, _)| *given == number) {
+                Some((_, value)) => value.map(|value| self.datum_for(number, value)),
+                None if default.expression.is_null() => None,
+                None => self.evaluated(default, number),
+            }
+        });
+        let values: Vec<Option<Datum>> = values.collect();
+        // SAFETY: the table is open, and so are its indexes; the row is one of the table.
+        unsafe {
+            pgrx::check_for_interrupts!();
+            let (relation, insert) = (self.relation.pointer(), self.heap.methods.insert);
+            pg_guard_ffi_boundary(|| {
+                let row = self.write(&values);
+                insert(relation, row, raw::GetCurrentCommandId(true), 0, null_mut());
+                access::insert_index_tuples(self.heap.target, row, self.heap.state, None);
+                self.record(row)
+            })
+        }
+    }
+
+    /// The datum of a value for a column; an error if it is of another type.
+    fn datum_for(&self, number: i16, value: Value) -> Datum {
+        // SAFETY: the description of an open table.
+        value.require(unsafe { foreign::column_type(self.relation.description(), number) })
+    }
+
+    /// A row in a slot as a composite value.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table. To be called within a guard.
+    unsafe fn record<'to>(&self, row: *mut pg_sys::TupleTableSlot) -> Value<'to> {
+        // SAFETY: by the contract of this function; the row's description is that of the table.
+        unsafe {
+            let row_type = (*self.relation.description()).tdtypeid;
+            Value::new(raw::ExecFetchSlotHeapTupleDatum(row), row_type)
+        }
+    }
+
+    /// Shows `see` the rows that an index leads to, in its order, for as long as it wants.
+    pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
+        let Some(position) = self.heap.position(index) else { return };
+        let (index, columns) = (self.indexes[position], &self.heap.indexes[position].columns);
+        let table = self.relation.description();
+        let keys = (1..).zip(bounds).zip(columns);
+        // What was not wanted is not open.
+        if index.is_null() {
+            return;
+        }
+        // SAFETY: the index is open.
+        let keys = keys
+            .map(|((number, bound), column)| unsafe { key(table, index, number, bound, column) });
+        let mut keys: Vec<_> = keys.collect();
+        // SAFETY: the table and the index are open; everything is ended before they are closed, after
+        // an error by the end of the (sub)transaction.
+        unsafe {
+            let relation = self.relation.pointer();
+            let (first, count) = (keys.as_mut_ptr(), keys.len() as i32);
+            let (slot, scan) = pg_guard_ffi_boundary(|| {
+                let slot = raw::table_slot_create(relation, null_mut());
+                let snapshot = raw::GetActiveSnapshot();
+                let scan = access::begin_scan(relation, index, snapshot, count);
+                raw::index_rescan(scan, first, count, null_mut(), 0);
+                (slot, scan)
+            });
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while pg_sys::index_getnext_slot(scan, forward, slot) {
+                pgrx::check_for_interrupts!();
+                if see(&Found { open: self, slot }) == Scan::Ends {
+                    break;
+                }
+            }
+            pg_guard_ffi_boundary(|| {
+                raw::index_endscan(scan);
+                raw::ExecDropSingleTupleTableSlot(slot);
+            })
+        }
+    }
+
+    /// Raises 23505 if a unique index has another row with the values of the one that was written last.
+    pub fn require_unique(&self, index: Oid) {
+        // SAFETY: what was written last is a row of the table, which is open.
+        unsafe { unique::require_of(&self.relation, index, self.heap.row) }
+    }
+
+    /// The default of a column.
+    fn evaluated(&self, default: &Default, number: i16) -> Option<Datum> {
+        let mut is_null = false;
+        // SAFETY: prepared with this state; an expression that was prepared has its function. What it
+        // gives may be open to changes, which is nobody's business any more.
+        unsafe {
+            if default.prepared.get().is_null() {
+                let expression = default.expression.cast();
+                default.prepared.set(pg_sys::ExecPrepareExpr(expression, self.heap.state));
+            }
+            let expression = default.prepared.get();
+            let context = access::per_tuple_context(self.heap.state);
+            let evaluate = (*expression).evalfunc?;
+            let column = foreign::attribute(self.relation.description(), number as usize - 1);
+            let value = pg_guard_ffi_boundary(|| {
+                let value = evaluate(expression, context, &mut is_null);
+                match column.attlen {
+                    -1 if !is_null => raw::MakeExpandedObjectReadOnlyInternal(value),
+                    _ => value,
+                }
+            });
+            (!is_null).then_some(value)
+        }
+    }
+
+    /// Adds the row, by which another was updated, to the indexes; to one of them without a look whether
+    /// it is unique there.
+    ///
+    /// # Safety
+    /// The row has been stored. To be called within a guard.
+    unsafe fn add_to_indexes(
+        &self,
+        row: *mut pg_sys::TupleTableSlot,
+        indexes: access::UpdateIndexes,
+        unchecked: Option<usize>,
+    ) {
+        let (target, state) = (self.heap.target, self.heap.state);
+        // SAFETY: by the contract of this function; the target has an entry for each index.
+        unsafe {
+            let open = |position| (*target).ri_IndexRelationDescs.add(position);
+            // The server's functions pass over what is not open.
+            let unchecked =
+                unchecked.map(|position| (position, open(position).replace(null_mut())));
+            access::insert_index_tuples(target, row, state, Some(indexes));
+            if let Some((position, index)) = unchecked.filter(|(_, index)| !index.is_null()) {
+                let info = *(*target).ri_IndexRelationInfo.add(position);
+                let check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
+                unique::add(self.relation.pointer(), (index, info), row, state, check);
+                open(position).write(index);
+            }
+        }
+    }
+
+    /// Fills in the row and checks it.
+    ///
+    /// # Safety
+    /// There is a value for each column. To be called within a guard.
+    unsafe fn write(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            access::reset(self.heap.state);
+            let row = self.store(values);
+            if !(*self.relation.description()).constr.is_null() {
+                raw::ExecConstraints(self.heap.target, row, self.heap.state);
+            }
+            row
+        }
+    }
+
+    /// Fills in the row.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn store(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
+        let row = self.heap.row;
+        // SAFETY: the row has room for all columns.
+        unsafe {
+            raw::clear(row);
+            for (index, value) in values.iter().enumerate() {
+                *(*row).tts_values.add(index) = value.unwrap_or(Datum::from(0));
+                *(*row).tts_isnull.add(index) = value.is_none();
+            }
+            raw::ExecStoreVirtualTuple(row);
+            (*row).tts_tableOid = self.heap.table;
+        }
+        row
+    }
+}
+
+/// # Safety
+/// The index of the table is open and has a column of this number (from 1).
+unsafe fn key(
+    table: pg_sys::TupleDesc,
+    index: pg_sys::Relation,
+    number: usize,
+    bound: &Bound,
+    column: &Comparisons,
+) -> pg_sys::ScanKeyData {
+    let (strategy, function) = match bound.is {
+        Is::Equal => (pg_sys::BTEqualStrategyNumber, &column.equal),
+        Is::AtLeast => (pg_sys::BTGreaterEqualStrategyNumber, &column.at_least),
+    };
+    let mut key = pg_sys::ScanKeyData::default();
+    // SAFETY: by the contract of this function; the value is of the column's type, the function's description is
+    // copied.
+    unsafe {
+        let value = bound.value.require(column_type(index, number, table));
+        pg_sys::ScanKeyEntryInitializeWithInfo(
+            &mut key,
+            0,
+            number as i16,
+            strategy as u16,
+            Oid::INVALID,
+            *(*index).rd_indcollation.add(number - 1),
+            std::ptr::from_ref(function).cast_mut(),
+            value,
+        );
+    }
+    key
+}
+
+/// The type of the values that a column of an index is made of. What it holds may be of another.
+///
+/// # Safety
+/// The index of the table is open and has a column of this number (from 1).
+pub(in crate::server) unsafe fn column_type(
+    index: pg_sys::Relation,
+    number: usize,
+    table: pg_sys::TupleDesc,
+) -> Oid {
+    // SAFETY: by the contract of this function; there is a number for each column, 0 for an expression.
+    unsafe {
+        match *(*(*index).rd_index).indkey.values.as_ptr().add(number - 1) {
+            0 => foreign::column_type((*index).rd_att, number as i16),
+            column => foreign::column_type(table, column),
+        }
+    }
+}
+
+/// The row that was written last.
+impl Row for Open<'_> {
+    fn value(&self, number: i16) -> Option<Value<'_>> {
+        // SAFETY: the slot is this table's while it is open.
+        unsafe { access::value(self.heap.row, number) }
+    }
+}
+
+/// A row that a scan has found.
+pub struct Found<'open> {
+    open: &'open Open<'open>,
+    slot: *mut pg_sys::TupleTableSlot,
+}
+
+impl Row for Found<'_> {
+    fn value(&self, number: i16) -> Option<Value<'_>> {
+        // SAFETY: the slot holds the row while it is found.
+        unsafe { access::value(self.slot, number) }
+    }
+}
+
+impl Found<'_> {
+    /// The values of all columns, none of those that were dropped.
+    fn values(&self) -> Vec<Option<Datum>> {
+        let count = self.open.relation.width();
+        // With the last column all others are read.
+        self.value(count);
+        (1..=count).map(|number| self.value(number).map(Value::datum)).collect()
+    }
+
+    /// Changes some columns. False, without waiting, if somebody else has the row locked for a change, or
+    /// has changed it since.
+    pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
+        self.update_unique(changes, None)
+    }
+
+    /// The same where the caller knows that one unique index has no other row with the values of this one.
+    pub fn update_unique(&self, changes: &[(i16, Option<Value>)], index: Option<Oid>) -> bool {
+        // An update that does not wait is no part of what access methods promise.
+        if !self.lock() {
+            return false;
+        }
+        let (open, relation) = (self.open, self.open.relation.pointer());
+        let mut values = self.values();
+        for (number, value) in changes {
+            let value = value.map(|value| open.datum_for(*number, value));
+            if let Some(place) = values.get_mut((*number as usize).wrapping_sub(1)) {
+                *place = value;
+            }
+        }
+        let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
+        let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
+        let unchecked = index.and_then(|index| open.heap.position(index));
+        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
+        unsafe {
+            pg_guard_ffi_boundary(|| {
+                let row = open.write(&values);
+                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
+                let result = update(
+                    relation,
+                    &mut (*self.slot).tts_tid,
+                    row,
+                    raw::GetCurrentCommandId(true),
+                    raw::GetActiveSnapshot(),
+                    null_mut(),
+                    true,
+                    &mut failure,
+                    &mut lock,
+                    &mut indexes,
+                );
+                let is_updated = result == pg_sys::TM_Result::TM_Ok;
+                if is_updated {
+                    open.add_to_indexes(row, indexes, unchecked);
+                }
+                is_updated
+            })
+        }
+    }
+
+    /// The row as `update` has just left it, whole: what is stored apart from it is read.
+    pub fn updated<'to>(&self) -> Value<'to> {
+        // SAFETY: `update` has filled in the row; what it took over from the old one is there while that is
+        // found.
+        unsafe { pg_guard_ffi_boundary(|| self.open.record(self.open.heap.row)) }
+    }
+
+    /// Locks the row for a change of it, if that can be done at once.
+    fn lock(&self) -> bool {
+        let relation = self.open.relation.pointer();
+        let mut failure = pg_sys::TM_FailureData::default();
+        let lock = self.open.heap.methods.lock;
+        // SAFETY: as for `insert`; the slot holds the same row afterwards.
+        let result = unsafe {
+            let mut place = (*self.slot).tts_tid;
+            pg_guard_ffi_boundary(|| {
+                lock(
+                    relation,
+                    &mut place,
+                    raw::GetActiveSnapshot(),
+                    self.slot,
+                    raw::GetCurrentCommandId(true),
+                    pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+                    pg_sys::LockWaitPolicy::LockWaitSkip,
+                    0,
+                    &mut failure,
+                )
+            })
+        };
+        result == pg_sys::TM_Result::TM_Ok
+    }
+
+    /// Deletes the row, waiting for whoever has it locked, and gives it back. None if somebody has changed
+    /// it since.
+    pub fn delete<'to>(&self) -> Option<Value<'to>> {
+        let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
+        let mut failure = pg_sys::TM_FailureData::default();
+        // With the values of columns that were added since the row was written.
+        let values = self.values();
+        // SAFETY: as above.
+        unsafe {
+            pg_guard_ffi_boundary(|| {
+                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
+                let row = self.open.record(self.open.store(&values));
+                let result = delete(
+                    relation,
+                    &mut (*self.slot).tts_tid,
+                    raw::GetCurrentCommandId(true),
+                    raw::GetActiveSnapshot(),
+                    null_mut(),
+                    true,
+                    &mut failure,
+                    false,
+                );
+                (result == pg_sys::TM_Result::TM_Ok).then_some(row)
+            })
+        }
+    }
+}

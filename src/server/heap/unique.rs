@@ -1,0 +1,75 @@
+//! Unique indexes, where the look at other rows is no part of the insertion: the server walks over all
+//! entries of equal values, and beside an old snapshot there may be many.
+
+use crate::server::heap::access;
+use crate::server::raw;
+use crate::server::relation::{Lock, Relation};
+use crate::server::row::Tuple;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ptr::null_mut;
+
+/// Raises 23505 if another row has the values of this one, which the index has: waits for whoever is
+/// just writing such a row, or removing it. As the server checks what a constraint has put off.
+pub fn require(table: Oid, index: Oid, row: &Tuple) {
+    let Some(table) = Relation::open(table, Lock::None) else { return };
+    // SAFETY: an open table and its row; the slot is freed here, or with its memory after an error.
+    unsafe {
+        let slot = pg_sys::MakeSingleTupleTableSlot(
+            table.description(),
+            &raw const pg_sys::TTSOpsHeapTuple,
+        );
+        pg_sys::ExecStoreHeapTuple(row.pointer(), slot, false);
+        require_of(&table, index, slot);
+        pg_sys::ExecDropSingleTupleTableSlot(slot);
+    }
+}
+
+/// The same of a row in a slot.
+///
+/// # Safety
+/// `row` holds a row of the table, and says where it is.
+pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: by the contract of this function; what is opened and made here is closed and freed here,
+    // or by the end of the transaction after an error.
+    unsafe {
+        // A row that the transaction itself has changed again is another's concern: the server would not find
+        // it in the index.
+        let (mut place, now) = ((*row).tts_tid, &raw mut pg_sys::SnapshotSelfData);
+        if !pg_sys::table_index_fetch_tuple_check(table.pointer(), &mut place, now, null_mut()) {
+            return;
+        }
+        let index = pg_sys::index_open(index, Lock::RowExclusive.mode());
+        let info = pg_sys::BuildIndexInfo(index);
+        let state = pg_sys::CreateExecutorState();
+        let check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_EXISTING;
+        pg_guard_ffi_boundary(|| add(table.pointer(), (index, info), row, state, check));
+        pg_sys::FreeExecutorState(state);
+        pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
+    }
+}
+
+/// Adds a row that is stored to an index, which holds rows like this one, or only checks it. Entries that are
+/// not needed any more may make room for it, as nobody looks at those of equal values otherwise.
+///
+/// # Safety
+/// Table and index are open, the row is one of the table and says where it is, the state is what the
+/// index's expressions are prepared with. To be called within a guard.
+pub(super) unsafe fn add(
+    table: pg_sys::Relation,
+    (index, info): (pg_sys::Relation, *mut pg_sys::IndexInfo),
+    row: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+    check: pg_sys::IndexUniqueCheck::Type,
+) {
+    const COLUMNS: usize = pg_sys::INDEX_MAX_KEYS as usize;
+    let (mut values, mut nulls) = ([Datum::from(0); COLUMNS], [false; COLUMNS]);
+    // SAFETY: by the contract of this function; the arrays have room for all columns.
+    unsafe {
+        (*access::per_tuple_context(state)).ecxt_scantuple = row;
+        raw::FormIndexDatum(info, row, state, values.as_mut_ptr(), nulls.as_mut_ptr());
+        let place = &mut (*row).tts_tid;
+        let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+        raw::index_insert(index, values, nulls, place, table, check, true, info);
+    }
+}

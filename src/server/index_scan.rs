@@ -1,0 +1,89 @@
+//! Scans of the indexes of tables that run no user code and know no row security: what an index orders is compared by
+//! the functions of its operator classes, which only superusers make; its expressions and its predicate are not
+//! evaluated, so that a caller looks at each row itself.
+
+use crate::server::heap::{Bound, Is, access, column_type};
+use crate::server::relation::{Lock, Relation, Snapshot};
+use crate::server::row::Tuple;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Oid};
+use std::ptr::null_mut;
+
+impl Relation {
+    /// Sees the rows that a btree index of the table leads to, in its order, and that `snapshot` sees: those
+    /// whose first columns in the index keep within the bounds. Ends when `see` says false.
+    pub fn scan_by(
+        &self,
+        index: Oid,
+        bounds: &[Bound],
+        snapshot: &Snapshot,
+        mut see: impl FnMut(&Tuple) -> bool,
+    ) {
+        // SAFETY: the table is open and the index is one of it; the snapshot is registered; each row is valid until
+        // the next one is fetched. After an error the end of the (sub)transaction closes everything.
+        unsafe {
+            let index = pg_sys::index_open(index, Lock::AccessShare.mode());
+            let numbered = bounds.iter().enumerate();
+            let mut keys: Vec<_> =
+                numbered.map(|(column, bound)| key(self, index, column, bound)).collect();
+            let (first, count) = (keys.as_mut_ptr(), keys.len() as i32);
+            let slot = pg_sys::table_slot_create(self.pointer(), null_mut());
+            let scan = pg_guard_ffi_boundary(|| {
+                access::begin_scan(self.pointer(), index, snapshot.0, count)
+            });
+            pg_sys::index_rescan(scan, first, count, null_mut(), 0);
+            let forward = pg_sys::ScanDirection::ForwardScanDirection;
+            while pg_sys::index_getnext_slot(scan, forward, slot) {
+                pgrx::check_for_interrupts!();
+                let mut is_copy = false;
+                let tuple = pg_sys::ExecFetchSlotHeapTuple(slot, false, &mut is_copy);
+                let goes_on = see(&Tuple::new(tuple, self.description()));
+                if is_copy {
+                    pg_sys::heap_freetuple(tuple);
+                }
+                if !goes_on {
+                    break;
+                }
+            }
+            pg_sys::index_endscan(scan);
+            pg_sys::ExecDropSingleTupleTableSlot(slot);
+            pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
+        }
+    }
+}
+
+/// The comparison of a column of an index, from 0, with a bound.
+///
+/// # Safety
+/// `index` is an open btree index of the table, with so many columns.
+unsafe fn key(
+    table: &Relation,
+    index: pg_sys::Relation,
+    column: usize,
+    bound: &Bound,
+) -> pg_sys::ScanKeyData {
+    let strategy = match bound.is {
+        Is::Equal => pg_sys::BTEqualStrategyNumber,
+        Is::AtLeast => pg_sys::BTGreaterEqualStrategyNumber,
+    };
+    let mut key = pg_sys::ScanKeyData::default();
+    // SAFETY: by the contract of this function; a btree family has these operators for its types, and the value is of the
+    // column's.
+    unsafe {
+        let value = bound.value.require(column_type(index, column + 1, table.description()));
+        let family = *(*index).rd_opfamily.add(column);
+        let oid = *(*index).rd_opcintype.add(column);
+        let operator = pg_sys::get_opfamily_member(family, oid, oid, strategy as i16);
+        pg_sys::ScanKeyEntryInitialize(
+            &mut key,
+            0,
+            column as i16 + 1,
+            strategy as u16,
+            Oid::INVALID,
+            *(*index).rd_indcollation.add(column),
+            pg_sys::get_opcode(operator),
+            value,
+        );
+    }
+    key
+}

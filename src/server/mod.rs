@@ -1,0 +1,43 @@
+//! The fence around PostgreSQL's C interface: everything unsafe that is not shared memory.
+//!
+//! Callers get safe functions. An ERROR raised by the server unwinds as a Rust panic, so guards
+//! here undo by `Drop` what must be undone in every case.
+
+pub mod allocator;
+pub mod callbacks;
+pub mod catalog;
+pub mod context;
+pub mod diagnostics;
+pub mod durability;
+pub mod executor;
+mod expression;
+mod foreign;
+pub mod function;
+pub mod heap;
+pub mod index;
+mod index_scan;
+pub mod injection;
+pub mod jsonb;
+pub mod latch;
+pub mod memory;
+pub mod nesting;
+pub mod own_table;
+pub mod privileges;
+pub mod process;
+mod raw;
+pub mod record;
+pub mod relation;
+pub mod row;
+pub mod row_type;
+pub mod scan;
+pub mod spi;
+pub mod subscription;
+mod systable;
+pub mod system;
+pub mod time;
+pub mod trigger;
+pub mod types;
+pub mod user;
+pub mod value;
+pub mod worker;
+pub mod xact;

@@ -1,0 +1,55 @@
+//! Rows of the extension's own tables, read as they are now, whatever snapshot the transaction has, and without
+//! regard to privileges.
+
+use crate::server::catalog;
+use crate::server::relation::{Lock, Relation, Snapshot};
+use crate::server::row::{Row, Tuple};
+use pgrx::pg_sys::Oid;
+use std::ffi::CStr;
+
+/// Shows `see` the row of table `name` whose first column, an oid, is `key`.
+pub fn row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
+    let table = Relation::open(catalog::own_relation(name)?, Lock::AccessShare)?;
+    let mut see = Some(see);
+    let mut seen = None;
+    table.scan(&Snapshot::latest(), |row| {
+        let matches = row.value(1).is_some_and(|oid| oid.to_oid() == key);
+        if matches {
+            seen = see.take().map(|see| see(row));
+        }
+        !matches
+    });
+    seen
+}
+
+/// Shows `see` all rows of table `name`.
+pub fn for_each(name: &CStr, mut see: impl FnMut(&Tuple)) {
+    let table = catalog::own_relation(name);
+    if let Some(table) = table.and_then(|table| Relation::open(table, Lock::AccessShare)) {
+        table.scan(&Snapshot::latest(), |row| {
+            see(row);
+            true
+        });
+    }
+}
+
+/// What `see` makes of the row whose first column, a uuid, is `key`, by the index of that column.
+pub fn row_of<T>(
+    name: &CStr,
+    index: &CStr,
+    key: [u8; 16],
+    see: impl FnOnce(&Tuple) -> T,
+) -> Option<T> {
+    let table = Relation::open(catalog::own_relation(name)?, Lock::AccessShare)?;
+    let index = catalog::own_relation(index)?;
+    table.first_of_uuid((index, 1), key, &Snapshot::latest(), see)
+}
+
+/// How many rows of table `name` have an oid in a column, by an index of that column, up to a
+/// limit; with those of transactions in progress.
+pub fn count(name: &CStr, index: (&CStr, i16), value: Oid, limit: usize) -> usize {
+    let table =
+        catalog::own_relation(name).and_then(|table| Relation::open(table, Lock::AccessShare));
+    let (table, by) = (table, catalog::own_relation(index.0).map(|oid| (oid, index.1)));
+    table.zip(by).map_or(0, |(table, by)| table.count_with_uncommitted(by, value, limit))
+}

@@ -1,0 +1,110 @@
+//! What the current role may do.
+
+use crate::server::{catalog, raw, user};
+use pgrx::pg_sys::{self, Oid};
+
+/// Whether the current role owns a table.
+pub fn owns(table: Oid) -> bool {
+    owns_object(pg_sys::RelationRelationId, table)
+}
+
+/// Whether the current role owns a database.
+pub fn owns_database(database: Oid) -> bool {
+    owns_object(pg_sys::DatabaseRelationId, database)
+}
+
+fn owns_object(catalogue: Oid, object: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe {
+        let role = raw::GetUserId();
+        #[cfg(feature = "pg15")]
+        let owns = match catalogue {
+            pg_sys::DatabaseRelationId => pg_sys::pg_database_ownercheck(object, role),
+            _ => pg_sys::pg_class_ownercheck(object, role),
+        };
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+        let owns = pg_sys::object_ownercheck(catalogue, object, role);
+        owns
+    }
+}
+
+pub fn may_create_database() -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::have_createdb_privilege() }
+}
+
+/// Whether the current role may read some of a table.
+pub fn may_select(table: Oid) -> bool {
+    has_privilege(table, pg_sys::ACL_SELECT)
+}
+
+/// Whether the current role may know how many rows of what kind a table has: it may read all of it, and row security
+/// hides none from it.
+pub fn may_monitor(table: Oid) -> bool {
+    may_select(table) && !catalog::hides_rows(table, user::current())
+}
+
+/// Whether the current role may truncate a table.
+pub fn may_truncate(table: Oid) -> bool {
+    has_privilege(table, pg_sys::ACL_TRUNCATE)
+}
+
+/// Whether the current role may read all columns of a table, and insert.
+pub fn may_insert_all(table: Oid) -> bool {
+    has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_INSERT)
+}
+
+/// The same for updates.
+pub fn may_update_all(table: Oid) -> bool {
+    has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE)
+}
+
+/// The same for deletions.
+pub fn may_delete_all(table: Oid) -> bool {
+    has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_DELETE)
+}
+
+/// Whether the current role may change some of a table, or some columns of it.
+pub fn may_change(table: Oid) -> bool {
+    may_some(table, pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
+}
+
+/// Whether the current role may do anything with some of a table, or some columns of it.
+pub fn may_touch(table: Oid) -> bool {
+    let reads = pg_sys::ACL_SELECT | pg_sys::ACL_TRUNCATE;
+    may_some(table, reads | pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
+}
+
+/// Whether the current role may insert into a table, or into some columns of it.
+pub fn may_insert(table: Oid) -> bool {
+    may_some(table, pg_sys::ACL_INSERT)
+}
+
+fn has_all(table: Oid, privileges: u32) -> bool {
+    let (mask, how) = (privileges as pg_sys::AclMode, pg_sys::AclMaskHow::ACLMASK_ALL);
+    // SAFETY: look-ups; the table is there, as the caller holds a lock on it.
+    unsafe { pg_sys::pg_class_aclmask(table, raw::GetUserId(), mask, how) == mask }
+}
+
+fn has_privilege(table: Oid, privilege: u32) -> bool {
+    // SAFETY: look-ups.
+    unsafe {
+        let (role, mode) = (raw::GetUserId(), privilege as pg_sys::AclMode);
+        let mut is_missing = false;
+        pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing)
+            == pg_sys::AclResult::ACLCHECK_OK
+    }
+}
+
+fn may_some(table: Oid, any: u32) -> bool {
+    // SAFETY: look-ups.
+    unsafe {
+        let (role, mode) = (raw::GetUserId(), any as pg_sys::AclMode);
+        let mut is_missing = false;
+        let ok = pg_sys::AclResult::ACLCHECK_OK;
+        pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing) == ok
+            || is_missing
+            || pg_sys::pg_attribute_aclcheck_all(table, role, mode, pg_sys::AclMaskHow::ACLMASK_ANY)
+                == ok
+    }
+}

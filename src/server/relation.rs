@@ -1,0 +1,351 @@
+//! Tables: finding, locking and describing them.
+
+use crate::error::{Error, Result};
+use crate::server::catalog;
+use crate::server::foreign::list_nth;
+use crate::server::row_type::Columns;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Oid};
+use std::ffi::{CStr, CString};
+
+/// The strength with which a table is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// Held already, or not needed.
+    None,
+    AccessShare,
+    RowExclusive,
+    ShareRowExclusive,
+    AccessExclusive,
+}
+
+impl Lock {
+    pub(super) fn mode(self) -> pg_sys::LOCKMODE {
+        let mode = match self {
+            Lock::None => pg_sys::NoLock,
+            Lock::AccessShare => pg_sys::AccessShareLock,
+            Lock::RowExclusive => pg_sys::RowExclusiveLock,
+            Lock::ShareRowExclusive => pg_sys::ShareRowExclusiveLock,
+            Lock::AccessExclusive => pg_sys::AccessExclusiveLock,
+        };
+        mode as pg_sys::LOCKMODE
+    }
+}
+
+const NAMES: &str = "Name a table as in SQL: 'jobs', 'app.jobs', '\"My Jobs\"'.";
+
+/// Finds a table by the name that a user gives, read as `regclass` reads it.
+pub fn find(name: &str) -> Result<Oid> {
+    let not_found = || {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
+            format!("table \"{name}\" does not exist"),
+        )
+        .hint(NAMES)
+    };
+    let names = qualified(name).ok_or_else(not_found)?;
+    // SAFETY: the list and the range variable are palloc'ed.
+    let oid = unsafe {
+        let range = pg_sys::makeRangeVarFromNameList(names);
+        pg_sys::RangeVarGetRelidExtended(
+            range,
+            pg_sys::NoLock as pg_sys::LOCKMODE,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        )
+    };
+    if oid == Oid::INVALID { Err(not_found()) } else { Ok(oid) }
+}
+
+/// The parts of a table's name: schema and table, or only the table.
+pub fn name_parts(name: &str) -> Result<Vec<String>> {
+    let names = qualified(name).ok_or_else(|| Error::invalid("a name holds a NUL character"))?;
+    // SAFETY: a list of String nodes.
+    unsafe {
+        let part = |index| {
+            let node = list_nth::<pg_sys::String>(names, index);
+            CStr::from_ptr((*node).sval).to_string_lossy().into_owned()
+        };
+        Ok((0..(*names).length).map(part).collect())
+    }
+}
+
+fn qualified(name: &str) -> Option<*mut pg_sys::List> {
+    let text = CString::new(name).ok()?;
+    // SAFETY: the C string outlives the call; a palloc'ed list, or an error of the server's.
+    Some(crate::server::context::hinted(
+        || NAMES.into(),
+        || unsafe {
+            #[cfg(feature = "pg15")]
+            let names = pg_sys::stringToQualifiedNameList(text.as_ptr());
+            #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+            let names = pg_sys::stringToQualifiedNameList(text.as_ptr(), std::ptr::null_mut());
+            names
+        },
+    ))
+}
+
+/// The table whose row type this is, if it is one.
+pub fn of_row_type(oid: Oid) -> Option<Oid> {
+    // SAFETY: a look-up in the system cache.
+    let table = unsafe { pg_sys::get_typ_typrelid(oid) };
+    (table != Oid::INVALID).then_some(table)
+}
+
+/// Locks a table, waiting for as long as it takes.
+pub fn lock(table: Oid, lock: Lock) {
+    // SAFETY: takes a lock until the end of the transaction.
+    unsafe { pg_sys::LockRelationOid(table, lock.mode()) }
+}
+
+/// Locks a table if that can be done at once.
+pub fn try_lock(table: Oid, lock: Lock) -> bool {
+    // SAFETY: as above.
+    unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
+}
+
+/// Whether this session has a table open, as in the middle of a statement.
+pub fn is_in_use(table: Oid) -> bool {
+    let relation = Relation::open(table, Lock::None);
+    // SAFETY: an open relation, once more than it was before.
+    relation.is_some_and(|relation| unsafe { (*relation.pointer).rd_refcnt } > 1)
+}
+
+/// Tells every process to look at the table's definition again.
+pub fn invalidate(table: Oid) {
+    // SAFETY: queues a message for the end of the transaction.
+    unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) }
+}
+
+/// An open table.
+pub struct Relation {
+    pointer: pg_sys::Relation,
+}
+
+/// A column as the table describes it.
+#[derive(Clone, Debug)]
+pub struct ColumnType {
+    pub name: String,
+    pub number: i16,
+    pub oid: Oid,
+    /// The type below all domains.
+    pub base: Oid,
+    pub has_default: bool,
+    pub is_identity: bool,
+    pub is_generated: bool,
+    pub is_not_null: bool,
+    pub collation: Oid,
+    /// The type's modifier, -1 without one.
+    pub modifier: i32,
+}
+
+impl Relation {
+    /// Opens an ordinary table; None if there is none (any more). What was a table may have been made a
+    /// view since by a rule, up to PostgreSQL 15, and has no storage then.
+    pub fn open(table: Oid, lock: Lock) -> Option<Relation> {
+        // SAFETY: closed on drop; the lock stays until the end of the transaction.
+        let pointer = unsafe { pg_sys::try_relation_open(table, lock.mode()) };
+        // Not `then_some`: a relation that is made is closed.
+        let relation = (!pointer.is_null()).then(|| Relation { pointer });
+        relation.filter(|relation| relation.form().relkind as u8 == catalog::TABLE)
+    }
+
+    /// Opens a catalogue that all databases share, which works without a database as well.
+    pub fn open_shared(catalogue: Oid) -> Relation {
+        let mode = Lock::AccessShare.mode();
+        // SAFETY: such a catalogue is always there; closed on drop.
+        Relation { pointer: unsafe { pg_sys::relation_open(catalogue, mode) } }
+    }
+
+    fn form(&self) -> &pg_sys::FormData_pg_class {
+        // SAFETY: an open relation has its form.
+        unsafe { &*(*self.pointer).rd_rel }
+    }
+
+    pub(super) fn pointer(&self) -> pg_sys::Relation {
+        self.pointer
+    }
+
+    pub fn oid(&self) -> Oid {
+        // SAFETY: an open relation.
+        unsafe { (*self.pointer).rd_id }
+    }
+
+    /// Whether its rows are stored as the server's own tables are.
+    pub fn is_heap(&self) -> bool {
+        self.form().relam == pg_sys::HEAP_TABLE_AM_OID
+    }
+
+    pub fn persistence(&self) -> u8 {
+        self.form().relpersistence as u8
+    }
+
+    pub fn is_partition(&self) -> bool {
+        self.form().relispartition
+    }
+
+    /// The indexes of the table.
+    pub fn indexes(&self) -> Vec<Oid> {
+        // SAFETY: an open table; null, or a list of oids.
+        unsafe {
+            let list = pg_sys::RelationGetIndexList(self.pointer);
+            let Some(indexes) = list.as_ref() else { return vec![] };
+            let oid = |index| (*indexes.elements.add(index)).oid_value;
+            (0..indexes.length as usize).map(oid).collect()
+        }
+    }
+
+    /// Whether its rows are there to be read: on a standby those of an unlogged table are not.
+    pub fn is_readable(&self) -> bool {
+        self.persistence() != pg_sys::RELPERSISTENCE_UNLOGGED || !crate::server::xact::in_recovery()
+    }
+
+    pub fn owner(&self) -> Oid {
+        self.form().relowner
+    }
+
+    pub fn row_type(&self) -> Oid {
+        self.form().reltype
+    }
+
+    pub fn schema(&self) -> Oid {
+        self.form().relnamespace
+    }
+
+    /// Whether the planner has statistics to look at that the owner has asked for, and may be made of expressions.
+    pub fn has_extended_statistics(&self) -> bool {
+        // SAFETY: an open table; null for an empty list.
+        unsafe { !pg_sys::RelationGetStatExtList(self.pointer).is_null() }
+    }
+
+    /// Size in pages.
+    pub fn pages(&self) -> u32 {
+        // SAFETY: an open table with storage.
+        unsafe {
+            pg_sys::RelationGetNumberOfBlocksInFork(self.pointer, pg_sys::ForkNumber::MAIN_FORKNUM)
+        }
+    }
+
+    pub fn is_system(&self) -> bool {
+        // SAFETY: an open relation.
+        unsafe { pg_sys::IsSystemRelation(self.pointer) }
+    }
+
+    pub fn name(&self) -> String {
+        name_text(&self.form().relname)
+    }
+
+    pub(super) fn description(&self) -> pg_sys::TupleDesc {
+        self.described().description()
+    }
+
+    pub(super) fn described(&self) -> Columns<'_> {
+        // SAFETY: an open relation, which has a description for as long.
+        unsafe { Columns::new((*self.pointer).rd_att) }
+    }
+
+    /// The columns that are there, in order.
+    pub fn columns(&self) -> Vec<ColumnType> {
+        self.described()
+            .attributes()
+            .filter(|attribute| !attribute.attisdropped)
+            .map(|attribute| ColumnType {
+                name: name_text(&attribute.attname),
+                number: attribute.attnum,
+                oid: attribute.atttypid,
+                base: catalog::base_type(attribute.atttypid),
+                has_default: attribute.atthasdef,
+                is_identity: attribute.attidentity != 0,
+                is_generated: attribute.attgenerated != 0,
+                is_not_null: self.holds_no_null(attribute),
+                collation: attribute.attcollation,
+                modifier: attribute.atttypmod,
+            })
+            .collect()
+    }
+
+    /// Whether every row that is there has a value in a column.
+    fn holds_no_null(&self, attribute: &pg_sys::FormData_pg_attribute) -> bool {
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+        return attribute.attnotnull;
+        // SAFETY: the description has an entry for each column.
+        #[cfg(feature = "pg18")]
+        unsafe {
+            let columns = (*self.description()).compact_attrs.as_ptr();
+            let nullability = (*columns.add(attribute.attnum as usize - 1)).attnullability;
+            attribute.attnotnull && nullability as u32 == pg_sys::ATTNULLABLE_VALID as u32
+        }
+    }
+
+    /// Whether rules rewrite statements on the table.
+    pub fn has_rules(&self) -> bool {
+        self.form().relhasrules
+    }
+
+    /// Whether row security is on.
+    pub fn has_row_security(&self) -> bool {
+        self.form().relrowsecurity
+    }
+
+    /// How many columns it has, those that were dropped among them.
+    pub fn width(&self) -> i16 {
+        self.form().relnatts
+    }
+}
+
+impl Drop for Relation {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: opened in `open`. After an error the resource owner closes it.
+            unsafe { pg_sys::relation_close(self.pointer, pg_sys::NoLock as pg_sys::LOCKMODE) }
+        }
+    }
+}
+
+/// A registered snapshot of the moment at which it was taken.
+pub struct Snapshot(pub(super) pg_sys::Snapshot);
+
+impl Snapshot {
+    pub fn latest() -> Snapshot {
+        // SAFETY: registered here, unregistered on drop.
+        Snapshot(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) })
+    }
+
+    /// What a statement that began now would see, with all that the transaction itself has done so far; in repeatable
+    /// read what the transaction sees.
+    pub fn of_statement() -> Snapshot {
+        // SAFETY: as above; no parallel worker comes here.
+        unsafe {
+            pg_sys::CommandCounterIncrement();
+            Snapshot(pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot()))
+        }
+    }
+
+    /// The transactions that were in progress: oldest, next, and those in between.
+    pub fn in_progress(&self) -> (u32, u32, &[pg_sys::TransactionId]) {
+        // SAFETY: an MVCC snapshot with `xcnt` entries in `xip`.
+        unsafe {
+            let data = &*self.0;
+            let others = match data.xcnt {
+                0 => &[],
+                count => std::slice::from_raw_parts(data.xip, count as usize),
+            };
+            (u32::from(data.xmin), u32::from(data.xmax), others)
+        }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: registered in `latest`. After an error the resource owner does it.
+            unsafe { pg_sys::UnregisterSnapshot(self.0) }
+        }
+    }
+}
+
+pub(super) fn name_text(name: &pg_sys::nameData) -> String {
+    // SAFETY: a name of the catalogue ends with NUL.
+    unsafe { CStr::from_ptr(name.data.as_ptr()) }.to_string_lossy().into_owned()
+}

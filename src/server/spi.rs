@@ -1,0 +1,298 @@
+//! Running SQL inside the server: kept plans, and their results.
+//!
+//! A kept plan is planned once, for all parameters, with the methods switched off that would read
+//! or sort whole tables: a plan made while a queue was empty must still be right when it is full.
+//! Nor is one ever worth compiling.
+
+use crate::error::{Error, Result};
+use crate::server::foreign::column_type;
+use crate::server::value::Value;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::{CStr, CString, c_char};
+use std::marker::PhantomData;
+
+/// An open connection to the server's own SQL interface. Results do not outlive it.
+pub struct Spi(());
+
+/// Runs `work` with a connection.
+pub fn connect<T>(work: impl FnOnce(&Spi) -> T) -> T {
+    open(0, work)
+}
+
+/// Runs `work` with a connection that may end transactions: for a procedure called at top level.
+pub fn connect_nonatomic<T>(work: impl FnOnce(&Spi) -> T) -> T {
+    open(pg_sys::SPI_OPT_NONATOMIC as i32, work)
+}
+
+fn open<T>(options: i32, work: impl FnOnce(&Spi) -> T) -> T {
+    // SAFETY: connect and finish are paired; after an error the end of the (sub)transaction
+    // closes the connection.
+    unsafe {
+        succeeded(pg_sys::SPI_connect_ext(options));
+        let value = work(&Spi(()));
+        succeeded(pg_sys::SPI_finish());
+        value
+    }
+}
+
+impl Spi {
+    /// Commits, and begins the next transaction.
+    pub fn commit(&self) {
+        // SAFETY: refused by the server where it is not allowed.
+        unsafe { pg_sys::SPI_commit() }
+    }
+
+    /// Rolls back, and begins the next transaction.
+    pub fn rollback(&self) {
+        // SAFETY: refused by the server where it is not allowed.
+        unsafe { pg_sys::SPI_rollback() }
+    }
+
+    /// Runs a statement that is not worth keeping.
+    pub fn run(&self, sql: &str) -> Rows<'_> {
+        let sql = c_string(sql);
+        // SAFETY: a connection is open, `sql` outlives the call.
+        unsafe { Rows::new(pg_sys::SPI_execute(sql.as_ptr(), false, 0)) }
+    }
+
+    /// Runs a statement with parameters that is not worth keeping.
+    pub fn run_with(&self, sql: &str, arguments: &[(Oid, Option<Value>)]) -> Rows<'_> {
+        let sql = c_string(sql);
+        let mut types: Vec<Oid> = arguments.iter().map(|(oid, _)| *oid).collect();
+        let (mut values, nulls) = split(arguments.iter().map(|(_, value)| *value), &types);
+        // SAFETY: a connection is open, the arrays have the length given.
+        unsafe {
+            Rows::new(pg_sys::SPI_execute_with_args(
+                sql.as_ptr(),
+                arguments.len() as i32,
+                types.as_mut_ptr(),
+                values.as_mut_ptr(),
+                nulls.as_ptr(),
+                false,
+                0,
+            ))
+        }
+    }
+
+    /// Runs a kept plan with a fresh snapshot.
+    pub fn run_plan<'a>(
+        &self,
+        plan: &Plan,
+        arguments: impl Iterator<Item = Option<Value<'a>>>,
+    ) -> Rows<'_> {
+        plan.make_ready();
+        let (mut values, nulls) = split(arguments, &plan.types);
+        // SAFETY: a connection is open, the plan takes as many parameters of these types.
+        unsafe {
+            Rows::new(pg_sys::SPI_execute_plan(
+                plan.plan,
+                values.as_mut_ptr(),
+                nulls.as_ptr(),
+                false,
+                0,
+            ))
+        }
+    }
+}
+
+/// A prepared statement that is kept until it is dropped.
+pub struct Plan {
+    plan: pg_sys::SPIPlanPtr,
+    /// Those of the parameters.
+    types: Vec<Oid>,
+}
+
+impl Plan {
+    pub fn prepare(_: &Spi, sql: &str, types: &[Oid]) -> Plan {
+        let sql = c_string(sql);
+        let mut types = types.to_vec();
+        // SAFETY: a connection is open; the plan is moved out of its memory before it closes.
+        unsafe {
+            let plan = pg_sys::SPI_prepare_cursor(
+                sql.as_ptr(),
+                types.len() as i32,
+                types.as_mut_ptr(),
+                pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
+            );
+            if plan.is_null() {
+                succeeded(pg_sys::SPI_result);
+            }
+            succeeded(pg_sys::SPI_keepplan(plan));
+            Plan { plan, types }
+        }
+    }
+
+    /// Plans the statement if it has to be planned (again), so that its execution does not.
+    fn make_ready(&self) {
+        let _settings = PlannerSettings::narrow();
+        // SAFETY: a saved plan of one statement; the reference is given back at once.
+        unsafe {
+            let cached = pg_sys::SPI_plan_get_cached_plan(self.plan);
+            if !cached.is_null() {
+                pg_sys::ReleaseCachedPlan(cached, pg_sys::CurrentResourceOwner);
+            }
+        }
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: the plan is a kept one and nobody else knows it.
+        unsafe { pg_sys::SPI_freeplan(self.plan) };
+    }
+}
+
+/// The planner's switches as they were, restored on drop, in case of an error as well.
+struct PlannerSettings([bool; 6]);
+
+impl PlannerSettings {
+    fn narrow() -> PlannerSettings {
+        PlannerSettings(PlannerSettings::exchange([false; 6]))
+    }
+
+    fn exchange(new: [bool; 6]) -> [bool; 6] {
+        // SAFETY: variables of this single-threaded process.
+        unsafe {
+            let old = [
+                pg_sys::enable_seqscan,
+                pg_sys::enable_bitmapscan,
+                pg_sys::enable_sort,
+                pg_sys::enable_hashjoin,
+                pg_sys::enable_mergejoin,
+                pg_sys::jit_enabled,
+            ];
+            [
+                pg_sys::enable_seqscan,
+                pg_sys::enable_bitmapscan,
+                pg_sys::enable_sort,
+                pg_sys::enable_hashjoin,
+                pg_sys::enable_mergejoin,
+                pg_sys::jit_enabled,
+            ] = new;
+            old
+        }
+    }
+}
+
+impl Drop for PlannerSettings {
+    fn drop(&mut self) {
+        PlannerSettings::exchange(self.0);
+    }
+}
+
+/// The rows that a statement has given back.
+pub struct Rows<'spi> {
+    table: *mut pg_sys::SPITupleTable,
+    /// Rows given back, or affected where the statement gives none back.
+    count: usize,
+    /// The only column of rows that no statement has given back.
+    values: Vec<Value<'spi>>,
+    _spi: PhantomData<&'spi Spi>,
+}
+
+impl<'spi> Rows<'spi> {
+    /// # Safety
+    /// To be called right after a statement of SPI, with its result.
+    unsafe fn new(result: i32) -> Self {
+        succeeded(result);
+        // SAFETY: variables that the statement has just set.
+        unsafe {
+            let table = pg_sys::SPI_tuptable;
+            pg_sys::SPI_tuptable = std::ptr::null_mut();
+            let count = pg_sys::SPI_processed as usize;
+            Rows { table, count, values: vec![], _spi: PhantomData }
+        }
+    }
+
+    /// Rows of one column that were come by without a statement.
+    pub fn of(values: Vec<Value<'spi>>) -> Self {
+        let table = std::ptr::null_mut();
+        Rows { table, count: values.len(), values, _spi: PhantomData }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The value in a row (from 0) and column (from 1); it lives as long as the rows do.
+    pub fn value(&self, row: usize, column: i32) -> Option<Value<'_>> {
+        if let Some(value) = self.values.get(row) {
+            return (column == 1).then_some(*value);
+        }
+        let tuple = self.tuple(row)?;
+        let mut is_null = false;
+        // SAFETY: the tuple belongs to the table whose descriptor is given, and lives as long.
+        unsafe {
+            let description = (*self.table).tupdesc;
+            let datum = pg_sys::SPI_getbinval(tuple, description, column, &mut is_null);
+            (!is_null).then(|| Value::new(datum, column_type(description, column as i16)))
+        }
+    }
+
+    /// The value in a row (from 0) and column (from 1) as text.
+    pub fn text(&self, row: usize, column: i32) -> Option<String> {
+        let tuple = self.tuple(row)?;
+        // SAFETY: as above; the C string is copied.
+        unsafe {
+            let text = pg_sys::SPI_getvalue(tuple, (*self.table).tupdesc, column);
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        }
+    }
+
+    /// The first value of the first row as a number; 0 where there is none.
+    pub fn number(&self) -> i64 {
+        self.text(0, 1).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    fn tuple(&self, row: usize) -> Option<pg_sys::HeapTuple> {
+        if self.table.is_null() || row >= self.count {
+            return None;
+        }
+        // SAFETY: the table holds `count` tuples.
+        Some(unsafe { *(*self.table).vals.add(row) })
+    }
+}
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        if !self.table.is_null() && !std::thread::panicking() {
+            // SAFETY: the table is this value's own, and its connection is still open.
+            unsafe { pg_sys::SPI_freetuptable(self.table) };
+        }
+    }
+}
+
+/// The values of a statement's parameters and which of them are NULL, as many as there are types; an error if
+/// one is of another type.
+fn split<'a>(
+    arguments: impl Iterator<Item = Option<Value<'a>>>,
+    types: &[Oid],
+) -> (Vec<Datum>, Vec<c_char>) {
+    let values = arguments.chain(std::iter::repeat(None)).zip(types);
+    values
+        .map(|(value, oid)| match value {
+            Some(value) => (value.require(*oid), b' ' as c_char),
+            None => (Datum::from(0), b'n' as c_char),
+        })
+        .unzip()
+}
+
+fn c_string(sql: &str) -> CString {
+    // No statement holds a NUL character: names and literals come from the server.
+    CString::new(sql).unwrap_or_default()
+}
+
+fn succeeded(result: i32) {
+    if result < 0 {
+        let outcome: Result<()> = Err(Error::new(
+            PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
+            format!("the server's SQL interface refused a statement (code {result})"),
+        ));
+        crate::error::OrRaise::or_raise(outcome)
+    }
+}

@@ -1,0 +1,89 @@
+//! Instants (microseconds, as PostgreSQL counts them) and intervals.
+
+use crate::error::{Error, Result};
+use crate::server::types;
+use crate::server::value::Value;
+use pgrx::pg_sys::{self, Datum};
+
+const DAY: i64 = 86_400_000_000;
+
+/// The clock, in microseconds since 2000-01-01.
+pub fn now() -> i64 {
+    // SAFETY: reads the clock.
+    unsafe { crate::server::raw::GetCurrentTimestamp() }
+}
+
+/// An instant of PostgreSQL in microseconds since 1970-01-01.
+pub fn unix_microseconds(instant: i64) -> i64 {
+    const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
+    instant + EPOCH_DIFFERENCE
+}
+
+/// The instant so many microseconds after another; None where the calendar ends.
+pub fn after(instant: i64, microseconds: i64) -> Option<i64> {
+    const END: i64 = 9_223_371_331_200_000_000;
+    instant.checked_add(microseconds).filter(|end| *end < END)
+}
+
+/// The instant an interval after another; an error where the calendar ends.
+pub fn plus(instant: i64, interval: Value) -> i64 {
+    let arguments = [Some(Datum::from(instant)), Some(interval.require(types::INTERVAL))];
+    // SAFETY: the server's function for the two types, which gives no NULL.
+    let end =
+        unsafe { pgrx::direct_function_call_as_datum(pg_sys::timestamptz_pl_interval, &arguments) };
+    end.map_or(instant, |end| end.value() as i64)
+}
+
+/// An interval that anybody may have written, between none and a hundred years.
+pub fn sensible(interval: Value) -> Value {
+    let bound = |month| Value::interval(pg_sys::Interval { month, day: 0, time: 0 });
+    let compared = |with: Value| {
+        // SAFETY: the server's function for two intervals.
+        let order = unsafe {
+            let arguments = [interval, with].map(|value| Some(value.require(types::INTERVAL)));
+            pgrx::direct_function_call_as_datum(pg_sys::interval_cmp, &arguments)
+        };
+        order.map_or(0, |order| order.value() as i32)
+    };
+    let (none, longest) = (bound(0), bound(1200));
+    match (compared(none), compared(longest)) {
+        (i32::MIN..0, _) => none,
+        (_, 1..) => longest,
+        _ => interval,
+    }
+}
+
+/// The length in seconds of an interval given as text; errors about its form are the server's.
+pub fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let interval = crate::server::catalog::parse_value(text, types::INTERVAL);
+    let interval = interval.map_err(|_| "a time holds a NUL character".to_string())?;
+    let length = duration("a time", &interval.to_interval());
+    let length = length.map_err(|_| format!("{text} is negative or has no end"))?;
+    Ok(length as f64 / 1e6)
+}
+
+/// The length of an interval in microseconds, a month being 30 days; refuses what lies before now
+/// or has no end.
+pub fn duration(argument: &str, interval: &pg_sys::Interval) -> Result<i64> {
+    let endless =
+        interval.month == i32::MAX && interval.day == i32::MAX && interval.time == i64::MAX;
+    match microseconds(interval) {
+        Some(length) if length >= 0 && !endless => Ok(length),
+        Some(length) if length < 0 => {
+            Err(Error::invalid(format!("{argument} must not be negative"))
+                .hint(format!("Give an interval of zero or more as \"{argument}\".")))
+        }
+        _ => Err(Error::invalid(format!("{argument} must not be infinite"))
+            .hint(format!("Give an interval that ends as \"{argument}\", '1 hour' for example."))),
+    }
+}
+
+/// The length of an interval in microseconds, a month being 30 days, and no more than there can be.
+pub fn length(interval: &pg_sys::Interval) -> i64 {
+    microseconds(interval).unwrap_or(i64::MAX)
+}
+
+fn microseconds(interval: &pg_sys::Interval) -> Option<i64> {
+    let days = i64::from(interval.month) * 30 + i64::from(interval.day);
+    days.checked_mul(DAY).and_then(|part| part.checked_add(interval.time))
+}

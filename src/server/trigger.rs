@@ -1,0 +1,182 @@
+//! Trigger calls and the tuples they see.
+
+use crate::error::{Error, Result};
+use crate::server::foreign::column_type;
+use crate::server::function::Call;
+use crate::server::relation::Relation;
+use crate::server::row::Tuple;
+use crate::server::value::Value;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::CStr;
+
+/// What fired a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Insert,
+    Update,
+    Delete,
+    Truncate,
+}
+
+/// When a trigger function has to be fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    AfterRow,
+    BeforeInsertRow,
+    AfterTruncate,
+    AfterStatement,
+}
+
+/// A trigger as its table has it.
+pub struct Present {
+    pub name: String,
+    pub function: Oid,
+    /// When it fires, as `kind` says it.
+    pub kind: i16,
+    pub has_condition: bool,
+    /// It has no arguments and no columns, and is no constraint.
+    pub is_plain: bool,
+    /// It fires for what is done here.
+    pub fires: bool,
+    /// Also for what replication brings.
+    pub fires_always: bool,
+}
+
+/// When a trigger fires, as the catalogue says it.
+pub fn kind(timing: Timing, event: Event) -> i16 {
+    let timing = match timing {
+        Timing::AfterRow => pg_sys::TRIGGER_TYPE_ROW,
+        Timing::BeforeInsertRow => pg_sys::TRIGGER_TYPE_ROW | pg_sys::TRIGGER_TYPE_BEFORE,
+        Timing::AfterTruncate | Timing::AfterStatement => 0,
+    };
+    let event = match event {
+        Event::Insert => pg_sys::TRIGGER_TYPE_INSERT,
+        Event::Update => pg_sys::TRIGGER_TYPE_UPDATE,
+        Event::Delete => pg_sys::TRIGGER_TYPE_DELETE,
+        Event::Truncate => pg_sys::TRIGGER_TYPE_TRUNCATE,
+    };
+    (timing | event) as i16
+}
+
+impl Relation {
+    /// The triggers of the table, the server's own for foreign keys among them.
+    pub fn triggers(&self) -> Vec<Present> {
+        // SAFETY: an open relation; null, or a description of as many triggers as it says.
+        unsafe {
+            let Some(triggers) = (*self.pointer()).trigdesc.as_ref() else { return vec![] };
+            let describe = |index: usize| {
+                let trigger = &*triggers.triggers.add(index);
+                let fires = trigger.tgenabled as u8;
+                let is_constraint = trigger.tgdeferrable || trigger.tgconstraint != Oid::INVALID;
+                Present {
+                    name: CStr::from_ptr(trigger.tgname).to_string_lossy().into_owned(),
+                    function: trigger.tgfoid,
+                    kind: trigger.tgtype,
+                    has_condition: !trigger.tgqual.is_null(),
+                    is_plain: !is_constraint && trigger.tgnattr == 0 && trigger.tgnargs == 0,
+                    fires: [pg_sys::TRIGGER_FIRES_ON_ORIGIN, pg_sys::TRIGGER_FIRES_ALWAYS]
+                        .contains(&fires),
+                    fires_always: fires == pg_sys::TRIGGER_FIRES_ALWAYS,
+                }
+            };
+            (0..triggers.numtriggers as usize).map(describe).collect()
+        }
+    }
+}
+
+/// A trigger that is being fired.
+pub struct Firing<'call>(&'call pg_sys::TriggerData);
+
+impl<'call> Firing<'call> {
+    /// The trigger whose function this is, if it fires as that function has to be fired.
+    pub fn of(call: &'call Call, timing: Timing) -> Result<Firing<'call>> {
+        let firing = call.trigger_data().map(Firing);
+        firing.filter(|firing| firing.has(timing)).ok_or_else(|| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                "this function works only as the trigger that xqueue.upgrade() makes of it",
+            )
+            .hint("Use xqueue.upgrade() to make a table a queue.")
+        })
+    }
+
+    fn has(&self, timing: Timing) -> bool {
+        let flags = self.0.tg_event;
+        let is_for_row = flags & pg_sys::TRIGGER_EVENT_ROW != 0;
+        let is_before = flags & pg_sys::TRIGGER_EVENT_TIMINGMASK == pg_sys::TRIGGER_EVENT_BEFORE;
+        let is_after = flags & pg_sys::TRIGGER_EVENT_TIMINGMASK == 0;
+        match timing {
+            Timing::AfterRow => is_after && is_for_row,
+            Timing::BeforeInsertRow => is_before && is_for_row && self.event() == Event::Insert,
+            Timing::AfterStatement => is_after && !is_for_row,
+            Timing::AfterTruncate => is_after && !is_for_row && self.event() == Event::Truncate,
+        }
+    }
+
+    pub fn table(&self) -> Oid {
+        // SAFETY: the relation is open while the trigger runs.
+        unsafe { (*self.0.tg_relation).rd_id }
+    }
+
+    pub fn event(&self) -> Event {
+        match self.0.tg_event & pg_sys::TRIGGER_EVENT_OPMASK {
+            pg_sys::TRIGGER_EVENT_INSERT => Event::Insert,
+            pg_sys::TRIGGER_EVENT_UPDATE => Event::Update,
+            pg_sys::TRIGGER_EVENT_DELETE => Event::Delete,
+            _ => Event::Truncate,
+        }
+    }
+
+    /// The row that is there before the event; the new one for an insert.
+    pub fn row(&self) -> Tuple {
+        self.tuple(self.0.tg_trigtuple)
+    }
+
+    /// The row that an update puts in the place of the old one.
+    pub fn new_row(&self) -> Tuple {
+        self.tuple(self.0.tg_newtuple)
+    }
+
+    /// The result of a trigger that changes nothing.
+    pub fn unchanged(&self) -> Option<Value<'call>> {
+        self.result(self.0.tg_trigtuple)
+    }
+
+    /// The result of a BEFORE trigger: the row with other values in some columns.
+    pub fn with_columns(&self, values: &[(i16, Value)]) -> Option<Value<'call>> {
+        if values.is_empty() {
+            return self.unchanged();
+        }
+        let mut columns: Vec<i32> = values.iter().map(|(number, _)| i32::from(*number)).collect();
+        let mut nulls = vec![false; values.len()];
+        // SAFETY: the tuple and its descriptor belong together, the columns are theirs, the values of their
+        // types, and the three arrays have the length given.
+        let tuple = unsafe {
+            let description = (*self.0.tg_relation).rd_att;
+            let mut values: Vec<Datum> = values
+                .iter()
+                .map(|(number, value)| value.require(column_type(description, *number)))
+                .collect();
+            pg_sys::heap_modify_tuple_by_cols(
+                self.0.tg_trigtuple,
+                description,
+                columns.len() as i32,
+                columns.as_mut_ptr(),
+                values.as_mut_ptr(),
+                nulls.as_mut_ptr(),
+            )
+        };
+        self.result(tuple)
+    }
+
+    fn result(&self, tuple: pg_sys::HeapTuple) -> Option<Value<'call>> {
+        // SAFETY: what a trigger gives back is a tuple, or null: the same as no row.
+        Some(unsafe { Value::new(Datum::from(tuple), pg_sys::TRIGGEROID) })
+    }
+
+    fn tuple(&self, tuple: pg_sys::HeapTuple) -> Tuple {
+        // SAFETY: the relation is open while the trigger runs.
+        unsafe { Tuple::new(tuple, (*self.0.tg_relation).rd_att) }
+    }
+}

@@ -1,0 +1,104 @@
+//! Acting as another role for a while.
+
+use pgrx::pg_sys::{self, Oid};
+
+/// The role whose rights count just now.
+pub fn current() -> Oid {
+    // SAFETY: reads a backend variable.
+    unsafe { crate::server::raw::GetUserId() }
+}
+
+/// The role that the connection acts as, also inside a function that acts as its owner.
+pub fn outer() -> Oid {
+    // SAFETY: reads a backend variable.
+    unsafe { crate::server::raw::GetOuterUserId() }
+}
+
+/// The role that the connection was opened as, whatever it acts as now.
+pub fn authenticated() -> Oid {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::GetAuthenticatedUserId() }
+}
+
+/// Whether a role is a member of another, or that role itself.
+pub fn is_member(member: Oid, role: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::is_member_of_role(member, role) }
+}
+
+/// Superusers are members of any role, also of one that there is not.
+pub fn is_superuser(role: Oid) -> bool {
+    is_member(role, Oid::INVALID)
+}
+
+/// Whose rights what runs has.
+pub enum Rights {
+    Own,
+    /// Others than the connection's, as in a SECURITY DEFINER function.
+    Borrowed,
+    /// It acts for an owner of objects, and must not reach the connection around it.
+    Restricted,
+}
+
+pub fn rights() -> Rights {
+    // SAFETY: reads a backend variable.
+    unsafe {
+        match (pg_sys::InSecurityRestrictedOperation(), pg_sys::InLocalUserIdChange()) {
+            (true, _) => Rights::Restricted,
+            (false, true) => Rights::Borrowed,
+            (false, false) => Rights::Own,
+        }
+    }
+}
+
+/// The role in force before, restored on drop.
+pub struct RoleGuard {
+    role: Oid,
+    context: i32,
+    settings: i32,
+}
+
+/// Makes `role` the current one, as for a trigger or index function that must not reach the
+/// session around it, with nothing but the catalogue in the search path.
+pub fn act_restricted_as(role: Oid) -> RoleGuard {
+    let flags = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION;
+    let mut before = RoleGuard { role: Oid::INVALID, context: 0, settings: 0 };
+    // SAFETY: plain accessors of the backend's state; the C strings are static.
+    unsafe {
+        pg_sys::GetUserIdAndSecContext(&mut before.role, &mut before.context);
+        before.settings = pg_sys::NewGUCNestLevel();
+        pg_sys::set_config_option(
+            c"search_path".as_ptr(),
+            c"pg_catalog, pg_temp".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+        pg_sys::SetUserIdAndSecContext(role, before.context | flags as i32);
+    }
+    before
+}
+
+/// The same for a table's owner, unless the current role is that one: what a table's owner has made runs with the
+/// rights of no other role than those that it has already.
+pub fn act_as_owner(owner: Oid) -> Option<RoleGuard> {
+    (current() != owner).then(|| act_restricted_as(owner))
+}
+
+impl Drop for RoleGuard {
+    fn drop(&mut self) {
+        // On an error the end of the transaction restores both, and settings may only be touched
+        // in order.
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: restores what was read in `act_restricted_as`.
+        unsafe {
+            pg_sys::AtEOXact_GUC(false, self.settings);
+            pg_sys::SetUserIdAndSecContext(self.role, self.context);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Values of SQL as they leave the fence: each with its type, and no longer alive than what it lies in.
+//!
+//! A bare datum is eight bytes that may be a pointer; what it points to is whatever the reader believes. A
+//! `Value` knows its type, from the place that it was read from: the description of a row, the expression of an
+//! argument. Whoever reads it as something else gets an error of the server's (42804), and no memory is touched.
+
+use crate::error::Error;
+use crate::server::{catalog, foreign, types};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Datum, Interval, Oid};
+use std::marker::PhantomData;
+
+/// A value that is not NULL, with the oid of its type. `'m` is how long the memory lives that it may point to.
+#[derive(Clone, Copy)]
+pub struct Value<'m> {
+    datum: Datum,
+    oid: Oid,
+    _memory: PhantomData<&'m ()>,
+}
+
+impl<'m> Value<'m> {
+    /// # Safety
+    /// The datum is a value of the type, not NULL, and what it points to lives for `'m`.
+    pub(super) unsafe fn new(datum: Datum, oid: Oid) -> Value<'m> {
+        Value { datum, oid, _memory: PhantomData }
+    }
+
+    /// The type of the value, which may be a domain.
+    pub fn type_oid(self) -> Oid {
+        self.oid
+    }
+
+    pub(super) fn datum(self) -> Datum {
+        self.datum
+    }
+
+    /// Whether the value is of a type, or either is a domain over the other or over the same.
+    pub fn is_of(self, oid: Oid) -> bool {
+        self.oid == oid || oid != Oid::INVALID && self.base() == catalog::base_type(oid)
+    }
+
+    /// The datum of a value that is of a type; an error if it is of another.
+    pub(super) fn require(self, oid: Oid) -> Datum {
+        if self.is_of(oid) { self.datum } else { self.refuse(&catalog::type_name(oid)) }
+    }
+
+    /// The element type of a value that is an array; an error if it is none.
+    pub(super) fn require_array(self) -> Oid {
+        catalog::element_type(self.base()).unwrap_or_else(|| self.refuse("an array"))
+    }
+
+    /// The datum of a row: a record, or a value of a composite type.
+    pub(super) fn require_composite(self) -> Datum {
+        if self.is_composite() { self.datum } else { self.refuse("a row") }
+    }
+
+    /// Whether the value is a record, or of a composite type.
+    pub fn is_composite(self) -> bool {
+        self.oid == types::RECORD || catalog::is_composite(self.base())
+    }
+
+    /// A value of type smallint, integer or bigint.
+    pub fn to_integer(self) -> i64 {
+        self.try_integer().unwrap_or_else(|| self.refuse("an integer"))
+    }
+
+    /// The same; None for other types.
+    pub fn try_integer(self) -> Option<i64> {
+        let number = |oid| match oid {
+            types::INT2 => Some(i64::from(self.datum.value() as i16)),
+            types::INT4 => Some(i64::from(self.datum.value() as i32)),
+            types::INT8 => Some(self.datum.value() as i64),
+            _ => None,
+        };
+        number(self.oid).or_else(|| number(self.base()))
+    }
+
+    /// A value of an integer type, or of type timestamptz in microseconds since 2000-01-01.
+    pub fn to_integer_or_instant(self) -> i64 {
+        self.try_integer().unwrap_or_else(|| self.to_instant())
+    }
+
+    /// A value of type timestamptz in microseconds since 2000-01-01.
+    pub fn to_instant(self) -> i64 {
+        self.require(types::TIMESTAMPTZ).value() as i64
+    }
+
+    pub fn to_bool(self) -> bool {
+        self.require(types::BOOL).value() as u8 != 0
+    }
+
+    /// A value of type "char".
+    pub fn to_letter(self) -> u8 {
+        self.require(types::CHAR).value() as u8
+    }
+
+    /// A value of type oid, or of a type that shows the name of what an oid stands for.
+    pub fn to_oid(self) -> Oid {
+        const SHOWN_BY_NAME: [Oid; 2] = [pg_sys::REGCLASSOID, pg_sys::REGROLEOID];
+        let is_shown_by_name = SHOWN_BY_NAME.contains(&self.oid);
+        let datum = if is_shown_by_name { self.datum } else { self.require(types::OID) };
+        Oid::from(datum.value() as u32)
+    }
+
+    /// The oid of the label that a value of an enum type stands for.
+    pub fn to_enum_label(self, enum_type: Oid) -> Oid {
+        Oid::from(self.require(enum_type).value() as u32)
+    }
+
+    pub fn to_uuid(self) -> [u8; 16] {
+        let datum = self.require(types::UUID);
+        // SAFETY: a value of type uuid is 16 bytes, passed by reference.
+        unsafe { *datum.cast_mut_ptr::<[u8; 16]>() }
+    }
+
+    pub fn to_interval(self) -> Interval {
+        let datum = self.require(types::INTERVAL);
+        // SAFETY: a value of type interval is passed by reference.
+        unsafe { *datum.cast_mut_ptr::<Interval>() }
+    }
+
+    /// The datum of a value of type text, varchar or char(n).
+    pub(super) fn require_text(self) -> Datum {
+        if !types::TEXTS.contains(&self.oid) && !types::TEXTS.contains(&self.base()) {
+            self.refuse("text")
+        }
+        self.datum
+    }
+
+    /// How many bytes it has once it is read out of its row, which for what is stored apart or compressed takes as long
+    /// as there are.
+    pub fn length(self) -> usize {
+        // SAFETY: a value of the type; one of variable length tells its own, wherever it is stored.
+        unsafe {
+            match pg_sys::get_typlen(self.oid) {
+                -1 => pg_sys::toast_raw_datum_size(self.datum),
+                _ => size_of::<Datum>(),
+            }
+        }
+    }
+
+    /// Lets `see` look at the bytes of a value of type text, varchar or char(n).
+    pub fn with_text<T>(self, see: impl FnOnce(&[u8]) -> T) -> T {
+        let datum = self.require_text();
+        // SAFETY: by its type the value is a varlena; it stays alive while it is looked at.
+        unsafe {
+            let varlena = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+            see(pgrx::varlena::varlena_to_byte_slice(varlena))
+        }
+    }
+
+    /// A value of type text, varchar or char(n).
+    pub fn to_text(self) -> String {
+        self.with_text(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// The value as its type's output function shows it.
+    pub fn shown(self) -> String {
+        catalog::value_text(self)
+    }
+
+    /// A copy in memory of the context that is current.
+    pub fn copied<'to>(self) -> Value<'to> {
+        // SAFETY: the value is of its type, and so is the copy; that of a composite value or any other varlena
+        // holds all that it refers to.
+        unsafe {
+            let (mut length, mut by_value) = (0i16, false);
+            pg_sys::get_typlenbyval(self.oid, &mut length, &mut by_value);
+            let datum = match length {
+                -1 => Datum::from(pg_sys::pg_detoast_datum_copy(self.datum.cast_mut_ptr())),
+                _ => pg_guard_ffi_boundary(|| {
+                    foreign::datumCopy(self.datum, by_value, length.into())
+                }),
+            };
+            Value::new(datum, self.oid)
+        }
+    }
+
+    /// The type below all domains.
+    fn base(self) -> Oid {
+        if self.oid == Oid::INVALID { self.oid } else { catalog::base_type(self.oid) }
+    }
+
+    fn refuse(self, wanted: &str) -> ! {
+        let found = match self.oid {
+            Oid::INVALID => "unknown".into(),
+            oid => catalog::type_name(oid),
+        };
+        Error::new(
+            PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
+            format!("a value of type {found} stands where {wanted} is expected"),
+        )
+        .hint("If a column of the queue has changed its type, change it back, or call xqueue.upgrade() again.")
+        .raise()
+    }
+}
+
+/// Values made here; those that are passed by reference lie in memory of the context that is current.
+impl Value<'_> {
+    pub fn int4(number: i32) -> Self {
+        Value::by_value(Datum::from(number), types::INT4)
+    }
+
+    pub fn int8(number: i64) -> Self {
+        Value::by_value(Datum::from(number), types::INT8)
+    }
+
+    /// Microseconds since 2000-01-01.
+    pub fn instant(microseconds: i64) -> Self {
+        Value::by_value(Datum::from(microseconds), types::TIMESTAMPTZ)
+    }
+
+    pub fn oid(oid: Oid) -> Self {
+        Value::by_value(Datum::from(oid), types::OID)
+    }
+
+    /// Of type "char".
+    pub fn letter(letter: u8) -> Self {
+        Value::by_value(Datum::from(letter), types::CHAR)
+    }
+
+    /// What a function gives that returns nothing.
+    pub fn void() -> Self {
+        Value::by_value(Datum::from(0), pg_sys::VOIDOID)
+    }
+
+    /// An integer as a value of type int2, int4 or int8; None if it does not fit or for other types.
+    pub fn integer(number: i64, oid: Oid) -> Option<Self> {
+        let datum = match oid {
+            types::INT2 => i16::try_from(number).ok().map(Datum::from)?,
+            types::INT4 => i32::try_from(number).ok().map(Datum::from)?,
+            types::INT8 => Datum::from(number),
+            _ => return None,
+        };
+        Some(Value::by_value(datum, oid))
+    }
+
+    /// The same, or a value of type timestamptz.
+    pub fn integer_or_instant(number: i64, oid: Oid) -> Option<Self> {
+        if oid == types::TIMESTAMPTZ {
+            Some(Value::instant(number))
+        } else {
+            Value::integer(number, oid)
+        }
+    }
+
+    pub fn text(text: &str) -> Self {
+        // SAFETY: the bytes are copied.
+        unsafe {
+            let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
+            Value::new(Datum::from(text), types::TEXT)
+        }
+    }
+
+    pub fn uuid(uuid: [u8; 16]) -> Self {
+        // SAFETY: palloc gives the memory asked for, or raises an error.
+        unsafe {
+            let place = pg_sys::palloc(uuid.len()).cast::<[u8; 16]>();
+            place.write(uuid);
+            Value::new(Datum::from(place), types::UUID)
+        }
+    }
+
+    pub fn interval(interval: Interval) -> Self {
+        // SAFETY: palloc gives the memory asked for, or raises an error.
+        unsafe {
+            let place = pg_sys::palloc(size_of::<Interval>()).cast::<Interval>();
+            place.write(interval);
+            Value::new(Datum::from(place), types::INTERVAL)
+        }
+    }
+
+    pub fn uuids(uuids: &[[u8; 16]]) -> Self {
+        Value::array(uuids.iter().map(|uuid| Value::uuid(*uuid)), types::UUID)
+    }
+
+    /// An array of values of a type; an error if one is of another.
+    pub fn array<'a>(values: impl Iterator<Item = Value<'a>>, oid: Oid) -> Self {
+        let mut values: Vec<Datum> = values.map(|value| value.require(oid)).collect();
+        // SAFETY: the values are of this type; its form is looked up.
+        unsafe {
+            let (mut length, mut by_value, mut align) = (0i16, false, 0);
+            pg_sys::get_typlenbyvalalign(oid, &mut length, &mut by_value, &mut align);
+            let array = pg_sys::construct_array(
+                values.as_mut_ptr(),
+                values.len() as i32,
+                oid,
+                i32::from(length),
+                by_value,
+                align,
+            );
+            Value::new(Datum::from(array), catalog::array_type(oid))
+        }
+    }
+
+    fn by_value(datum: Datum, oid: Oid) -> Self {
+        Value { datum, oid, _memory: PhantomData }
+    }
+}

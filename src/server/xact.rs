@@ -1,0 +1,203 @@
+//! Transactions and subtransactions.
+
+use crate::error::Error;
+use crate::server::raw;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use std::panic::AssertUnwindSafe;
+
+/// How deep the current subtransaction is nested; 1 is the transaction itself.
+pub fn depth() -> i32 {
+    // SAFETY: reads a backend variable.
+    unsafe { raw::GetCurrentTransactionNestLevel() }
+}
+
+/// The transaction's identifier, 0 when it has none.
+pub fn id_if_any() -> u32 {
+    // SAFETY: reads a backend variable.
+    u32::from(unsafe { raw::GetTopTransactionIdIfAny() })
+}
+
+/// Whether every statement of this transaction sees the same snapshot.
+pub fn has_fixed_snapshot() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
+/// Whether this process is inside a transaction.
+pub fn is_open() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::IsTransactionState() }
+}
+
+/// Whether the server only reads: a standby, or one that is being recovered.
+pub fn in_recovery() -> bool {
+    // SAFETY: reads shared memory of the server.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// Whether this transaction may only read, as every one may on a standby.
+pub fn is_read_only() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::XactReadOnly }
+}
+
+/// An error that was caught.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub message: String,
+    pub code: PgSqlErrorCode,
+}
+
+impl Failure {
+    /// It took too long, or a user has cancelled it.
+    pub fn is_canceled(&self) -> bool {
+        self.code == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
+    }
+
+    /// Tells the log what could not be done, under the SQLSTATE of the error.
+    pub fn warn(&self, undone: &str) {
+        Error::new(self.code, format!("xqueue: cannot {undone}: {}", self.message)).warn();
+    }
+}
+
+pub enum Verdict<T> {
+    Keep(T),
+    Undo,
+}
+
+/// Runs `work` in a subtransaction. Undone, it leaves no lock behind, neither of rows nor of
+/// tables. An error undoes it as well, and goes on.
+pub fn in_subtransaction<T>(work: impl FnOnce() -> Verdict<T>) -> Option<T> {
+    let subtransaction = Subtransaction::begin();
+    match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Verdict::Keep(value)) => {
+            subtransaction.commit();
+            Some(value)
+        }
+        Ok(Verdict::Undo) => {
+            subtransaction.roll_back();
+            None
+        }
+        Err(panic) => {
+            subtransaction.roll_back();
+            std::panic::resume_unwind(panic)
+        }
+    }
+}
+
+/// Runs `work` in a subtransaction, which an error undoes. One with this SQLSTATE ends here, and any
+/// other goes on.
+pub fn in_subtransaction_unless<T>(code: PgSqlErrorCode, work: impl FnOnce() -> T) -> Option<T> {
+    let work = AssertUnwindSafe(work);
+    in_subtransaction(|| {
+        pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Verdict::Keep({ work }.0())))
+            .catch_when(code, |_| Verdict::Undo)
+            .execute()
+    })
+}
+
+/// Runs `work` in a subtransaction; an error undoes it and is given back.
+pub fn try_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    let subtransaction = Subtransaction::begin();
+    let outcome = catching(work);
+    match outcome {
+        Ok(_) => subtransaction.commit(),
+        Err(_) => subtransaction.roll_back(),
+    }
+    outcome
+}
+
+/// A subtransaction as PL/pgSQL makes one for an exception block: memory context and resource
+/// owner are put back after either end.
+struct Subtransaction {
+    context: pg_sys::MemoryContext,
+    owner: pg_sys::ResourceOwner,
+}
+
+impl Subtransaction {
+    fn begin() -> Subtransaction {
+        // SAFETY: inside a transaction, as all callers are.
+        unsafe {
+            let before = Subtransaction {
+                context: pg_sys::CurrentMemoryContext,
+                owner: pg_sys::CurrentResourceOwner,
+            };
+            pg_sys::BeginInternalSubTransaction(std::ptr::null());
+            pg_sys::CurrentMemoryContext = before.context;
+            before
+        }
+    }
+
+    fn commit(self) {
+        // SAFETY: the subtransaction that `begin` has begun is the current one.
+        unsafe { pg_sys::ReleaseCurrentSubTransaction() }
+        self.restore();
+    }
+
+    fn roll_back(self) {
+        // SAFETY: as above; after an error the context may be any.
+        unsafe {
+            pg_sys::CurrentMemoryContext = self.context;
+            pg_sys::RollbackAndReleaseCurrentSubTransaction();
+        }
+        self.restore();
+    }
+
+    fn restore(self) {
+        // SAFETY: both belong to the surrounding transaction.
+        unsafe {
+            pg_sys::CurrentMemoryContext = self.context;
+            pg_sys::CurrentResourceOwner = self.owner;
+        }
+    }
+}
+
+/// Runs `work` in a transaction of its own, for a background worker; an error rolls it back and is
+/// given back.
+pub fn try_in_transaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    let outcome = catching(|| {
+        // SAFETY: a background worker outside of any transaction, as the callers are.
+        unsafe {
+            pg_sys::SetCurrentStatementStartTimestamp();
+            pg_sys::StartTransactionCommand();
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        }
+        let value = work();
+        // SAFETY: pops what was pushed above and ends the transaction that was begun above.
+        unsafe {
+            pg_sys::PopActiveSnapshot();
+            pg_sys::CommitTransactionCommand();
+        }
+        value
+    });
+    // SAFETY: what the main loop of every backend does after an error; afterwards, outside of transactions, as it must
+    // be, hands over what was counted.
+    unsafe {
+        if outcome.is_err() {
+            pg_sys::AbortCurrentTransaction();
+        }
+        pg_sys::pgstat_report_stat(true);
+    }
+    outcome
+}
+
+/// Lets what follows see what the last command of this transaction has changed.
+pub fn see_own_changes() {
+    // SAFETY: in a transaction that is open; no scan of the caller's is.
+    unsafe { pg_sys::CommandCounterIncrement() }
+}
+
+/// Runs `work`; an error raised in it is given back.
+fn catching<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    let work = AssertUnwindSafe(work);
+    pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Ok({ work }.0())))
+        .catch_others(|caught| {
+            let (CaughtError::PostgresError(report)
+            | CaughtError::ErrorReport(report)
+            | CaughtError::RustPanic { ereport: report, .. }) = &caught;
+            Err(Failure { message: report.message().to_string(), code: report.sql_error_code() })
+        })
+        .execute()
+}

@@ -1,0 +1,244 @@
+//! The settings of the extension, with their reasons.
+
+use crate::server::process;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+/// The transport of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum Protocol {
+    #[name = c"tcp"]
+    Tcp,
+    #[name = c"udp"]
+    Udp,
+}
+
+/// Shared memory cannot grow: about 21 kB are set aside for each queue.
+static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
+/// The same for the sub-queues that have something to take or are busy, about 120 bytes for each.
+/// What does not fit is found by looking into the table.
+static MAX_SUBQUEUES: GucSetting<i32> = GucSetting::<i32>::new(65_536);
+/// A batch is a transaction of the worker: larger ones are faster, smaller ones keep locks shorter.
+static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// A queue whose triggers take longer than this must not delay the others.
+static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// What users' triggers take is taken from other background workers, parallel queries among them.
+static MAX_JOB_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
+/// A time of grace that nobody asked for would delay the tasks of consumers that are gone.
+static SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(0);
+/// In seconds: what a role keeps without a connection others cannot take.
+static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
+/// Sessions are opened without any privilege on a table, and cost rows and the worker's time.
+static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
+/// All databases and roles share the slots: one role must leave some to the others.
+static MAX_QUEUES_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(-1);
+static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static GRAPHITE_PORT: GucSetting<i32> = GucSetting::<i32>::new(2003);
+static GRAPHITE_PROTOCOL: GucSetting<Protocol> = GucSetting::<Protocol>::new(Protocol::Tcp);
+static GRAPHITE_PREFIX: GucSetting<Option<CString>> =
+    GucSetting::<Option<CString>>::new(Some(c"xqueue"));
+static GRAPHITE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+
+/// Defines the settings. `xqueue.max_queues` and `xqueue.max_subqueues` exist only where they can have an
+/// effect.
+pub fn init(preloading: bool) {
+    if preloading {
+        int(
+            c"xqueue.max_queues",
+            c"The largest number of queues in all databases together.",
+            c"Shared memory for so many is set aside when the server starts.",
+            &MAX_QUEUES,
+            (1, 100_000),
+            GucContext::Postmaster,
+            GucFlags::default(),
+        );
+        int(
+            c"xqueue.max_subqueues",
+            c"The number of sub-queues, of all queues together, that are known without a look into the table.",
+            c"Shared memory for so many is set aside when the server starts.",
+            &MAX_SUBQUEUES,
+            (1, 100_000_000),
+            GucContext::Postmaster,
+            GucFlags::default(),
+        );
+    }
+    int(
+        c"xqueue.batch_size",
+        c"How many tasks the worker promotes or gives back in one transaction.",
+        c"Larger batches are faster, smaller ones keep row locks shorter.",
+        &BATCH_SIZE,
+        (1, 100_000),
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.worker_timeout",
+        c"How long the worker's work on one queue may take at a time.",
+        c"A batch that takes longer is cancelled and left to job workers, as are other queues of its owner for a time.",
+        &WORKER_TIMEOUT,
+        (10, 3_600_000),
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    int(
+        c"xqueue.max_job_workers",
+        c"How many background workers of a database may run users' triggers at the same time.",
+        c"They do what the worker leaves to them of queues that are slow or whose tables have triggers, checks and the like; each serves one owner.",
+        &MAX_JOB_WORKERS,
+        (1, 64),
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.session_grace",
+        c"How long a session lives on without a connection once it has been identified.",
+        c"Zero: only sessions are kept for which xqueue.identify() is given a time of grace.",
+        &SESSION_GRACE,
+        (0, i32::MAX),
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
+    );
+    int(
+        c"xqueue.max_session_grace",
+        c"The longest time of grace that a role may give to a session.",
+        c"It does not bind superusers.",
+        &MAX_SESSION_GRACE,
+        (0, i32::MAX),
+        GucContext::Suset,
+        GucFlags::UNIT_S,
+    );
+    int(
+        c"xqueue.max_sessions_per_role",
+        c"The largest number of identified sessions of one role in a database.",
+        c"It does not bind superusers.",
+        &MAX_SESSIONS_PER_ROLE,
+        (0, i32::MAX),
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.max_queues_per_role",
+        c"The largest number of queues of one role in all databases together.",
+        c"-1: half of xqueue.max_queues. It does not bind superusers.",
+        &MAX_QUEUES_PER_ROLE,
+        (-1, 100_000),
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_string_guc(
+        c"xqueue.graphite_host",
+        c"The host that metrics are sent to.",
+        c"A name or an address; empty to send none.",
+        &GRAPHITE_HOST,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.graphite_port",
+        c"The port that metrics are sent to.",
+        c"Graphite's plaintext protocol.",
+        &GRAPHITE_PORT,
+        (1, 65_535),
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"xqueue.graphite_protocol",
+        c"The transport of metrics: tcp or udp.",
+        c"Over udp nobody notices what is lost.",
+        &GRAPHITE_PROTOCOL,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_string_guc(
+        c"xqueue.graphite_prefix",
+        c"The first part of every metric's name.",
+        c"May contain dots.",
+        &GRAPHITE_PREFIX,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    int(
+        c"xqueue.graphite_interval",
+        c"The time between two reports of all metrics.",
+        c"The first report is sent when the server has started.",
+        &GRAPHITE_INTERVAL,
+        (100, 86_400_000),
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    process::reserve_settings(c"xqueue");
+}
+
+fn int(
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
+    setting: &'static GucSetting<i32>,
+    (least, most): (i32, i32),
+    context: GucContext,
+    flags: GucFlags,
+) {
+    GucRegistry::define_int_guc(name, short, long, setting, least, most, context, flags);
+}
+
+pub fn max_queues() -> usize {
+    MAX_QUEUES.get().max(1) as usize
+}
+
+pub fn max_subqueues() -> usize {
+    MAX_SUBQUEUES.get().max(1) as usize
+}
+
+pub fn batch_size() -> i32 {
+    BATCH_SIZE.get()
+}
+
+pub fn worker_timeout() -> Duration {
+    milliseconds(&WORKER_TIMEOUT)
+}
+
+pub fn max_job_workers() -> usize {
+    MAX_JOB_WORKERS.get().max(1) as usize
+}
+
+/// How long an identified session lives on without a connection, unless it says so itself.
+pub fn session_grace() -> Duration {
+    milliseconds(&SESSION_GRACE)
+}
+
+pub fn max_session_grace() -> Duration {
+    Duration::from_secs(MAX_SESSION_GRACE.get().max(0) as u64)
+}
+
+pub fn max_sessions_per_role() -> usize {
+    MAX_SESSIONS_PER_ROLE.get().max(0) as usize
+}
+
+pub fn max_queues_per_role() -> usize {
+    usize::try_from(MAX_QUEUES_PER_ROLE.get()).unwrap_or(max_queues().div_ceil(2))
+}
+
+/// Host, port and protocol of Graphite; None if no metrics are to be sent.
+pub fn graphite() -> Option<(String, u16, Protocol)> {
+    let host = text(&GRAPHITE_HOST);
+    let port = GRAPHITE_PORT.get() as u16;
+    (!host.is_empty()).then(|| (host, port, GRAPHITE_PROTOCOL.get()))
+}
+
+pub fn graphite_prefix() -> String {
+    text(&GRAPHITE_PREFIX)
+}
+
+pub fn graphite_interval() -> Duration {
+    milliseconds(&GRAPHITE_INTERVAL)
+}
+
+fn text(setting: &GucSetting<Option<CString>>) -> String {
+    setting.get().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn milliseconds(setting: &GucSetting<i32>) -> Duration {
+    Duration::from_millis(setting.get().max(0) as u64)
+}

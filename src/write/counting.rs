@@ -1,0 +1,71 @@
+//! How the functions count what they do, without a trigger for each row.
+//!
+//! A row trigger costs as much as a small statement. Where a function knows what its statement does
+//! to every row that it changes, the statement runs without the row triggers, and the function
+//! counts the rows. That is so only on tables that have no other triggers than ours.
+
+use crate::error::Result;
+use crate::model::change::{Call, Place};
+use crate::model::status::Status;
+use crate::parts::leases::{held, session};
+use crate::queue::Queue;
+use crate::server::executor;
+use crate::{trace, transaction};
+
+/// What a statement does to each of its rows.
+#[derive(Clone, Copy)]
+pub struct Transition {
+    pub from: Option<Status>,
+    pub to: Option<Status>,
+}
+
+/// Runs `work`, one statement that does `call` to tasks of a queue and says how many, and counts
+/// them. `transition`: what it does to each; None if the rows differ.
+pub fn run(
+    queue: &Queue,
+    call: Call,
+    transition: Option<Transition>,
+    work: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
+    // Code of users that ran in the call may have added triggers since the queue was looked up.
+    let transition =
+        transition.filter(|_| queue.counts_itself && !queue.is_stale() && !trace::is_on());
+    let tasks = match transition {
+        Some(_) => executor::without_triggers(queue.table, work)?,
+        None => transaction::doing(queue.slot, call, work)?,
+    };
+    note(queue, call, transition, tasks);
+    Ok(tasks)
+}
+
+/// Counts `call` for so many tasks, and what it has done to them if no trigger has.
+pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: usize) {
+    if tasks == 0 {
+        return;
+    }
+    let holds = |status| if status == Some(Status::Taken) { tasks as u64 } else { 0 };
+    let (lost, got) = transition.map_or((0, 0), |Transition { from, to }| (holds(from), holds(to)));
+    let is_held = lost + got > 0 && session::is_own();
+    if is_held {
+        held::prepare(queue.slot);
+    }
+    if call == Call::Take && !queue.is_told {
+        held::forget();
+    }
+    transaction::note(queue.slot, |delta| {
+        if call == Call::Take {
+            delta.taken += tasks as u32;
+        }
+        // The trigger counts what is put, as it may be put by hand.
+        if call != Call::Put || transition.is_some() {
+            delta.call(call, tasks);
+        }
+        if is_held {
+            delta.held.count(got, lost);
+        }
+        if let Some(Transition { from, to }) = transition {
+            let place = |status: Option<Status>| status.map(|status| Place { status, tube: None });
+            delta.change_many(place(from), place(to), tasks);
+        }
+    });
+}

@@ -1,0 +1,280 @@
+//! Takes, acks, puts and promotions without statements, where nobody but the queue's functions, and whoever changes
+//! rows by hand, acts on the table.
+//!
+//! What is done is what [`crate::statement`] says, and noted here as the triggers would note it. It is
+//! done for the calls that are made most often; where more would have to be done, or somebody else is at
+//! the same task, the rest is left to a statement.
+
+pub mod subqueue;
+
+use crate::error::Result;
+use crate::model::change::{Call, Place};
+use crate::model::definition::Field;
+use crate::model::position::Group;
+use crate::model::status::Status;
+use crate::parts::leases::session;
+use crate::queue::{Arguments, Direct, Queue};
+use crate::server::heap::{Bound, Found, Is, Open, Scan};
+use crate::server::row::Row;
+use crate::server::spi::Rows;
+use crate::server::value::Value;
+use crate::server::{jsonb, privileges, time, xact};
+use crate::statement::{Form, Parameter};
+use crate::trace::{Shortcut, shortcuts};
+use crate::transaction;
+use crate::write::counting;
+use crate::write::row::{self, Seen};
+use pgrx::pg_sys::Oid;
+use std::rc::Rc;
+
+/// Of up to so many tasks each is noted, at the price of a statement that counts them.
+const FEW: usize = 32;
+
+/// Values by the numbers of their columns.
+pub type Values<'m> = Vec<(i16, Option<Value<'m>>)>;
+
+/// What has come of a take.
+pub struct Taken {
+    pub rows: Rows<'static>,
+    /// Ready tasks were passed over because of somebody else.
+    pub has_missed: bool,
+}
+
+/// Takes up to `count` of the ready tasks of a group, from the mark among the arguments on.
+pub fn take(
+    queue: &Queue,
+    group: Group,
+    arguments: &Arguments,
+    count: usize,
+    form: Form,
+) -> Result<Option<Taken>> {
+    let is_bulk = is_bulk(queue, count) && !queue.features().has_deadlines();
+    if is_bulk || xact::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
+        return Ok(None);
+    }
+    let Some(direct) = queue.direct() else { return Ok(None) };
+    let Some((index, bounds)) = way(queue, &direct, group, arguments) else { return Ok(None) };
+    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
+    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
+    let taken = queue.status_value(Status::Taken)?;
+    let is_passing = is_passing(queue, &direct);
+    let (mut rows, mut has_missed) = (Vec::new(), false);
+    open.scan(index, &bounds, |found| {
+        if is_in(Status::Ready, found, queue) && is_alive(found, queue) {
+            let Some(changes) = changes(found, queue, taken, arguments) else {
+                has_missed = true;
+                return Scan::Ends;
+            };
+            if found.update(&changes) {
+                rows.push(found.updated());
+                note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
+            } else {
+                has_missed = true;
+            }
+        }
+        if rows.len() < count { Scan::GoesOn } else { Scan::Ends }
+    });
+    // What makes jsonb of a type may write as well.
+    if is_passing {
+        transaction::note_only_taken();
+    }
+    let rows = shown(rows, form);
+    drop(open);
+    counting::note(queue, Call::Take, None, rows.len());
+    shortcuts::count(Shortcut::Take, rows.len());
+    Ok(Some(Taken { rows, has_missed }))
+}
+
+/// Whether what a take is about to write may be lost in a crash: that ends the session, and gives back what
+/// it has taken. The number of attempts is to last, and whatever a check may write.
+fn is_passing(queue: &Queue, direct: &Direct) -> bool {
+    queue.column_of(Field::Attempts).is_none()
+        && !session::outlives_connection()
+        && direct.heap.only_looks_at_rows()
+        && transaction::has_only_taken()
+}
+
+/// The index that leads to the ready tasks of a group in the order in which they are taken, and where to
+/// begin.
+fn way<'m>(
+    queue: &Queue,
+    direct: &Direct,
+    group: Group,
+    arguments: &Arguments<'m>,
+) -> Option<(Oid, Vec<Bound<'m>>)> {
+    let Group::Ready { tube, priority } = group else { return None };
+    let index = if tube.is_some() { direct.tube? } else { direct.ready? };
+    let mut bounds = Vec::with_capacity(3);
+    let mut bound = |is, value| bounds.push(Bound { is, value });
+    if tube.is_some() {
+        bound(Is::Equal, arguments.get(Parameter::Tube)?);
+    }
+    if let Some(priority) = priority {
+        bound(Is::Equal, queue.priority_value(priority)?);
+    }
+    if let Some(mark) = arguments.get(Parameter::Mark) {
+        bound(Is::AtLeast, mark);
+    }
+    Some((index, bounds))
+}
+
+/// Whether the end of a task's life is yet to come.
+fn is_alive(found: &Found, queue: &Queue) -> bool {
+    queue.instant_of(found, Field::Expires).is_none_or(|end| end > time::now())
+}
+
+/// What a take changes of a task; None if the number of its attempts does not fit.
+fn changes<'m>(
+    found: &Found,
+    queue: &Queue,
+    taken: Value<'m>,
+    arguments: &Arguments<'m>,
+) -> Option<Values<'m>> {
+    let number = |field| queue.number_of(field);
+    let session = arguments.get(Parameter::Session);
+    let mut changes = vec![(number(Field::Status), Some(taken)), (number(Field::Owner), session)];
+    if queue.features().has_deadlines() {
+        let own = || queue.value_of(found, Field::Ttr).map(time::sensible);
+        let now = time::now();
+        let end = match arguments.get(Parameter::Ttr).or_else(own) {
+            Some(length) => Some(time::plus(now, length)),
+            None => queue.features().default_ttr().and_then(|length| time::after(now, length)),
+        };
+        changes.push((number(Field::Runat), end.map(Value::instant)));
+    }
+    if let Some(column) = queue.column_of(Field::Attempts) {
+        let before = found.value(column.number);
+        let before = before.map_or(Some(0), Value::try_integer)?;
+        let most = queue.sql.most_attempts.unwrap_or(i64::MAX);
+        let next = Value::integer(before.checked_add(1)?.min(most), column.oid)?;
+        changes.push((column.number, Some(next)));
+    }
+    Some(changes)
+}
+
+/// Deletes, of the tasks with these keys, those up to the first that is not there to be acked by this
+/// session.
+pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: Form) -> Rows<'to> {
+    let none = || Rows::of(vec![]);
+    let is_fixed = xact::has_fixed_snapshot();
+    if is_bulk(queue, keys.len()) || is_fixed || !privileges::may_delete_all(queue.table) {
+        return none();
+    }
+    let Some(direct) = queue.direct() else { return none() };
+    let Some(index) = direct.key else { return none() };
+    let Some(open) = direct.open(|oid| oid == index) else { return none() };
+    let owner = queue.number_of(Field::Owner);
+    let delete = |key: &Vec<Value>| {
+        let bounds: Vec<_> =
+            key.iter().map(|value| Bound { is: Is::Equal, value: *value }).collect();
+        let mut row = None;
+        open.scan(index, &bounds, |found| {
+            let is_own = found.value(owner).map(Value::to_uuid) == Some(session);
+            if is_own && is_in(Status::Taken, found, queue) {
+                row = found.delete();
+            }
+            if row.is_some() {
+                let place = Place { status: Status::Taken, tube: queue.tube_of(found) };
+                let old = Some(Seen { place, row: found });
+                row::note(queue, old, None::<Seen<Found>>, Some(Call::Ack));
+            }
+            Scan::Ends
+        });
+        row
+    };
+    let rows = shown(keys.iter().map_while(delete).collect(), form);
+    drop(open);
+    counting::note(queue, Call::Ack, None, rows.len());
+    shortcuts::count(Shortcut::Ack, rows.len());
+    rows
+}
+
+/// Makes up to `limit` waiting tasks ready that are due, of which none is due before `since`; says how
+/// many. Those that somebody else has locked are passed over.
+pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Option<usize>> {
+    if !privileges::may_update_all(queue.table) {
+        return Ok(None);
+    }
+    let Some(direct) = queue.direct() else { return Ok(None) };
+    let Some(index) = direct.due else { return Ok(None) };
+    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Ready);
+    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
+    let changes = [
+        (queue.number_of(Field::Status), Some(queue.status_value(Status::Ready)?)),
+        (queue.number_of(Field::Runat), None),
+    ];
+    let mut promoted = 0;
+    open.scan(index, &[Bound { is: Is::AtLeast, value: Value::instant(since) }], |found| {
+        let is_due = queue.instant_of(found, Field::Runat).is_some_and(|instant| instant <= now);
+        if is_due && is_in(Status::Waiting, found, queue) && found.update(&changes) {
+            promoted += 1;
+            note_move(queue, found, &open, (Status::Waiting, Status::Ready), Call::Delay);
+        }
+        if is_due && promoted < limit { Scan::GoesOn } else { Scan::Ends }
+    });
+    drop(open);
+    counting::note(queue, Call::Delay, None, promoted);
+    shortcuts::count(Shortcut::Promote, promoted);
+    Ok(Some(promoted))
+}
+
+/// What puts tasks without statements, if that can be done.
+pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
+    let is_allowed = !xact::has_fixed_snapshot() && privileges::may_insert_all(queue.table);
+    queue.direct().filter(|direct| is_allowed && direct.inserts)
+}
+
+/// Puts tasks that have values for some columns, in a state, with more values that all have in common.
+pub fn put(
+    queue: &Queue,
+    direct: &Direct,
+    tasks: &[Values],
+    (status, common): (Status, Values),
+    form: Form,
+) -> Result<Option<Rows<'static>>> {
+    let Some(open) = direct.open(|oid| direct.may_hold(oid, status)) else { return Ok(None) };
+    let value = (queue.number_of(Field::Status), Some(queue.status_value(status)?));
+    let insert = |task: &Values| {
+        let row = open.insert(task.iter().chain(&common).chain([&value]));
+        let place = Place { status, tube: queue.tube_of(&open) };
+        row::note(queue, None::<Seen<Found>>, Some(Seen { place, row: &open }), Some(Call::Put));
+        row
+    };
+    let rows = shown(tasks.iter().map(insert).collect(), form);
+    drop(open);
+    transaction::note(queue.slot, |delta| delta.call(Call::Put, rows.len()));
+    shortcuts::count(Shortcut::Put, rows.len());
+    Ok(Some(rows))
+}
+
+/// Notes that a task has come from one state to another, as the row that was written last shows it.
+fn note_move(
+    queue: &Queue,
+    found: &Found,
+    written: &Open,
+    (from, to): (Status, Status),
+    call: Call,
+) {
+    let tube = queue.tube_of(found);
+    let place = |status| Place { status, tube };
+    let (old, new) = (place(from), place(to));
+    let old = Seen { place: old, row: found };
+    row::note(queue, Some(old), Some(Seen { place: new, row: written }), Some(call));
+}
+
+/// Of many tasks a statement does each for less, if it need not say what it does to each.
+fn is_bulk(queue: &Queue, tasks: usize) -> bool {
+    tasks > FEW && queue.counts_itself && queue.has_simple_key
+}
+
+fn is_in(status: Status, found: &Found, queue: &Queue) -> bool {
+    queue.status_read(found.value(queue.number_of(Field::Status))) == Some(status)
+}
+
+/// To be called while the table is open: what makes jsonb of a type may want a snapshot.
+fn shown<'m>(rows: Vec<Value<'m>>, form: Form) -> Rows<'m> {
+    Rows::of(match form {
+        Form::Row => rows,
+        Form::Json => rows.into_iter().map(jsonb::of).collect(),
+    })
+}

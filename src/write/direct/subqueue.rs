@@ -1,0 +1,91 @@
+//! Takes of the first task of a sub-queue, without a statement and without a look whether another is in
+//! flight: whoever has claimed a lane that is clear knows that none is, see [`crate::parts::subqueues::pool`].
+
+use crate::error::Result;
+use crate::model::change::Call;
+use crate::model::level::{self, Level};
+use crate::model::status::Status;
+use crate::parts::subqueues;
+use crate::queue::{Arguments, Queue};
+use crate::server::heap::{Bound, Is, Scan};
+use crate::server::spi::Rows;
+use crate::server::value::Value;
+use crate::server::{injection, privileges, xact};
+use crate::statement::{Form, Parameter};
+use crate::trace::{Shortcut, shortcuts};
+use crate::transaction;
+use crate::write::direct::{changes, is_alive, is_in, is_passing, note_move, shown};
+
+/// What has become of a look at the first task of a lane.
+pub enum First {
+    /// It has been taken. No task behind it has a lesser level than this.
+    Taken(Rows<'static>, Level),
+    /// Its level is this, and so not within the limit.
+    Later(Level),
+    /// Somebody has it locked, or has changed it since.
+    Held,
+    /// It waits for its time.
+    Waits,
+    Missing,
+}
+
+/// Takes the first task of a lane that this transaction has claimed, from the mark among the arguments
+/// on, unless its level is beyond `limit`. None where that is left to a statement.
+pub fn take(
+    queue: &Queue,
+    lane: u64,
+    arguments: &Arguments,
+    form: Form,
+    limit: Level,
+) -> Result<Option<First>> {
+    let is_known = subqueues::is_clear(queue.slot, lane) && queue.is_told;
+    if !is_known || transaction::has_redefined(queue.slot) || xact::has_fixed_snapshot() {
+        return Ok(None);
+    }
+    injection::point(c"xqueue-lane-is-clear");
+    let direct = queue.direct().filter(|_| privileges::may_update_all(queue.table));
+    let Some(direct) = direct else { return Ok(None) };
+    let Some((index, in_flight)) = direct.lane.zip(direct.in_flight) else { return Ok(None) };
+    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
+    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
+    let taken = queue.status_value(Status::Taken)?;
+    let is_passing = is_passing(queue, &direct);
+    let of_lane = Bound { is: Is::Equal, value: Value::int8(lane as i64) };
+    let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
+    let bounds: Vec<_> = [of_lane].into_iter().chain(mark).collect();
+    let mut first = Some(First::Missing);
+    let mut row = None;
+    let has_levels = queue.has_levels();
+    let mut next_level = if has_levels { level::LAST } else { level::UNKNOWN };
+    open.scan(index, &bounds, |found| {
+        if !is_alive(found, queue) {
+            return Scan::GoesOn;
+        }
+        let level = queue.level_of(found);
+        if row.is_some() {
+            next_level = level;
+            return Scan::Ends;
+        }
+        first = match changes(found, queue, taken, arguments) {
+            _ if !is_in(Status::Ready, found, queue) => Some(First::Waits),
+            _ if level > limit => Some(First::Later(level)),
+            Some(changes) if found.update_unique(&changes, Some(in_flight)) => {
+                note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
+                row = Some(found.updated());
+                None
+            }
+            changes => changes.map(|_| First::Held),
+        };
+        if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
+    });
+    let Some(row) = row else { return Ok(first) };
+    // Somebody may have taken one by hand just then, and not yet found the lane claimed.
+    if !subqueues::is_clear(queue.slot, lane) {
+        open.require_unique(in_flight);
+    }
+    if is_passing {
+        transaction::note_only_taken();
+    }
+    shortcuts::count(Shortcut::TakeInSubqueue, 1);
+    Ok(Some(First::Taken(shown(vec![row], form), next_level)))
+}

@@ -1,0 +1,11 @@
+//! How tasks are changed: by whichever statement or direct path, and what is noted of each change.
+
+pub mod counting;
+pub mod direct;
+pub mod front;
+pub mod reservation;
+pub mod row;
+pub mod start;
+pub mod subqueues;
+pub mod time64;
+mod trigger;

@@ -1,0 +1,126 @@
+//! What has happened to a row, noted for the end of the transaction.
+
+use crate::model::change::{Call, Outcome, Place};
+use crate::model::definition::Field;
+use crate::model::level;
+use crate::model::position::{Group, LAST, Position};
+use crate::model::status::Status;
+use crate::parts::leases::sessions::{self, Part, Uuid};
+use crate::parts::leases::{epoch, held, session};
+use crate::queue::Queue;
+use crate::server::process;
+use crate::server::row::Row;
+use crate::server::value::Value;
+use crate::{trace, transaction};
+
+/// A row of a queue's table, and where its task is.
+pub struct Seen<'row, R> {
+    pub place: Place,
+    pub row: &'row R,
+}
+
+/// Notes that a row was there as `old`, and is there as `new`. `call`: what this session is doing.
+pub fn note<Old: Row, New: Row>(
+    queue: &Queue,
+    old: Option<Seen<Old>>,
+    new: Option<Seen<New>>,
+    call: Option<Call>,
+) {
+    let (from, to) = (old.as_ref().map(|old| old.place), new.as_ref().map(|new| new.place));
+    let due = new.as_ref().and_then(|new| queue.due_of(new.row, new.place.status));
+    let status = |place: Option<Place>| place.map(|place| place.status);
+    let outcome = Outcome::of(call, status(from), status(to));
+    let stand = new.as_ref().and_then(|new| stand(queue, new));
+    let in_lane = new.as_ref().filter(|new| new.place.is_in_lane());
+    // What a take finds is put back by a rollback, whatever a trigger has made of it.
+    let before = old.as_ref().map_or(level::LAST, |old| queue.level_of(old.row));
+    let in_lane =
+        in_lane.map(|new| (queue.position_in_lane(new.row), queue.level_of(new.row).min(before)));
+    let key = || match (&old, &new) {
+        (Some(old), _) => queue.key_hash_of(old.row),
+        (None, Some(new)) => queue.key_hash_of(new.row),
+        (None, None) => 0,
+    };
+    trace::row_changed(queue, old.as_ref(), new.as_ref(), call, stand);
+    note_holder(queue, old.as_ref(), new.as_ref());
+    transaction::note(queue.slot, |delta| {
+        delta.change(from, to);
+        delta.lanes.change(from, to, in_lane.unwrap_or((LAST, level::LAST)), key);
+        let is_in_order = matches!(status(to), Some(Status::Ready | Status::Buried));
+        delta.moved |= is_in_order && status(from) == status(to);
+        if let Some((place, stand)) = to.filter(|_| from == to).zip(in_lane) {
+            delta.lanes.moved(place, stand);
+        }
+        if let Some((group, position)) = stand {
+            delta.lowest.add(group, position);
+        }
+        if let Some(instant) = due {
+            delta.due_at(instant);
+        }
+        if let Some(outcome) = outcome {
+            delta.end(key, outcome);
+        }
+    });
+}
+
+/// Notes who has got a task, and lost it, if that has changed.
+fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<impl Row>>) {
+    let before = old.and_then(|old| Some((holder(queue, old)?, queue.named_position_of(old.row))));
+    let after = new.and_then(|new| Some((holder(queue, new)?, queue.named_position_of(new.row))));
+    if before == after {
+        return;
+    }
+    let own = session::joined(Part::Own);
+    let own_place = |held: Option<(Uuid, Option<Position>)>| {
+        held.filter(|(holder, _)| Some(*holder) == own).map(|(_, position)| position)
+    };
+    let (lost, got) = (own_place(before), own_place(after));
+    if lost.is_some() || got.is_some() {
+        held::prepare(queue.slot);
+        transaction::note(queue.slot, |delta| {
+            lost.into_iter().for_each(|position| delta.held.lose(position));
+            got.into_iter().for_each(|position| delta.held.get(position));
+        });
+    }
+    // Of what identified sessions hold nothing is noted, so if the connection has joined that, it is none.
+    if let Some((other, _)) = after.filter(|_| got.is_none())
+        && session::current_if_any() != Some(other)
+        && !transaction::note(queue.slot, |delta| delta.given.knows(other))
+    {
+        note_given(queue, other);
+    }
+}
+
+/// Notes that a task has been given to the session of another connection by hand, or has got another key
+/// there.
+fn note_given(queue: &Queue, session: Uuid) {
+    let is_there = sessions::distrust(session);
+    if process::replays() {
+        return;
+    }
+    transaction::note(queue.slot, |delta| delta.given.add(session));
+    if !is_there {
+        // The worker may have its tasks in hand.
+        epoch::raise(queue.slot);
+    }
+}
+
+/// Who holds a task that is taken.
+fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
+    let is_taken = seen.place.status == Status::Taken;
+    is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(Value::to_uuid)).flatten()
+}
+
+/// Where a task stands that is ready or buried, if the queue has marks; a sub-queue has its own.
+fn stand(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
+    let group = match new.place.status {
+        Status::Ready if !new.place.is_in_lane() => queue.group_of(new.row, &new.place),
+        Status::Buried => Group::Buried,
+        _ => return None,
+    };
+    let position = match group {
+        Group::Buried => queue.position_of_buried(new.row),
+        Group::Ready { .. } => queue.position_of(new.row),
+    };
+    Some((group, position?))
+}

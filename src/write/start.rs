@@ -1,0 +1,185 @@
+//! Where a take begins to look: at the low-water marks, see [`queue`].
+
+use crate::model::position::{FIRST, Group, Kind, LAST, Position};
+use crate::parts::marks::priorities::{self, Sight};
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::value::Value;
+use crate::server::{injection, spi, time, xact};
+use crate::statement::{Parameter, Within};
+use crate::transaction;
+
+/// The groups of tasks that a take looks at one after the other: all, or those of the tube that `arguments`
+/// name, at once or by priority.
+pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
+    let tube = queue.tube().zip(arguments.get(Parameter::Tube));
+    let tube = tube.map(|(column, value)| queue.tube_named(value, column).hash);
+    let at_once = vec![Group::Ready { tube, priority: None }];
+    // What the transaction itself has put is found whatever its priority.
+    let is_marked = queue.order.is_some() && (tube.is_none() || queue.tells_tubes);
+    if !queue.by_priority || !is_marked || has_own(queue) {
+        return at_once;
+    }
+    let room = Vec::with_capacity(priorities::LIMIT);
+    let may_survey = may_raise(queue, Kind::Ready);
+    let now = time::now();
+    let sight = slot::lock(queue.slot)
+        .map_or(Sight::Some, |mut slot| slot.sight(tube, room, may_survey, now));
+    match sight {
+        Sight::All(known) => {
+            let group = |priority| Group::Ready { tube, priority: Some(priority) };
+            known.into_iter().map(group).collect()
+        }
+        Sight::Some => at_once,
+        Sight::Survey => {
+            let mut survey = Survey { slot: queue.slot, tube, since: now, found: None };
+            injection::point(c"xqueue-survey-begins");
+            let found = survey_of(queue, arguments);
+            injection::point(c"xqueue-survey-ends");
+            survey.found = found.filter(|found| found.len() <= priorities::LIMIT);
+            at_once
+        }
+    }
+}
+
+/// Whether the open transaction has made tasks ready.
+fn has_own(queue: &Queue) -> bool {
+    transaction::lowest(queue.slot, Kind::Ready).is_some()
+}
+
+/// Sets among the arguments the place before which there is no task of a group, of which up to so many are
+/// looked for; false if nothing is known. Every so many tasks raises the mark first.
+pub fn start(queue: &Queue, group: Group, arguments: &mut Arguments, tasks: u32) -> bool {
+    let from = from(queue, group, arguments, tasks).filter(|from| *from != FIRST);
+    arguments.set_or_null(Parameter::Mark, None);
+    from.is_some_and(|from| begin_at(queue, group, from, arguments).is_some())
+}
+
+fn from(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Option<Position> {
+    queue.order?;
+    if queue.by_priority && matches!(group, Group::Ready { priority: None, .. }) {
+        return None;
+    }
+    if !queue.tells_tubes && matches!(group, Group::Ready { tube: Some(_), .. }) {
+        return None;
+    }
+    let now = time::now();
+    let may_raise = may_raise(queue, group.kind());
+    let start = slot::lock(queue.slot)?.start(group, tasks, may_raise, now);
+    let mut from = start.from;
+    if start.raises {
+        let mut raise = Raise { slot: queue.slot, group, since: now, found: None };
+        injection::point(c"xqueue-mark-is-to-be-raised");
+        raise.found = first(queue, group, arguments, from);
+        injection::point(c"xqueue-mark-is-found");
+        drop(raise);
+        from = slot::lock(queue.slot)?.marked(group);
+    }
+    Some(transaction::lowest(queue.slot, group.kind()).map_or(from, |own| own.min(from)))
+}
+
+/// Sets among the arguments where to begin to look for tasks of a group.
+fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Arguments) -> Option<()> {
+    if group == Group::Buried {
+        let (priority, key) = queue.buried_at(from)?;
+        arguments.set_or_null(Parameter::Level, priority.map(Value::int8));
+        arguments.set(Parameter::Mark, key);
+    } else {
+        arguments.set(Parameter::Mark, queue.key_at(from)?);
+    }
+    Some(())
+}
+
+/// What this transaction itself has taken, dug out or moved, and may give back by a rollback, would not be
+/// seen; nor would a fixed snapshot show what others have put since.
+fn may_raise(queue: &Queue, tasks: Kind) -> bool {
+    !xact::has_fixed_snapshot()
+        && !transaction::hides(queue.slot, tasks)
+        && !queue.may_be_changing()
+}
+
+/// The statement's part for a group; gives the arguments that it takes.
+pub fn within(group: Group, arguments: &mut Arguments) -> Within {
+    let Group::Ready { tube, priority } = group else { return Within::Buried };
+    if let Some(priority) = priority {
+        arguments.set(Parameter::Level, Value::int8(priority));
+    }
+    Within::Ready { tube: tube.is_some(), level: priority.is_some() }
+}
+
+/// The place of the first task of a group from a place on.
+pub fn first(
+    queue: &Queue,
+    group: Group,
+    arguments: &Arguments,
+    from: Position,
+) -> Option<Position> {
+    let mut arguments = arguments.clone();
+    begin_at(queue, group, from, &mut arguments)?;
+    let within = within(group, &mut arguments);
+    spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::First(within), &arguments);
+        let Some(key) = rows.value(0, 1) else { return Some(LAST) };
+        let key = queue.position(key)?;
+        let priority = rows.value(0, 2).map(|priority| priority.to_integer());
+        match group {
+            Group::Buried => queue.position_by_priority(key, priority),
+            Group::Ready { .. } => Some(key),
+        }
+    })
+}
+
+/// The priorities of ready tasks, of the tube that `arguments` name if they name one, and where the first
+/// of each stands; as many as there is room for, and one more.
+pub fn survey_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Position)>> {
+    let mut arguments = arguments.clone();
+    let statement = Statement::NextLevel { tube: arguments.get(Parameter::Tube).is_some() };
+    let mut found: Vec<(i64, Position)> = Vec::new();
+    let mut level = Some(i64::MIN);
+    while let Some(from) = level.filter(|_| found.len() <= priorities::LIMIT) {
+        arguments.set(Parameter::Level, Value::int8(from));
+        let next = spi::connect(|spi| {
+            let rows = queue.run(spi, &statement, &arguments);
+            let priority = rows.value(0, 1).map(|priority| priority.to_integer());
+            priority
+                .map(|priority| (priority, rows.value(0, 2).and_then(|key| queue.position(key))))
+        });
+        let Some((priority, position)) = next else { break };
+        found.push((priority, position?));
+        level = priority.checked_add(1);
+    }
+    Some(found)
+}
+
+/// A look whose end is told, in case of an error as well.
+struct Raise {
+    slot: SlotId,
+    group: Group,
+    since: i64,
+    found: Option<Position>,
+}
+
+impl Drop for Raise {
+    fn drop(&mut self) {
+        if let Some(mut slot) = slot::lock(self.slot) {
+            slot.end_raise(self.group, self.since, self.found);
+        }
+    }
+}
+
+/// The same of a survey.
+struct Survey {
+    slot: SlotId,
+    tube: Option<u64>,
+    since: i64,
+    found: Option<Vec<(i64, Position)>>,
+}
+
+impl Drop for Survey {
+    fn drop(&mut self) {
+        if let Some(mut slot) = slot::lock(self.slot) {
+            slot.end_survey(self.tube, self.since, self.found.as_deref());
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Taking from sub-queues, one task from each: which lanes to look into is known in shared memory,
+//! see [`crate::parts::subqueues::pool`]; what is there to take, and in which order, only the table says.
+
+mod level;
+mod look;
+mod ring;
+
+use crate::error::{Error, Result};
+use crate::model::change::{Call, Place};
+use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use crate::model::position::FIRST;
+use crate::parts::subqueues::pool::{Back, Refusal, Scan};
+use crate::parts::waiters::{Cause, Offer};
+use crate::parts::{slot, subqueues};
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::heap::unique;
+use crate::server::row::Tuple;
+use crate::server::spi::{self, Rows, Spi};
+use crate::server::xact;
+use crate::statement::Form;
+use crate::transaction;
+use look::Looked;
+use pgrx::PgSqlErrorCode;
+
+/// A take from sub-queues.
+pub struct Take<'a> {
+    pub queue: &'a Queue,
+    pub form: Form,
+    /// Whether `arguments` hold a time to run.
+    pub ttr: bool,
+    pub arguments: Arguments<'a>,
+}
+
+/// What has come of a look into a lane that was claimed for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Taken,
+    /// Its first task cannot be had just now.
+    Kept,
+    /// That comes later than those of others: it is in the ring again, in its place.
+    Later,
+    /// It had nothing to take. If that has changed since, it is in the ring again.
+    Dropped,
+}
+
+/// A take's search for lanes that have something to take.
+#[derive(Default)]
+struct Search {
+    /// So many lanes of the ring are to be looked at.
+    looks: u32,
+    /// Lanes that were found in the table and that the ring has no room for.
+    spare: Vec<u64>,
+    /// There was no room even for a claim.
+    no_room: bool,
+    /// How often the end of the table's index has been reached.
+    ends: u32,
+    /// Where to go on in a snapshot that makes no ring complete.
+    part: Option<Scan>,
+}
+
+impl Search {
+    fn is_over(&self) -> bool {
+        self.looks == 0 && self.spare.is_empty()
+    }
+}
+
+impl Take<'_> {
+    /// Takes up to `count` tasks, or one from the only sub-queue that is wanted.
+    pub fn run(
+        mut self,
+        spi: &Spi,
+        count: usize,
+        only: Option<u64>,
+        mut see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        match only {
+            Some(lane) => self.take_from_one(spi, lane, &mut see),
+            None if self.queue.has_levels() => self.take_by_level(spi, count, &mut see),
+            None => self.take_in_turns(spi, count, &mut see),
+        }
+    }
+
+    fn take_from_one(
+        &mut self,
+        spi: &Spi,
+        lane: u64,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        if transaction::pending_lane(self.queue.slot, lane).is_left() {
+            return Ok(self.look(spi, lane, LAST_LEVEL, see)?.tasks());
+        }
+        let slot = self.queue.slot;
+        match transaction::note(slot, |delta| delta.lanes.claim(|| subqueues::claim(slot, lane))) {
+            Ok(lane) => {
+                if self.take_from_claimed(spi, lane, see)? == Found::Taken {
+                    return Ok(1);
+                }
+                self.pass_on();
+                Ok(0)
+            }
+            Err(Refusal::InUse) => {
+                self.pass_on();
+                Ok(0)
+            }
+            Err(Refusal::NoRoom) => Err(self.too_many()),
+        }
+    }
+
+    /// Takes from the lanes in the order in which they were last served.
+    fn take_in_turns(
+        &mut self,
+        spi: &Spi,
+        count: usize,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        let slot = self.queue.slot;
+        let mut taken = 0;
+        // Those in which the first task cannot be had just now come round again.
+        let mut vain = Vec::new();
+        let mut search = Search { looks: subqueues::waiting(slot), ..Search::default() };
+        while taken < count {
+            let spare = if search.looks == 0 { search.spare.pop() } else { None };
+            if search.looks == 0 && spare.is_none() {
+                self.find_lanes(spi, &mut search, vain.len() as u32);
+                if search.is_over() {
+                    break;
+                }
+                continue;
+            }
+            let claim = || match spare {
+                Some(lane) => subqueues::claim(slot, lane),
+                None => subqueues::claim_next(slot).map(|next| next.lane).ok_or(Refusal::InUse),
+            };
+            search.looks = search.looks.saturating_sub(1);
+            match transaction::note(slot, |delta| delta.lanes.claim(claim)) {
+                Ok(lane) => match self.take_from_claimed(spi, lane, see)? {
+                    Found::Taken => taken += 1,
+                    Found::Kept if spare.is_some() || vain.contains(&lane) => {}
+                    Found::Kept => vain.push(lane),
+                    Found::Later => {}
+                    Found::Dropped => vain.retain(|known| *known != lane),
+                },
+                Err(Refusal::InUse) if spare.is_some() => {}
+                Err(Refusal::InUse) => search.looks = 0,
+                Err(Refusal::NoRoom) => {
+                    search.no_room = true;
+                    break;
+                }
+            }
+        }
+        if taken < count {
+            taken += self.take_from_own(spi, count - taken, see)?;
+        }
+        if taken == 0 && search.no_room {
+            return Err(self.too_many());
+        }
+        Ok(taken)
+    }
+
+    /// Takes from the lanes of which only this transaction knows: those that it has for itself, as
+    /// it has acked what it, or one before it, had taken from them, and those that it has put into.
+    fn take_from_own(
+        &mut self,
+        spi: &Spi,
+        count: usize,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        let slot = self.queue.slot;
+        let mut taken = 0;
+        for (lane, change) in transaction::pending_lanes(slot).iter() {
+            if taken == count {
+                break;
+            }
+            let claim = || subqueues::claim(slot, lane);
+            if change.is_left() {
+                taken += self.look(spi, lane, LAST_LEVEL, see)?.tasks();
+            } else if change.offers
+                && !change.exhausted
+                && transaction::note(slot, |delta| delta.lanes.claim(claim)).is_ok()
+            {
+                let found = self.take_from_claimed(spi, lane, see)?;
+                taken += usize::from(matches!(found, Found::Taken));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes from a lane that this transaction has just claimed.
+    fn take_from_claimed(
+        &mut self,
+        spi: &Spi,
+        lane: u64,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Found> {
+        let found = self.try_claimed(spi, lane, LAST_LEVEL, see)?;
+        if found == Found::Kept {
+            give_back(self.queue, lane, Back::Tail);
+        }
+        Ok(found)
+    }
+
+    /// The same if its first task is within a limit. One that is kept is still claimed.
+    fn try_claimed(
+        &mut self,
+        spi: &Spi,
+        lane: u64,
+        limit: Level,
+        see: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Found> {
+        let slot = self.queue.slot;
+        let looked = self.look(spi, lane, limit, see)?;
+        // What this transaction sees alone may be undone, an old snapshot does not see what is new, and
+        // row security hides what others see.
+        let sees_otherwise = || {
+            transaction::pending_lane(slot, lane).is_seen_otherwise()
+                || self.queue.may_be_changing()
+                || self.queue.has_row_security
+                || xact::has_fixed_snapshot()
+        };
+        let stays = match looked {
+            Looked::Taken => return Ok(Found::Taken),
+            Looked::Later => {
+                give_back(self.queue, lane, Back::Tail);
+                return Ok(Found::Later);
+            }
+            Looked::Held => true,
+            Looked::Nothing => sees_otherwise(),
+            // Somebody may have the task's row locked.
+            Looked::InVain => sees_otherwise() || self.is_takeable(spi, lane),
+        };
+        if !stays {
+            give_back(self.queue, lane, Back::Away);
+            return Ok(Found::Dropped);
+        }
+        // Nothing is there, but perhaps for this transaction alone.
+        if looked == Looked::Nothing {
+            subqueues::end_look(slot, lane, FIRST, UNKNOWN);
+        }
+        Ok(Found::Kept)
+    }
+
+    /// Whoever waits for one sub-queue in vain may have been woken instead of somebody who would
+    /// take from any.
+    fn pass_on(&self) {
+        if let Some(mut queue) = slot::lock(self.queue.slot)
+            && let Some(lane) = subqueues::next(self.queue.slot)
+        {
+            queue.wake(Cause::GivenBack, 1, Offer { tube: Some(lane) });
+        }
+    }
+
+    fn too_many(&self) -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            format!(
+                "queue \"{}\" has more sub-queues in use than there is room for",
+                self.queue.name
+            ),
+        )
+        .hint("Raise xqueue.max_subqueues in postgresql.conf and restart the server.")
+    }
+}
+
+/// Takes the task whose key `arguments` hold, by `take`, if no other of its sub-queue is in flight.
+pub fn take_named(
+    queue: &Queue,
+    arguments: &Arguments,
+    take: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
+    let slot = queue.slot;
+    let lane = spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::FreeLane, arguments);
+        rows.value(0, 1).map(|lane| lane.to_integer() as u64)
+    });
+    let Some(lane) = lane else { return Ok(0) };
+    let take = || unless_hidden(queue, take);
+    // That there is nothing more to take in its turn says nothing of a given task.
+    if transaction::pending_lane(slot, lane).is_own() {
+        return take();
+    }
+    if transaction::note(slot, |delta| delta.lanes.claim(|| subqueues::claim(slot, lane))).is_err()
+    {
+        return Ok(0);
+    }
+    let taken = take()?;
+    if taken == 0 {
+        give_back(queue, lane, Back::Tail);
+    }
+    Ok(taken)
+}
+
+/// Runs `take`, which takes one task. Row security may hide the one of the same sub-queue that is in
+/// flight: then only the unique index knows of it, and nothing is taken.
+fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    if !queue.has_row_security {
+        return take();
+    }
+    let code = PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION;
+    xact::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
+}
+
+/// A task has been taken. If that is by hand, or the task has just come from another sub-queue, nobody is to
+/// wait for the end of the transaction in the unique index, as whoever looks into its sub-queue would.
+/// Raises 23505 if another of it is in flight.
+pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
+    let Some(lane) = place.tube.filter(|tube| tube.is_lane).map(|tube| tube.hash) else { return };
+    let slot = queue.slot;
+    let is_take = transaction::being_done(slot) == Some(Call::Take);
+    if is_take && transaction::pending_lane(slot, lane).is_own() {
+        return;
+    }
+    // Otherwise it is in use already, or there is no room.
+    let claim = || subqueues::claim_by_hand(slot, lane);
+    if transaction::note(slot, |delta| delta.lanes.claim(claim)).is_err() {
+        // Whoever takes from it just now sees that, or is seen in the index.
+        subqueues::take_unclaimed(slot, lane);
+    }
+    if let Some(index) = queue.in_flight_index() {
+        unique::require(queue.table, index, row);
+    }
+}
+
+/// Gives a lane back that this transaction has claimed in vain.
+fn give_back(queue: &Queue, lane: u64, to: Back) {
+    transaction::note(queue.slot, |delta| delta.lanes.unclaim(lane));
+    if subqueues::give_back(queue.slot, lane, to)
+        && let Some(mut slot) = slot::lock(queue.slot)
+    {
+        slot.wake(Cause::GivenBack, 1, Offer { tube: Some(lane) });
+    }
+}

@@ -1,0 +1,113 @@
+//! Looking for lanes in the table while a ring is incomplete, as after the start of the server.
+
+use crate::model::level::{self, Level};
+use crate::parts::subqueues;
+use crate::parts::subqueues::pool::{Offered, Scan};
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::spi::Spi;
+use crate::server::value::Value;
+use crate::server::xact;
+use crate::statement::Parameter;
+use crate::transaction;
+use crate::write::subqueues::{Search, Take};
+
+/// So many lanes are looked at in one statement while a ring is incomplete.
+const LANES_PER_SCAN: i32 = 100;
+
+/// To the end of the index and, as others may have begun in the middle, to the end once more.
+const ENDS: u32 = 2;
+
+impl Take<'_> {
+    /// Fills an incomplete ring, as far as is needed to find something to take beside so many lanes
+    /// that were looked at in vain.
+    pub(super) fn find_lanes(&self, spi: &Spi, search: &mut Search, vain: u32) {
+        let slot = self.queue.slot;
+        let mut part = search.part.take().or_else(|| subqueues::begin_scan(slot));
+        if part.is_none() {
+            return;
+        }
+        // What this transaction sees alone may be undone, and neither an old snapshot nor a part of the rows
+        // makes a ring complete.
+        let pending = transaction::pending_lanes(slot);
+        let sees_part = xact::has_fixed_snapshot() || pending.more || self.queue.has_row_security;
+        let mut queued = 0;
+        if search.ends == 0 {
+            let seen_otherwise = pending.iter().filter(|(_, change)| change.is_seen_otherwise());
+            let offered =
+                seen_otherwise.map(|(lane, _)| subqueues::offer(slot, lane, level::UNKNOWN));
+            queued = offered.filter(|offered| *offered == Offered::Queued).count();
+        }
+        while let Some(scan) = part.filter(|_| search.ends < ENDS) {
+            let (found, next) = lanes_from(spi, self.queue, scan.from);
+            for Takeable { lane, level } in found {
+                match subqueues::offer(slot, lane, level) {
+                    Offered::Queued => queued += 1,
+                    Offered::NoRoom => search.spare.push(lane),
+                    Offered::Known => {}
+                }
+            }
+            search.ends += u32::from(next.is_none());
+            if sees_part {
+                search.part = Some(Scan { from: next.unwrap_or(i64::MIN), ..scan });
+            } else {
+                subqueues::end_scan(slot, scan, next);
+            }
+            search.looks = subqueues::waiting(slot);
+            if search.looks > vain || queued > 0 || !search.spare.is_empty() {
+                return;
+            }
+            part = search.part.or_else(|| subqueues::begin_scan(slot));
+        }
+        search.looks = 0;
+    }
+
+    /// Completes the ring, so that the least level is known. Where that cannot be done, as there is no room
+    /// or nobody else's snapshot is as old, the order is that of the lanes that are known.
+    pub(super) fn complete_ring(&self, spi: &Spi) {
+        let slot = self.queue.slot;
+        let mut part = subqueues::begin_scan_in_room(slot);
+        if part.is_none() {
+            return;
+        }
+        let pending = transaction::pending_lanes(slot);
+        if xact::has_fixed_snapshot() || pending.more || self.queue.may_be_changing() {
+            return;
+        }
+        // What this transaction sees alone may be undone.
+        for (lane, _) in pending.iter().filter(|(_, change)| change.is_seen_otherwise()) {
+            subqueues::offer(slot, lane, level::UNKNOWN);
+        }
+        let mut ends = 0;
+        while let Some(scan) = part.filter(|_| ends < ENDS) {
+            let (found, next) = lanes_from(spi, self.queue, scan.from);
+            for Takeable { lane, level } in found {
+                subqueues::offer(slot, lane, level);
+            }
+            ends += u32::from(next.is_none());
+            subqueues::end_scan(slot, scan, next);
+            part = subqueues::begin_scan_in_room(slot);
+        }
+    }
+}
+
+/// A lane that has something to take.
+struct Takeable {
+    lane: u64,
+    /// The level of its first task.
+    level: Level,
+}
+
+/// Looks at some lanes in the table: those that have something to take, and where to go on.
+fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
+    let mut arguments = Arguments::of(Parameter::Lane, Value::int8(from));
+    arguments.set(Parameter::Limit, Value::int4(LANES_PER_SCAN));
+    let rows = queue.run(spi, &Statement::Lanes, &arguments);
+    let lane = |row| rows.value(row, 1).map(|lane| lane.to_integer());
+    let level = |row| rows.value(row, 3).filter(|_| queue.has_levels());
+    let level = |row| level(row).map_or(level::UNKNOWN, |level| level.to_integer());
+    let is_takeable = |row: &usize| rows.value(*row, 2).is_some_and(|flag| flag.to_bool());
+    let takeable = |row| Some(Takeable { lane: lane(row)? as u64, level: level(row) });
+    let found = (0..rows.len()).filter(is_takeable).filter_map(takeable).collect();
+    let last = rows.len().checked_sub(1).filter(|last| last + 1 == LANES_PER_SCAN as usize);
+    (found, last.and_then(lane).and_then(|lane| lane.checked_add(1)))
+}

@@ -1,0 +1,64 @@
+//! `time64`: keys made of the clock, in microseconds, never twice the same.
+//!
+//! The last key of each queue is in shared memory, so keys rise also if the clock is set back. After
+//! a restart the greatest key that is there says where to go on. A key that no clock can have made says
+//! nothing: producers may give any, and after the greatest bigint there is none.
+
+use crate::error::{Error, Result};
+use crate::parts::leases::session;
+use crate::parts::slot;
+use crate::queue::{self, Queue};
+use crate::server::function::Call;
+use crate::server::relation::{Lock, Relation};
+use crate::server::value::Value;
+use crate::server::{privileges, spi, time, types, user, xact};
+use crate::sql_functions;
+
+sql_functions! {
+    time64, pg_finfo_time64 => time64_impl,
+}
+
+/// time64(queue regclass)
+fn time64_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let table = call.value(0).map(Value::to_oid).ok_or_else(|| Error::null("queue"))?;
+    // The primary makes greater ones meanwhile, which are not known here.
+    if xact::in_recovery() {
+        let name = queue::display_name(table);
+        return Err(Error::on_standby(format!("cannot make a key of queue \"{name}\"")));
+    }
+    if !privileges::may_insert(table) {
+        return Err(Error::permission_denied(&queue::display_name(table)));
+    }
+    let queue = queue::get(table)?;
+    let next = || {
+        let now = time::unix_microseconds(time::now());
+        slot::lock(queue.slot).and_then(|mut slot| slot.next_key(now))
+    };
+    let key = next().or_else(|| {
+        learn(&queue);
+        next()
+    });
+    key.map(|key| Some(Value::int8(key))).ok_or_else(|| queue::not_a_queue(table))
+}
+
+/// A hundred years, in microseconds: no clock is wrong by more. Keys stay below 2^53 even so, up to which programs
+/// may read numbers of json as floating point.
+const FARTHEST_AHEAD: i64 = 36_525 * 86_400_000_000;
+
+/// Makes the keys of a queue go on after the greatest that is there and may have been made of a clock.
+pub fn learn(queue: &Queue) {
+    if queue.key.first().is_none_or(|key| !types::is_integer(key.base)) {
+        return;
+    }
+    let Some(owner) = Relation::open(queue.table, Lock::AccessShare).map(|table| table.owner())
+    else {
+        return;
+    };
+    let _role = user::act_restricted_as(owner);
+    let limit = time::unix_microseconds(time::now()) + FARTHEST_AHEAD;
+    let greatest = spi::connect(|spi| spi.run(&queue.sql.greatest_key_up_to(limit)).number());
+    if let Some(mut slot) = slot::lock(queue.slot) {
+        slot.raise_last_key(greatest);
+    }
+}

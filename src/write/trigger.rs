@@ -1,0 +1,142 @@
+//! The triggers of a queue's table: whoever changes a row, by whatever means, changes the counters.
+
+use crate::error::{Error, Result};
+use crate::model::change::{Call, Counts, Place, event};
+use crate::model::definition::Field;
+use crate::model::status::Status;
+use crate::parts::segment;
+use crate::queue::{self, Queue};
+use crate::server::function::Call as FunctionCall;
+use crate::server::row::Tuple;
+use crate::server::trigger::{Event, Firing, Timing};
+use crate::server::value::Value;
+use crate::server::{catalog, context, nesting, process, spi, time, types};
+use crate::write::row::{self, Seen};
+use crate::write::{reservation, subqueues};
+use crate::{sql_functions, transaction};
+use pgrx::PgSqlErrorCode;
+
+sql_functions! {
+    row_changed, pg_finfo_row_changed => row_changed_impl,
+    row_arrives, pg_finfo_row_arrives => row_arrives_impl,
+    truncated, pg_finfo_truncated => truncated_impl,
+    registry_changed, pg_finfo_registry_changed => registry_changed_impl,
+}
+
+/// AFTER INSERT, UPDATE, DELETE, for each row. Without the library's shared memory there is nothing
+/// to count: it is counted when the server runs with it again.
+fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
+    // The server fires a statement's triggers row by row without serving them.
+    process::serve_interrupts();
+    let firing = Firing::of(call, Timing::AfterRow)?;
+    if !segment::is_available() {
+        return Ok(firing.unchanged());
+    }
+    let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
+    nesting::refuse_too_deep(|| queue.name.clone())?;
+    let row = firing.row();
+    // A value that stands for no state may have been there before the queue was.
+    let (old, new) = match firing.event() {
+        Event::Insert => (None, Some((queue.place_of(&row)?, row))),
+        Event::Update => {
+            let new = firing.new_row();
+            let place = queue.place_of(&new)?;
+            (queue.place_of(&row).ok().map(|place| (place, row)), Some((place, new)))
+        }
+        _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
+    };
+    let call = transaction::being_done(queue.slot);
+    if let Some((place, row)) = &new {
+        let before = old.as_ref().map(|(place, _)| *place);
+        if place.status == Status::Taken && before != Some(*place) {
+            subqueues::claim_unless_own(&queue, place, row);
+        }
+    }
+    row::note(&queue, seen(&old), seen(&new), call);
+    if firing.event() == Event::Insert {
+        transaction::note(queue.slot, |delta| delta.call(Call::Put, 1));
+        reservation::admit(&queue)?;
+    }
+    if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {
+        let status = |seen: &Option<(Place, Tuple)>| seen.as_ref().map(|(place, _)| place.status);
+        let event = event(transaction::being_done(queue.slot), status(&old), status(&new));
+        call_hook(hook, row, event, &queue)?;
+    }
+    Ok(firing.unchanged())
+}
+
+fn seen(row: &Option<(Place, Tuple)>) -> Option<Seen<'_, Tuple>> {
+    row.as_ref().map(|(place, row)| Seen { place: *place, row })
+}
+
+/// Calls the user's function with a task and what has happened to it.
+fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> {
+    let task = row.to_record();
+    let hint = || {
+        format!(
+            "It is what queue {} calls on every change. SELECT xqueue.upgrade({}, \
+             '{{\"features\": {{\"on_task_change\": false}}}}'); switches that off.",
+            queue.name,
+            catalog::quote_literal(&queue.name)
+        )
+    };
+    let arguments = [(queue.row_type, Some(task)), (types::TEXT, Some(Value::text(event)))];
+    let call = format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)");
+    context::hinted_if_undefined(hint, || {
+        transaction::aside(|| spi::connect(|spi| drop(spi.run_with(&call, &arguments))));
+    });
+    Ok(())
+}
+
+/// BEFORE INSERT, for each row that is not as `put` would make it: a ready task whose time is yet
+/// to come waits; a task without an end of life gets the default one.
+fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
+    let firing = Firing::of(call, Timing::BeforeInsertRow)?;
+    if !segment::is_available() {
+        return Ok(firing.unchanged());
+    }
+    let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
+    let (row, now) = (firing.row(), time::now());
+    let status = queue.status_of(&row)?;
+    let runat = queue.instant_of(&row, Field::Runat).filter(|instant| *instant > now);
+    let waits = status == Status::Waiting || queue.features().delays() && runat.is_some();
+    let mut values = Vec::new();
+    if waits && status == Status::Ready {
+        values.push((queue.number_of(Field::Status), queue.status_value(Status::Waiting)?));
+    }
+    let is_to_live = matches!(status, Status::Ready | Status::Waiting)
+        && queue.number_of(Field::Expires) != 0
+        && queue.instant_of(&row, Field::Expires).is_none();
+    if let Some(ttl) = queue.features().default_ttl().filter(|_| is_to_live) {
+        let begin = runat.filter(|_| waits).unwrap_or(now);
+        let end = time::after(begin, ttl).ok_or_else(|| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
+                format!("a task of queue \"{}\" would live for ever", queue.name),
+            )
+            .hint("Give a runat that is not so far away.")
+        })?;
+        values.push((queue.number_of(Field::Expires), Value::instant(end)));
+    }
+    Ok(firing.with_columns(&values))
+}
+
+/// AFTER TRUNCATE.
+fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
+    let firing = Firing::of(call, Timing::AfterTruncate)?;
+    if segment::is_available()
+        && let Some(queue) = queue::find(firing.table())?
+    {
+        transaction::note(queue.slot, |delta| delta.replace(&Counts::default()));
+    }
+    Ok(Some(Value::void()))
+}
+
+/// After any change of the registry: the worker is to read it again.
+fn registry_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
+    Firing::of(call, Timing::AfterStatement)?;
+    if segment::is_available() {
+        transaction::note_registry_change();
+    }
+    Ok(Some(Value::void()))
+}

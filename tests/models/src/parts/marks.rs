@@ -1,0 +1,4 @@
+//! See the extension's `parts/marks`.
+
+#[path = "../../../../src/parts/marks/mark.rs"]
+pub mod mark;
