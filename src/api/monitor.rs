@@ -150,7 +150,7 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_
     for table in readable_tables() {
         let mut waiting = Vec::with_capacity(SHOWN);
         let slot = slot::find(process::database().into(), table.into());
-        if let Some(slot) = slot.and_then(slot::lock) {
+        if let Some(mut slot) = slot.and_then(slot::lock) {
             slot.waiting(wanted, &mut waiting);
         }
         for waiting in waiting {

@@ -19,7 +19,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::mem::size_of;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 const NAME: &CStr = c"xqueue";
 
@@ -42,7 +42,6 @@ pub(in crate::parts) struct Header {
     pub(in crate::parts) has_untold: bool,
     pub(in crate::parts) databases: [databases::Database; databases::LIMIT],
     pub(in crate::parts) left: departed::LeftList,
-    pub(in crate::parts) recounts: [recount::Area; recount::LIMIT],
 }
 
 /// Where the parts are. The same in every process, as all are forked from the postmaster.
@@ -51,10 +50,10 @@ pub(in crate::parts) struct Segment {
     pub(in crate::parts) queues: *mut UnsafeCell<slot::Queue>,
     pub(in crate::parts) queue_count: usize,
     pub(in crate::parts) sessions: *mut sessions::Session,
-    pub(in crate::parts) waiters: *mut waiters::Waiter,
+    pub(in crate::parts) waiters: &'static [waiters::Waiter],
     pub(in crate::parts) process_count: usize,
-    pub(in crate::parts) in_progress: *mut u32,
-    pub(in crate::parts) in_progress_count: usize,
+    pub(in crate::parts) recounts: &'static [recount::Area],
+    pub(in crate::parts) in_progress: &'static [AtomicU32],
     pub(in crate::parts) lanes: subqueues::Arrays,
     pub(in crate::parts) jobs: *mut jobs::Job,
     pub(in crate::parts) job_count: usize,
@@ -101,7 +100,7 @@ fn in_progress_limit() -> usize {
     process::limit() + process::prepared_limit()
 }
 
-fn parts() -> [usize; 11] {
+fn parts() -> [usize; 12] {
     [
         size_of::<Header>(),
         queue_limit() * size_of::<UnsafeCell<slot::Queue>>(),
@@ -113,6 +112,7 @@ fn parts() -> [usize; 11] {
         subqueues::sizes()[2],
         subqueues::sizes()[3],
         jobs::limit() * size_of::<jobs::Job>(),
+        recount::LIMIT * size_of::<recount::Area>(),
         TRACED,
     ]
     .map(|size| size.next_multiple_of(64))
@@ -150,15 +150,18 @@ unsafe extern "C-unwind" fn startup() {
             queues: at(1).cast(),
             queue_count: queue_limit(),
             sessions: at(2).cast(),
-            waiters: at(3).cast(),
+            waiters: std::slice::from_raw_parts(at(3).cast(), process::limit()),
             process_count: process::limit(),
-            in_progress: at(4).cast(),
-            in_progress_count: in_progress_limit(),
+            recounts: std::slice::from_raw_parts(at(10).cast(), recount::LIMIT),
+            in_progress: std::slice::from_raw_parts(
+                at(4).cast(),
+                recount::LIMIT * in_progress_limit(),
+            ),
             lanes: subqueues::Arrays::new(at(5), at(6), at(7), at(8)),
             jobs: at(9).cast(),
             job_count: jobs::limit(),
             #[cfg(feature = "injection_points")]
-            traced: &*at(10).cast(),
+            traced: &*at(11).cast(),
             locks: pg_sys::GetNamedLWLockTranche(NAME.as_ptr()),
             secret: new_secret(),
         };
@@ -166,9 +169,7 @@ unsafe extern "C-unwind" fn startup() {
             (*segment.header).ready = true;
             (*segment.header).launcher = databases::NO_PROCESS;
             (*segment.lanes.header()).secret = new_secret()[0];
-            for index in 0..segment.process_count {
-                (*segment.waiters.add(index)).queue = waiters::NO_QUEUE;
-            }
+            segment.waiters.iter().for_each(waiters::Waiter::reset);
         }
         SEGMENT.store(Box::leak(Box::new(segment)), Ordering::Relaxed);
     }
@@ -215,10 +216,14 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         allocator::allow();
-        // SAFETY: acquired above. After an error the server has let go of all locks already, and
-        // says so by this count.
+        // SAFETY: acquired above. An error of the server's resets the count of what holds interrupts off, which the
+        // release is to lower by one; the lock it leaves to the end of the (sub)transaction, as
+        // `LWLockReleaseAll` does it.
         unsafe {
             if pg_sys::InterruptHoldoffCount > 0 {
+                pg_sys::LWLockRelease(self.0);
+            } else if pg_sys::LWLockHeldByMe(self.0) {
+                pg_sys::InterruptHoldoffCount += 1;
                 pg_sys::LWLockRelease(self.0);
             }
         }

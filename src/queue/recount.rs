@@ -2,11 +2,11 @@
 
 use crate::model::change::Counts;
 use crate::model::definition::Field;
-use crate::parts::counters::recount::Area;
+use crate::parts::counters::recount::{self, Area};
 use crate::parts::slot::{self, QueueGuard};
 use crate::queue::{self, Queue};
 use crate::server::memory::Scratch;
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LatestSnapshot, Lock, Relation};
 use crate::server::row::Tuple;
 use crate::server::value::Value;
 use crate::server::{injection, latch, process, spi, types, user};
@@ -58,7 +58,10 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
         Purpose::Renew | Purpose::RenewBriefly => Area::claim_for_renewal(),
     };
     let claim = claim.ok_or(InTheWay)?;
-    let (recount, snapshot) = slot::lock(queue.slot).ok_or(InTheWay)?.begin_recount(claim, renews);
+    let latest = LatestSnapshot::prepare();
+    let (recount, snapshot) =
+        slot::lock(queue.slot).ok_or(InTheWay)?.begin_recount(claim, latest, renews);
+    let snapshot = snapshot.register();
     injection::point(c"xqueue-recount-has-begun");
     // Other tubes may be counted since the queue was looked up: whoever says so from here on asks for
     // another recount.
@@ -92,14 +95,14 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
         goes_on()
     };
     let complete = relation.scan_in_parts(&snapshot, see, pause);
-    drop(snapshot);
     drop(relation);
     if !complete {
         return Err(if is_too_long { TooLong } else { InTheWay });
     }
-    while recount.is_ahead() {
+    while recount::is_ahead(&snapshot) {
         latch::wait(Some(Duration::from_millis(1)), false);
     }
+    drop(snapshot);
     let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;
     let (counts, is_certain) = slot.end_recount(&recount, counts);
     Ok(Counted { counts, is_certain, slot })

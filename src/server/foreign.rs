@@ -1,19 +1,13 @@
-//! Functions and variables of the server that pgrx has no bindings for.
+//! What pgrx has no bindings for, or only guarded ones where the server is to be given the function itself.
 
+use super::raw::functions;
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int};
 
 /// `STATEMENT_TIMEOUT` of utils/timeout.h, the same in all versions supported.
 pub const STATEMENT_TIMEOUT: c_int = 3;
 
-// SAFETY: the declarations are those of the server's headers; "C-unwind" since functions may raise
-// an error, which callers turn into a panic with `pg_guard_ffi_boundary`.
-unsafe extern "C-unwind" {
-    pub static max_prepared_xacts: c_int;
-    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
-    pub fn disable_timeout(id: c_int, keep_indicator: bool);
-    #[cfg_attr(feature = "pg18", link_name = "pqsignal_be")]
-    pub fn pqsignal(signal: c_int, handler: Option<unsafe extern "C-unwind" fn(c_int)>);
+functions! {
     pub fn die(signal: c_int);
     pub fn SignalHandlerForConfigReload(signal: c_int);
     pub fn standard_ProcessUtility(
@@ -27,6 +21,14 @@ unsafe extern "C-unwind" {
         completion: *mut pg_sys::QueryCompletion,
     );
     pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: c_int);
+}
+
+// SAFETY: the declarations are those of the server's headers; pgrx has none to compare them with. "C-unwind" since
+// functions may raise an error, which callers turn into a panic with `pg_guard_ffi_boundary`.
+unsafe extern "C-unwind" {
+    pub static max_prepared_xacts: c_int;
+    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
+    pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn datumCopy(value: pg_sys::Datum, by_value: bool, length: c_int) -> pg_sys::Datum;
     pub fn errhint(format: *const c_char, ...) -> c_int;
 }

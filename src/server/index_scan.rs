@@ -29,7 +29,7 @@ impl Relation {
             let (first, count) = (keys.as_mut_ptr(), keys.len() as i32);
             let slot = pg_sys::table_slot_create(self.pointer(), null_mut());
             let scan = pg_guard_ffi_boundary(|| {
-                access::begin_scan(self.pointer(), index, snapshot.0, count)
+                access::begin_scan(self.pointer(), index, snapshot.pointer(), count)
             });
             pg_sys::index_rescan(scan, first, count, null_mut(), 0);
             let forward = pg_sys::ScanDirection::ForwardScanDirection;

@@ -18,5 +18,8 @@ pub fn point(name: &CStr) {
     unsafe { pg_guard_ffi_boundary(|| InjectionPointRun(name.as_ptr(), null_mut())) }
 }
 
-#[cfg(not(all(feature = "injection_points", feature = "pg18")))]
+#[cfg(any(
+    not(feature = "injection_points"),
+    any(feature = "pg15", feature = "pg16", feature = "pg17")
+))]
 pub fn point(_name: &CStr) {}

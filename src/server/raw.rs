@@ -26,6 +26,7 @@ macro_rules! functions {
         )*
     };
 }
+pub(super) use functions;
 
 // These raise no errors.
 functions! {

@@ -304,45 +304,91 @@ impl Drop for Relation {
 }
 
 /// A registered snapshot of the moment at which it was taken.
-pub struct Snapshot(pub(super) pg_sys::Snapshot);
+pub struct Snapshot(TakenSnapshot);
 
 impl Snapshot {
     pub fn latest() -> Snapshot {
-        // SAFETY: registered here, unregistered on drop.
-        Snapshot(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) })
+        LatestSnapshot(()).take().register()
     }
 
     /// What a statement that began now would see, with all that the transaction itself has done so far; in repeatable
     /// read what the transaction sees.
     pub fn of_statement() -> Snapshot {
-        // SAFETY: as above; no parallel worker comes here.
-        unsafe {
+        // SAFETY: changes variables of the server's; no parallel worker comes here.
+        let taken = unsafe {
             pg_sys::CommandCounterIncrement();
-            Snapshot(pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot()))
-        }
+            pg_sys::GetTransactionSnapshot()
+        };
+        TakenSnapshot(taken).register()
     }
 
-    /// The transactions that were in progress: oldest, next, and those in between.
-    pub fn in_progress(&self) -> (u32, u32, &[pg_sys::TransactionId]) {
-        // SAFETY: an MVCC snapshot with `xcnt` entries in `xip`.
-        unsafe {
-            let data = &*self.0;
-            let others = match data.xcnt {
-                0 => &[],
-                count => std::slice::from_raw_parts(data.xip, count as usize),
-            };
-            (u32::from(data.xmin), u32::from(data.xmax), others)
-        }
+    /// What is in progress as this snapshot sees it.
+    pub fn in_progress(&self) -> InProgress<'_> {
+        self.0.in_progress()
+    }
+
+    pub(super) fn pointer(&self) -> pg_sys::Snapshot {
+        self.0.0
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: registered in `latest`. After an error the resource owner does it.
-            unsafe { pg_sys::UnregisterSnapshot(self.0) }
+            // SAFETY: registered when it was made. After an error the resource owner does it.
+            unsafe { pg_sys::UnregisterSnapshot(self.pointer()) }
         }
     }
+}
+
+/// The right to take a snapshot where nothing may fail, as under a lightweight lock.
+pub struct LatestSnapshot(());
+
+impl LatestSnapshot {
+    /// Allocates what the server needs for it, once for each process. The first call of a transaction may give the
+    /// transaction's own snapshot, the second gives the latest.
+    pub fn prepare() -> LatestSnapshot {
+        drop([Snapshot::latest(), Snapshot::latest()]);
+        LatestSnapshot(())
+    }
+
+    pub fn take(self) -> TakenSnapshot {
+        // SAFETY: the server fills in its own variable; all that it needs is a lightweight lock, once it is prepared.
+        TakenSnapshot(unsafe { pg_sys::GetLatestSnapshot() })
+    }
+}
+
+/// A snapshot in the server's own variable, to be registered before another is taken.
+pub struct TakenSnapshot(pg_sys::Snapshot);
+
+impl TakenSnapshot {
+    pub fn register(self) -> Snapshot {
+        // SAFETY: the server makes a copy; unregistered on drop.
+        Snapshot(TakenSnapshot(unsafe { pg_sys::RegisterSnapshot(self.0) }))
+    }
+
+    pub fn in_progress(&self) -> InProgress<'_> {
+        // SAFETY: an MVCC snapshot, in a variable or registered, with `xcnt` entries in `xip`.
+        unsafe {
+            let data = &*self.0;
+            let others = match data.xcnt {
+                0 => &[],
+                count => std::slice::from_raw_parts(data.xip, count as usize),
+            };
+            InProgress { xmin: data.xmin.into(), xmax: data.xmax.into(), others }
+        }
+    }
+}
+
+/// The transactions that a snapshot does not see.
+#[derive(Clone, Copy)]
+pub struct InProgress<'snapshot> {
+    /// The oldest of them.
+    pub xmin: u32,
+    /// This one and all later ones.
+    pub xmax: u32,
+    /// Those in between.
+    pub others: &'snapshot [pg_sys::TransactionId],
 }
 
 pub(super) fn name_text(name: &pg_sys::nameData) -> String {

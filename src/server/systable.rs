@@ -58,7 +58,7 @@ impl Relation {
             };
             let slot = pg_sys::table_slot_create(self.pointer(), null_mut());
             let scan = pg_guard_ffi_boundary(|| {
-                begin(self.pointer(), snapshot.0, 0, null_mut(), null_mut(), FLAGS)
+                begin(self.pointer(), snapshot.pointer(), 0, null_mut(), null_mut(), FLAGS)
             });
             if let Some((from, count)) = part {
                 pg_sys::heap_setscanlimits(scan, from, count);
@@ -152,8 +152,14 @@ impl Relation {
             let mut key = pg_sys::ScanKeyData::default();
             let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
             pg_sys::ScanKeyInit(&mut key, column, equal, operator.into(), value);
-            let scan =
-                pg_sys::systable_beginscan(self.pointer(), index, true, snapshot.0, 1, &mut key);
+            let scan = pg_sys::systable_beginscan(
+                self.pointer(),
+                index,
+                true,
+                snapshot.pointer(),
+                1,
+                &mut key,
+            );
             let tuple = pg_sys::systable_getnext(scan);
             let found = !tuple.is_null();
             let seen = found.then(|| see(&Tuple::new(tuple, self.description())));

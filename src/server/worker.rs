@@ -4,6 +4,10 @@ use crate::server::foreign;
 use crate::server::memory::Scratch;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+#[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+use pgrx::pg_sys::pqsignal;
+#[cfg(feature = "pg18")]
+use pgrx::pg_sys::pqsignal_be as pqsignal;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::CStr;
 use std::time::Duration;
@@ -81,8 +85,8 @@ pub fn is_own() -> bool {
 pub fn handle_signals() {
     // SAFETY: handlers of the server for signals that are still blocked.
     unsafe {
-        foreign::pqsignal(pg_sys::SIGTERM as i32, Some(foreign::die));
-        foreign::pqsignal(pg_sys::SIGHUP as i32, Some(foreign::SignalHandlerForConfigReload));
+        pqsignal(pg_sys::SIGTERM as i32, Some(foreign::die));
+        pqsignal(pg_sys::SIGHUP as i32, Some(foreign::SignalHandlerForConfigReload));
         pg_sys::BackgroundWorkerUnblockSignals();
     }
 }

@@ -9,10 +9,10 @@ use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
 use crate::parts::slot_id::SlotId;
 use crate::server::callbacks;
-use crate::server::relation::Snapshot;
+use crate::server::relation::{InProgress, LatestSnapshot, Snapshot, TakenSnapshot};
 use crate::trace;
 use serde_json::{Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,14 +23,23 @@ const CHECKS_OF_ROLE: usize = 4;
 /// How many recounts may run at the same time; those that renew counters have areas of their own.
 pub const LIMIT: usize = 2 * CHECKS;
 
-/// All-zero bytes are a free one.
+/// A place to publish a recount in. All-zero bytes are a free one.
 #[repr(C)]
 pub struct Area {
     /// The role whose recount it is, `RENEWAL` for one that renews counters, 0 while it is free.
     holder: AtomicU32,
+    published: UnsafeCell<Published>,
+}
+
+// SAFETY: what is published is guarded by the lock of the queue that it is published for.
+unsafe impl Sync for Area {}
+
+/// A recount, for those who commit changes of its queue.
+#[repr(C)]
+struct Published {
     xmin: u32,
     xmax: u32,
-    others: u32,
+    others: usize,
     since: Counts,
     /// The table was truncated: only what came since counts.
     replaced: bool,
@@ -43,7 +52,7 @@ pub struct Area {
 /// In place of a role.
 const RENEWAL: u32 = u32::MAX;
 
-/// A place to publish a recount in, freed on drop, or when the process ends.
+/// An area that is this process's, freed on drop, or when the process ends.
 pub struct Claim(usize);
 
 /// A recount in progress.
@@ -60,25 +69,30 @@ thread_local! {
 impl QueueGuard {
     /// Begins a recount: takes its snapshot under the queue's lock. `renews`: the counters are to
     /// become what is counted; who asks for a recount meanwhile gets another one.
-    pub fn begin_recount(&mut self, claim: Claim, renews: bool) -> (Recount, Snapshot) {
-        let snapshot = Snapshot::latest();
-        let (xmin, xmax, others) = snapshot.in_progress();
-        let published = in_progress(claim.0);
-        let count = others.len().min(published.len());
-        for (place, xid) in published.iter_mut().zip(others) {
-            *place = u32::from(*xid);
+    pub fn begin_recount(
+        &mut self,
+        claim: Claim,
+        latest: LatestSnapshot,
+        renews: bool,
+    ) -> (Recount, TakenSnapshot) {
+        let snapshot = latest.take();
+        let InProgress { xmin, xmax, others } = snapshot.in_progress();
+        for (place, xid) in xids(claim.0).iter().zip(others) {
+            place.store(u32::from(*xid), Ordering::Relaxed);
         }
-        let place = area(claim.0);
-        (place.xmin, place.xmax, place.others) = (xmin, xmax, count as u32);
-        (place.since, place.replaced, place.renews) = (Counts::default(), false, renews);
-        place.doubtful = self.is_prepared();
+        let others = others.len().min(xids(claim.0).len());
+        let doubtful = self.is_prepared();
         self.recounts |= 1 << claim.0;
+        if let Some(published) = self.published(claim.0) {
+            let since = Counts::default();
+            *published = Published { xmin, xmax, others, since, replaced: false, renews, doubtful };
+        }
         if renews {
             self.recount = false;
         }
         CLAIMED.set(Some((claim.0, self.id())));
         self.trace_recount(|| {
-            let others = &published[..count];
+            let others: Vec<_> = snapshot.in_progress().others.iter().map(|x| u32::from(*x)).collect();
             json!({ "do": "Begin", "area": claim.0, "xmax": xmax, "in_progress": others, "renews": renews })
         });
         (Recount { claim }, snapshot)
@@ -86,55 +100,71 @@ impl QueueGuard {
 
     /// Ends a recount whose snapshot saw `counted`: gives what there is now, and whether that is certain.
     pub fn end_recount(&mut self, recount: &Recount, counted: Counts) -> (Counts, bool) {
-        let area = area(recount.claim.0);
-        let mut counts = if area.replaced { Counts::default() } else { counted };
-        add(&mut counts.tasks, &area.since.tasks);
-        for (tube, since) in counts.tubes.iter_mut().zip(&area.since.tubes) {
+        let index = recount.claim.0;
+        let Some(published) = self.published(index) else { return (counted, false) };
+        let mut counts = if published.replaced { Counts::default() } else { counted };
+        add(&mut counts.tasks, &published.since.tasks);
+        for (tube, since) in counts.tubes.iter_mut().zip(&published.since.tubes) {
             add(tube, since);
         }
-        self.recounts &= !(1 << recount.claim.0);
+        let is_certain = !published.doubtful;
+        self.recounts &= !(1 << index);
         CLAIMED.set(None);
         self.trace_recount(|| {
-            let (result, is_certain) = (counts.tasks, !area.doubtful);
             json!({
-                "do": "End", "area": recount.claim.0, "counted": counted.tasks, "result": result,
+                "do": "End", "area": index, "counted": counted.tasks, "result": counts.tasks,
                 "certain": is_certain
             })
         });
-        (counts, !area.doubtful)
+        (counts, is_certain)
     }
 
     /// A transaction is prepared, or was found to be: what comes of it no recount in progress is told.
     pub(in crate::parts) fn doubt_recounts(&mut self) {
-        let running = (0..LIMIT).filter(|index| self.recounts & (1 << index) != 0);
-        running.for_each(|index| area(index).doubtful = true);
+        for index in 0..LIMIT {
+            if let Some(published) = self.published(index) {
+                published.doubtful = true;
+            }
+        }
     }
 
     /// Tells the recounts in progress what transaction `xid` has changed.
     pub(in crate::parts) fn tell_recounts(&mut self, xid: u32, delta: &Delta) {
-        for index in (0..LIMIT).filter(|index| self.recounts & (1 << index) != 0) {
-            let area = area(index);
+        if self.recounts == 0 {
+            return;
+        }
+        for index in 0..LIMIT {
+            let Some(published) = self.published(index) else { continue };
             if delta.replaces {
-                area.since = Counts::default();
-                area.replaced = true;
+                published.since = Counts::default();
+                published.replaced = true;
             }
-            if delta.replaces || area.hides(xid, in_progress(index)) {
-                add(&mut area.since.tasks, &delta.tasks);
+            if delta.replaces || published.hides(xid, xids(index)) {
+                add(&mut published.since.tasks, &delta.tasks);
                 for (tube, change) in &delta.tubes {
-                    add(&mut area.since.tubes[*tube], &change.tasks);
+                    add(&mut published.since.tubes[*tube], &change.tasks);
                 }
             }
         }
+    }
+
+    /// What is published of a recount of this queue; None if the area is another's.
+    fn published(&mut self, index: usize) -> Option<&mut Published> {
+        let is_own = self.recounts & (1 << index) != 0;
+        let area = &crate::parts::segment::segment().recounts[index];
+        // SAFETY: this queue's lock is held exclusively, for as long as the guard is borrowed, and only under it
+        // is an area used that the queue's `recounts` names; it is claimed for one queue at a time.
+        is_own.then(|| unsafe { &mut *area.published.get() })
     }
 }
 
 impl QueueGuard {
     /// Notes a step that bears on recounts, and how all stands after it, for tests.
-    pub(in crate::parts) fn trace_recount(&self, step: impl FnOnce() -> Value) {
+    pub(in crate::parts) fn trace_recount(&mut self, step: impl FnOnce() -> Value) {
         trace::step("recount", || {
             let mut step = step();
-            let running = (0..LIMIT).filter(|index| self.recounts & (1 << index) != 0);
-            let since: Vec<_> = running.map(|index| (index, area(index).since.tasks)).collect();
+            let since = |index| Some((index, self.published(index)?.since.tasks));
+            let since: Vec<_> = (0..LIMIT).filter_map(since).collect();
             step["queue"] = self.id().generation.into();
             step["tasks"] = json!(self.tasks);
             step["since"] = json!(since);
@@ -147,31 +177,32 @@ impl QueueGuard {
     }
 }
 
-impl Area {
-    /// Whether the snapshot does not see what `xid` has done.
-    fn hides(&self, xid: u32, in_progress: &[u32]) -> bool {
-        let precedes = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
-        if precedes(xid, self.xmin) {
-            return false;
-        }
-        !precedes(xid, self.xmax) || in_progress[..self.others as usize].contains(&xid)
+impl Published {
+    fn hides(&self, xid: u32, xids: &[AtomicU32]) -> bool {
+        let mut others = xids[..self.others].iter().map(|other| other.load(Ordering::Relaxed));
+        hides((self.xmin, self.xmax), xid, || others.any(|other| other == xid))
     }
 }
 
-impl Recount {
-    /// Whether a transaction that the snapshot sees has not told the counters yet: it would be
-    /// counted twice. That takes it moments.
-    pub fn is_ahead(&self) -> bool {
-        let (area, in_progress) = (area(self.claim.0), in_progress(self.claim.0));
-        sessions::any_committing(|xid| !area.hides(xid, in_progress))
-    }
+/// Whether a snapshot with these bounds does not see what `xid` has done. `is_between`: it was in progress.
+fn hides((xmin, xmax): (u32, u32), xid: u32, is_between: impl FnOnce() -> bool) -> bool {
+    let precedes = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
+    !precedes(xid, xmin) && (!precedes(xid, xmax) || is_between())
+}
+
+/// Whether a transaction that the snapshot sees has not told the counters yet: it would be counted twice. That takes it
+/// moments.
+pub fn is_ahead(snapshot: &Snapshot) -> bool {
+    let InProgress { xmin, xmax, others } = snapshot.in_progress();
+    let is_other = |xid| others.iter().any(|other| u32::from(*other) == xid);
+    sessions::any_committing(|xid| !hides((xmin, xmax), xid, || is_other(xid)))
 }
 
 impl Area {
     /// A free area for a role's check; None if too many are running, or too many of that role's.
     pub fn claim_for_check(role: u32) -> Option<Claim> {
         let claim = Area::claim(0..CHECKS, role)?;
-        let is_roles = |index: &usize| area(*index).holder.load(Ordering::Acquire) == role;
+        let is_roles = |index: &usize| areas()[*index].holder.load(Ordering::Acquire) == role;
         // Of several that come at once all may be refused, but none is one too many.
         ((0..CHECKS).filter(is_roles).count() <= CHECKS_OF_ROLE).then_some(claim)
     }
@@ -181,12 +212,12 @@ impl Area {
         Area::claim(CHECKS..LIMIT, RENEWAL)
     }
 
-    fn claim(mut areas: Range<usize>, holder: u32) -> Option<Claim> {
+    fn claim(mut among: Range<usize>, holder: u32) -> Option<Claim> {
         if !EXIT_WATCHED.replace(true) {
             callbacks::at_exit(give_up_on_exit, 0);
         }
         let claim = |index: &usize| {
-            let claimed = area(*index).holder.compare_exchange(
+            let claimed = areas()[*index].holder.compare_exchange(
                 0,
                 holder,
                 Ordering::AcqRel,
@@ -194,14 +225,14 @@ impl Area {
             );
             claimed.is_ok()
         };
-        areas.find(claim).map(Claim)
+        among.find(claim).map(Claim)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         give_up();
-        area(self.0).holder.store(0, Ordering::Release);
+        areas()[self.0].holder.store(0, Ordering::Release);
     }
 }
 
@@ -209,7 +240,7 @@ impl Drop for Claim {
 fn give_up_on_exit(_argument: u32) {
     if let Some((index, _)) = CLAIMED.get() {
         give_up();
-        area(index).holder.store(0, Ordering::Release);
+        areas()[index].holder.store(0, Ordering::Release);
         trace::flush();
     }
 }
@@ -220,21 +251,19 @@ fn give_up() {
     if let Some((index, slot)) = CLAIMED.take()
         && let Some(mut queue) = crate::parts::slot::lock(slot)
     {
+        queue.recount |= queue.published(index).is_some_and(|published| published.renews);
         queue.recounts &= !(1 << index);
-        queue.recount |= area(index).renews;
         queue.trace_recount(|| json!({ "do": "GiveUp", "area": index }));
     }
 }
 
-fn area(index: usize) -> &'static mut Area {
-    // SAFETY: an area is used by the process that has claimed it and by those that hold the lock
-    // of the queue that it is published for.
-    unsafe { &mut (&mut (*crate::parts::segment::segment().header).recounts)[index] }
+fn areas() -> &'static [Area] {
+    crate::parts::segment::segment().recounts
 }
 
-fn in_progress(area: usize) -> &'static mut [u32] {
-    let segment = crate::parts::segment::segment();
-    let count = segment.in_progress_count;
-    // SAFETY: each area has its own part of this array; guarded as the area is.
-    unsafe { std::slice::from_raw_parts_mut(segment.in_progress.add(area * count), count) }
+/// The transactions in progress that an area names; written before it is published.
+fn xids(area: usize) -> &'static [AtomicU32] {
+    let all = crate::parts::segment::segment().in_progress;
+    let count = all.len() / LIMIT;
+    &all[area * count..][..count]
 }

@@ -13,8 +13,10 @@ use super::traced::Cause;
 use crate::model::change::Outcome;
 use crate::parts::slot::QueueGuard;
 use crate::server::{latch, process};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-pub const NO_QUEUE: u32 = u32::MAX;
+const NO_QUEUE: u32 = u32::MAX;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +38,26 @@ pub struct Offer {
     pub tube: Option<u64>,
 }
 
-/// A process's place in a line. Links are process indexes plus one, 0 being none.
+/// A process as it waits, read and changed by [`QueueGuard::entry`] only, but for what is atomic.
 #[repr(C)]
 pub struct Waiter {
-    /// The queue in whose line this process stands, `NO_QUEUE` if in none.
-    pub(in crate::parts) queue: u32,
+    /// The queue in whose line this process stands, `NO_QUEUE` if in none. Stored under the lock of that queue.
+    queue: AtomicU32,
+    /// Taken out of the line by a wake-up that has not been used yet. Stored under the same lock, read without.
+    pub(super) woken: AtomicBool,
+    entry: UnsafeCell<Entry>,
+}
+
+// SAFETY: the entry is guarded by the lock of the queue that `queue` names; where it names none, the process itself
+// is the only one that uses it.
+unsafe impl Sync for Waiter {}
+
+/// A process's place in a line. Links are process indexes plus one, 0 being none.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Entry {
     pub(super) previous: u32,
     pub(super) next: u32,
-    /// Taken out of the line by a wake-up that has not been used yet.
-    pub(super) woken: bool,
     pub(super) want: Want,
     pub(super) token: WakeToken,
     /// How many wake-ups there had been when its last look began.
@@ -90,12 +103,20 @@ pub struct Waiting {
     pub session: [u8; 16],
 }
 
-pub(super) fn waiter(process: u32) -> &'static mut Waiter {
-    let segment = crate::parts::segment::segment();
-    // SAFETY: the index is that of a process; the entry is guarded by the lock of the queue in
-    // whose line it stands, which every caller holds but `was_woken`: that reads one flag of its
-    // own process, which is looked at again after each wake-up of the latch.
-    unsafe { &mut *segment.waiters.add(process as usize % segment.process_count) }
+impl Waiter {
+    /// Of a process that has just been given memory: it stands in no line.
+    pub(in crate::parts) fn reset(&self) {
+        self.queue.store(NO_QUEUE, Ordering::Relaxed);
+    }
+}
+
+fn waiter(process: u32) -> &'static Waiter {
+    let waiters = crate::parts::segment::segment().waiters;
+    &waiters[process as usize % waiters.len()]
+}
+
+pub(super) fn own() -> &'static Waiter {
+    waiter(process::index())
 }
 
 impl Want {
@@ -143,32 +164,27 @@ impl QueueGuard {
         (want, precedes, by_caller): (Want, bool, bool),
         nudge_at: i64,
     ) {
-        let process = process::index();
-        let (index, link) = (self.index(), process + 1);
-        if waiter(process).queue != NO_QUEUE {
+        if own().queue.load(Ordering::Relaxed) != NO_QUEUE {
             return;
         }
         // Newcomers belong at the end, those who come back near the head. Producers do not come back.
-        let belongs_at_end = self.line.tail == 0
-            || matches!(want, Want::Room(_))
-            || waiter(self.line.tail - 1).since <= since;
+        let belongs_at_end = matches!(want, Want::Room(_))
+            || self.standing(self.line.tail).is_none_or(|last| last.since <= since);
         let mut next = if belongs_at_end && !precedes { 0 } else { self.line.head };
-        let is_before = |other: &Waiter| other.precedes || !precedes && other.since <= since;
-        while next != 0 && is_before(waiter(next - 1)) {
-            next = waiter(next - 1).next;
+        let is_before = |other: &Entry| other.precedes || !precedes && other.since <= since;
+        while let Some(other) = self.standing(next).filter(|other| is_before(other)) {
+            next = other.next;
         }
-        let previous = match next {
-            0 => self.line.tail,
-            follower => waiter(follower - 1).previous,
-        };
-        *waiter(process) = Waiter {
-            queue: index,
+        let last = self.line.tail;
+        let previous = self.standing(next).map_or(last, |follower| follower.previous);
+        let seen = self.line.wakes;
+        let Some(entry) = self.own_entry() else { return };
+        *entry = Entry {
             previous,
             next,
-            woken: false,
             want,
             token: WakeToken::NUDGE,
-            seen: self.line.wakes,
+            seen,
             by_caller,
             outcome: None,
             granted: 0,
@@ -178,13 +194,16 @@ impl QueueGuard {
             nudge_at,
             session,
         };
-        match previous {
-            0 => self.line.head = link,
-            leader => waiter(leader - 1).next = link,
+        own().woken.store(false, Ordering::Relaxed);
+        own().queue.store(self.index(), Ordering::Relaxed);
+        let link = process::index() + 1;
+        match self.standing(previous) {
+            Some(leader) => leader.next = link,
+            None => self.line.head = link,
         }
-        match next {
-            0 => self.line.tail = link,
-            follower => waiter(follower - 1).previous = link,
+        match self.standing(next) {
+            Some(follower) => follower.previous = link,
+            None => self.line.tail = link,
         }
         self.line.count(want, |count| count + 1);
         self.grant();
@@ -195,11 +214,11 @@ impl QueueGuard {
     /// that it has not taken over is given back.
     pub fn leave_line(&mut self) -> Option<(WakeToken, bool)> {
         let process = process::index();
-        if waiter(process).queue == self.index() {
+        if self.standing(process + 1).is_some() {
             self.unlink(process);
         }
-        let entry = waiter(process);
-        let was_woken = std::mem::replace(&mut entry.woken, false);
+        let was_woken = own().woken.swap(false, Ordering::Relaxed);
+        let entry = self.own_entry()?;
         let (want, token) = (entry.want, (entry.token, entry.by_caller));
         if matches!(want, Want::Room(_)) {
             self.room.reserved -= std::mem::take(&mut entry.granted);
@@ -209,6 +228,11 @@ impl QueueGuard {
         (was_woken && want.is_for_task()).then_some(token)
     }
 
+    /// What this process has been given when it was taken out of the line.
+    pub fn token(&mut self) -> WakeToken {
+        self.own_entry().map_or(WakeToken::NUDGE, |entry| entry.token)
+    }
+
     /// Wakes the first `count` consumers in the line that want what there is. If nobody knows what
     /// that is and some want only one tube, all look for themselves.
     pub fn wake(&mut self, cause: Cause, count: u32, offer: Offer) {
@@ -216,8 +240,9 @@ impl QueueGuard {
         let everyone = offer.tube.is_none() && self.line.choosy > 0;
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
         let mut link = self.line.head;
-        while link != 0 && left > 0 {
-            let Waiter { next, want, .. } = *waiter(link - 1);
+        while left > 0
+            && let Some(&mut Entry { next, want, .. }) = self.standing(link)
+        {
             if want.accepts(offer) {
                 self.notify(link - 1, token, None);
                 left -= 1;
@@ -253,8 +278,7 @@ impl QueueGuard {
         let token = self.next_token(Offer { tube: None }, Cause::Redefined, u32::MAX);
         self.tell_end(None, None);
         let mut link = self.line.head;
-        while link != 0 {
-            let Waiter { next, want, .. } = *waiter(link - 1);
+        while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if want.is_for_task() {
                 self.notify(link - 1, token, None);
             }
@@ -266,14 +290,15 @@ impl QueueGuard {
     /// the next, and wakes them.
     pub fn grant(&mut self) {
         let mut link = if self.line.producers > 0 { self.line.head } else { 0 };
-        while link != 0 {
-            let Waiter { next, want, .. } = *waiter(link - 1);
+        while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if let Want::Room(tasks) = want {
                 if !self.has_room(tasks) {
                     return;
                 }
                 self.room.reserved += tasks;
-                waiter(link - 1).granted = tasks;
+                if let Some(entry) = self.standing(link) {
+                    entry.granted = tasks;
+                }
                 self.notify(link - 1, WakeToken::NUDGE, None);
             }
             link = next;
@@ -283,8 +308,7 @@ impl QueueGuard {
     /// Wakes the producers that wait for more room than there can ever be, without any.
     pub(in crate::parts) fn turn_away(&mut self, capacity: i64) {
         let mut link = if self.line.producers > 0 { self.line.head } else { 0 };
-        while link != 0 {
-            let Waiter { next, want, .. } = *waiter(link - 1);
+        while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if matches!(want, Want::Room(tasks) if tasks > capacity) {
                 self.notify(link - 1, WakeToken::NUDGE, None);
             }
@@ -295,7 +319,7 @@ impl QueueGuard {
     /// Takes over the room that has been reserved for this process, if any: it is its own to give
     /// back from now on.
     pub fn take_grant(&mut self) -> i64 {
-        std::mem::take(&mut waiter(process::index()).granted)
+        self.own_entry().map_or(0, |entry| std::mem::take(&mut entry.granted))
     }
 
     /// Sends everyone away: the queue is gone.
@@ -310,15 +334,14 @@ impl QueueGuard {
     /// to miss nothing.
     pub fn tell_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
         let mut link = if self.line.watchers > 0 { self.line.head } else { 0 };
-        while link != 0 {
-            let Waiter { next, want, .. } = *waiter(link - 1);
+        while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if let Want::End(wanted) = want
                 && hash.is_none_or(|hash| hash == wanted)
             {
                 match outcome {
                     Some(_) => self.notify(link - 1, WakeToken::NUDGE, outcome),
                     None => {
-                        waiter(link - 1).woken = true;
+                        waiter(link - 1).woken.store(true, Ordering::Release);
                         latch::wake(link - 1);
                     }
                 }
@@ -330,22 +353,22 @@ impl QueueGuard {
     /// What this process, which waits for the end of a task, has been told since it last asked: the
     /// outcome, or to look for itself.
     pub fn news(&mut self) -> Option<Option<Outcome>> {
-        let entry = waiter(process::index());
-        match (entry.woken, entry.outcome) {
-            (false, _) => None,
-            (true, Some(outcome)) => Some(Some(outcome)),
-            (true, None) => {
-                entry.woken = false;
-                Some(None)
-            }
+        if !own().woken.load(Ordering::Relaxed) {
+            return None;
         }
+        let outcome = self.own_entry()?.outcome;
+        if outcome.is_none() {
+            own().woken.store(false, Ordering::Relaxed);
+        }
+        Some(outcome)
     }
 
     /// Those who wait for what is `wanted`, in their order.
-    pub fn waiting(&self, wanted: fn(Want) -> bool, into: &mut Vec<Waiting>) {
+    pub fn waiting(&mut self, wanted: fn(Want) -> bool, into: &mut Vec<Waiting>) {
         let mut link = self.line.head;
-        while link != 0 && into.len() < into.capacity() {
-            let Waiter { pid, since, session, next, want, .. } = *waiter(link - 1);
+        while into.len() < into.capacity()
+            && let Some(&mut Entry { pid, since, session, next, want, .. }) = self.standing(link)
+        {
             if wanted(want) {
                 into.push(Waiting { want, pid, since, session });
             }
@@ -353,35 +376,59 @@ impl QueueGuard {
         }
     }
 
+    /// Takes a process out of the line and wakes it.
     pub(super) fn notify(&mut self, process: u32, token: WakeToken, outcome: Option<Outcome>) {
-        self.unlink(process);
-        let entry = waiter(process);
-        (entry.token, entry.outcome, entry.woken) = (token, outcome, true);
-        self.note_woken(process, token);
-        latch::wake(process);
+        if let Some(entry) = self.standing(process + 1) {
+            (entry.token, entry.outcome) = (token, outcome);
+            self.unlink(process);
+            waiter(process).woken.store(true, Ordering::Release);
+            self.note_woken(process, token);
+            latch::wake(process);
+        }
     }
 
     fn unlink(&mut self, process: u32) {
-        let Waiter { previous, next, want, .. } = *waiter(process);
-        match previous {
-            0 => self.line.head = next,
-            link => waiter(link - 1).next = next,
+        let link = process + 1;
+        let Some(&mut Entry { previous, next, want, .. }) = self.standing(link) else { return };
+        match self.standing(previous) {
+            Some(leader) => leader.next = next,
+            None => self.line.head = next,
         }
-        match next {
-            0 => self.line.tail = previous,
-            link => waiter(link - 1).previous = previous,
+        match self.standing(next) {
+            Some(follower) => follower.previous = previous,
+            None => self.line.tail = previous,
         }
-        waiter(process).queue = NO_QUEUE;
+        waiter(process).queue.store(NO_QUEUE, Ordering::Release);
         self.line.count(want, |count| count - 1);
+    }
+
+    /// The entry of the process that a link of this queue's line leads to. None at the end of the line.
+    pub(super) fn standing(&mut self, link: u32) -> Option<&mut Entry> {
+        let process = link.checked_sub(1)?;
+        let stands_here = waiter(process).queue.load(Ordering::Relaxed) == self.index();
+        if stands_here { self.entry(process) } else { None }
+    }
+
+    /// The entry of this process, which stands in this line or in none.
+    pub(super) fn own_entry(&mut self) -> Option<&mut Entry> {
+        self.entry(process::index())
+    }
+
+    /// The entry of a process that stands in this line, or of this process if it stands in none.
+    fn entry(&mut self, process: u32) -> Option<&mut Entry> {
+        let waiter = waiter(process);
+        let is_mine = match waiter.queue.load(Ordering::Acquire) {
+            NO_QUEUE => process == process::index(),
+            queue => queue == self.index(),
+        };
+        // SAFETY: this queue's lock is held exclusively, for as long as the guard is borrowed: nobody else uses the
+        // entry of a process in its line, and `queue` changes under that lock. What is in no line is its
+        // process's own, which borrows one guard at a time.
+        is_mine.then(|| unsafe { &mut *waiter.entry.get() })
     }
 }
 
 /// Whether this process has been taken out of the line since it joined.
 pub fn was_woken() -> bool {
-    waiter(process::index()).woken
-}
-
-/// What this process has been given when it was taken out of the line.
-pub fn token() -> WakeToken {
-    waiter(process::index()).token
+    own().woken.load(Ordering::Acquire)
 }

@@ -12,9 +12,11 @@
 
 use crate::model::status::Status;
 use crate::parts::slot::{NEVER, QueueGuard};
-use crate::parts::waiters::{Cause, Offer, Want, waiter};
-use crate::server::{process, time};
+use crate::parts::waiters::shared::{Entry, own};
+use crate::parts::waiters::{Cause, Offer, Want};
+use crate::server::time;
 use serde_json::json;
+use std::sync::atomic::Ordering;
 
 /// A wake-up that a consumer has been given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +80,11 @@ impl QueueGuard {
         }
         let token = WakeToken { number: self.line.wakes, ..token };
         let mut link = self.line.head;
-        while link != 0 {
-            let entry = waiter(link - 1);
-            if entry.want.accepts(token.offer) && entry.seen < token.number {
+        while let Some(&mut Entry { next, want, seen, .. }) = self.standing(link) {
+            if want.accepts(token.offer) && seen < token.number {
                 return self.notify(link - 1, token, None);
             }
-            link = entry.next;
+            link = next;
         }
     }
 
@@ -91,10 +92,11 @@ impl QueueGuard {
     /// what it did not.
     pub fn end_look(&mut self, token: Option<WakeToken>, by_caller: bool) -> LookEnd {
         let wakes = self.line.wakes;
-        let entry = waiter(process::index());
-        entry.by_caller = by_caller;
-        let has_changed = std::mem::replace(&mut entry.seen, wakes) != wakes;
-        let looks_again = has_changed && !entry.woken;
+        let has_changed = self.own_entry().is_some_and(|entry| {
+            entry.by_caller = by_caller;
+            std::mem::replace(&mut entry.seen, wakes) != wakes
+        });
+        let looks_again = has_changed && !own().woken.load(Ordering::Relaxed);
         let kept = token.filter(|_| looks_again && !by_caller);
         self.note_step("EndVain", || {
             json!({
@@ -133,12 +135,11 @@ impl QueueGuard {
     fn nudge(&mut self, count: u32, now: i64) {
         self.note_step("Nudge", || json!({}));
         let (mut left, mut link) = (count, self.line.head);
-        while link != 0 {
-            let entry = waiter(link - 1);
-            let (next, is_due) = (entry.next, entry.nudge_at <= now);
-            match entry.want {
-                Want::Any if entry.by_caller && is_due => {}
-                Want::Any if !entry.by_caller && left > 0 => left -= 1,
+        while let Some(&mut Entry { next, want, nudge_at, by_caller, .. }) = self.standing(link) {
+            let is_due = nudge_at <= now;
+            match want {
+                Want::Any if by_caller && is_due => {}
+                Want::Any if !by_caller && left > 0 => left -= 1,
                 Want::Tube(_) if is_due => {}
                 _ => {
                     link = next;

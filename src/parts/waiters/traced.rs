@@ -1,8 +1,8 @@
 //! What happens in a line, for the trace that the model of wake-ups is held against, see [`crate::trace`].
 
 use crate::parts::slot::QueueGuard;
+use crate::parts::waiters::shared::Entry;
 use crate::parts::waiters::token::WakeToken;
-use crate::parts::waiters::waiter;
 use crate::server::process;
 use crate::trace;
 use serde_json::{Value, json};
@@ -41,19 +41,24 @@ impl QueueGuard {
     }
 
     /// Notes that this process stands in line, to look for the task that a token tells of.
-    pub fn note_joined(&self, token: Option<WakeToken>) {
+    pub fn note_joined(&mut self, token: Option<WakeToken>) {
+        if !trace::is_on() {
+            return;
+        }
+        let own = process::index() + 1;
+        let Some(&mut Entry { since, want, .. }) = self.standing(own) else { return };
+        let (mut place, mut link) = (0, self.line.head);
+        while link != own
+            && let Some(&mut Entry { next, .. }) = self.standing(link)
+        {
+            (place, link) = (place + 1, next);
+        }
         self.note_step("Join", || {
-            let own = process::index();
-            let entry = waiter(own);
-            let (mut place, mut link) = (0, self.line.head);
-            while link != 0 && link != own + 1 {
-                (place, link) = (place + 1, waiter(link - 1).next);
-            }
             json!({
                 "place": place,
-                "since": entry.since,
+                "since": since,
                 "token": token.map(WakeToken::number),
-                "of_any": entry.want == crate::parts::waiters::Want::Any,
+                "of_any": want == crate::parts::waiters::Want::Any,
             })
         });
     }

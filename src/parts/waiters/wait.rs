@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::parts::leases::session;
 use crate::parts::schedule::databases;
-use crate::parts::slot;
+use crate::parts::slot::{self, QueueGuard};
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::token::{LookEnd, WakeToken};
 use crate::parts::waiters::{self, Want};
@@ -119,15 +119,17 @@ impl Place {
             patience: Cell::new(0),
             by_caller: Cell::new(false),
         };
-        place.stand(queue, time::now() + PATIENCE.0)?;
+        place.stand(queue, |_| time::now() + PATIENCE.0)?;
         injection::point(c"xqueue-consumer-stands-in-line");
         Ok(place)
     }
 
-    fn stand(&self, queue: &str, nudge_at: i64) -> Result<()> {
+    /// Joins the line, after `prepare` has had it locked, which says when to look again without a wake-up.
+    fn stand(&self, queue: &str, prepare: impl FnOnce(&mut QueueGuard) -> i64) -> Result<()> {
         let session = session::current()?;
         match slot::lock(self.slot) {
             Some(mut line) => {
+                let nudge_at = prepare(&mut line);
                 let wish = (self.want.get(), self.precedes, self.by_caller.get());
                 line.join_line(self.since, session, wish, nudge_at);
                 line.note_joined(TOKEN.get().map(|(token, _)| token));
@@ -143,14 +145,14 @@ impl Place {
         if self.want.replace(want) == want {
             return Ok(false);
         }
-        let mut line = slot::lock(self.slot).ok_or_else(|| gone(queue))?;
-        let another = line.leave_line();
-        line.note_left(None, another);
-        if let Some((token, by_caller)) = another {
-            line.hand_on(token, by_caller);
-        }
-        drop(line);
-        self.stand(queue, time::now() + PATIENCE.0)?;
+        self.stand(queue, |line| {
+            let another = line.leave_line();
+            line.note_left(None, another);
+            if let Some((token, by_caller)) = another {
+                line.hand_on(token, by_caller);
+            }
+            time::now() + PATIENCE.0
+        })?;
         Ok(true)
     }
 
@@ -168,19 +170,19 @@ impl Place {
         }
         // Nothing is taken for a client that is gone.
         latch::wait(Some(Duration::ZERO), true);
-        let token = waiters::token();
-        let unused = TOKEN.replace(Some((token, look.by_caller)));
-        if let Some((token, by_caller)) = unused
-            && let Some(mut line) = slot::lock(self.slot)
-        {
-            line.note_step("Again", || serde_json::json!({ "by_caller": by_caller }));
-            line.hand_on(token, by_caller);
-        }
-        // Where others take what there is, a wake-up in vain says nothing of the next.
-        let is_first = look.by_caller && !token.is_nudge();
-        let patience = if is_first { 0 } else { self.patience.get() * 2 };
-        self.patience.set(patience.clamp(PATIENCE.0, PATIENCE.1));
-        self.stand(queue, time::now() + self.patience.get())?;
+        self.stand(queue, |line| {
+            let token = line.token();
+            let unused = TOKEN.replace(Some((token, look.by_caller)));
+            if let Some((token, by_caller)) = unused {
+                line.note_step("Again", || serde_json::json!({ "by_caller": by_caller }));
+                line.hand_on(token, by_caller);
+            }
+            // Where others take what there is, a wake-up in vain says nothing of the next.
+            let is_first = look.by_caller && !token.is_nudge();
+            let patience = if is_first { 0 } else { self.patience.get() * 2 };
+            self.patience.set(patience.clamp(PATIENCE.0, PATIENCE.1));
+            time::now() + self.patience.get()
+        })?;
         Ok(true)
     }
 
@@ -192,7 +194,7 @@ impl Place {
         }
         match self.news(queue)? {
             News::Ended(outcome) if is_hint => {
-                self.stand(queue, slot::NEVER)?;
+                self.stand(queue, |_| slot::NEVER)?;
                 Ok(News::Look(Some(outcome)))
             }
             news => Ok(news),

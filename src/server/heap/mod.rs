@@ -47,6 +47,8 @@ struct Default {
 /// An index of the table.
 struct Index {
     oid: Oid,
+    /// It is wanted by what the table was last opened for.
+    is_wanted: Cell<bool>,
     /// The comparisons with each of its columns.
     columns: Vec<Comparisons>,
 }
@@ -177,7 +179,11 @@ impl Heap {
             let count =
                 if method == pg_sys::BTREE_AM_OID { (*info).ii_NumIndexKeyAttrs } else { 0 };
             let columns = (0..count as usize).map(|column| comparisons(index, column));
-            self.indexes.push(Index { oid, columns: columns.collect() });
+            self.indexes.push(Index {
+                oid,
+                is_wanted: Cell::default(),
+                columns: columns.collect(),
+            });
             pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
             // Other methods keep what they know of the open index from one insertion to the next.
             [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
@@ -208,6 +214,7 @@ impl Heap {
             return None;
         }
         let relation = Relation::open(self.table, Lock::None)?;
+        self.indexes.iter().for_each(|index| index.is_wanted.set(is_wanted(index.oid)));
         self.is_open.set(true);
         let indexes = Vec::with_capacity(self.indexes.len());
         let mut open = Open { heap: self, relation, indexes };
@@ -215,9 +222,9 @@ impl Heap {
         unsafe {
             (*self.target).ri_RelationDesc = open.relation.pointer();
             pg_guard_ffi_boundary(|| {
-                for (position, Index { oid, .. }) in self.indexes.iter().enumerate() {
+                for (position, Index { oid, is_wanted, .. }) in self.indexes.iter().enumerate() {
                     // The server's functions pass over what is not open.
-                    let index = match is_wanted(*oid) {
+                    let index = match is_wanted.get() {
                         true => raw::index_open(*oid, Lock::RowExclusive.mode()),
                         false => null_mut(),
                     };
