@@ -78,6 +78,26 @@ impl Error {
         .hint("Connect to the primary: there xqueue.state() is not WAITING.")
     }
 
+    /// The error of every function where the server was started without the library.
+    pub fn not_loaded() -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "xqueue must be loaded when the server starts",
+        )
+        .hint(
+            "Put shared_preload_libraries = 'xqueue' into postgresql.conf and restart the server.",
+        )
+    }
+
+    /// The database lacks the extension.
+    pub fn not_installed() -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "extension xqueue is not installed in this database",
+        )
+        .hint("CREATE EXTENSION xqueue;")
+    }
+
     /// Ends the statement, as PostgreSQL's own errors do.
     pub fn raise(self) -> ! {
         self.report(PgLogLevel::ERROR);

@@ -37,7 +37,7 @@ mod upgrade;
 mod worker;
 mod write;
 
-use server::callbacks::{self, Handlers};
+use server::callbacks::{self, Handlers, TransactionEvent};
 
 pgrx::pg_module_magic!(name, version);
 
@@ -64,11 +64,17 @@ pub extern "C-unwind" fn _PG_init() {
         worker::init();
     }
     callbacks::init(Handlers {
-        transaction: transaction::transaction_ended,
+        transaction: transaction_ended,
         subtransaction: transaction::subtransaction_ended,
         stale: queue::stale,
         object: ddl::object_changed,
         before_command: ddl::before_command,
         after_command: ddl::after_command,
     });
+}
+
+/// What can fail and looks into catalogues comes first; what the transaction has changed is handed over after that.
+fn transaction_ended(event: TransactionEvent) {
+    ddl::transaction_ended(event);
+    transaction::transaction_ended(event);
 }

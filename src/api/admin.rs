@@ -2,11 +2,12 @@
 //! an administrator does with tasks; `pause`, `resume`: with a queue.
 
 use crate::api::argument::{self, Target, refuse_read_only, require_owner};
+use crate::api::features::not_enabled;
 use crate::api::look::named_status;
-use crate::api::producer::not_enabled;
 use crate::api::settle;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
+use crate::model::form::Form;
 use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::queue::{self, Arguments, Queue, census};
@@ -15,7 +16,7 @@ use crate::server::relation::{self, Lock};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::{privileges, user};
-use crate::statement::{Change, Form, Parameter, Verb};
+use crate::statement::{Change, Parameter, Verb};
 use crate::write::{counting, start};
 use crate::{sql_functions, transaction};
 

@@ -2,14 +2,14 @@
 
 use crate::api::values::populated;
 use crate::error::{Error, Result};
+use crate::model::form::Form;
 use crate::parts::leases::session;
 use crate::queue::{self, KeyType, Queue};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
 use crate::server::relation::{self, Lock};
 use crate::server::value::Value;
-use crate::server::{catalog, context, nesting, privileges, record, time, types, xact};
-use crate::statement::Form;
+use crate::server::{context, nesting, operators, privileges, record, time, types, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Interval, Oid};
 use std::rc::Rc;
@@ -80,7 +80,7 @@ impl<'call> Target<'call> {
 fn no_queue(oid: Oid) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-        format!("a queue cannot be named by a value of type {}", catalog::type_name(oid)),
+        format!("a queue cannot be named by a value of type {}", types::type_name(oid)),
     )
     .hint("Name it as text, 'jobs', for tasks as jsonb, or by its row type, NULL::jobs, for tasks as rows.")
 }
@@ -179,7 +179,7 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
         if key.is_array {
             return populated(object, key, queue).ok_or_else(|| missing(&key.name, queue));
         }
-        catalog::parse_value(&text, key.oid)
+        operators::parse_value(&text, key.oid)
     };
     queue.key.iter().map(part).collect()
 }
@@ -201,7 +201,7 @@ pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
         format!("{name}: {}", jsonb::text(member.to_jsonb()))
     };
     let pairs: Vec<String> = members.iter().map(pair).collect();
-    catalog::parse_value(&format!("{{{}}}", pairs.join(", ")), types::JSONB)
+    operators::parse_value(&format!("{{{}}}", pairs.join(", ")), types::JSONB)
 }
 
 /// A key as a message shows it.
@@ -224,8 +224,8 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
     if oid == key.oid || oid == base {
         return Ok(vec![vec![value]]);
     }
-    if !key.is_array && catalog::element_type(oid).is_some() {
-        let elements = catalog::array_elements(value).into_iter();
+    if !key.is_array && types::element_type(oid).is_some() {
+        let elements = operators::array_elements(value).into_iter();
         let convert = |value: Option<Value<'m>>| {
             let value = value.ok_or_else(|| Error::null("id"))?;
             Ok(vec![converted(value, key.oid)?])
@@ -235,9 +235,9 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
     if oid == types::TEXT && !key.is_array && !types::TEXTS.contains(&base) {
         let text = value.to_text();
         if !text.trim_start().starts_with('{') {
-            return Ok(vec![vec![catalog::parse_value(&text, key.oid)?]]);
+            return Ok(vec![vec![operators::parse_value(&text, key.oid)?]]);
         }
-        let array = catalog::parse_value(&text, catalog::array_type(base))?;
+        let array = operators::parse_value(&text, types::array_type(base))?;
         return single_keys(array, key, queue);
     }
     if oid == types::JSONB {
@@ -252,11 +252,11 @@ fn composite_keys<'to>(value: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {
         return json_keys(value, queue);
     }
     if oid == types::TEXT {
-        let json = catalog::parse_value(&value.to_text(), types::JSONB)?;
+        let json = operators::parse_value(&value.to_text(), types::JSONB)?;
         return json_keys(json, queue);
     }
-    if catalog::element_type(oid).is_some() {
-        let records = catalog::array_elements(value).into_iter();
+    if types::element_type(oid).is_some() {
+        let records = operators::array_elements(value).into_iter();
         let key =
             |record: Option<Value>| record_key(record.ok_or_else(|| Error::null("id"))?, queue);
         return records.map(key).collect();
@@ -295,7 +295,7 @@ fn json_key<'to>(json: Value, queue: &Queue) -> Result<Key<'to>> {
     match (jsonb::shape(json), queue.key.as_slice()) {
         (Shape::Object, _) => key_of_object(json, queue),
         (Shape::Scalar, [key]) => {
-            Ok(vec![catalog::parse_value(&jsonb::scalar_text(json), key.oid)?])
+            Ok(vec![operators::parse_value(&jsonb::scalar_text(json), key.oid)?])
         }
         _ => Err(wrong_shape(queue)),
     }
@@ -311,7 +311,7 @@ pub fn converted<'m>(value: Value<'m>, to: Oid) -> Result<Value<'m>> {
     {
         return Ok(value);
     }
-    catalog::parse_value(&value.shown(), to)
+    operators::parse_value(&value.shown(), to)
 }
 
 pub fn missing(column: &str, queue: &Queue) -> Error {

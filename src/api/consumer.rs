@@ -1,12 +1,14 @@
 //! `take`, `next`: how a consumer comes by tasks.
 
 use crate::api::argument::{self, Target};
+use crate::api::features::{not_enabled, tube_value};
 use crate::api::line::{Line, gone_or, refuse_fixed_snapshot};
 use crate::api::named;
-use crate::api::producer::{not_enabled, tube_value};
+
 use crate::api::settle::Plan;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
+use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::parts::waiters::wait::{Deadline, InVain};
@@ -19,7 +21,7 @@ use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
-use crate::statement::{Change, Form, Parameter, Verb};
+use crate::statement::{Change, Parameter, Verb};
 use crate::write::counting::{self, Transition};
 use crate::write::subqueues::Take;
 use crate::write::{direct, start};

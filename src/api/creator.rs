@@ -4,7 +4,7 @@ use crate::api::argument::{Target, refuse_read_only, require_owner};
 use crate::ddl::{altered, places};
 use crate::error::{Error, Result};
 use crate::model::change::Counts;
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::names::Id;
 use crate::model::options::Options;
 use crate::parts::leases::session;

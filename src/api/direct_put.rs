@@ -3,7 +3,7 @@
 use crate::api::producer::Put;
 use crate::api::values::Values;
 use crate::error::Result;
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::server::spi::Rows;
 use crate::server::time;

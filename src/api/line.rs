@@ -1,7 +1,7 @@
 //! Standing in line for tasks.
 
 use crate::api::argument::Target;
-use crate::api::producer::tube_value;
+use crate::api::features::tube_value;
 use crate::error::{Error, Result};
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;

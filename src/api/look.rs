@@ -3,7 +3,7 @@
 use crate::api::argument::{Target, require_monitor};
 use crate::api::settle::named_keys;
 use crate::error::{Error, Result};
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::names::Id;
 use crate::model::status::Status;
 use crate::parts::leases::store;
@@ -12,7 +12,7 @@ use crate::server::function::{Call, Output};
 use crate::server::relation::Lock;
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::server::{catalog, jsonb, spi, time, types, user};
+use crate::server::{jsonb, spi, time, types, user};
 use crate::sql_functions;
 use serde_json::{Map, Value as Json};
 
@@ -108,7 +108,7 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
 /// A task's key as an object: as `to_jsonb` makes it, but for types that users define. What makes jsonb of those may be
 /// a cast of their owner's.
 fn key_shown(row: &impl Row, queue: &Queue) -> Json {
-    let shown = |value: Value| match catalog::is_of_the_server(value.type_oid()) {
+    let shown = |value: Value| match types::is_of_the_server(value.type_oid()) {
         true => serde_json::from_str(&jsonb::text(jsonb::of(value))).unwrap_or(Json::Null),
         false => value.shown().into(),
     };

@@ -8,6 +8,7 @@ pub mod check;
 pub mod consumer;
 pub mod creator;
 mod direct_put;
+mod features;
 pub mod identity;
 pub mod line;
 pub mod look;

@@ -6,6 +6,7 @@ use crate::api::producer::Put;
 use crate::api::settle::named_keys;
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
+use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
@@ -19,7 +20,6 @@ use crate::server::spi;
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
-use crate::statement::Form;
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {

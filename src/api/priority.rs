@@ -2,7 +2,7 @@
 
 use crate::api::producer::Put;
 use crate::error::{Error, Result};
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::queue::Queue;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
@@ -29,7 +29,7 @@ fn out_of_range(priority: i64, column: &ColumnType, queue: &Queue) -> Error {
         types::INT2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
         _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
     };
-    let kind = catalog::type_name(column.base);
+    let kind = types::type_name(column.base);
     Error::new(
         PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         format!("priority {priority} is out of range for queue \"{}\"", queue.name),

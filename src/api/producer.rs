@@ -1,11 +1,13 @@
 //! `put`: tasks into a queue.
 
 use crate::api::argument::{self, Target};
+use crate::api::features::{not_enabled, tube_value};
 use crate::api::line::{gone_or, refuse_fixed_snapshot};
 use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
-use crate::model::definition::Field;
+use crate::model::field::Field;
+use crate::model::form::Form;
 use crate::model::names::Id;
 use crate::model::position::Group;
 use crate::model::status::Status;
@@ -18,13 +20,12 @@ use crate::server::relation::Lock;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
-use crate::server::{catalog, context, record};
-use crate::statement::{self, Form, Parameter, Source};
+use crate::server::{context, record};
+use crate::statement::{self, Parameter, Source};
 use crate::write::counting::{self, Transition};
 use crate::write::front;
 use crate::write::reservation::{self, Lack};
 use crate::{sql_functions, transaction};
-use pgrx::PgSqlErrorCode;
 
 sql_functions! {
     put, pg_finfo_put => put_impl,
@@ -86,18 +87,6 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
         lacking.give_back();
     }
     Ok(None)
-}
-
-/// The value of the tube column that a caller names.
-pub fn tube_value<'to>(tube: &str, queue: &Queue) -> Result<Value<'to>> {
-    match queue.tube() {
-        Some(column) => {
-            let kind = catalog::type_name(column.oid);
-            let hint = || format!("The tubes of queue {} are of type {kind}.", queue.name);
-            context::hinted(hint, || catalog::parse_value_for(tube, column.oid, column.modifier))
-        }
-        None => Err(not_enabled("tube", queue)),
-    }
 }
 
 /// A call of put, with what all its tasks share.
@@ -350,19 +339,6 @@ impl<'call> Put<'call> {
             None => Ok(()),
         }
     }
-}
-
-/// The error of a method or option whose feature is off.
-pub fn not_enabled(feature: &str, queue: &Queue) -> Error {
-    Error::new(
-        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-        format!("feature {feature} is not enabled"),
-    )
-    .detail(format!("Queue \"{}\".", queue.name))
-    .hint(format!(
-        "SELECT xqueue.upgrade({}, '{{\"features\": {{\"{feature}\": true}}}}');",
-        catalog::quote_literal(&queue.name)
-    ))
 }
 
 fn no_object() -> Error {

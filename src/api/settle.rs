@@ -2,11 +2,12 @@
 //! any step with named tasks is done.
 
 use crate::api::argument::{self, Key, Target};
-use crate::api::producer::not_enabled;
+use crate::api::features::not_enabled;
 use crate::api::refusal;
 use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::model::change::{Call as Kind, Outcome};
+use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::queue::{Arguments, Queue, Statement};
@@ -15,7 +16,7 @@ use crate::server::function::{Call, Output};
 use crate::server::relation::Lock;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
-use crate::statement::{Form, Parameter, Step, Verb};
+use crate::statement::{Parameter, Step, Verb};
 use crate::write::counting::{self, Transition};
 use crate::write::direct;
 use crate::{sql_functions, transaction};

@@ -6,7 +6,7 @@ use crate::server::jsonb::{Member, Shape, members, shape};
 use crate::server::memory::Memory;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
-use crate::server::{catalog, spi, types};
+use crate::server::{operators, spi, types};
 use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
 
@@ -83,7 +83,7 @@ impl<'m, 'queue> Values<'m, 'queue> {
                 member if column.oid == types::JSONB => Some(member.to_jsonb()),
                 member => {
                     let text = member.text();
-                    Some(catalog::parse_value_for(&text, column.oid, column.modifier)?)
+                    Some(operators::parse_value_for(&text, column.oid, column.modifier)?)
                 }
             };
             Ok((column.number, value))

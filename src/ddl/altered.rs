@@ -24,6 +24,7 @@ thread_local! {
 }
 
 pub fn note(altered: Altered) {
+    crate::transaction::note_altered();
     staying(|| NOTED.with_borrow_mut(|noted| noted.push(altered)));
 }
 

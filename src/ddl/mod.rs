@@ -5,10 +5,11 @@ pub mod altered;
 pub mod places;
 
 use crate::ddl::altered::Altered;
+use crate::error::OrRaise;
 use crate::parts::leases::session;
 use crate::parts::schedule::{databases, jobs};
 use crate::parts::{segment, slot};
-use crate::server::callbacks::{self, Command, ObjectEvent, Purpose};
+use crate::server::callbacks::{self, Command, ObjectEvent, Purpose, TransactionEvent};
 use crate::server::{catalog, latch, privileges, process, xact};
 use crate::transaction;
 use pgrx::pg_sys::Oid;
@@ -26,7 +27,8 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
     match event {
         ObjectEvent::TableChanged => {
             if let Some(slot) = slot_of(object) {
-                transaction::note_table(slot, object);
+                transaction::note_table(slot);
+                places::note_owner(slot, object);
             }
         }
         ObjectEvent::TableDropped => {
@@ -38,19 +40,44 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
         ObjectEvent::SchemaChanged | ObjectEvent::SubscriptionChanged => {
             transaction::note_registry_change()
         }
-        ObjectEvent::TriggerChanged => transaction::note_altered(Altered::Trigger(object)),
+        ObjectEvent::TriggerChanged => altered::note(Altered::Trigger(object)),
         ObjectEvent::TriggerDropped => {
             if let Some(table) = catalog::table_of_trigger(object)
                 && let Some(slot) = slot_of(table)
             {
                 transaction::note(slot, |delta| delta.redefined = true);
-                transaction::note_altered(Altered::Table(table));
+                altered::note(Altered::Table(table));
             }
         }
         ObjectEvent::ExtensionChanged => transaction::note_extension(),
         // It may be a copy of one that has the extension.
         ObjectEvent::DatabaseCreated => transaction::note_created_database(object.into()),
         ObjectEvent::DatabaseDropped => transaction::note_dropped_database(object.into()),
+    }
+}
+
+/// Looks, before the transaction commits or is prepared, what has become of what it has altered: whose tables are now,
+/// whether the extension is still, or again, installed, and whether triggers tell of every change.
+pub fn transaction_ended(event: TransactionEvent) {
+    match event {
+        TransactionEvent::PreCommit | TransactionEvent::PrePrepare => settle(),
+        TransactionEvent::Commit | TransactionEvent::Prepare | TransactionEvent::Abort => {
+            altered::forget_since(0);
+        }
+    }
+}
+
+fn settle() {
+    if transaction::has_altered_tables() {
+        places::settle().or_raise();
+    }
+    if transaction::has_changed_extension() {
+        transaction::note_installed(catalog::is_installed());
+    }
+    if transaction::has_altered_triggers() {
+        for (slot, told) in altered::settle() {
+            transaction::note(slot, |delta| (delta.told, delta.recount) = (Some(told), true));
+        }
     }
 }
 

@@ -4,6 +4,8 @@ pub mod capacity;
 pub mod change;
 pub mod definition;
 pub mod features;
+pub mod field;
+pub mod form;
 pub mod level;
 pub mod names;
 pub mod options;

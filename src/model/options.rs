@@ -1,7 +1,7 @@
 //! The options of `upgrade` and `create`: what may be asked for, and how a later call changes them.
 
-use crate::model::definition::Field;
 use crate::model::features::Features;
+use crate::model::field::Field;
 use crate::model::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

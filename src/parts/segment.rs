@@ -189,7 +189,7 @@ pub(in crate::parts) fn segment() -> &'static Segment {
     // SAFETY: null, or a value that is never freed.
     match unsafe { SEGMENT.load(Ordering::Relaxed).as_ref() } {
         Some(segment) => segment,
-        None => crate::parts::leases::session::not_loaded().raise(),
+        None => crate::error::Error::not_loaded().raise(),
     }
 }
 

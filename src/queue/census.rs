@@ -4,13 +4,13 @@
 //! caller's to ask, see [`crate::server::privileges::may_monitor`].
 
 use crate::error::{Error, Result};
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::parts::leases::sessions::Uuid;
 use crate::queue::{self, Queue};
-use crate::server::catalog;
 use crate::server::heap::{Bound, Is};
 use crate::server::memory::Scratch;
+use crate::server::operators;
 use crate::server::relation::{Lock, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
 use crate::server::value::Value;
@@ -75,7 +75,7 @@ pub fn find<T>(
 fn has_key(row: &Tuple, key: &[Value], queue: &Queue) -> bool {
     let is_equal = |(wanted, column): (&Value, &queue::KeyType)| {
         let value = row.value(column.number);
-        value.is_some_and(|value| catalog::equal(value, *wanted, column.collation))
+        value.is_some_and(|value| operators::equal(value, *wanted, column.collation))
     };
     key.iter().zip(&queue.key).all(is_equal)
 }

@@ -1,6 +1,6 @@
 //! What is needed to change a queue's rows without statements.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::queue::Queue;
 use crate::queue::index::WantedIndex;

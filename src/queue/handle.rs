@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::model::change::Place;
-use crate::model::definition::{Column, Definition, Field};
+use crate::model::definition::{Column, Definition};
 use crate::model::features::Features;
+use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::parts::schedule::databases;
@@ -11,8 +12,8 @@ use crate::parts::slot_id::SlotId;
 use crate::parts::{segment, slot};
 use crate::queue::direct::Directs;
 use crate::queue::fitness::Fitness;
+use crate::queue::order::Order;
 use crate::queue::plans::Plans;
-use crate::queue::position::Order;
 use crate::queue::status::StatusColumn;
 use crate::queue::store::Entry;
 use crate::queue::triggers::{self, Telling};
@@ -21,7 +22,7 @@ use crate::server::relation::{self, ColumnType, Relation};
 use crate::server::row::Row;
 use crate::server::row_type::RowType;
 use crate::server::value::Value;
-use crate::server::{catalog, process, time, types, xact};
+use crate::server::{catalog, operators, process, time, types, xact};
 use crate::statement::{self, KeyColumn};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
@@ -146,7 +147,7 @@ impl Queue {
         let by_priority =
             by_priority.map(|column| column.is_not_null && types::is_integer(column.base));
         let tells_tubes =
-            fields.get(&Field::Tube).is_none_or(|column| catalog::is_hashable(column.oid));
+            fields.get(&Field::Tube).is_none_or(|column| operators::is_hashable(column.oid));
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let is_marked = is_told && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
@@ -159,7 +160,7 @@ impl Queue {
             number: key.number,
             oid: key.oid,
             base: key.base,
-            is_array: catalog::element_type(key.base).is_some(),
+            is_array: types::element_type(key.base).is_some(),
             collation: key.collation,
         };
         let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
@@ -358,7 +359,7 @@ pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
         hasher.write(value.shown().as_bytes());
         hasher.finish()
     };
-    catalog::hash(value, collation, seed).unwrap_or_else(of_text)
+    operators::hash(value, collation, seed).unwrap_or_else(of_text)
 }
 
 /// One number for several; never 0 or 1, which stand for no tube and no label.
@@ -387,14 +388,14 @@ pub fn table_names(
     let attempts = fields.get(&Field::Attempts).map(|column| column.base);
     // A modifier of char(n) or varchar(n) is n + 4.
     let reason = fields.get(&Field::Reason);
-    let reason = reason.map(|column| catalog::base_modifier(column.oid, column.modifier) - 4);
+    let reason = reason.map(|column| types::base_modifier(column.oid, column.modifier) - 4);
     Ok(statement::Table {
         schema: catalog::quote(&catalog::schema_name(relation.schema())),
         name: catalog::quote(&relation.name()),
         key: key.collect::<Result<_>>()?,
         fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
-        status_type: status.map(|status| catalog::type_name(status.base)).unwrap_or_default(),
+        status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
         most_attempts: (attempts == Some(types::INT2)).then_some(i64::from(i16::MAX)),
         reason_length: reason.filter(|length| *length > 0),

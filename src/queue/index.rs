@@ -1,8 +1,10 @@
 //! Which of a table's indexes is the one that a queue needs for something.
 
-use crate::model::definition::{Field, Made};
+use crate::model::definition::Made;
+
+use crate::model::field::Field;
 use crate::server::relation::ColumnType;
-use crate::server::{catalog, index, types};
+use crate::server::{index, types};
 use crate::statement::{Index, Table};
 use std::collections::BTreeMap;
 
@@ -37,7 +39,7 @@ impl WantedIndex {
             is_unique: index.is_unique(),
             columns: lane.into_iter().chain(begins).chain(ends).collect(),
             expressions,
-            predicates: sql.deparsed_predicates(index, &catalog::short_type_name(status)),
+            predicates: sql.deparsed_predicates(index, &types::short_type_name(status)),
             ours: made.indexes.get(index.suffix()).cloned(),
         }
     }

@@ -6,9 +6,12 @@ mod direct;
 mod fitness;
 mod handle;
 mod index;
+mod order;
 mod plans;
 mod position;
 pub mod recount;
+mod requirements;
+mod run;
 mod status;
 mod store;
 pub mod triggers;
@@ -18,7 +21,7 @@ mod user_code;
 use crate::error::{Error, Result};
 use crate::model::definition::Column;
 use crate::parts::slot;
-use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::relation::{self, ColumnType, Lock, Relation};
 use crate::server::{callbacks, catalog, process};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -32,10 +35,7 @@ pub use handle::{KeyType, Queue, table_names};
 pub use index::WantedIndex;
 pub use plans::{Arguments, Statement};
 pub use status::StatusColumn;
-pub use store::{
-    Entry, REGISTRY, as_owner, count_of, delete, is_own_table, oid, pause, read, resume, try_lock,
-    write,
-};
+pub use store::{Entry, count_of, delete, is_own_table, oid, pause, read, resume, try_lock, write};
 
 thread_local! {
     static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
@@ -177,7 +177,7 @@ pub fn not_a_queue(table: Oid) -> Error {
         .hint("Create the queue again.");
     }
     let name = display_name(table);
-    if catalog::relation_kind(table) != Some(catalog::TABLE) {
+    if catalog::relation_kind(table) != Some(relation::TABLE) {
         return Error::new(
             PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE,
             format!("\"{name}\" is not an ordinary table, and so no queue"),
@@ -189,12 +189,4 @@ pub fn not_a_queue(table: Oid) -> Error {
         format!("table \"{name}\" is not a queue"),
     )
     .hint(format!("SELECT xqueue.upgrade({}); makes it one.", catalog::quote_literal(&name)))
-}
-
-fn not_installed() -> Error {
-    Error::new(
-        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "extension xqueue is not installed in this database",
-    )
-    .hint("CREATE EXTENSION xqueue;")
 }

@@ -1,35 +1,13 @@
 //! Where tasks stand in a queue, as low-water marks know it.
 
 use crate::model::change::Place;
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::position::{self, Group, Position};
 use crate::queue::handle::Queue;
-use crate::server::relation::ColumnType;
+use crate::queue::order::Order;
 use crate::server::row::Row;
-use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::Oid;
-
-/// The types of keys that low-water marks know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Integers and instants, from the least to the greatest.
-    Integer(i64, i64),
-    Uuid,
-}
-
-impl Order {
-    pub(super) fn of(key: &[ColumnType]) -> Option<Order> {
-        let [key] = key else { return None };
-        match key.base {
-            types::INT2 => Some(Order::Integer(i16::MIN.into(), i16::MAX.into())),
-            types::INT4 => Some(Order::Integer(i32::MIN.into(), i32::MAX.into())),
-            types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MIN, i64::MAX)),
-            types::UUID => Some(Order::Uuid),
-            _ => None,
-        }
-    }
-}
 
 impl Queue {
     /// Where a key stands in the queue; None if it has no marks.

@@ -1,7 +1,7 @@
 //! Counting the tasks of a queue while others go on working, see [`crate::parts::counters::recount`].
 
 use crate::model::change::Counts;
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::parts::counters::recount::{self, Area};
 use crate::parts::slot::{self, QueueGuard};
 use crate::queue::{self, Queue};

@@ -1,13 +1,13 @@
 //! How the values of a status column are read and written.
 
 use crate::error::{Error, Result};
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::queue::fitness::Fitness;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
-use crate::server::{catalog, types};
+use crate::server::{operators, types};
 use pgrx::pg_sys::Oid;
 
 /// How the values of a status column are read.
@@ -39,12 +39,12 @@ impl StatusColumn {
                 "column \"{}\"{} of type {} cannot hold the state '{label}'",
                 column.name,
                 fitness.of_queue(),
-                catalog::type_name(column.oid)
+                types::type_name(column.oid)
             ))
             .hint(fitness.with_remedy(LABELS))
         };
         // A modifier of char(n) or varchar(n) is n + 4.
-        let modifier = catalog::base_modifier(column.oid, column.modifier);
+        let modifier = types::base_modifier(column.oid, column.modifier);
         let longest = if modifier > 4 { modifier as usize - 4 } else { usize::MAX };
         if let Some(label) = texts.iter().find(|text| text.chars().count() > longest) {
             return Err(unfit(label));
@@ -57,16 +57,16 @@ impl StatusColumn {
             Labels::Letters(texts.map(|text| text.as_bytes()[0]))
         } else if types::TEXTS.contains(&base) {
             refuse_equal(&texts, column, fitness)?;
-            collation = catalog::tells_by_rules(column.collation).then_some(column.collation);
+            collation = operators::tells_by_rules(column.collation).then_some(column.collation);
             Labels::Texts(texts)
-        } else if catalog::is_enum(base) && base == column.oid {
+        } else if types::is_enum(base) && base == column.oid {
             let mut values = [Oid::INVALID; 6];
             for (value, text) in values.iter_mut().zip(&texts) {
-                *value = catalog::enum_value(base, text).ok_or_else(|| unfit(text))?;
+                *value = types::enum_value(base, text).ok_or_else(|| unfit(text))?;
             }
             Labels::Enum(values)
         } else {
-            let what = format!("it is of type {}", catalog::type_name(column.oid));
+            let what = format!("it is of type {}", types::type_name(column.oid));
             let hint = "Use a column of type \"char\", char, text, varchar or an enum.";
             return Err(fitness.refused(Field::Status, column, &what, hint));
         };
@@ -85,7 +85,7 @@ impl StatusColumn {
     pub(super) fn write(&self, status: Status, options: &Options) -> Result<Value<'static>> {
         match &self.labels {
             Labels::Letters(letters) if self.is_char => Ok(Value::letter(letters[status as usize])),
-            _ => catalog::parse_value_for(&options.label(status), self.oid, self.modifier),
+            _ => operators::parse_value_for(&options.label(status), self.oid, self.modifier),
         }
     }
 
@@ -116,7 +116,8 @@ impl StatusColumn {
         });
         let by_rules = || {
             let collation = self.collation?;
-            let equals = |label: &String| catalog::equals_text(value, label, self.base, collation);
+            let equals =
+                |label: &String| operators::equals_text(value, label, self.base, collation);
             labels.iter().position(equals)
         };
         same.or_else(by_rules)
@@ -134,14 +135,14 @@ fn trimmed(text: &[u8]) -> &[u8] {
 fn refuse_equal(texts: &[String; 6], column: &ColumnType, fitness: &Fitness) -> Result<()> {
     for (index, text) in texts.iter().enumerate() {
         let is_equal =
-            |other: &&String| catalog::equal_texts(text, other, column.base, column.collation);
+            |other: &&String| operators::equal_texts(text, other, column.base, column.collation);
         if let Some(other) = texts[..index].iter().find(is_equal) {
             return Err(Error::invalid(format!(
                 "column \"{}\"{} does not tell the states '{other}' and '{text}' from each other",
                 column.name,
                 fitness.of_queue()
             ))
-            .detail(format!("They are equal values of type {}.", catalog::type_name(column.oid)))
+            .detail(format!("They are equal values of type {}.", types::type_name(column.oid)))
             .hint(fitness.with_remedy(LABELS)));
         }
     }

@@ -2,17 +2,14 @@
 
 use crate::error::{Error, Result};
 use crate::model::definition::Definition;
-use crate::queue::{display_name, not_installed};
+use crate::queue::display_name;
+use crate::server::own_table::{self, REGISTRY, as_owner};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::row::Row;
-use crate::server::spi::{self, Spi};
 use crate::server::value::Value;
-use crate::server::{catalog, jsonb, own_table, types, user};
+use crate::server::{catalog, jsonb, types};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
-use std::ffi::CStr;
-
-pub const REGISTRY: &CStr = c"queue";
 
 /// What the registry says of a table.
 pub struct Entry {
@@ -110,14 +107,6 @@ pub fn delete(table: Oid) -> Result<()> {
             &[(types::OID, Some(Value::oid(table)))],
         );
     })
-}
-
-/// Runs `work` on the extension's own tables, as their owner.
-pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {
-    let registry = catalog::own_relation(REGISTRY).ok_or_else(not_installed)?;
-    let owner = Relation::open(registry, Lock::RowExclusive).ok_or_else(not_installed)?.owner();
-    let _role = user::act_restricted_as(owner);
-    Ok(spi::connect(work))
 }
 
 /// Whether a table is the registry itself.

@@ -1,14 +1,14 @@
 //! The tubes of a queue: labels, as wake-ups, statistics and sub-queues know them.
 
 use crate::model::change::Tube;
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::level::{self, Level};
 use crate::model::position::{FIRST, Position};
 use crate::queue::handle::{Queue, combined, part};
 use crate::server::relation::ColumnType;
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::server::{catalog, types};
+use crate::server::{operators, types};
 
 impl Queue {
     /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
@@ -39,7 +39,7 @@ impl Queue {
 
     fn without_label(&self, column: &ColumnType) -> Tube {
         let is_lane = self.features().has_subqueues();
-        let is_array = catalog::element_type(column.oid).is_some();
+        let is_array = types::element_type(column.oid).is_some();
         let hash = match (is_lane, is_array) {
             (false, _) => NO_LABEL,
             (true, true) => EMPTY_ARRAY,
@@ -84,8 +84,8 @@ const EMPTY_ARRAY: u64 = 1;
 /// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
 /// one of more dimensions, whose hash is that of the elements.
 fn lane(label: Value, column: &ColumnType) -> u64 {
-    let hash = catalog::hash(label, column.collation, 0).unwrap_or_default();
-    if catalog::element_type(column.oid).is_some() { hash } else { in_array(hash) }
+    let hash = operators::hash(label, column.collation, 0).unwrap_or_default();
+    if types::element_type(column.oid).is_some() { hash } else { in_array(hash) }
 }
 
 /// The hash of an array with one element.

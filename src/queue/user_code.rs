@@ -2,8 +2,8 @@
 //! cancelled.
 
 use crate::queue::Queue;
-use crate::server::catalog;
 use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::types;
 
 impl Queue {
     /// Whether a change of the table's rows may run more than the extension's triggers and immutable functions
@@ -23,11 +23,11 @@ impl Queue {
         }
         let Some(table) = Relation::open(self.table, Lock::None) else { return true };
         let is_of_users = |column: &ColumnType| {
-            let element = catalog::element_type(column.base).unwrap_or(column.base);
+            let element = types::element_type(column.base).unwrap_or(column.base);
             column.is_generated
                 || column.base != column.oid
-                || catalog::has_parts_or_checks(element)
-                || catalog::is_made_by_users(element)
+                || types::has_parts_or_checks(element)
+                || types::is_made_by_users(element)
         };
         !table.is_heap()
             || table.is_partition()

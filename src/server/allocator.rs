@@ -198,7 +198,7 @@ fn end(size: Option<usize>) -> ! {
     MANNER.set(Manner::Refuse);
     give_back(2);
     // What adds to the context of errors needs memory, and this may be the end of an error already.
-    crate::server::diagnostics::leave_out_context();
+    leave_out_context();
     let mut error = Error::new(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, "out of memory");
     if let Some(size) = size {
         error = error.detail(format!("xqueue needed {size} bytes."));
@@ -251,4 +251,10 @@ mod rule {
         work()
     }
     pub(super) fn look(_size: usize) {}
+}
+
+/// Has errors from now on no context, for a process that is about to end.
+fn leave_out_context() {
+    // SAFETY: as the server does where an error's context makes more errors.
+    unsafe { pgrx::pg_sys::error_context_stack = std::ptr::null_mut() }
 }

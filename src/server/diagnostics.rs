@@ -35,12 +35,6 @@ pub fn leave_out_backtraces() {
     }
 }
 
-/// Has errors from now on no context, for a process that is about to end.
-pub fn leave_out_context() {
-    // SAFETY: as the server does where an error's context makes more errors.
-    unsafe { pg_sys::error_context_stack = std::ptr::null_mut() }
-}
-
 /// Calls `function`, whose errors keep their names.
 ///
 /// # Safety

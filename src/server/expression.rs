@@ -1,7 +1,7 @@
 //! Expressions of a table: which of them can be kept from one statement to the next.
 
 use crate::server::relation::Relation;
-use crate::server::{catalog, index};
+use crate::server::{index, types};
 use pgrx::pg_sys::{self, Oid};
 
 /// Whether an expression calls only functions of the server's own and makes no values of domains, composite
@@ -73,8 +73,8 @@ unsafe extern "C-unwind" fn makes_users_values(
         };
         let element = pg_sys::get_element_type(result);
         let base = if element == Oid::INVALID { result } else { element };
-        catalog::has_parts_or_checks(base)
-            || catalog::is_made_by_users(base)
+        types::has_parts_or_checks(base)
+            || types::is_made_by_users(base)
             || pg_sys::expression_tree_walker(node, Some(makes_users_values), context)
     }
 }

@@ -1,13 +1,13 @@
 //! SQL functions in C: their arguments, and the rows they give back.
 
 use crate::error::{Error, OrRaise, Result};
+use crate::model::form::Form;
 use crate::server::foreign::{attribute, list};
 use crate::server::row_type::{Columns, RowType, Version};
 use crate::server::scan::{self, Kept};
 use crate::server::spi::Rows;
+use crate::server::types;
 use crate::server::value::Value;
-use crate::server::{catalog, types};
-use crate::statement::Form;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 use std::cell::Cell;
@@ -245,7 +245,7 @@ impl Output {
         row.require_composite();
         let row_type = RowType::of(row.type_oid());
         if !row_type.is_some_and(|now| self.has_columns_of(&now)) {
-            Error::columns_changed(&catalog::type_name(row.type_oid())).raise()
+            Error::columns_changed(&types::type_name(row.type_oid())).raise()
         }
     }
 

@@ -1,11 +1,25 @@
 //! Rows of the extension's own tables, read as they are now, whatever snapshot the transaction has, and without
-//! regard to privileges.
+//! regard to privileges; and how they are written: as their owner.
 
-use crate::server::catalog;
+use crate::error::{Error, Result};
 use crate::server::relation::{Lock, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
+use crate::server::spi::{self, Spi};
+use crate::server::{catalog, user};
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
+
+/// The table of queues.
+pub const REGISTRY: &CStr = c"queue";
+
+/// Runs `work` on the extension's own tables, as their owner.
+pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {
+    let registry = catalog::own_relation(REGISTRY).ok_or_else(Error::not_installed)?;
+    let owner =
+        Relation::open(registry, Lock::RowExclusive).ok_or_else(Error::not_installed)?.owner();
+    let _role = user::act_restricted_as(owner);
+    Ok(spi::connect(work))
+}
 
 /// Shows `see` the row of table `name` whose first column, an oid, is `key`.
 pub fn row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T> {

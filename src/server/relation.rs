@@ -1,12 +1,15 @@
 //! Tables: finding, locking and describing them.
 
 use crate::error::{Error, Result};
-use crate::server::catalog;
 use crate::server::foreign::list_nth;
 use crate::server::row_type::Columns;
+use crate::server::types;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::{CStr, CString};
+
+/// The kind of an ordinary table, as `relation_kind` says it.
+pub const TABLE: u8 = pg_sys::RELKIND_RELATION;
 
 /// The strength with which a table is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +151,7 @@ impl Relation {
         let pointer = unsafe { pg_sys::try_relation_open(table, lock.mode()) };
         // Not `then_some`: a relation that is made is closed.
         let relation = (!pointer.is_null()).then(|| Relation { pointer });
-        relation.filter(|relation| relation.form().relkind as u8 == catalog::TABLE)
+        relation.filter(|relation| relation.form().relkind as u8 == TABLE)
     }
 
     /// Opens a catalogue that all databases share, which works without a database as well.
@@ -254,7 +257,7 @@ impl Relation {
                 name: name_text(&attribute.attname),
                 number: attribute.attnum,
                 oid: attribute.atttypid,
-                base: catalog::base_type(attribute.atttypid),
+                base: types::base_type(attribute.atttypid),
                 has_default: attribute.atthasdef,
                 is_identity: attribute.attidentity != 0,
                 is_generated: attribute.attgenerated != 0,

@@ -55,7 +55,7 @@ pub fn sensible(interval: Value) -> Value {
 
 /// The length in seconds of an interval given as text; errors about its form are the server's.
 pub fn seconds(text: &str) -> std::result::Result<f64, String> {
-    let interval = crate::server::catalog::parse_value(text, types::INTERVAL);
+    let interval = crate::server::operators::parse_value(text, types::INTERVAL);
     let interval = interval.map_err(|_| "a time holds a NUL character".to_string())?;
     let length = duration("a time", &interval.to_interval());
     let length = length.map_err(|_| format!("{text} is negative or has no end"))?;

@@ -1,6 +1,8 @@
 //! The types that the extension deals with.
 
-use pgrx::pg_sys::{self, Oid};
+use crate::server::text::owned;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::CString;
 
 pub const BOOL: Oid = pg_sys::BOOLOID;
 pub const OID: Oid = pg_sys::OIDOID;
@@ -30,4 +32,97 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
     let hex: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |from: usize, to: usize| hex[from..to].concat();
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
+}
+
+/// A type's name with its schema, as SQL reads it.
+pub fn type_name(oid: Oid) -> String {
+    // What is called "character" has one character.
+    if oid == pg_sys::BPCHAROID {
+        return "pg_catalog.bpchar".into();
+    }
+    // SAFETY: a palloc'ed string.
+    unsafe { owned(pg_sys::format_type_be_qualified(oid)) }.unwrap_or_default()
+}
+
+/// A type's name as the server shows it in the current search path.
+pub fn short_type_name(oid: Oid) -> String {
+    // SAFETY: a palloc'ed string.
+    unsafe { owned(pg_sys::format_type_be(oid)) }.unwrap_or_default()
+}
+
+/// The element type of an array type, None if it is none.
+pub fn element_type(oid: Oid) -> Option<Oid> {
+    // SAFETY: a look-up.
+    let element = unsafe { pg_sys::get_element_type(oid) };
+    (element != Oid::INVALID).then_some(element)
+}
+
+pub fn array_type(element: Oid) -> Oid {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_array_type(element) }
+}
+
+pub fn base_type(oid: Oid) -> Oid {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::getBaseType(oid) }
+}
+
+/// The modifier of a type, or, for a domain, that of the type it is based on.
+pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
+    let mut modifier = modifier;
+    // SAFETY: a look-up; the modifier is read and written.
+    unsafe { pg_sys::getBaseTypeAndTypmod(oid, &mut modifier) };
+    modifier
+}
+
+/// Whether a type is one of rows.
+pub fn is_composite(oid: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_typtype(oid) as u8 == pg_sys::TYPTYPE_COMPOSITE }
+}
+
+/// Whether a type, or the one below a domain, is PostgreSQL's own.
+pub fn is_of_the_server(oid: Oid) -> bool {
+    u32::from(base_type(oid)) < pg_sys::FirstNormalObjectId
+}
+
+pub fn is_enum(oid: Oid) -> bool {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::type_is_enum(oid) }
+}
+
+/// The value of an enum by its label.
+pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
+    let label = CString::new(label).ok()?;
+    // SAFETY: a look-up by type and label.
+    let value = unsafe {
+        pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::ENUMTYPOIDNAME as _,
+            1,
+            Datum::from(oid),
+            Datum::from(label.as_ptr()),
+            Datum::from(0),
+            Datum::from(0),
+        )
+    };
+    (value != Oid::INVALID).then_some(value)
+}
+
+/// The collation of a type's columns unless they say otherwise.
+pub fn type_collation(oid: Oid) -> Oid {
+    // SAFETY: a look-up.
+    unsafe { pg_sys::get_typcollation(oid) }
+}
+
+/// Whether a type is a domain, or a composite type, whose columns may be of domains.
+pub fn has_parts_or_checks(oid: Oid) -> bool {
+    // SAFETY: a look-up.
+    let kind = unsafe { pg_sys::get_typtype(oid) } as u8;
+    [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind)
+}
+
+/// Whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be a
+/// function of the user's.
+pub fn is_made_by_users(oid: Oid) -> bool {
+    u32::from(oid) >= pg_sys::FirstNormalObjectId && !is_enum(oid)
 }

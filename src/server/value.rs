@@ -5,7 +5,8 @@
 //! argument. Whoever reads it as something else gets an error of the server's (42804), and no memory is touched.
 
 use crate::error::Error;
-use crate::server::{catalog, foreign, types};
+use crate::server::text::owned;
+use crate::server::{foreign, types};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Interval, Oid};
@@ -37,17 +38,17 @@ impl<'m> Value<'m> {
 
     /// Whether the value is of a type, or either is a domain over the other or over the same.
     pub fn is_of(self, oid: Oid) -> bool {
-        self.oid == oid || oid != Oid::INVALID && self.base() == catalog::base_type(oid)
+        self.oid == oid || oid != Oid::INVALID && self.base() == types::base_type(oid)
     }
 
     /// The datum of a value that is of a type; an error if it is of another.
     pub(super) fn require(self, oid: Oid) -> Datum {
-        if self.is_of(oid) { self.datum } else { self.refuse(&catalog::type_name(oid)) }
+        if self.is_of(oid) { self.datum } else { self.refuse(&types::type_name(oid)) }
     }
 
     /// The element type of a value that is an array; an error if it is none.
     pub(super) fn require_array(self) -> Oid {
-        catalog::element_type(self.base()).unwrap_or_else(|| self.refuse("an array"))
+        types::element_type(self.base()).unwrap_or_else(|| self.refuse("an array"))
     }
 
     /// The datum of a row: a record, or a value of a composite type.
@@ -57,7 +58,7 @@ impl<'m> Value<'m> {
 
     /// Whether the value is a record, or of a composite type.
     pub fn is_composite(self) -> bool {
-        self.oid == types::RECORD || catalog::is_composite(self.base())
+        self.oid == types::RECORD || types::is_composite(self.base())
     }
 
     /// A value of type smallint, integer or bigint.
@@ -157,7 +158,7 @@ impl<'m> Value<'m> {
 
     /// The value as its type's output function shows it.
     pub fn shown(self) -> String {
-        catalog::value_text(self)
+        value_text(self)
     }
 
     /// A copy in memory of the context that is current.
@@ -179,13 +180,13 @@ impl<'m> Value<'m> {
 
     /// The type below all domains.
     fn base(self) -> Oid {
-        if self.oid == Oid::INVALID { self.oid } else { catalog::base_type(self.oid) }
+        if self.oid == Oid::INVALID { self.oid } else { types::base_type(self.oid) }
     }
 
     fn refuse(self, wanted: &str) -> ! {
         let found = match self.oid {
             Oid::INVALID => "unknown".into(),
-            oid => catalog::type_name(oid),
+            oid => types::type_name(oid),
         };
         Error::new(
             PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
@@ -290,11 +291,21 @@ impl Value<'_> {
                 by_value,
                 align,
             );
-            Value::new(Datum::from(array), catalog::array_type(oid))
+            Value::new(Datum::from(array), types::array_type(oid))
         }
     }
 
     fn by_value(datum: Datum, oid: Oid) -> Self {
         Value { datum, oid, _memory: PhantomData }
+    }
+}
+
+/// A value as the output function of its type shows it.
+fn value_text(value: Value) -> String {
+    // SAFETY: the output function of the type gives a palloc'ed C string.
+    unsafe {
+        let (mut function, mut is_varlena) = (Oid::INVALID, false);
+        pg_sys::getTypeOutputInfo(value.type_oid(), &mut function, &mut is_varlena);
+        owned(pg_sys::OidOutputFunctionCall(function, value.datum())).unwrap_or_default()
     }
 }

@@ -1,10 +1,11 @@
 //! Changes that pick their tasks themselves: a take, and what the worker does.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
+use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::step::hidden;
 use crate::statement::{
-    AT_LEAST, CLOCK, Form, PLUS, Parameter, Parameters, Return, Table, Text, Within, interval,
+    AT_LEAST, CLOCK, PLUS, Parameter, Parameters, Return, Table, Text, Within, interval,
 };
 
 /// Changes that pick their tasks themselves.

@@ -1,6 +1,6 @@
 //! The statements that make a table a queue, and an ordinary table again.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::statement::change::MORTAL;
 use crate::statement::lane::IN_STRICT_LINE;

@@ -7,7 +7,7 @@
 //! * The first task is looked up by itself and locked afterwards, by where it is: FOR UPDATE with
 //!   SKIP LOCKED in the look-up would pass over a locked one and break the order.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::level;
 use crate::model::status::Status;
 use crate::statement::step::hidden;

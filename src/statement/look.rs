@@ -1,10 +1,11 @@
 //! Statements that only look.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
+use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::change::MORTAL;
 use crate::statement::step::hidden;
-use crate::statement::{AT_LEAST, EQUALS, Form, Parameter, Parameters, Table, Text, Within, join};
+use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table, Text, Within, join};
 
 impl Table {
     /// One task in whatever state it is.

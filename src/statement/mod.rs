@@ -24,8 +24,9 @@ pub use put::{Put, Source};
 pub use step::{Step, Verb};
 pub use within::Within;
 
-use crate::model::definition::Field;
 use crate::model::features::Features;
+use crate::model::field::Field;
+use crate::model::form::Form;
 use crate::model::status::Status;
 use std::collections::BTreeMap;
 
@@ -57,13 +58,6 @@ pub struct KeyColumn {
     pub name: String,
     /// Equality of the key's order, as in `OPERATOR(pg_catalog.=)`.
     pub equals: String,
-}
-
-/// What a statement gives back of each task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
-    Json,
-    Row,
 }
 
 /// What a parameter of a statement is. Whoever runs the statement gives values by these names.

@@ -1,8 +1,9 @@
 //! The statements of `put`.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
+use crate::model::form::Form;
 use crate::model::status::Status;
-use crate::statement::{CLOCK, Form, PLUS, Parameter, Parameters, Table, Text, interval, join};
+use crate::statement::{CLOCK, PLUS, Parameter, Parameters, Table, Text, interval, join};
 
 /// A statement that puts tasks, with what the caller gives besides them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

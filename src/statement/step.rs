@@ -1,10 +1,11 @@
 //! Statements about one task that is named by its key: what its consumer, or an administrator,
 //! does with it.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
+use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::{
-    CLOCK, EQUALS, Form, PLUS, Parameter, Parameters, Return, Table, Text, interval, join,
+    CLOCK, EQUALS, PLUS, Parameter, Parameters, Return, Table, Text, interval, join,
 };
 
 /// What is done with a task.

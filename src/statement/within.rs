@@ -1,7 +1,7 @@
 //! Which tasks of a queue a statement is about: conditions and an order that leave the planner only the index
 //! that leads to them, from a mark on.
 
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table};
 

@@ -1,17 +1,8 @@
 //! The events: noted as rows change, numbered and logged as transactions end.
 
-use crate::model::change::{Call, Place};
-use crate::model::definition::Field;
-use crate::model::position::{Group, Position};
-use crate::parts::leases::session;
-use crate::parts::leases::sessions::Uuid;
 use crate::parts::traced;
-use crate::queue::Queue;
 use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
-use crate::server::row::Row;
-use crate::server::value::Value as Column;
-use crate::server::{allocator, time, types, xact};
-use crate::write::row::Seen;
+use crate::server::{allocator, types, xact};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -41,70 +32,25 @@ pub fn is_on() -> bool {
     IS_ON.get().is_some_and(|is_on| *is_on)
 }
 
-/// Notes what has happened to a row. What is said of the lease is as the row has it: the one that begins or goes on,
-/// or else the one that has ended.
-pub fn row_changed(
-    queue: &Queue,
-    old: Option<&Seen<impl Row>>,
-    new: Option<&Seen<impl Row>>,
-    call: Option<Call>,
-    stand: Option<(Group, Position)>,
-) {
-    if !is_on() {
-        return;
+/// Notes what the open transaction has done; it is logged when that commits.
+pub fn note(event: impl FnOnce() -> Option<Value>) {
+    if is_on() {
+        let noted = event().map(|event| (xact::depth(), event));
+        NOTED.with_borrow_mut(|events| events.extend(noted));
     }
-    let call = if old.is_none() { Some(Call::Put) } else { call };
-    let mut event = match call {
-        Some(Call::Take | Call::Touch | Call::Put) => new.map(|new| lease(queue, new.row)),
-        _ => old.map(|old| lease(queue, old.row)),
-    };
-    if let Some(Value::Object(event)) = &mut event {
-        let call = call.map_or("by hand".into(), |call| format!("{call:?}"));
-        let before = old.and_then(|old| queue.instant_of(old.row, Field::Runat));
-        event.insert("do".into(), call.into());
-        event.insert("before".into(), before.into());
-        event.insert("stand".into(), stand.map(crate::trace::marks::stand).into());
-        event.insert("slot".into(), queue.slot.generation.into());
-        event.insert("queue".into(), queue.name.as_str().into());
-        event.insert("by".into(), session::current_if_any().map(types::uuid_text).into());
-        event.insert("at".into(), time::now().into());
-        event.insert("from".into(), place(old.map(|old| old.place)));
-        event.insert("to".into(), place(new.map(|new| new.place)));
-    }
-    let noted = event.map(|event| (xact::depth(), event));
-    NOTED.with_borrow_mut(|events| events.extend(noted));
-}
-
-/// A task's state, and its sub-queue if it is in one.
-fn place(place: Option<Place>) -> Value {
-    place.map_or(Value::Null, |place| {
-        let tube = place.tube.filter(|tube| tube.is_lane).map(|tube| tube.hash);
-        json!({ "status": place.status, "tube": tube })
-    })
-}
-
-fn lease(queue: &Queue, row: &impl Row) -> Value {
-    let key = queue.key.first().and_then(|key| row.value(key.number));
-    let attempt = queue.value_of(row, Field::Attempts).and_then(Column::try_integer);
-    json!({
-        "task": key.map(Column::shown),
-        "owner": queue.value_of(row, Field::Owner).map(|owner| types::uuid_text(owner.to_uuid())),
-        "attempt": attempt,
-        "until": queue.instant_of(row, Field::Runat),
-    })
 }
 
 /// The connection's own session has been opened, and has done nothing yet.
-pub fn session_began(uuid: Uuid) {
+pub fn session_began(uuid: [u8; 16]) {
     log_session("Begin", uuid);
 }
 
 /// It ends and its last transaction is over, which has not been told yet.
-pub fn session_ends(uuid: Uuid) {
+pub fn session_ends(uuid: [u8; 16]) {
     log_session("End", uuid);
 }
 
-fn log_session(what: &str, uuid: Uuid) {
+fn log_session(what: &str, uuid: [u8; 16]) {
     if is_on() {
         log(traced::next(), &json!({ "do": what, "by": types::uuid_text(uuid) }));
     }

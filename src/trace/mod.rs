@@ -14,13 +14,11 @@
 //!   is told.
 //! - A session draws the number of its beginning before it can change anything, and that of its end after its last
 //!   transaction and before the worker can know of it: what the worker gives back for it comes later.
-//! - A step in shared memory ([`step`]) draws its number under the lock that it needs. Those of sub-queues ([`claims`])
+//! - A step in shared memory ([`step`]) draws its number under the lock that it needs. Those of sub-queues
 //!   say what was known before and what is after.
 
-pub mod claims;
 #[cfg(feature = "injection_points")]
 mod events;
-pub mod marks;
 pub mod shortcuts;
 
 #[cfg(feature = "injection_points")]
@@ -34,13 +32,7 @@ pub use off::*;
 
 #[cfg(not(feature = "injection_points"))]
 mod off {
-    use crate::model::change::Call;
-    use crate::model::position::{Group, Position};
-    use crate::parts::leases::sessions::Uuid;
-    use crate::queue::Queue;
     use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
-    use crate::server::row::Row;
-    use crate::write::row::Seen;
 
     pub fn init() {}
 
@@ -54,14 +46,7 @@ mod off {
     }
 
     #[inline(always)]
-    pub fn row_changed(
-        _queue: &Queue,
-        _old: Option<&Seen<impl Row>>,
-        _new: Option<&Seen<impl Row>>,
-        _call: Option<Call>,
-        _stand: Option<(Group, Position)>,
-    ) {
-    }
+    pub fn note(_event: impl FnOnce() -> Option<serde_json::Value>) {}
 
     #[inline(always)]
     pub fn step(_part: &str, _step: impl FnOnce() -> serde_json::Value) {}
@@ -72,9 +57,9 @@ mod off {
 
     pub fn flush() {}
 
-    pub fn session_began(_uuid: Uuid) {}
+    pub fn session_began(_uuid: [u8; 16]) {}
 
-    pub fn session_ends(_uuid: Uuid) {}
+    pub fn session_ends(_uuid: [u8; 16]) {}
 
     #[inline(always)]
     pub fn transaction_ended(_event: TransactionEvent) {}

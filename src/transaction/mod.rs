@@ -5,9 +5,7 @@ pub mod stack;
 #[cfg(test)]
 mod tests;
 
-use crate::ddl::altered::{self, Altered};
-use crate::ddl::places;
-use crate::error::{Error, OrRaise};
+use crate::error::Error;
 use crate::model::change::{Call, Transitions};
 use crate::model::position::{Kind, Position};
 use crate::parts::delta::{Delta, Growth};
@@ -19,11 +17,10 @@ use crate::parts::subqueues::change::{LaneChange, LaneChanges};
 use crate::parts::waiters::{Cause, Offer, wait};
 use crate::server::allocator::{allow, forbid, staying};
 use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
-use crate::server::{catalog, durability, injection, process, xact};
+use crate::server::{durability, injection, process, xact};
 use crate::trace;
 use crate::transaction::stack::Stack;
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
@@ -188,15 +185,30 @@ pub fn note_registry_change() {
 }
 
 /// A command alters a queue's table.
-pub fn note_table(slot: SlotId, table: Oid) {
+pub fn note_table(slot: SlotId) {
     note_beyond(|noted| noted.tables_altered = true);
     note(slot, |delta| delta.redefined = true);
-    places::note_owner(slot, table);
 }
 
-pub fn note_altered(altered: Altered) {
+pub fn note_altered() {
     note_beyond(|noted| noted.altered = true);
-    altered::note(altered);
+}
+
+pub fn has_altered_tables() -> bool {
+    NOTED.get().tables_altered
+}
+
+pub fn has_altered_triggers() -> bool {
+    NOTED.get().altered
+}
+
+pub fn has_changed_extension() -> bool {
+    NOTED.get().extension
+}
+
+/// Whether the extension is installed as the transaction is about to commit.
+pub fn note_installed(is_installed: bool) {
+    note_beyond(|noted| noted.installed = is_installed);
 }
 
 pub fn note_created_database(database: u32) {
@@ -207,13 +219,11 @@ pub fn note_dropped_database(database: u32) {
     note_beyond(|noted| noted.dropped_database = Some(database));
 }
 
+/// To be called when what the transaction has altered has been looked at.
 pub fn transaction_ended(event: TransactionEvent) {
     trace::transaction_ended(event);
     match event {
         TransactionEvent::PreCommit => {
-            if NOTED.get() != Noted::NOTHING {
-                look_behind();
-            }
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
                 sessions::set_committing(xact::id_if_any());
             }
@@ -224,7 +234,6 @@ pub fn transaction_ended(event: TransactionEvent) {
         }
         TransactionEvent::PrePrepare => {
             refuse_to_prepare_takes();
-            look_behind();
             note_beyond(|noted| noted.preparing = true);
             mark_prepared();
         }
@@ -282,25 +291,7 @@ fn forget() {
         durability::waits_again();
         sessions::end_passing();
     }
-    if NOTED.replace(Noted::NOTHING).altered {
-        altered::forget_since(0);
-    }
-}
-
-/// Looks whether the extension is still, or again, installed, and what has become of tables that were altered.
-fn look_behind() {
-    if NOTED.get().tables_altered {
-        places::settle().or_raise();
-    }
-    if NOTED.get().extension {
-        let is_installed = catalog::is_installed();
-        note_beyond(|noted| noted.installed = is_installed);
-    }
-    if NOTED.get().altered {
-        for (slot, told) in altered::settle() {
-            note(slot, |delta| (delta.told, delta.recount) = (Some(told), true));
-        }
-    }
+    NOTED.set(Noted::NOTHING);
 }
 
 /// The changes are visible and the locks still held: earlier writers have been here before.

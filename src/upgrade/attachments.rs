@@ -1,7 +1,8 @@
 //! The indexes and triggers that a queue needs, and those that a table has.
 
 use crate::error::Result;
-use crate::model::definition::{Field, Made};
+use crate::model::definition::Made;
+use crate::model::field::Field;
 use crate::queue::{WantedIndex, triggers};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, index};

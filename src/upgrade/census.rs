@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::queue::{Fitness, StatusColumn};
-use crate::server::catalog;
 use crate::server::memory::Scratch;
+use crate::server::operators;
 use crate::server::relation::{ColumnType, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
 use crate::server::value::Value;
@@ -75,7 +75,8 @@ impl Tasks<'_> {
                 return;
             }
             let label = labels.and_then(|column| Some((row.value(column.number)?, column)));
-            let hash = label.and_then(|(label, column)| catalog::hash(label, column.collation, 0));
+            let hash =
+                label.and_then(|(label, column)| operators::hash(label, column.collation, 0));
             let shown = || label.map(|(label, _)| label.shown());
             crowds.entry(hash).or_insert_with(|| Crowd { label: shown(), count: 0 }).count += 1;
         });

@@ -1,13 +1,14 @@
 //! Which columns of a table play which part in the queue to be.
 
 use crate::error::{Error, Result};
-use crate::model::definition::{Definition, Field};
+use crate::model::definition::Definition;
+use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::value::Value;
-use crate::server::{catalog, spi, types};
+use crate::server::{spi, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
 
@@ -89,7 +90,7 @@ impl Columns<'_> {
             is_identity: false,
             is_generated: false,
             is_not_null: false,
-            collation: catalog::type_collation(oid),
+            collation: types::type_collation(oid),
             modifier: -1,
         }
     }

@@ -99,7 +99,7 @@ fn refuse_unfit(id: &Id, column: &ColumnType) -> Result<()> {
         format!(
             "column \"{}\" cannot get its key so: it is of type {}",
             column.name,
-            catalog::type_name(column.oid)
+            types::type_name(column.oid)
         ),
     )
     .hint(format!("It has to be of type {wanted}.")))

@@ -8,7 +8,8 @@ mod identity;
 mod switch;
 
 use crate::error::{Error, Result};
-use crate::model::definition::{Column, Definition, Field};
+use crate::model::definition::{Column, Definition};
+use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::queue;

@@ -1,7 +1,8 @@
 //! What becomes of the tasks when features of a queue are switched.
 
 use crate::error::{Error, Result, tasks};
-use crate::model::definition::{Field, Made};
+use crate::model::definition::Made;
+use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::server::catalog;

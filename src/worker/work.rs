@@ -2,7 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::model::change::has_progressed;
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::position::Position;
 use crate::parts::leases::sessions::Uuid;
 use crate::parts::leases::store;

@@ -9,7 +9,8 @@ pub mod subqueue;
 
 use crate::error::Result;
 use crate::model::change::{Call, Place};
-use crate::model::definition::Field;
+use crate::model::field::Field;
+use crate::model::form::Form;
 use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::parts::leases::session;
@@ -19,11 +20,12 @@ use crate::server::row::Row;
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::{jsonb, privileges, time, xact};
-use crate::statement::{Form, Parameter};
+use crate::statement::Parameter;
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
 use crate::write::counting;
-use crate::write::row::{self, Seen};
+use crate::write::row;
+use crate::write::seen::Seen;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! What has happened to a row, noted for the end of the transaction.
 
 use crate::model::change::{Call, Outcome, Place};
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::level;
 use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
@@ -11,13 +11,9 @@ use crate::queue::Queue;
 use crate::server::process;
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::{trace, transaction};
-
-/// A row of a queue's table, and where its task is.
-pub struct Seen<'row, R> {
-    pub place: Place,
-    pub row: &'row R,
-}
+use crate::transaction;
+use crate::write::seen::Seen;
+use crate::write::traced::row_changed;
 
 /// Notes that a row was there as `old`, and is there as `new`. `call`: what this session is doing.
 pub fn note<Old: Row, New: Row>(
@@ -41,7 +37,7 @@ pub fn note<Old: Row, New: Row>(
         (None, Some(new)) => queue.key_hash_of(new.row),
         (None, None) => 0,
     };
-    trace::row_changed(queue, old.as_ref(), new.as_ref(), call, stand);
+    row_changed(queue, old.as_ref(), new.as_ref(), call, stand);
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
         delta.change(from, to);

@@ -7,6 +7,7 @@ mod ring;
 
 use crate::error::{Error, Result};
 use crate::model::change::{Call, Place};
+use crate::model::form::Form;
 use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::model::position::FIRST;
 use crate::parts::subqueues::pool::{Back, Refusal, Scan};
@@ -17,7 +18,6 @@ use crate::server::heap::unique;
 use crate::server::row::Tuple;
 use crate::server::spi::{self, Rows, Spi};
 use crate::server::xact;
-use crate::statement::Form;
 use crate::transaction;
 use look::Looked;
 use pgrx::PgSqlErrorCode;

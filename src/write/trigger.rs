@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::change::{Call, Counts, Place, event};
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::parts::segment;
 use crate::queue::{self, Queue};
@@ -11,7 +11,8 @@ use crate::server::row::Tuple;
 use crate::server::trigger::{Event, Firing, Timing};
 use crate::server::value::Value;
 use crate::server::{catalog, context, nesting, process, spi, time, types};
-use crate::write::row::{self, Seen};
+use crate::write::row;
+use crate::write::seen::Seen;
 use crate::write::{reservation, subqueues};
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;

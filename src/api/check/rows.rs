@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::model::change::Place;
-use crate::model::definition::Field;
+use crate::model::field::Field;
 use crate::model::level::Level;
 use crate::model::position::{Group, Kind, Position};
 use crate::model::status::Status;

@@ -42,18 +42,9 @@ struct Local {
     renew_at: i64,
 }
 
-/// The error of every function where the server was started without the library.
-pub fn not_loaded() -> Error {
-    Error::new(
-        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "xqueue must be loaded when the server starts",
-    )
-    .hint("Put shared_preload_libraries = 'xqueue' into postgresql.conf and restart the server.")
-}
-
 /// Refuses to go on where the library is not loaded at server start.
 pub fn require_loaded() -> Result<()> {
-    if segment::is_available() { Ok(()) } else { Err(not_loaded()) }
+    if segment::is_available() { Ok(()) } else { Err(Error::not_loaded()) }
 }
 
 /// In this order.
@@ -278,7 +269,6 @@ fn watch_exit() {
 /// Runs when the process ends, however it does short of a crash. Its transaction is over, so the
 /// rows are free; giving them back is the worker's work, since what blocks here cannot be cancelled.
 fn ended(_argument: u32) {
-    crate::parts::waiters::wait::leave_at_exit();
     end();
 }
 

@@ -8,7 +8,6 @@
 
 use crate::error::Result;
 use crate::parts::leases::sessions::{self, Uuid};
-use crate::queue;
 use crate::server::relation::{self, Lock};
 use crate::server::row::Row;
 use crate::server::spi::Rows;
@@ -52,7 +51,7 @@ pub fn count_of(role: Oid, limit: usize) -> usize {
 /// Gives a session that is known another time of grace. Without connections it lives on for that, if no use
 /// renews its lease.
 pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
-    queue::as_owner(|spi| {
+    own_table::as_owner(|spi| {
         spi.run_with(
             "UPDATE xqueue.session SET grace = $2, lease = CASE \
              WHEN picked.lease OPERATOR(pg_catalog.=) 'infinity' THEN picked.lease \
@@ -67,7 +66,7 @@ pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
 
 /// Writes a session down.
 pub fn keep(uuid: Uuid, role: Oid, grace: Value) -> Result<()> {
-    queue::as_owner(|spi| {
+    own_table::as_owner(|spi| {
         spi.run_with(
             "INSERT INTO xqueue.session AS s (uuid, role, grace, lease) VALUES ($1, $2, $3, \
              pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
@@ -84,7 +83,7 @@ pub fn keep(uuid: Uuid, role: Oid, grace: Value) -> Result<()> {
 
 /// Puts the end of a session's lease off, to one and a half times of grace from now.
 pub fn renew(uuid: Uuid) -> Result<()> {
-    queue::as_owner(|spi| {
+    own_table::as_owner(|spi| {
         let renewed = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
                        (s.grace OPERATOR(pg_catalog.*) 1.5::pg_catalog.float8)";
         spi.run_with(
@@ -124,7 +123,7 @@ pub fn is_open_to_current_role(uuid: Uuid) -> bool {
 
 /// Those of `uuids` that are identified sessions.
 pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
-    queue::as_owner(|spi| {
+    own_table::as_owner(|spi| {
         let rows = spi.run_with(
             "SELECT s.uuid FROM xqueue.session s WHERE s.uuid OPERATOR(pg_catalog.=) ANY ($1)",
             &[(types::UUID_ARRAY, Some(Value::uuids(uuids)))],
@@ -141,13 +140,13 @@ pub fn try_lock() -> bool {
         table.is_some_and(|table| relation::try_lock(table, Lock::RowExclusive))
     };
     // What is done there is done as the registry's owner, with a lock on that.
-    try_lock(queue::REGISTRY) && try_lock(TABLE)
+    try_lock(own_table::REGISTRY) && try_lock(TABLE)
 }
 
 /// Sets the leases right of sessions that have got connections, or lost them unnoticed, as by a
 /// crash. `attached`: those that have some.
 pub fn compare(attached: &[Uuid]) -> Result<()> {
-    queue::as_owner(|spi| {
+    own_table::as_owner(|spi| {
         let arguments = [(types::UUID_ARRAY, Some(Value::uuids(attached)))];
         let is_endless = "s.lease OPERATOR(pg_catalog.=) 'infinity'";
         let is_attached = "s.uuid OPERATOR(pg_catalog.=) ANY ($1)";
@@ -161,7 +160,7 @@ pub fn compare(attached: &[Uuid]) -> Result<()> {
 /// The time of grace of sessions begins whose last connection has left. Those of them that are no
 /// identified sessions; and those that somebody has locked, whose turn is later.
 pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
-    let begun = queue::as_owner(|spi| {
+    let begun = own_table::as_owner(|spi| {
         let rows = spi.run_with(
             &set_lease(
                 GRACE_FROM_NOW,
@@ -180,7 +179,7 @@ pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
 
 /// Deletes the sessions whose lease was over at `now`, but for those in `attached`; which they were.
 pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
-    queue::as_owner(|spi| {
+    own_table::as_owner(|spi| {
         let rows = spi.run_with(
             "DELETE FROM xqueue.session WHERE uuid OPERATOR(pg_catalog.=) ANY (ARRAY(\
              SELECT s.uuid FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.<=) $1 \
@@ -197,7 +196,7 @@ pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
 /// When the next lease after `now` ends. One that is over already is somebody's who is attached or
 /// has it locked, and who tells when that is over.
 pub fn next_end(now: i64) -> Result<Option<i64>> {
-    queue::as_owner(|spi| {
+    own_table::as_owner(|spi| {
         let rows = spi.run_with(
             "SELECT s.lease FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.>) $1 \
              AND s.lease OPERATOR(pg_catalog.<) 'infinity' ORDER BY s.lease LIMIT 1",

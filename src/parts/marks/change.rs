@@ -2,7 +2,9 @@
 //! to that at commit.
 
 use crate::model::position::{Group, Position};
-use crate::parts::delta::TUBES_NOTED;
+
+/// Tubes of which the lowest places are noted one by one; those of more are noted for all together.
+const TUBES_NOTED: usize = 256;
 
 /// Of so many groups a transaction notes where their tasks came to stand. What there is no room for by
 /// tube leaves the marks of whole priorities to others.

@@ -8,3 +8,4 @@ pub mod priorities;
 mod shared;
 #[cfg(test)]
 mod tests;
+pub mod traced;

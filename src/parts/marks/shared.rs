@@ -6,9 +6,10 @@ use crate::parts::delta::Delta;
 use crate::parts::marks::groups::Marks;
 use crate::parts::marks::mark::Start;
 use crate::parts::marks::priorities::Sight;
+use crate::parts::marks::traced;
 use crate::parts::slot::{Queue, QueueGuard};
 use crate::server::allocator;
-use crate::trace::{self, marks as traced};
+use crate::trace;
 use serde_json::{Value, json};
 
 impl QueueGuard {

@@ -10,9 +10,9 @@ use crate::parts::subqueues::change::LaneChanges;
 use crate::parts::subqueues::pool::{
     Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan,
 };
+use crate::parts::subqueues::traced::{self, Step};
 use crate::parts::waiters::{Cause, Offer};
 use crate::server::process;
-use crate::trace::claims::{self, Step};
 use serde_json::json;
 
 /// Where the arrays are.
@@ -172,7 +172,7 @@ fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool 
         for (lane, change) in changes.iter() {
             let step = Step::begin(pool, id, Some(lane));
             let has_some = pool.commit(id, lane, change);
-            step.end(pool, "Commit", || json!({ "change": claims::change(change) }));
+            step.end(pool, "Commit", || json!({ "change": traced::change(change) }));
             if has_some {
                 wake(lane);
             }
@@ -191,7 +191,7 @@ fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
         for (lane, change) in changes.iter().rev() {
             let step = Step::begin(pool, id, Some(lane));
             let has_some = pool.undo(id, lane, change);
-            step.end(pool, "Undo", || json!({ "change": claims::change(change) }));
+            step.end(pool, "Undo", || json!({ "change": traced::change(change) }));
             if has_some {
                 wake(lane);
             }

@@ -9,13 +9,14 @@ use crate::parts::slot::{self, QueueGuard};
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::token::{LookEnd, WakeToken};
 use crate::parts::waiters::{self, Want};
-use crate::server::{injection, latch, process, time, xact};
+use crate::server::{callbacks, injection, latch, process, time, xact};
 use crate::trace;
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 thread_local! {
+    static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
     /// The queue in whose line this process stands.
     static LINE: Cell<Option<SlotId>> = const { Cell::new(None) };
     /// A wake-up has been received, and the look for the task that it tells of has not ended yet. With
@@ -127,6 +128,7 @@ impl Place {
     /// Joins the line, after `prepare` has had it locked, which says when to look again without a wake-up.
     fn stand(&self, queue: &str, prepare: impl FnOnce(&mut QueueGuard) -> i64) -> Result<()> {
         let session = session::current()?;
+        watch_exit();
         match slot::lock(self.slot) {
             Some(mut line) => {
                 let nudge_at = prepare(&mut line);
@@ -304,8 +306,16 @@ pub fn leave_any_line() {
     }
 }
 
+/// Has the process leave its line when it ends: before its session does, which watches the end already, as the server calls
+/// the last to watch first.
+fn watch_exit() {
+    if !EXIT_WATCHED.replace(true) {
+        callbacks::at_exit(leave_at_exit, 0);
+    }
+}
+
 /// The same at the end of the process, whatever it was doing.
-pub fn leave_at_exit() {
+fn leave_at_exit(_argument: u32) {
     KEEPS_PLACE.set(false);
     leave_any_line();
     trace::flush();

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::server::foreign::{attribute, list, list_nth};
 use crate::server::scan::kept::{Kept, Row, tuple_of};
 use crate::server::scan::{Methods, new_node};
-use crate::server::{catalog, raw};
+use crate::server::{raw, types};
 use pgrx::pg_sys::{self, Datum};
 use std::ffi::CStr;
 use std::mem::size_of;
@@ -241,7 +241,7 @@ unsafe fn columns(scan: *mut Scan, row_type: pg_sys::Oid) -> pg_sys::TupleDesc {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn refuse_columns(row_type: pg_sys::Oid) {
-    Error::columns_changed(&catalog::type_name(row_type)).raise()
+    Error::columns_changed(&types::type_name(row_type)).raise()
 }
 
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {

@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::model::change::Call;
+use crate::model::form::Form;
 use crate::model::level::{self, Level};
 use crate::model::status::Status;
 use crate::parts::subqueues;
@@ -11,7 +12,7 @@ use crate::server::heap::{Bound, Is, Scan};
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::{injection, privileges, xact};
-use crate::statement::{Form, Parameter};
+use crate::statement::Parameter;
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
 use crate::write::direct::{changes, is_alive, is_in, is_passing, note_move, shown};

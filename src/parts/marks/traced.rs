@@ -82,7 +82,6 @@ pub fn lowered(places: impl Iterator<Item = (Group, Position)>, forgets: bool) -
 }
 
 /// Where a task has come to stand.
-#[cfg(feature = "injection_points")]
 pub fn stand((group, position): (Group, Position)) -> Value {
     let group = match group {
         Group::Buried => "buried",

@@ -1,0 +1,117 @@
+//! Running the statements of a queue by their kept plans.
+
+use crate::error::Result;
+use crate::queue::handle::Queue;
+use crate::queue::plans::{Arguments, MANY, Prepared, Statement};
+use crate::server::spi::{Plan, Rows, Spi};
+use crate::server::types;
+use crate::statement::{Change, Parameter, Text};
+use pgrx::pg_sys::Oid;
+use std::rc::Rc;
+
+impl Queue {
+    /// Runs a statement by its kept plan. What it takes no parameter for is passed over.
+    pub fn run<'spi>(
+        &self,
+        spi: &'spi Spi,
+        statement: &Statement,
+        arguments: &Arguments,
+    ) -> Rows<'spi> {
+        let prepared = self.prepared(spi, statement);
+        let values = prepared.parameters.iter().map(|parameter| arguments.get(*parameter));
+        spi.run_plan(&prepared.plan, values)
+    }
+
+    /// Picks and changes tasks; shows what the change gives back, and says how many it changed.
+    pub fn change(
+        &self,
+        spi: &Spi,
+        change: Change,
+        arguments: &Arguments,
+        mut see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        if self.has_simple_key {
+            let rows = self.run(spi, &Statement::Change(change), arguments);
+            if !rows.is_empty() {
+                see(&rows)?;
+            }
+            return Ok(rows.len());
+        }
+        let picked = self.run(spi, &Statement::Pick(change), arguments);
+        let mut arguments = arguments.clone();
+        let mut changed = 0;
+        for row in 0..picked.len() {
+            for index in 0..self.key.len() {
+                let value = picked.value(row, index as i32 + 1);
+                arguments.set_or_null(Parameter::Key(index), value);
+            }
+            let rows = self.run(spi, &Statement::ChangeOne(change), &arguments);
+            changed += rows.len();
+            if !rows.is_empty() {
+                see(&rows)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    fn prepared(&self, spi: &Spi, statement: &Statement) -> Rc<Prepared> {
+        if let Some(prepared) = self.plans.0.borrow().get(statement) {
+            return prepared.clone();
+        }
+        let Text { sql, parameters } = self.text(statement);
+        let types: Vec<Oid> = parameters.iter().map(|parameter| self.type_of(*parameter)).collect();
+        let prepared = Rc::new(Prepared { plan: Plan::prepare(spi, &sql, &types), parameters });
+        let mut plans = self.plans.0.borrow_mut();
+        if plans.len() >= MANY {
+            plans.retain(|statement, _| !statement.is_one_of_many());
+        }
+        plans.insert(statement.clone(), prepared.clone());
+        prepared
+    }
+
+    fn text(&self, statement: &Statement) -> Text {
+        match statement {
+            Statement::Change(change) => self.sql.change(*change),
+            Statement::Pick(change) => self.sql.pick(*change),
+            Statement::ChangeOne(change) => self.sql.change_one(*change),
+            Statement::Step(step) => self.sql.step(step),
+            Statement::Put(put) => self.sql.put(put),
+            Statement::Peek(form) => self.sql.peek(*form),
+            Statement::First(within) => self.sql.first(*within),
+            Statement::NextLevel { tube } => self.sql.next_level(*tube),
+            Statement::Least { marked } => self.sql.least(*marked),
+            Statement::Holder => self.sql.holder(),
+            Statement::NextDue => self.sql.next_due(),
+            Statement::Holders => self.sql.holders(),
+            Statement::Holding { named } => self.sql.holding(*named),
+            Statement::FreeLane => self.sql.free_lane(),
+            Statement::IsTakeable => self.sql.is_takeable(),
+            Statement::FirstLevel => self.sql.first_level(),
+            Statement::Lanes => self.sql.lanes(),
+        }
+    }
+
+    fn type_of(&self, parameter: Parameter) -> Oid {
+        let column = |number: i16| {
+            self.columns().iter().find(|column| column.number == number).map(|column| column.oid)
+        };
+        match parameter {
+            Parameter::Session => types::UUID,
+            Parameter::Sessions => types::UUID_ARRAY,
+            Parameter::Key(index) => self.key[index].oid,
+            Parameter::Keys => types::array_type(self.key[0].base),
+            Parameter::Level | Parameter::Priority => types::INT8,
+            Parameter::Mark => self.key[0].oid,
+            Parameter::Now | Parameter::Since => types::TIMESTAMPTZ,
+            Parameter::Limit | Parameter::Skip => types::INT4,
+            Parameter::Attempt => types::INT4,
+            Parameter::Delay | Parameter::Ttl | Parameter::Ttr => types::INTERVAL,
+            Parameter::Increment => types::INTERVAL,
+            Parameter::Tube => self.tube().map_or(types::TEXT, |tube| tube.oid),
+            Parameter::Lane => types::INT8,
+            Parameter::Column(number) => column(number).unwrap_or(types::TEXT),
+            Parameter::Task | Parameter::Tasks => types::JSONB,
+            Parameter::Row => self.row_type,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the operators and functions of types make of values: equality, hashes, text into values, arrays into elements.
+
+use crate::error::{Error, Result};
+use crate::server::catalog::quote;
+use crate::server::foreign::list_nth;
+use crate::server::types::{self, base_type};
+use crate::server::value::Value;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::{CStr, CString};
+
+/// `OPERATOR(schema.name)`: equality in the default order of a type. None without such an order.
+pub fn equality(oid: Oid) -> Option<String> {
+    // SAFETY: look-ups in the system cache; the list holds two C strings.
+    unsafe {
+        let class = pg_sys::GetDefaultOpClass(oid, pg_sys::BTREE_AM_OID);
+        if class == Oid::INVALID {
+            return None;
+        }
+        let family = pg_sys::get_opclass_family(class);
+        let input = pg_sys::get_opclass_input_type(class);
+        let operator =
+            pg_sys::get_opfamily_member(family, input, input, pg_sys::BTEqualStrategyNumber as i16);
+        if operator == Oid::INVALID {
+            return None;
+        }
+        let (mut names, mut arguments) = (std::ptr::null_mut(), std::ptr::null_mut());
+        pg_sys::format_operator_parts(operator, &mut names, &mut arguments, false);
+        let schema = CStr::from_ptr(list_nth(names, 0)).to_string_lossy();
+        let name = CStr::from_ptr(list_nth(names, 1)).to_string_lossy();
+        Some(format!("OPERATOR({}.{name})", quote(&schema)))
+    }
+}
+
+/// Reads a value of a type from its text; errors are those of the type's input function.
+pub fn parse_value<'to>(text: &str, oid: Oid) -> Result<Value<'to>> {
+    parse_value_for(text, oid, -1)
+}
+
+/// The same, with a type's modifier such as the length of char(n).
+pub fn parse_value_for<'to>(text: &str, oid: Oid, modifier: i32) -> Result<Value<'to>> {
+    let text = CString::new(text).map_err(|_| {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER,
+            "a value holds a NUL character",
+        )
+        .hint("Give a value without NUL characters.")
+    })?;
+    // SAFETY: the input function of the type reads a C string and gives a value of the type.
+    unsafe {
+        let (mut function, mut parameter) = (Oid::INVALID, Oid::INVALID);
+        pg_sys::getTypeInputInfo(oid, &mut function, &mut parameter);
+        let text = text.as_ptr().cast_mut();
+        let value = pg_sys::OidInputFunctionCall(function, text, parameter, modifier);
+        Ok(Value::new(value, oid))
+    }
+}
+
+/// A number that is the same for values that are equal in the order of their type. None for types
+/// that cannot be hashed.
+pub fn hash(value: Value, collation: Oid, seed: u64) -> Option<u64> {
+    // SAFETY: the cache entry lives as long as the process, its function takes a value of the type
+    // and a seed.
+    unsafe {
+        let entry = pg_sys::lookup_type_cache(
+            base_type(value.type_oid()),
+            pg_sys::TYPECACHE_HASH_EXTENDED_PROC_FINFO as i32,
+        );
+        let function = &raw mut (*entry).hash_extended_proc_finfo;
+        if (*function).fn_oid == Oid::INVALID {
+            return None;
+        }
+        let hash = pg_sys::FunctionCall2Coll(function, collation, value.datum(), Datum::from(seed));
+        Some(hash.value() as u64)
+    }
+}
+
+/// Whether strings may be equal in a collation that are not the same.
+pub fn tells_by_rules(collation: Oid) -> bool {
+    // SAFETY: a look-up.
+    collation != Oid::INVALID && unsafe { !pg_sys::get_collation_isdeterministic(collation) }
+}
+
+/// Whether two strings are equal as values of type text, varchar or char(n) with a collation.
+pub fn equal_texts(first: &str, second: &str, oid: Oid, collation: Oid) -> bool {
+    equals_text(Value::text(first), second, oid, collation)
+}
+
+/// The same of a value of such a type and a string. Other types have no such values.
+pub fn equals_text(value: Value, text: &str, oid: Oid, collation: Oid) -> bool {
+    if !types::TEXTS.contains(&oid) {
+        return false;
+    }
+    let (value, text) = (value.require_text(), Value::text(text).datum());
+    // SAFETY: the cache entry lives as long as the process; these types have an equality of the server's, and
+    // are stored alike.
+    unsafe {
+        let kind = pg_sys::TYPECACHE_EQ_OPR_FINFO as i32;
+        let entry = pg_sys::lookup_type_cache(oid, kind);
+        let function = &raw mut (*entry).eq_opr_finfo;
+        pg_sys::FunctionCall2Coll(function, collation, value, text).value() != 0
+    }
+}
+
+/// Whether two values of a type are equal in its default order. False for types that have none.
+pub fn equal(one: Value, other: Value, collation: Oid) -> bool {
+    let oid = base_type(one.type_oid());
+    let kind = pg_sys::TYPECACHE_EQ_OPR_FINFO;
+    let other = other.require(oid);
+    // SAFETY: the cache entry lives as long as the process, its function takes two values of the type.
+    unsafe {
+        let entry = pg_sys::lookup_type_cache(oid, kind as i32);
+        let function = &raw mut (*entry).eq_opr_finfo;
+        (*function).fn_oid != Oid::INVALID
+            && pg_sys::FunctionCall2Coll(function, collation, one.datum(), other).value() != 0
+    }
+}
+
+/// Whether values of a type can be hashed.
+pub fn is_hashable(oid: Oid) -> bool {
+    let kind = pg_sys::TYPECACHE_HASH_EXTENDED_PROC;
+    // SAFETY: the cache entry lives as long as the process.
+    unsafe {
+        (*pg_sys::lookup_type_cache(base_type(oid), kind as i32)).hash_extended_proc != Oid::INVALID
+    }
+}
+
+/// The elements of an array; None for an element that is NULL. An error for what is no array.
+pub fn array_elements<'to>(array: Value) -> Vec<Option<Value<'to>>> {
+    let element = array.require_array();
+    // SAFETY: the value is an array of this element type; the server's function fills in the palloc'ed
+    // arrays and their length.
+    unsafe {
+        let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
+        pg_sys::get_typlenbyvalalign(element, &mut length, &mut by_value, &mut alignment);
+        let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        pg_sys::deconstruct_array(
+            pg_sys::pg_detoast_datum(array.datum().cast_mut_ptr()).cast(),
+            element,
+            i32::from(length),
+            by_value,
+            alignment,
+            &mut values,
+            &mut nulls,
+            &mut count,
+        );
+        let value = |index| Value::new(*values.add(index), element);
+        (0..count as usize).map(|index| (!*nulls.add(index)).then(|| value(index))).collect()
+    }
+}
