@@ -21,35 +21,46 @@ use crate::write::{counting, start};
 use crate::{sql_functions, transaction};
 
 sql_functions! {
-    dig, pg_finfo_dig => dig_impl,
-    plow, pg_finfo_plow => plow_impl,
-    kick, pg_finfo_kick => kick_impl,
-    switch_task, pg_finfo_switch_task => switch_impl,
-    snatch, pg_finfo_snatch => snatch_impl,
-    release_all, pg_finfo_release_all => release_all_impl,
-    restart, pg_finfo_restart => restart_impl,
-    delete_task, pg_finfo_delete_task => delete_impl,
-    pause_queue, pg_finfo_pause_queue => pause_impl,
-    resume_queue, pg_finfo_resume_queue => resume_impl,
-    truncate_queue, pg_finfo_truncate_queue => truncate_impl,
+    "dig" as dig, pg_finfo_dig(
+        queue: queue, id: key = [NULL], delay: interval = NULL, ttl: interval = NULL,
+    ) -> [tasks] => dig_impl;
+    "plow" as plow, pg_finfo_plow(
+        queue: queue, n: integer = NULL, delay: interval = NULL, ttl: interval = NULL,
+    ) -> [tasks] => plow_impl;
+    "kick" as kick, pg_finfo_kick(queue: queue, n: integer) -> integer => kick_impl;
+    "switch" as switch_task, pg_finfo_switch_task(
+        queue: queue, id: key = [NULL], status: text = [NULL], delay: interval = NULL,
+    ) -> [tasks] => switch_impl;
+    "snatch" as snatch, pg_finfo_snatch(
+        queue: queue, id: key = [NULL], delay: interval = NULL,
+    ) -> [tasks] => snatch_impl;
+    "release_all" as release_all, pg_finfo_release_all(queue: queue) -> integer => release_all_impl;
+    "restart" as restart, pg_finfo_restart(
+        queue: queue, id: key = [NULL], delay: interval = NULL,
+    ) -> [tasks] => restart_impl;
+    "delete" as delete_task, pg_finfo_delete_task(queue: queue, id: key = [NULL]) -> [tasks]
+        => delete_impl;
+    "pause" as pause_queue, pg_finfo_pause_queue(
+        queue: queue, duration: interval = NULL,
+    ) -> void => pause_impl;
+    "resume" as resume_queue, pg_finfo_resume_queue(queue: queue) -> void => resume_impl;
+    "truncate" as truncate_queue, pg_finfo_truncate_queue(queue: queue) -> void => truncate_impl;
 }
 
-/// dig(queue, id anycompatible, delay interval, ttl interval)
 fn dig_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let delay = argument::interval(call, 2, "delay", false)?;
-    let ttl = argument::interval(call, 3, "ttl", true)?;
-    settle::run(call, Verb::Dig, |plan, queue| {
+    let delay = argument::interval(call, arg::dig::delay, false)?;
+    let ttl = argument::interval(call, arg::dig::ttl, true)?;
+    settle::run(call, Verb::Dig, (arg::dig::queue, arg::dig::id), |plan, queue| {
         require_buried(queue)?;
         plan.postpone(delay, ttl, queue)
     })
 }
 
-/// plow(queue, n integer, delay interval, ttl interval)
 fn plow_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let count = call.int4(1);
-    let delay = argument::interval(call, 2, "delay", false)?;
-    let ttl = argument::interval(call, 3, "ttl", true)?;
+    let target = Target::of(call, arg::plow::queue)?;
+    let count = call.get(arg::plow::n);
+    let delay = argument::interval(call, arg::plow::delay, false)?;
+    let ttl = argument::interval(call, arg::plow::ttl, true)?;
     let queue = target.open(Lock::RowExclusive)?;
     let output = target.output(call, &queue)?;
     if delay.is_some() && !queue.features().delays() {
@@ -65,10 +76,9 @@ fn plow_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// kick(queue, n integer)
 fn kick_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let count = call.int4(1).ok_or_else(|| Error::null("n"))?;
+    let target = Target::of(call, arg::kick::queue)?;
+    let count = call.require(arg::kick::n)?;
     let queue = target.open(Lock::RowExclusive)?;
     let kicked = plow(&queue, target.form, Some(count), None, None, |_| Ok(()))?;
     Ok(number_of(kicked))
@@ -100,16 +110,20 @@ fn plow(
     })
 }
 
-/// switch(queue, id anycompatible, status text, delay interval)
 fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let status = call.require(2, "status")?.to_text();
-    let delay = argument::interval(call, 3, "delay", false)?;
-    let target = Target::of(call)?;
+    let status = call.require(arg::switch_task::status)?;
+    let delay = argument::interval(call, arg::switch_task::delay, false)?;
+    let target = Target::of(call, arg::switch_task::queue)?;
     let to = wanted_status(&status, &*target.open(Lock::RowExclusive)?, delay.is_some())?;
-    settle::run(call, Verb::Switch(to), |plan, _| {
-        plan.give(delay, Parameter::Delay);
-        Ok(())
-    })
+    settle::run(
+        call,
+        Verb::Switch(to),
+        (arg::switch_task::queue, arg::switch_task::id),
+        |plan, _| {
+            plan.give(delay, Parameter::Delay);
+            Ok(())
+        },
+    )
 }
 
 /// The state that a caller wants a task to come to.
@@ -147,15 +161,15 @@ fn wanted_status(text: &str, queue: &Queue, has_delay: bool) -> Result<Status> {
     }
 }
 
-/// snatch(queue, id anycompatible, delay interval)
 fn snatch_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let delay = argument::interval(call, 2, "delay", false)?;
-    settle::run(call, Verb::Snatch, |plan, queue| plan.postpone(delay, None, queue))
+    let delay = argument::interval(call, arg::snatch::delay, false)?;
+    settle::run(call, Verb::Snatch, (arg::snatch::queue, arg::snatch::id), |plan, queue| {
+        plan.postpone(delay, None, queue)
+    })
 }
 
-/// release_all(queue)
 fn release_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::release_all::queue)?;
     let queue = target.open(Lock::RowExclusive)?;
     let mut arguments = Arguments::of(Parameter::Limit, Value::int4(i32::MAX));
     arguments.set(Parameter::Skip, Value::int4(0));
@@ -165,27 +179,25 @@ fn release_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(number_of(released))
 }
 
-/// restart(queue, id anycompatible, delay interval)
 fn restart_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let delay = argument::interval(call, 2, "delay", false)?;
-    settle::run(call, Verb::Restart, |plan, queue| plan.postpone(delay, None, queue))
+    let delay = argument::interval(call, arg::restart::delay, false)?;
+    settle::run(call, Verb::Restart, (arg::restart::queue, arg::restart::id), |plan, queue| {
+        plan.postpone(delay, None, queue)
+    })
 }
 
-/// delete(queue, id anycompatible)
 fn delete_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    settle::run(call, Verb::Delete, |_, _| Ok(()))
+    settle::run(call, Verb::Delete, (arg::delete_task::queue, arg::delete_task::id), |_, _| Ok(()))
 }
 
-/// pause(queue, duration interval)
 fn pause_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let duration = argument::interval(call, 1, "duration", true)?;
+    let target = Target::of(call, arg::pause_queue::queue)?;
+    let duration = argument::interval(call, arg::pause_queue::duration, true)?;
     redefine(&target, true, || queue::pause(target.table, duration))
 }
 
-/// resume(queue)
 fn resume_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::resume_queue::queue)?;
     redefine(&target, false, || queue::resume(target.table))
 }
 
@@ -207,9 +219,8 @@ fn redefine<'to>(
     Ok(Some(Value::void()))
 }
 
-/// truncate(queue)
 fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::truncate_queue::queue)?;
     // The lock that TRUNCATE takes, from the start: two who raise a weaker one block each other. Who
     // may not truncate is told so by the server.
     let lock = match privileges::may_truncate(target.table) {

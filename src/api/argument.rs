@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::form::Form;
 use crate::parts::leases::session;
 use crate::queue::{self, KeyType, Queue};
+use crate::server::argument::{Argument, NamesQueue, sql_type};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
 use crate::server::relation::{self, Lock};
@@ -23,16 +24,16 @@ pub struct Target<'call> {
 }
 
 impl<'call> Target<'call> {
-    /// Reads the argument `queue` (or the first INOUT parameter).
-    pub fn of(call: &'call Call) -> Result<Target<'call>> {
+    /// Reads the argument that names it.
+    pub fn of(call: &'call Call, queue: Argument<impl NamesQueue>) -> Result<Target<'call>> {
         session::require_loaded()?;
-        let oid = call.argument_type(0);
+        let oid = call.type_of(queue);
         let target = if oid == types::TEXT {
-            let name = call.require(0, "queue")?.to_text();
+            let name = call.value(queue).ok_or_else(|| Error::null(queue.name))?.to_text();
             Target { table: relation::find(&name)?, form: Form::Json, row: None }
         } else {
             let table = relation::of_row_type(oid).ok_or_else(|| no_queue(oid))?;
-            Target { table, form: Form::Row, row: call.value(0) }
+            Target { table, form: Form::Row, row: call.value(queue) }
         };
         nesting::refuse_too_deep(|| queue::display_name(target.table))?;
         Ok(target)
@@ -139,17 +140,20 @@ pub type Key<'m> = Vec<Value<'m>>;
 /// now or has no end. Zero is as good as none where `or_zero` is false.
 pub fn interval<'to>(
     call: &Call,
-    index: usize,
-    name: &str,
+    argument: Argument<sql_type::interval>,
     or_zero: bool,
 ) -> Result<Option<Value<'to>>> {
-    let duration = duration(call, index, name)?.filter(|(_, length)| or_zero || *length > 0);
+    let duration = duration(call, argument)?.filter(|(_, length)| or_zero || *length > 0);
     Ok(duration.map(|(interval, _)| Value::interval(interval)))
 }
 
-/// The keys of the tasks that argument `index`, called `id`, names: one, or a batch.
-pub fn keys<'call>(call: &'call Call, index: usize, queue: &Queue) -> Result<Vec<Key<'call>>> {
-    let value = call.value(index).ok_or_else(|| Error::null("id"))?;
+/// The keys of the tasks that an argument names: one, or a batch.
+pub fn keys<'call>(
+    call: &'call Call,
+    id: Argument<sql_type::key>,
+    queue: &Queue,
+) -> Result<Vec<Key<'call>>> {
+    let value = call.value(id).ok_or_else(|| Error::null("id"))?;
     let columns = || queue.key.iter().map(|key| key.name.as_str()).collect::<Vec<_>>().join(", ");
     let hint = || format!("The key of queue {} is ({}).", queue.name, columns());
     context::hinted(hint, || match queue.key.as_slice() {
@@ -214,9 +218,12 @@ pub fn key_text(key: &Key) -> String {
 }
 
 /// An interval argument in microseconds; None if it is NULL.
-pub fn duration(call: &Call, index: usize, name: &str) -> Result<Option<(Interval, i64)>> {
-    let interval = call.value(index).map(Value::to_interval);
-    interval.map(|interval| Ok((interval, time::duration(name, &interval)?))).transpose()
+pub fn duration(
+    call: &Call,
+    argument: Argument<sql_type::interval>,
+) -> Result<Option<(Interval, i64)>> {
+    let read = |interval| Ok((interval, time::duration(argument.name, &interval)?));
+    call.get(argument).map(read).transpose()
 }
 
 fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {

@@ -26,15 +26,14 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 sql_functions! {
-    check, pg_finfo_check => check_impl,
+    "check" as check, pg_finfo_check(queue: queue) -> jsonb => check_impl;
 }
 
 /// The worker mends some things within moments: they are no problem unless they stay.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// check(queue)
 fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::check::queue)?;
     require_monitor(target.table)?;
     let deadline = Instant::now() + PATIENCE;
     let mut lacked_before = vec![];

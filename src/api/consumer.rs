@@ -13,6 +13,7 @@ use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::parts::waiters::wait::{Deadline, InVain};
 use crate::queue::{Arguments, Queue};
+use crate::server::argument::{Argument, sql_type};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
 use crate::server::memory::Memory;
@@ -26,24 +27,31 @@ use crate::write::counting::{self, Transition};
 use crate::write::subqueues::Take;
 use crate::write::{direct, start};
 use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Interval;
 
 sql_functions! {
-    take, pg_finfo_take => take_impl,
-    next_json, pg_finfo_next_json => next_json_impl,
-    next_row, pg_finfo_next_row => next_row_impl,
+    "take" as take, pg_finfo_take(
+        queue: queue, timeout: interval = "0", count: integer = 1, tube: text = NULL,
+        ttr: interval = NULL, done: key = NULL, id: key = NULL,
+    ) -> [tasks] => take_impl;
+    "next" as next_json, pg_finfo_next_json(
+        queue: text, timeout: interval = NULL, tube: text = NULL, &mut task: jsonb = NULL,
+        count: integer = 1,
+    ) => next_json_impl;
+    "next" as next_row, pg_finfo_next_row(
+        &mut task: row, timeout: interval = NULL, tube: text = NULL,
+    ) => next_row_impl;
 }
 
-/// take(queue, timeout interval, count integer, tube text, ttr interval, done anycompatible, id
-/// anycompatible)
 fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::take::queue)?;
     let (_, timeout) =
-        argument::duration(call, 1, "timeout")?.ok_or_else(|| Error::null("timeout"))?;
-    let count = wanted(call, 2)?;
-    let ttr = argument::interval(call, 4, "ttr", true)?;
-    let mut order = Order { count, tube: call.text(3), ttr, waits: false };
+        argument::duration(call, arg::take::timeout)?.ok_or_else(|| Error::null("timeout"))?;
+    let count = wanted(call, arg::take::count)?;
+    let ttr = argument::interval(call, arg::take::ttr, true)?;
+    let mut order = Order { count, tube: call.get(arg::take::tube), ttr, waits: false };
     let output = Output::open(call);
-    let is_named = call.value(6).is_some();
+    let is_named = call.value(arg::take::id).is_some();
     if is_named && (timeout > 0 || count > 1) {
         let argument = if timeout > 0 { "timeout" } else { "count" };
         return Err(Error::invalid(format!("a take of given tasks has no {argument}")).hint(
@@ -57,7 +65,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
         output.push_all(rows, target.form);
         Ok(())
     };
-    let has_acked = call.value(5).is_some() && ack_done(call, &target)?;
+    let has_acked = call.value(arg::take::done).is_some() && ack_done(call, &target)?;
     if is_named {
         take_named(call, &target, &order, deliver)?;
         return Ok(None);
@@ -104,24 +112,28 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
 /// Acks the tasks that argument `done` names; false if it names none.
 fn ack_done(call: &Call, target: &Target) -> Result<bool> {
     let queue = target.open(Lock::RowExclusive)?;
-    let keys = argument::keys(call, 5, &queue)?;
+    let keys = argument::keys(call, arg::take::done, &queue)?;
     Plan::unseen(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
     Ok(!keys.is_empty())
 }
 
-/// CALL next(queue text, timeout interval, tube text, INOUT task jsonb, count integer)
 fn next_json_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    next(call, call.value(3), call.text(2), wanted(call, 4)?)
+    let count = wanted(call, arg::next_json::count)?;
+    let target = Target::of(call, arg::next_json::queue)?;
+    let timeout = argument::duration(call, arg::next_json::timeout)?;
+    let task = call.value(arg::next_json::task);
+    next(call, &target, task, timeout, (call.get(arg::next_json::tube), count))
 }
 
-/// CALL next(INOUT task anyelement, timeout interval, tube text)
 fn next_row_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    next(call, call.value(0), call.text(2), 1)
+    let target = Target::of(call, arg::next_row::task)?;
+    let timeout = argument::duration(call, arg::next_row::timeout)?;
+    next(call, &target, target.row, timeout, (call.get(arg::next_row::tube), 1))
 }
 
 /// The number of tasks that a call wants.
-fn wanted(call: &Call, index: usize) -> Result<i32> {
-    let count = call.int4(index).ok_or_else(|| Error::null("count"))?;
+fn wanted(call: &Call, count: Argument<sql_type::integer>) -> Result<i32> {
+    let count = call.require(count)?;
     if count < 1 {
         return Err(
             Error::invalid("count must be at least 1").hint("Leave it out to take one task.")
@@ -135,12 +147,12 @@ fn wanted(call: &Call, index: usize) -> Result<i32> {
 /// snapshot, no lock.
 fn next<'call>(
     call: &'call Call,
+    target: &Target,
     task: Option<Value>,
-    tube: Option<String>,
-    count: i32,
+    timeout: Option<(Interval, i64)>,
+    (tube, count): (Option<String>, i32),
 ) -> Result<Option<Value<'call>>> {
-    let target = Target::of(call)?;
-    let timeout = argument::duration(call, 1, "timeout")?.map(|(_, length)| length);
+    let timeout = timeout.map(|(_, length)| length);
     if call.is_atomic() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_INVALID_TRANSACTION_TERMINATION,
@@ -270,7 +282,7 @@ fn take_named(
     let (tube, ttr) = (order.tube.is_some(), order.ttr.is_some());
     let change = Change::TakeNamed { form: target.form, tube, ttr, any: true };
     let arguments = order.arguments(order.ttr, &queue)?;
-    let keys = argument::keys(call, 6, &queue)?;
+    let keys = argument::keys(call, arg::take::id, &queue)?;
     if queue.paused_until().is_some() {
         return Ok(());
     }

@@ -11,6 +11,7 @@ use crate::parts::leases::session;
 use crate::parts::slot;
 use crate::queue::triggers::{self, NamedTrigger};
 use crate::queue::{self, Entry, Queue, census};
+use crate::server::argument::{Argument, sql_type};
 use crate::server::function::Call;
 use crate::server::relation::{self, Lock, Relation, Snapshot};
 use crate::server::value::Value;
@@ -24,20 +25,25 @@ use pgrx::pg_sys::Oid;
 use serde_json::json;
 
 sql_functions! {
-    upgrade, pg_finfo_upgrade => upgrade_impl,
-    create, pg_finfo_create => create_impl,
-    downgrade, pg_finfo_downgrade => downgrade_impl,
-    drop_queue, pg_finfo_drop_queue => drop_impl,
+    "upgrade" as upgrade, pg_finfo_upgrade(
+        queue: queue, options: jsonb = "{}", dry_run: boolean = false,
+    ) -> jsonb => upgrade_impl;
+    "create" as create, pg_finfo_create(
+        queue: text, options: jsonb = "{}", temporary: boolean = false, if_not_exists: boolean = false,
+    ) -> jsonb => create_impl;
+    "downgrade" as downgrade, pg_finfo_downgrade(
+        queue: queue, drop_columns: boolean = false,
+    ) -> void => downgrade_impl;
+    "drop" as drop_queue, pg_finfo_drop_queue(queue: queue) -> void => drop_impl;
 }
 
 /// Up to so many pages a new queue is counted at once; above, by the worker, without a lock.
 const PAGES_COUNTED_AT_ONCE: u32 = 1000;
 
-/// upgrade(queue, options jsonb, dry_run boolean)
 fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let options = options(call, 1)?;
-    let dry_run = call.require(2, "dry_run")?.to_bool();
+    let target = Target::of(call, arg::upgrade::queue)?;
+    let options = options(call, arg::upgrade::options)?;
+    let dry_run = call.require(arg::upgrade::dry_run)?;
     if dry_run {
         let blueprint = blueprint(target.table, &options, Lock::AccessShare)?;
         let definition = describe(&queue::display_name(target.table), &blueprint.definition);
@@ -47,13 +53,12 @@ fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     upgrade(target.table, &options)
 }
 
-/// create(queue, options jsonb, temporary boolean, if_not_exists boolean)
 fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
-    let name = call.require(0, "queue")?.to_text();
-    let options = options(call, 1)?;
-    let temporary = call.require(2, "temporary")?.to_bool();
-    let if_not_exists = call.require(3, "if_not_exists")?.to_bool();
+    let name = call.require(arg::create::queue)?;
+    let options = options(call, arg::create::options)?;
+    let temporary = call.require(arg::create::temporary)?;
+    let if_not_exists = call.require(arg::create::if_not_exists)?;
     if if_not_exists
         && let Ok(table) = relation::find(&name)
         && is_queue(table)?
@@ -91,10 +96,9 @@ fn is_queue(table: Oid) -> Result<bool> {
     is_queue
 }
 
-/// downgrade(queue, drop_columns boolean)
 fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let drop_columns = call.require(1, "drop_columns")?.to_bool();
+    let target = Target::of(call, arg::downgrade::queue)?;
+    let drop_columns = call.require(arg::downgrade::drop_columns)?;
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
@@ -141,9 +145,8 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::void()))
 }
 
-/// drop(queue)
 fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::drop_queue::queue)?;
     require_owner(target.table)?;
     let queue = target.open(Lock::AccessExclusive)?;
     let taken: i64 = census::holders(&queue)?.values().sum();
@@ -266,8 +269,8 @@ fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
     Ok(Some(counts))
 }
 
-fn options(call: &Call, index: usize) -> Result<Options> {
-    let json = call.value(index).ok_or_else(|| Error::null("options"))?;
+fn options(call: &Call, options: Argument<sql_type::jsonb>) -> Result<Options> {
+    let json = call.require(options)?;
     const HINT: &str = "The options are {\"fields\": …, \"states\": …, \"features\": …, \
                         \"tube_stats\": …, \"existing\": …, \"convert\": …}; see the README.";
     let invalid =

@@ -20,19 +20,21 @@ use pgrx::pg_sys::{Interval, Oid};
 use serde_json::json;
 
 sql_functions! {
-    identify, pg_finfo_identify => identify_impl,
-    session_connections, pg_finfo_session_connections => session_connections_impl,
+    "identify" as identify, pg_finfo_identify(
+        session: uuid = NULL, grace: interval = NULL, local: boolean = false,
+    ) -> uuid => identify_impl;
+    "session_connections" as session_connections, pg_finfo_session_connections() -> [jsonb]
+        => session_connections_impl;
 }
 
-/// identify(session uuid, grace interval, local boolean)
 fn identify_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     require_connection()?;
-    let grace = argument::duration(call, 1, "grace")?;
+    let grace = argument::duration(call, arg::identify::grace)?;
     let grace = grace.map(|(interval, length)| Grace { interval, length });
     grace.map_or(Ok(()), Grace::require_allowed)?;
-    let local = call.require(2, "local")?.to_bool();
-    let uuid = match (call.value(0).map(Value::to_uuid), local) {
+    let local = call.require(arg::identify::local)?;
+    let uuid = match (call.get(arg::identify::session), local) {
         (Some(uuid), false) if session::joined(Part::Own) == Some(uuid) => own(uuid, grace)?,
         (Some(uuid), _) => join(uuid, grace, local)?,
         (None, true) => open_until_end(grace)?,
@@ -353,7 +355,7 @@ fn unknown(uuid: Uuid) -> Error {
     .hint("A session ends with its last connection, or its time of grace later; its tasks are ready again. xqueue.identify(grace => '1 min') opens one that lasts.")
 }
 
-/// session_connections(): for the view `xqueue.sessions`.
+/// For the view `xqueue.sessions`.
 fn session_connections_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);

@@ -17,18 +17,20 @@ use crate::sql_functions;
 use serde_json::{Map, Value as Json};
 
 sql_functions! {
-    peek, pg_finfo_peek => peek_impl,
-    tasks_by_state, pg_finfo_tasks_by_state => tasks_by_state_impl,
-    stats_task, pg_finfo_stats_task => stats_task_impl,
+    #[stable] "peek" as peek, pg_finfo_peek(queue: queue, id: key = [NULL]) -> [tasks] => peek_impl;
+    #[stable] "tasks_by_state" as tasks_by_state, pg_finfo_tasks_by_state(
+        queue: queue, status: text, count: integer = NULL,
+    ) -> [tasks] => tasks_by_state_impl;
+    #[stable] "stats" as stats_task, pg_finfo_stats_task(queue: queue, id: key) -> [jsonb]
+        => stats_task_impl;
 }
 
-/// peek(queue, id anycompatible)
 fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::peek::queue)?;
     let queue = target.open(Lock::AccessShare)?;
     let output = target.output(call, &queue)?;
     let mut arguments = Arguments::default();
-    for key in named_keys(call, &target, &queue)? {
+    for key in named_keys(call, arg::peek::id, &target, &queue)? {
         arguments.set_key(&key);
         spi::connect(|spi| {
             let rows = queue.run(spi, &Statement::Peek(target.form), &arguments);
@@ -38,9 +40,9 @@ fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// stats(queue, id anycompatible): found in a scan, not by a SELECT, as nothing of the owner's is to run for it.
+/// Found in a scan, not by a SELECT, as nothing of the owner's is to run for it.
 fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, arg::stats_task::queue)?;
     require_monitor(target.table)?;
     let queue = target.open(Lock::AccessShare)?;
     // While the lock was waited for row security may have been switched on.
@@ -50,7 +52,7 @@ fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     // The checks of a domain are the owner's.
     let keys = {
         let _role = user::act_as_owner(owner);
-        named_keys(call, &target, &queue)?
+        named_keys(call, arg::stats_task::id, &target, &queue)?
     };
     for key in keys {
         if let Some(known) = census::find(&queue, &key, |row| account(row, &queue))? {
@@ -119,11 +121,10 @@ fn key_shown(row: &impl Row, queue: &Queue) -> Json {
     queue.key.iter().map(part).collect::<Map<_, _>>().into()
 }
 
-/// tasks_by_state(queue, status text, count integer)
 fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let status = call.require(1, "status")?.to_text();
-    let count = call.int4(2);
+    let target = Target::of(call, arg::tasks_by_state::queue)?;
+    let status = call.require(arg::tasks_by_state::status)?;
+    let count = call.get(arg::tasks_by_state::count);
     if count.is_some_and(|count| count < 0) {
         return Err(Error::invalid("count must not be negative")
             .hint("Give the number of tasks, or leave it out for all."));

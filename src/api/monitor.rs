@@ -21,23 +21,24 @@ use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
 
 sql_functions! {
-    stats, pg_finfo_stats => stats_impl,
-    stats_all, pg_finfo_stats_all => stats_all_impl,
-    stats_reset, pg_finfo_stats_reset => stats_reset_impl,
-    stats_reset_all, pg_finfo_stats_reset_all => stats_reset_all_impl,
-    holders, pg_finfo_holders => holders_impl,
-    waiting_consumers, pg_finfo_waiting_consumers => waiting_consumers_impl,
-    waiting_producers, pg_finfo_waiting_producers => waiting_producers_impl,
-    state, pg_finfo_state => state_impl,
-    metrics, pg_finfo_metrics => metrics_impl,
+    "stats" as stats, pg_finfo_stats(queue: queue) -> jsonb => stats_impl;
+    "stats" as stats_all, pg_finfo_stats_all() -> [jsonb] => stats_all_impl;
+    "stats_reset" as stats_reset, pg_finfo_stats_reset(queue: queue) -> void => stats_reset_impl;
+    "stats_reset" as stats_reset_all, pg_finfo_stats_reset_all() -> void => stats_reset_all_impl;
+    "holders" as holders, pg_finfo_holders() -> [jsonb] => holders_impl;
+    "waiting_consumers" as waiting_consumers, pg_finfo_waiting_consumers() -> [jsonb]
+        => waiting_consumers_impl;
+    "waiting_producers" as waiting_producers, pg_finfo_waiting_producers() -> [jsonb]
+        => waiting_producers_impl;
+    "state" as state, pg_finfo_state() -> text => state_impl;
+    "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;
 }
 
 /// How many of those who wait for one queue the views show.
 const SHOWN: usize = 10_000;
 
-/// stats(queue)
 fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let table = Target::of(call)?.table;
+    let table = Target::of(call, arg::stats::queue)?.table;
     require_monitor(table)?;
     let slot = match slot::find(process::database().into(), table.into()) {
         Some(slot) => slot,
@@ -54,7 +55,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
         .ok_or(queue::not_a_queue(table))
 }
 
-/// stats(): of all queues that the caller may read.
+/// Of all queues that the caller may read.
 fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -69,16 +70,15 @@ fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// stats_reset(queue)
 fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let table = Target::of(call)?.table;
+    let table = Target::of(call, arg::stats_reset::queue)?.table;
     require_owner(table)?;
     relation::lock(table, Lock::AccessShare);
     reset(queue::get(table)?.slot);
     Ok(Some(Value::void()))
 }
 
-/// stats_reset(): of all queues that the caller owns.
+/// Of all queues that the caller owns.
 fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     for table in tables_where(privileges::owns) {
@@ -95,7 +95,7 @@ fn reset(slot: SlotId) {
     }
 }
 
-/// holders(): the sessions that hold tasks, for the view `xqueue.taken`.
+/// The sessions that hold tasks, for the view `xqueue.taken`.
 fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -133,12 +133,12 @@ fn slot_of(table: Oid) -> Option<SlotId> {
     })
 }
 
-/// waiting_consumers(): for the view `xqueue.consumers`.
+/// For the view `xqueue.consumers`.
 fn waiting_consumers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     show_waiting(call, Want::is_for_task)
 }
 
-/// waiting_producers(): for the view `xqueue.producers`.
+/// For the view `xqueue.producers`.
 fn waiting_producers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     show_waiting(call, |want| matches!(want, Want::Room(_)))
 }
@@ -169,7 +169,7 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_
     Ok(None)
 }
 
-/// state(): of this server, as a queue sees it.
+/// Of this server, as a queue sees it.
 fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let database = u32::from(process::database());
@@ -183,7 +183,7 @@ fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::text(state)))
 }
 
-/// metrics(): of all queues that the caller may read.
+/// Of all queues that the caller may read.
 fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let database = catalog::database_name(process::database());

@@ -23,8 +23,13 @@ use crate::sql_functions;
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {
-    wait_task, pg_finfo_wait_task => wait_impl,
-    put_wait, pg_finfo_put_wait => put_wait_impl,
+    "wait" as wait_task, pg_finfo_wait_task(
+        queue: queue, id: key = [NULL], timeout: interval = NULL,
+    ) -> text => wait_impl;
+    "put_wait" as put_wait, pg_finfo_put_wait(
+        queue: queue, task: jsonb, timeout: interval = NULL, &mut outcome: text = NULL,
+        &mut id: jsonb = NULL,
+    ) => put_wait_impl;
 }
 
 /// What a look at a task tells of its outcome.
@@ -45,10 +50,9 @@ impl Sight {
     }
 }
 
-/// wait(queue, id anycompatible, timeout interval)
 fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
+    let target = Target::of(call, arg::wait_task::queue)?;
+    let timeout = argument::duration(call, arg::wait_task::timeout)?.map(|(_, length)| length);
     if timeout != Some(0) {
         refuse_fixed_snapshot("a task")?;
     }
@@ -104,7 +108,7 @@ fn watched(call: &Call, target: &Target) -> Result<Watched> {
     let mut seen = Err(wait::gone(""));
     xact::in_subtransaction(|| {
         seen = target.open(Lock::AccessShare).and_then(|queue| {
-            let keys = named_keys(call, target, &queue)?;
+            let keys = named_keys(call, arg::wait_task::id, target, &queue)?;
             let [key] = keys.as_slice() else {
                 return Err(Error::invalid("wait takes one task").hint("Wait for them one by one."));
             };
@@ -125,11 +129,10 @@ fn watched(call: &Call, target: &Target) -> Result<Watched> {
 /// The outcome of a task that was not put, as there was no room for it in time.
 const FULL: &str = "full";
 
-/// CALL put_wait(queue, task jsonb, timeout interval, INOUT outcome text, INOUT id jsonb)
 fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let task = jsonb::unpacked(call.value(1).ok_or_else(|| Error::null("task"))?);
-    let timeout = argument::duration(call, 2, "timeout")?.map(|(_, length)| length);
+    let target = Target::of(call, arg::put_wait::queue)?;
+    let task = jsonb::unpacked(call.require(arg::put_wait::task)?);
+    let timeout = argument::duration(call, arg::put_wait::timeout)?.map(|(_, length)| length);
     if call.is_atomic() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_INVALID_TRANSACTION_TERMINATION,

@@ -28,21 +28,23 @@ use crate::write::reservation::{self, Lack};
 use crate::{sql_functions, transaction};
 
 sql_functions! {
-    put, pg_finfo_put => put_impl,
+    "put" as put, pg_finfo_put(
+        queue: queue, task: jsonb = [NULL], delay: interval = NULL, ttl: interval = NULL,
+        ttr: interval = NULL, priority: bigint = NULL, tube: text = NULL, front: boolean = false,
+        timeout: interval = "0",
+    ) -> [tasks] => put_impl;
 }
 
-/// put(queue, task jsonb, delay interval, ttl interval, ttr interval, priority bigint, tube text,
-/// front boolean, timeout interval)
 fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let target = Target::of(call)?;
-    let delay = argument::interval(call, 2, "delay", false)?;
-    let ttl = argument::interval(call, 3, "ttl", true)?;
-    let ttr = argument::interval(call, 4, "ttr", true)?;
-    let priority = call.value(5).map(Value::to_integer);
-    let tube = call.text(6);
-    let front = call.value(7).is_some_and(Value::to_bool);
+    let target = Target::of(call, arg::put::queue)?;
+    let delay = argument::interval(call, arg::put::delay, false)?;
+    let ttl = argument::interval(call, arg::put::ttl, true)?;
+    let ttr = argument::interval(call, arg::put::ttr, true)?;
+    let priority = call.get(arg::put::priority);
+    let tube = call.get(arg::put::tube);
+    let front = call.get(arg::put::front).unwrap_or(false);
     let (_, timeout) =
-        argument::duration(call, 8, "timeout")?.ok_or_else(|| Error::null("timeout"))?;
+        argument::duration(call, arg::put::timeout)?.ok_or_else(|| Error::null("timeout"))?;
     let output = Output::open(call);
     let put = || {
         let queue = target.open(Lock::RowExclusive)?;
@@ -59,7 +61,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if front {
             put.give_front()?;
         }
-        put.run(call.value(1), target.row, |rows| {
+        put.run(call.value(arg::put::task), target.row, |rows| {
             output.push_all(rows, target.form);
             Ok(())
         })

@@ -11,6 +11,7 @@ use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::queue::{Arguments, Queue, Statement};
+use crate::server::argument::{Argument, sql_type};
 use crate::server::context;
 use crate::server::function::{Call, Output};
 use crate::server::relation::Lock;
@@ -24,27 +25,36 @@ use pgrx::PgSqlErrorCode;
 use std::collections::HashSet;
 
 sql_functions! {
-    ack, pg_finfo_ack => ack_impl,
-    release, pg_finfo_release => release_impl,
-    bury, pg_finfo_bury => bury_impl,
-    touch, pg_finfo_touch => touch_impl,
+    "ack" as ack, pg_finfo_ack(
+        queue: queue, id: key = [NULL], update: jsonb = NULL, delay: interval = NULL,
+        attempt: integer = NULL,
+    ) -> [tasks] => ack_impl;
+    "release" as release, pg_finfo_release(
+        queue: queue, id: key = [NULL], update: jsonb = NULL, delay: interval = NULL,
+        ttl: interval = NULL,
+    ) -> [tasks] => release_impl;
+    "bury" as bury, pg_finfo_bury(
+        queue: queue, id: key = [NULL], update: jsonb = NULL, ttl: interval = NULL,
+    ) -> [tasks] => bury_impl;
+    "touch" as touch, pg_finfo_touch(
+        queue: queue, id: key = [NULL], increment: interval = NULL,
+    ) -> [tasks] => touch_impl;
 }
 
-/// ack(queue, id anycompatible, update jsonb, delay interval, attempt integer)
 fn ack_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let delay = argument::interval(call, 3, "delay", true)?;
-    run(call, Verb::Ack, |plan, queue| {
+    let delay = argument::interval(call, arg::ack::delay, true)?;
+    run(call, Verb::Ack, (arg::ack::queue, arg::ack::id), |plan, queue| {
         if delay.is_some() && !queue.features().zombies() {
             return Err(not_enabled("zombie", queue));
         }
         plan.give(delay, Parameter::Delay);
-        if let Some(attempt) = call.value(4) {
+        if let Some(attempt) = call.value(arg::ack::attempt) {
             if queue.features().tries().is_none() {
                 return Err(not_enabled("retry", queue));
             }
             plan.give(Some(attempt), Parameter::Attempt);
         }
-        if call.value(2).is_some() && queue.sql.ack_deletes(delay.is_some()) {
+        if call.value(arg::ack::update).is_some() && queue.sql.ack_deletes(delay.is_some()) {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
                 "an ack that deletes the task cannot update it",
@@ -52,43 +62,40 @@ fn ack_impl(call: &Call) -> Result<Option<Value<'_>>> {
             .detail(format!("Queue \"{}\".", queue.name))
             .hint("Acked tasks stay with feature keep, or for a time with zombie."));
         }
-        plan.update(call.value(2), queue)
+        plan.update(call.value(arg::ack::update), queue)
     })
 }
 
-/// release(queue, id anycompatible, update jsonb, delay interval, ttl interval)
 fn release_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let delay = argument::interval(call, 3, "delay", false)?;
-    let ttl = argument::interval(call, 4, "ttl", true)?;
+    let delay = argument::interval(call, arg::release::delay, false)?;
+    let ttl = argument::interval(call, arg::release::ttl, true)?;
     // A delay of zero: none, not even that between attempts.
-    let at_once = delay.is_none() && call.value(3).is_some();
-    run(call, Verb::Release, |plan, queue| {
+    let at_once = delay.is_none() && call.value(arg::release::delay).is_some();
+    run(call, Verb::Release, (arg::release::queue, arg::release::id), |plan, queue| {
         plan.step.at_once = at_once;
         plan.postpone(delay, ttl, queue)?;
-        plan.update(call.value(2), queue)
+        plan.update(call.value(arg::release::update), queue)
     })
 }
 
-/// bury(queue, id anycompatible, update jsonb, ttl interval)
 fn bury_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let ttl = argument::interval(call, 3, "ttl", true)?;
-    run(call, Verb::Bury, |plan, queue| {
+    let ttl = argument::interval(call, arg::bury::ttl, true)?;
+    run(call, Verb::Bury, (arg::bury::queue, arg::bury::id), |plan, queue| {
         if !queue.features().buries() {
             return Err(not_enabled("buried", queue));
         }
         plan.postpone(None, ttl, queue)?;
-        plan.update(call.value(2), queue)
+        plan.update(call.value(arg::bury::update), queue)
     })
 }
 
-/// touch(queue, id anycompatible, increment interval)
 fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    let Some(increment) = argument::interval(call, 2, "increment", false)? else {
+    let Some(increment) = argument::interval(call, arg::touch::increment, false)? else {
         // Nothing to add.
         Output::open(call);
         return Ok(None);
     };
-    run(call, Verb::Touch, |plan, queue| {
+    run(call, Verb::Touch, (arg::touch::queue, arg::touch::id), |plan, queue| {
         if !queue.features().has_deadlines() && !queue.features().expires() {
             return Err(not_enabled("ttr", queue));
         }
@@ -279,14 +286,15 @@ fn hint(queue: &Queue) -> String {
 pub fn run<'call>(
     call: &'call Call,
     verb: Verb,
+    (queue, id): (Argument<sql_type::queue>, Argument<sql_type::key>),
     prepare: impl FnOnce(&mut Plan<'call>, &Queue) -> Result<()>,
 ) -> Result<Option<Value<'call>>> {
-    let target = Target::of(call)?;
+    let target = Target::of(call, queue)?;
     let queue = target.open(Lock::RowExclusive)?;
     let output = target.output(call, &queue)?;
     let mut plan = Plan::new(verb, target.form)?;
     prepare(&mut plan, &queue)?;
-    let keys = named_keys(call, &target, &queue)?;
+    let keys = named_keys(call, id, &target, &queue)?;
     plan.settle(&queue, &keys, |rows| {
         output.push_all(rows, target.form);
         Ok(())
@@ -294,15 +302,16 @@ pub fn run<'call>(
     Ok(None)
 }
 
-/// The keys that a call names: by its argument `id`, or else by the row in the queue's place.
+/// The keys that a call names: by an argument, or else by the row in the queue's place.
 pub fn named_keys<'call>(
     call: &'call Call,
+    id: Argument<sql_type::key>,
     target: &Target,
     queue: &Queue,
 ) -> Result<Vec<Key<'call>>> {
-    match (call.value(1), target.row) {
+    match (call.value(id), target.row) {
         (None, Some(row)) => Ok(vec![argument::key_of_row(row, queue)?]),
-        _ => argument::keys(call, 1, queue),
+        _ => argument::keys(call, id, queue),
     }
 }
 

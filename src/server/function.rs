@@ -13,11 +13,34 @@ use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// Makes Rust functions of the form `fn(&Call) -> Result<Option<Value>>` callable from SQL, each under the
-/// C symbol given, with the symbol that declares its calling convention. None is NULL.
+/// Declares functions of SQL: the name there, the C symbol and the one that declares its calling convention,
+/// arguments, result, and the Rust function of the form `fn(&Call) -> Result<Option<Value>>` that does it. Arguments
+/// are in the order of SQL, `&mut` if they are INOUT, and read as those of module `arg`; types are those of
+/// [`argument::sql_type`](crate::server::argument::sql_type). In brackets: a default of the row form only, the type
+/// of the rows of a set. A function without result is a procedure. That sql/*.sql says the same is tested.
 #[macro_export]
 macro_rules! sql_functions {
-    ($($symbol:ident, $info:ident => $function:path),+ $(,)?) => {
+    ($(
+        $(#[$volatility:ident])? $name:literal as $symbol:ident, $info:ident(
+            $($(&mut)? $argument:ident: $type:ident $(= $default:tt)?),* $(,)?
+        ) $(-> $result:tt)? => $function:path;
+    )+) => {
+        /// The arguments of each function.
+        #[allow(non_upper_case_globals, reason = "as SQL calls them")]
+        mod arg {
+            $(
+            #[allow(dead_code, reason = "what only comes out is not read")]
+            pub mod $symbol {
+                const ALL: &[&str] = &[$(stringify!($argument)),*];
+                $(
+                pub const $argument: $crate::server::argument::Argument<
+                    $crate::server::argument::sql_type::$type,
+                > = $crate::server::argument::Argument::named(stringify!($argument), ALL);
+                )*
+            }
+            )+
+        }
+
         /// The functions as the server calls them.
         #[allow(unsafe_code, reason = "the server's calling convention, which src/server says once")]
         pub mod sql {
@@ -38,8 +61,9 @@ macro_rules! sql_functions {
                         $crate::server::process::serve_interrupts();
                     }
                     let function = $function;
+                    let result = $crate::result_type!($($result)?);
                     // SAFETY: called by the server with its call information.
-                    unsafe { $crate::server::function::answer(info, function) }
+                    unsafe { $crate::server::function::answer(info, function, result) }
                 }
 
                 // SAFETY: `guarded` lets no panic out, and there is nothing to drop here.
@@ -57,19 +81,43 @@ macro_rules! sql_functions {
     };
 }
 
-/// Answers a call of the server's by a function, whose errors become the server's.
+/// The type of what a function declared by `sql_functions!` gives. None where that is looked at elsewhere: rows of a
+/// set as they are added, what a trigger gives against its table.
+#[macro_export]
+macro_rules! result_type {
+    () => {
+        Some($crate::server::types::RECORD)
+    };
+    (trigger) => {
+        None
+    };
+    ([$row:ident]) => {
+        None
+    };
+    ($result:ident) => {
+        Some($crate::server::types::result::$result)
+    };
+}
+
+/// Answers a call of the server's by a function, whose errors become the server's; so does a value of another type
+/// than `result`.
 ///
 /// # Safety
 /// `info` is the call information that the server gave to a C function.
 pub unsafe fn answer(
     info: FunctionCallInfo,
     function: fn(&Call) -> Result<Option<Value<'_>>>,
+    result_type: Option<Oid>,
 ) -> Datum {
     let call = Call(info);
     let result = function(&call).or_raise();
     // SAFETY: by the contract of this function the call information is ours to fill in.
     unsafe { (*info).isnull = result.is_none() };
-    result.map_or(Datum::from(0), Value::datum)
+    match (result, result_type) {
+        (None, _) => Datum::from(0),
+        (Some(value), None) => value.datum(),
+        (Some(value), Some(oid)) => value.require(oid),
+    }
 }
 
 /// A call in progress.
@@ -77,7 +125,7 @@ pub struct Call(FunctionCallInfo);
 
 impl Call {
     /// The argument at `index`, None if it is NULL or not there.
-    pub fn value(&self, index: usize) -> Option<Value<'_>> {
+    pub(super) fn value_at(&self, index: usize) -> Option<Value<'_>> {
         // SAFETY: the index is checked against the number of arguments; the argument is of the type that its
         // expression has.
         unsafe {
@@ -86,28 +134,13 @@ impl Call {
                 return None;
             }
             let argument = &info.args.as_slice(info.nargs as usize)[index];
-            (!argument.isnull).then(|| Value::new(argument.value, self.argument_type(index)))
+            (!argument.isnull).then(|| Value::new(argument.value, self.type_at(index)))
         }
-    }
-
-    /// The argument at `index`, refusing NULL.
-    pub fn require(&self, index: usize, name: &str) -> Result<Value<'_>> {
-        self.value(index).ok_or_else(|| Error::null(name))
-    }
-
-    /// An argument of type text.
-    pub fn text(&self, index: usize) -> Option<String> {
-        self.value(index).map(Value::to_text)
-    }
-
-    /// An argument of type integer.
-    pub fn int4(&self, index: usize) -> Option<i32> {
-        self.value(index).map(|value| value.to_integer() as i32)
     }
 
     /// The actual type of an argument, `Oid::INVALID` where the caller says none. Constants and parameters, which
     /// most arguments are, tell theirs without a call of the server's.
-    pub fn argument_type(&self, index: usize) -> Oid {
+    pub(super) fn type_at(&self, index: usize) -> Oid {
         // SAFETY: flinfo belongs to the call; the tag of a node says what it is.
         unsafe {
             let function = (*self.0).flinfo;

@@ -4,6 +4,7 @@
 //! here undo by `Drop` what must be undone in every case.
 
 pub mod allocator;
+pub mod argument;
 pub mod callbacks;
 pub mod catalog;
 pub mod context;

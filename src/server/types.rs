@@ -20,6 +20,19 @@ pub const JSONB: Oid = pg_sys::JSONBOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;
 pub const TIMESTAMPTZ: Oid = pg_sys::TIMESTAMPTZOID;
 pub const RECORD: Oid = pg_sys::RECORDOID;
+/// The types of results, by their names in SQL.
+#[allow(non_upper_case_globals, reason = "as SQL calls them")]
+pub mod result {
+    use super::{Oid, pg_sys};
+
+    pub const void: Oid = pg_sys::VOIDOID;
+    pub const text: Oid = pg_sys::TEXTOID;
+    pub const jsonb: Oid = pg_sys::JSONBOID;
+    pub const uuid: Oid = pg_sys::UUIDOID;
+    pub const integer: Oid = pg_sys::INT4OID;
+    pub const bigint: Oid = pg_sys::INT8OID;
+}
+
 /// The types whose values are strings.
 pub const TEXTS: [Oid; 3] = [pg_sys::TEXTOID, pg_sys::VARCHAROID, pg_sys::BPCHAROID];
 

@@ -38,7 +38,7 @@ mod counting {
     }
 
     crate::sql_functions! {
-        shortcuts, pg_finfo_shortcuts => shortcuts_impl,
+        "shortcuts" as shortcuts, pg_finfo_shortcuts() -> text => shortcuts_impl;
     }
 
     /// `shortcuts() RETURNS text`: how many tasks each has changed since the server's start, as JSON. Only tests

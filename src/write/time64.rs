@@ -15,13 +15,12 @@ use crate::server::{privileges, spi, time, types, user, xact};
 use crate::sql_functions;
 
 sql_functions! {
-    time64, pg_finfo_time64 => time64_impl,
+    "time64" as time64, pg_finfo_time64(queue: regclass) -> bigint => time64_impl;
 }
 
-/// time64(queue regclass)
 fn time64_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
-    let table = call.value(0).map(Value::to_oid).ok_or_else(|| Error::null("queue"))?;
+    let table = call.require(arg::time64::queue)?;
     // The primary makes greater ones meanwhile, which are not known here.
     if xact::in_recovery() {
         let name = queue::display_name(table);

@@ -18,10 +18,11 @@ use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {
-    row_changed, pg_finfo_row_changed => row_changed_impl,
-    row_arrives, pg_finfo_row_arrives => row_arrives_impl,
-    truncated, pg_finfo_truncated => truncated_impl,
-    registry_changed, pg_finfo_registry_changed => registry_changed_impl,
+    "row_changed" as row_changed, pg_finfo_row_changed() -> trigger => row_changed_impl;
+    "row_arrives" as row_arrives, pg_finfo_row_arrives() -> trigger => row_arrives_impl;
+    "truncated" as truncated, pg_finfo_truncated() -> trigger => truncated_impl;
+    "registry_changed" as registry_changed, pg_finfo_registry_changed() -> trigger
+        => registry_changed_impl;
 }
 
 /// AFTER INSERT, UPDATE, DELETE, for each row. Without the library's shared memory there is nothing
