@@ -57,7 +57,7 @@ pub extern "C-unwind" fn _PG_init() {
         return;
     }
     trace::init();
-    parts::segment::init();
+    parts::layout::init();
     server::executor::init();
     server::scan::init(api::CALLED_MOST);
     if !server::process::is_binary_upgrade() {

@@ -2,12 +2,12 @@
 //! connections: the second one cannot ack what the first one has taken.
 
 use crate::error::Error;
-use crate::parts::leases::sessions::{self, Uuid};
-use crate::parts::leases::store;
+use crate::parts::leases::{sessions, store};
 use crate::queue::Queue;
 use crate::server::spi::Spi;
+use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
-use crate::server::{catalog, process, types};
+use crate::server::{catalog, process};
 use pgrx::PgSqlErrorCode;
 
 /// Hints at what to do for somebody who has not taken the task that the session `owner` has.

@@ -4,12 +4,13 @@ use crate::api::argument::{self, Key};
 use crate::api::pooler;
 use crate::error::Error;
 use crate::model::status::Status;
-use crate::parts::leases::sessions::{Part, Uuid};
+use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{session, store};
 use crate::queue::{Arguments, Queue, Statement};
+use crate::server::process;
 use crate::server::spi::Spi;
+use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
-use crate::server::{process, types};
 use crate::statement::{Parameter, Verb};
 use pgrx::PgSqlErrorCode;
 

@@ -8,9 +8,9 @@ use crate::ddl::altered::Altered;
 use crate::error::OrRaise;
 use crate::parts::leases::session;
 use crate::parts::schedule::{databases, jobs};
-use crate::parts::{segment, slot};
+use crate::parts::slot;
 use crate::server::callbacks::{self, Command, ObjectEvent, Purpose, TransactionEvent};
-use crate::server::{catalog, latch, privileges, process, xact};
+use crate::server::{catalog, latch, privileges, process, shared_memory, xact};
 use crate::transaction;
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn object_changed(event: ObjectEvent, object: Oid) {
-    if !segment::is_available() {
+    if !shared_memory::is_available() {
         return;
     }
     let slot_of = |table: Oid| slot::find(process::database().into(), table.into());
@@ -91,7 +91,7 @@ thread_local! {
 /// that: a command that is about to be refused is none of theirs.
 pub fn before_command(command: &Command) {
     if let Command::OccupyDatabase { name, purpose } = command
-        && segment::is_available()
+        && shared_memory::is_available()
         && xact::is_open()
         && let Some(database) = catalog::find_database(name)
         && may_occupy(database, *purpose)
@@ -122,7 +122,7 @@ fn may_occupy(database: Oid, purpose: Purpose) -> bool {
 }
 
 pub fn after_command(command: &Command, succeeded: bool) {
-    if !segment::is_available() {
+    if !shared_memory::is_available() {
         return;
     }
     match command {

@@ -4,16 +4,14 @@
 pub mod capacity;
 pub mod counters;
 pub mod delta;
+pub mod layout;
 pub mod leases;
+pub mod locks;
 pub mod marks;
 mod prepared;
 pub mod schedule;
 #[allow(unsafe_code, reason = "shared memory")]
-pub mod segment;
-#[allow(unsafe_code, reason = "shared memory")]
 pub mod slot;
 pub mod slot_id;
 pub mod subqueues;
-#[cfg(feature = "injection_points")]
-pub mod traced;
 pub mod waiters;

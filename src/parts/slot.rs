@@ -5,12 +5,15 @@ use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
 use crate::parts::capacity::Room;
 use crate::parts::delta::{Delta, add, add_all};
+use crate::parts::leases::epoch;
+use crate::parts::locks::{self, Directory, DirectoryLock, directory};
 use crate::parts::marks::groups::Marks;
-use crate::parts::segment::{Directory, Guard};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues;
 use crate::parts::waiters::{Cause, Line, Offer};
+use crate::server::shared_memory::{Guard, Guarded, Shared, Zeroed};
 use serde_json::json;
+use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
 pub const NAME_LENGTH: usize = 64;
@@ -80,6 +83,18 @@ pub struct Tube {
     pub transitions: Transitions,
 }
 
+/// A place for a queue.
+pub struct Slot(UnsafeCell<Queue>);
+
+// SAFETY: used under the queue's lock, but for what `peek` reads under the directory's.
+unsafe impl Sync for Slot {}
+// SAFETY: numbers, bools, and enums and options whose zeros are their first.
+unsafe impl Zeroed for Slot {}
+
+pub(in crate::parts) static SLOTS: Shared<Slot> = Shared::new();
+/// The last that was given to a slot.
+pub(in crate::parts) static GENERATION: Guarded<u64, DirectoryLock> = Guarded::new();
+
 /// A queue, locked.
 pub struct QueueGuard {
     index: u32,
@@ -101,13 +116,12 @@ impl DerefMut for QueueGuard {
 }
 
 fn at(index: u32) -> Option<QueueGuard> {
-    if index as usize >= crate::parts::segment::segment().queue_count {
+    if index as usize >= SLOTS.len() {
         return None;
     }
-    let guard = Guard::acquire(1 + index as usize, true);
+    let guard = locks::queue(index as usize);
     // SAFETY: the index is below the number of slots, and the queue's lock is held exclusively.
-    let queue =
-        unsafe { &mut *(*crate::parts::segment::segment().queues.add(index as usize)).get() };
+    let queue = unsafe { &mut *SLOTS.get()[index as usize].0.get() };
     Some(QueueGuard { index, queue, _guard: guard })
 }
 
@@ -118,7 +132,7 @@ pub fn lock(id: SlotId) -> Option<QueueGuard> {
 
 /// The slot of a table, if it has one.
 pub fn find(database: u32, table: u32) -> Option<SlotId> {
-    find_in(&crate::parts::segment::directory(), database, table)
+    find_in(&directory(), database, table)
 }
 
 /// The slot of a table; a new one, of this owner or 0 if that is not known, if it has none, and whether it is new. None if
@@ -129,16 +143,16 @@ pub fn find_or_add(
     owner: u32,
     capacity: Option<i64>,
 ) -> Option<(SlotId, bool)> {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     if let Some(id) = find_in(&directory, database, table) {
         return Some((id, false));
     }
-    let free =
-        (0..crate::parts::segment::segment().queue_count).find(|index| peek(*index).0 == 0)?;
-    directory.header.last_generation += 1;
-    let generation = directory.header.last_generation;
+    let free = (0..SLOTS.len()).find(|index| peek(*index).0 == 0)?;
+    let last = &mut GENERATION.get_mut(&mut directory)[0];
+    *last += 1;
+    let generation = *last;
     // What was a queue before may have tasks that are taken.
-    let doubt = directory.next_doubt();
+    let doubt = epoch::next_doubt(&mut directory);
     let queue = at(free as u32)?;
     *queue.queue = Queue {
         generation,
@@ -179,9 +193,8 @@ pub fn find_or_add(
 /// How many slots of all databases are in use by queues of an owner, or of one that is about to be that or is if a
 /// prepared transaction commits; but for some that are about to be its own no more.
 pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
-    let _directory = crate::parts::segment::directory();
-    let in_use =
-        (0..crate::parts::segment::segment().queue_count).filter(|index| peek(*index).0 != 0);
+    let _directory = directory();
+    let in_use = (0..SLOTS.len()).filter(|index| peek(*index).0 != 0);
     let counts = |queue: QueueGuard| {
         let owners = [queue.owner, queue.next_owner, queue.prepared_owner];
         owners.contains(&owner) && !but.contains(&queue.id())
@@ -191,9 +204,9 @@ pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
 
 /// All slots of a database, or of all databases.
 pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
-    let mut found = Vec::with_capacity(crate::parts::segment::segment().queue_count);
-    let _directory = crate::parts::segment::directory();
-    for index in 0..crate::parts::segment::segment().queue_count {
+    let mut found = Vec::with_capacity(SLOTS.len());
+    let _directory = directory();
+    for index in 0..SLOTS.len() {
         let (generation, in_database, table) = peek(index);
         if generation != 0 && database.is_none_or(|database| database == in_database) {
             found.push((SlotId { index: index as u32, generation }, table));
@@ -204,8 +217,8 @@ pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
 
 /// Whether prepared transactions may have changed queues of a database.
 pub fn any_prepared(database: u32) -> bool {
-    let _directory = crate::parts::segment::directory();
-    (0..crate::parts::segment::segment().queue_count).any(|index| {
+    let _directory = directory();
+    (0..SLOTS.len()).any(|index| {
         let (generation, in_database, _) = peek(index);
         generation != 0
             && in_database == database
@@ -214,7 +227,7 @@ pub fn any_prepared(database: u32) -> bool {
 }
 
 fn find_in(_: &Directory, database: u32, table: u32) -> Option<SlotId> {
-    (0..crate::parts::segment::segment().queue_count).find_map(|index| {
+    (0..SLOTS.len()).find_map(|index| {
         let (generation, in_database, of_table) = peek(index);
         let found = generation != 0 && in_database == database && of_table == table;
         found.then_some(SlotId { index: index as u32, generation })
@@ -226,20 +239,20 @@ fn find_in(_: &Directory, database: u32, table: u32) -> Option<SlotId> {
 fn peek(index: usize) -> (u64, u32, u32) {
     // SAFETY: see above; the fields are read one by one, without making a reference to the slot.
     unsafe {
-        let queue = (*crate::parts::segment::segment().queues.add(index)).get();
+        let queue = SLOTS.get()[index].0.get();
         ((*queue).generation, (*queue).database, (*queue).table)
     }
 }
 
 /// Frees the slot of a queue that is gone. Those who wait are woken to find out.
 pub fn remove(id: SlotId) {
-    free(&crate::parts::segment::directory(), id);
+    free(&directory(), id);
 }
 
 /// Frees all slots of a database. Must neither allocate nor fail.
 pub fn remove_all(database: u32) {
-    let directory = crate::parts::segment::directory();
-    for index in 0..crate::parts::segment::segment().queue_count {
+    let directory = directory();
+    for index in 0..SLOTS.len() {
         let (generation, in_database, _) = peek(index);
         if generation != 0 && in_database == database {
             free(&directory, SlotId { index: index as u32, generation });
@@ -252,6 +265,16 @@ fn free(_: &Directory, id: SlotId) {
         queue.dismiss_everyone();
         subqueues::close(id);
         queue.generation = 0;
+    }
+}
+
+/// Notes that something may have happened to a queue's tasks of which nobody was told. Must neither
+/// allocate nor fail.
+pub fn invalidate(id: SlotId) {
+    let mut directory = directory();
+    let doubt = epoch::next_doubt(&mut directory);
+    if let Some(mut queue) = lock(id) {
+        queue.doubt = doubt;
     }
 }
 
@@ -462,5 +485,10 @@ impl QueueGuard {
 
     pub fn is_settled(&self) -> bool {
         self.settled
+    }
+
+    /// Since there were so many doubts there was none about this queue, but for triggers that are off.
+    pub fn doubt(&self) -> u64 {
+        self.doubt
     }
 }

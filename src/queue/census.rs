@@ -6,13 +6,13 @@
 use crate::error::{Error, Result};
 use crate::model::field::Field;
 use crate::model::status::Status;
-use crate::parts::leases::sessions::Uuid;
 use crate::queue::{self, Queue};
 use crate::server::heap::{Bound, Is};
 use crate::server::memory::Scratch;
 use crate::server::operators;
 use crate::server::relation::{Lock, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
+use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::statement::Index;
 use std::collections::BTreeMap;

@@ -8,8 +8,8 @@ use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::parts::schedule::databases;
+use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
-use crate::parts::{segment, slot};
 use crate::queue::direct::Directs;
 use crate::queue::fitness::Fitness;
 use crate::queue::order::Order;
@@ -22,7 +22,7 @@ use crate::server::relation::{self, ColumnType, Relation};
 use crate::server::row::Row;
 use crate::server::row_type::RowType;
 use crate::server::value::Value;
-use crate::server::{catalog, operators, process, time, types, xact};
+use crate::server::{catalog, operators, process, shared_memory, time, types, xact};
 use crate::statement::{self, KeyColumn};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
@@ -314,7 +314,7 @@ impl Queue {
     /// A number that stands for a task's key, as those who wait for its end know it. The server's secret keeps
     /// users from finding another key with the same number.
     pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
-        let secret = segment::secret();
+        let secret = shared_memory::secret();
         let mut hasher = DefaultHasher::new();
         secret.into_iter().for_each(|half| hasher.write_u64(half));
         for (value, column) in key.zip(&self.key) {

@@ -32,6 +32,7 @@ pub mod relation;
 pub mod row;
 pub mod row_type;
 pub mod scan;
+pub mod shared_memory;
 pub mod spi;
 pub mod subscription;
 mod systable;

@@ -47,6 +47,8 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
 }
 
+pub type Uuid = [u8; 16];
+
 /// A type's name with its schema, as SQL reads it.
 pub fn type_name(oid: Oid) -> String {
     // What is called "character" has one character.

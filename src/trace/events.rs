@@ -1,8 +1,8 @@
 //! The events: noted as rows change, numbered and logged as transactions end.
 
-use crate::parts::traced;
 use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::server::{allocator, types, xact};
+use crate::trace::shared;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ pub fn session_ends(uuid: [u8; 16]) {
 
 fn log_session(what: &str, uuid: [u8; 16]) {
     if is_on() {
-        log(traced::next(), &json!({ "do": what, "by": types::uuid_text(uuid) }));
+        log(shared::next(), &json!({ "do": what, "by": types::uuid_text(uuid) }));
     }
 }
 
@@ -62,7 +62,7 @@ fn log_session(what: &str, uuid: [u8; 16]) {
 #[inline]
 pub fn step(part: &str, step: impl FnOnce() -> Value) {
     if is_on() {
-        let number = traced::next();
+        let number = shared::next();
         allocator::apart(|| {
             let mut event = step();
             event["part"] = part.into();
@@ -91,7 +91,7 @@ pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => {
             let has_noted = NOTED.with_borrow(|events| !events.is_empty());
-            NUMBER.set(if has_noted { traced::next() } else { 0 });
+            NUMBER.set(if has_noted { shared::next() } else { 0 });
         }
         TransactionEvent::Commit => {
             let events = NOTED.take();

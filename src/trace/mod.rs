@@ -19,12 +19,17 @@
 
 #[cfg(feature = "injection_points")]
 mod events;
+#[cfg(feature = "injection_points")]
+#[allow(unsafe_code, reason = "shared memory")]
+mod shared;
 pub mod shortcuts;
 
 #[cfg(feature = "injection_points")]
 pub use crate::server::allocator::apart;
 #[cfg(feature = "injection_points")]
 pub use events::*;
+#[cfg(feature = "injection_points")]
+pub use shared::TRACED;
 pub use shortcuts::Shortcut;
 
 #[cfg(not(feature = "injection_points"))]

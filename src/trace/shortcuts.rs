@@ -21,10 +21,10 @@ pub use counting::*;
 #[cfg(feature = "injection_points")]
 mod counting {
     use crate::error::Result;
-    pub use crate::parts::traced::count;
-    use crate::parts::traced::counted;
     use crate::server::function::Call;
     use crate::server::value::Value;
+    pub use crate::trace::shared::count;
+    use crate::trace::shared::counted;
     use crate::trace::shortcuts::Shortcut;
 
     impl Shortcut {

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::model::change::{Call, Transitions};
 use crate::model::position::{Kind, Position};
 use crate::parts::delta::{Delta, Growth};
-use crate::parts::leases::{epoch, held, session, sessions};
+use crate::parts::leases::{held, session, sessions};
 use crate::parts::schedule::databases;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
@@ -304,7 +304,7 @@ fn commit(slot: SlotId, delta: &Delta) {
     held::commit(slot, &delta.held);
     // Somebody may have taken a task while nobody told of it, or told by other keys.
     if delta.redefined || delta.recount {
-        epoch::raise(slot);
+        slot::invalidate(slot);
     }
     let database = u32::from(process::database());
     let Some(mut queue) = slot::lock(slot) else {

@@ -3,8 +3,8 @@
 
 use crate::error::{OrRaise, Result};
 use crate::parts::leases::departed::{HeldTasks, Left};
-use crate::parts::leases::sessions::{self, Uuid};
-use crate::parts::leases::store;
+use crate::parts::leases::{sessions, store};
+use crate::server::types::Uuid;
 use crate::server::{time, xact};
 use crate::worker::job::Outcome;
 use std::time::{Duration, Instant};

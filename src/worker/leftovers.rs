@@ -2,11 +2,11 @@
 
 use crate::model::position::Position;
 use crate::parts::leases::departed::HeldTasks;
-use crate::parts::leases::epoch;
-use crate::parts::leases::sessions::{self, Uuid};
+use crate::parts::leases::{epoch, sessions};
 use crate::parts::schedule::orders::{End, PLACES, Report, SESSIONS, Work};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
+use crate::server::types::Uuid;
 use crate::worker::leases::Ended;
 use crate::worker::retry::Retry;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Leftovers {
                 epoch::note_untold();
                 self.sweep = true;
             }
-            (false, true) => epoch::raise(self.slot),
+            (false, true) => slot::invalidate(self.slot),
             _ => {}
         }
     }

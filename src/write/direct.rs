@@ -23,9 +23,8 @@ use crate::server::{jsonb, privileges, time, xact};
 use crate::statement::Parameter;
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
-use crate::write::counting;
-use crate::write::row;
 use crate::write::seen::Seen;
+use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 

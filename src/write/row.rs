@@ -5,11 +5,13 @@ use crate::model::field::Field;
 use crate::model::level;
 use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
-use crate::parts::leases::sessions::{self, Part, Uuid};
-use crate::parts::leases::{epoch, held, session};
+use crate::parts::leases::sessions::{self, Part};
+use crate::parts::leases::{held, session};
+use crate::parts::slot;
 use crate::queue::Queue;
 use crate::server::process;
 use crate::server::row::Row;
+use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::transaction;
 use crate::write::seen::Seen;
@@ -97,7 +99,7 @@ fn note_given(queue: &Queue, session: Uuid) {
     transaction::note(queue.slot, |delta| delta.given.add(session));
     if !is_there {
         // The worker may have its tasks in hand.
-        epoch::raise(queue.slot);
+        slot::invalidate(queue.slot);
     }
 }
 

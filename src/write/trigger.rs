@@ -4,16 +4,14 @@ use crate::error::{Error, Result};
 use crate::model::change::{Call, Counts, Place, event};
 use crate::model::field::Field;
 use crate::model::status::Status;
-use crate::parts::segment;
 use crate::queue::{self, Queue};
 use crate::server::function::Call as FunctionCall;
 use crate::server::row::Tuple;
 use crate::server::trigger::{Event, Firing, Timing};
 use crate::server::value::Value;
-use crate::server::{catalog, context, nesting, process, spi, time, types};
-use crate::write::row;
+use crate::server::{catalog, context, nesting, process, shared_memory, spi, time, types};
 use crate::write::seen::Seen;
-use crate::write::{reservation, subqueues};
+use crate::write::{reservation, row, subqueues};
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 
@@ -31,7 +29,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     // The server fires a statement's triggers row by row without serving them.
     process::serve_interrupts();
     let firing = Firing::of(call, Timing::AfterRow)?;
-    if !segment::is_available() {
+    if !shared_memory::is_available() {
         return Ok(firing.unchanged());
     }
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
@@ -94,7 +92,7 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
 /// to come waits; a task without an end of life gets the default one.
 fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
-    if !segment::is_available() {
+    if !shared_memory::is_available() {
         return Ok(firing.unchanged());
     }
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
@@ -126,7 +124,7 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
 /// AFTER TRUNCATE.
 fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::AfterTruncate)?;
-    if segment::is_available()
+    if shared_memory::is_available()
         && let Some(queue) = queue::find(firing.table())?
     {
         transaction::note(queue.slot, |delta| delta.replace(&Counts::default()));
@@ -137,7 +135,7 @@ fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
 /// After any change of the registry: the worker is to read it again.
 fn registry_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     Firing::of(call, Timing::AfterStatement)?;
-    if segment::is_available() {
+    if shared_memory::is_available() {
         transaction::note_registry_change();
     }
     Ok(Some(Value::void()))

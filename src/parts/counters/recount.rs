@@ -10,6 +10,7 @@ use crate::parts::slot::QueueGuard;
 use crate::parts::slot_id::SlotId;
 use crate::server::callbacks;
 use crate::server::relation::{InProgress, LatestSnapshot, Snapshot, TakenSnapshot};
+use crate::server::shared_memory::{Shared, Zeroed};
 use crate::trace;
 use serde_json::{Value, json};
 use std::cell::{Cell, UnsafeCell};
@@ -48,6 +49,13 @@ struct Published {
     /// A prepared transaction may have changed the table since the snapshot, of which nothing tells.
     doubtful: bool,
 }
+
+// SAFETY: numbers, bools and counts.
+unsafe impl Zeroed for Area {}
+
+pub(in crate::parts) static AREAS: Shared<Area> = Shared::new();
+/// The transactions in progress that each area names, in parts of equal length.
+pub(in crate::parts) static IN_PROGRESS: Shared<AtomicU32> = Shared::new();
 
 /// In place of a role.
 const RENEWAL: u32 = u32::MAX;
@@ -151,7 +159,7 @@ impl QueueGuard {
     /// What is published of a recount of this queue; None if the area is another's.
     fn published(&mut self, index: usize) -> Option<&mut Published> {
         let is_own = self.recounts & (1 << index) != 0;
-        let area = &crate::parts::segment::segment().recounts[index];
+        let area = &AREAS.get()[index];
         // SAFETY: this queue's lock is held exclusively, for as long as the guard is borrowed, and only under it
         // is an area used that the queue's `recounts` names; it is claimed for one queue at a time.
         is_own.then(|| unsafe { &mut *area.published.get() })
@@ -258,12 +266,12 @@ fn give_up() {
 }
 
 fn areas() -> &'static [Area] {
-    crate::parts::segment::segment().recounts
+    AREAS.get()
 }
 
 /// The transactions in progress that an area names; written before it is published.
 fn xids(area: usize) -> &'static [AtomicU32] {
-    let all = crate::parts::segment::segment().in_progress;
+    let all = IN_PROGRESS.get();
     let count = all.len() / LIMIT;
     &all[area * count..][..count]
 }

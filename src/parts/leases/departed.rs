@@ -1,8 +1,10 @@
 //! The sessions that connections have left: the worker gives back what they hold.
 
 use crate::model::position::Position;
-use crate::parts::leases::sessions::Uuid;
+use crate::parts::locks::{DirectoryLock, directory};
 use crate::parts::slot_id::SlotId;
+use crate::server::shared_memory::{Guarded, Zeroed};
+use crate::server::types::Uuid;
 
 /// How many sessions that were left are remembered; when there are more, the worker looks at all.
 const SESSIONS: usize = 4096;
@@ -50,12 +52,17 @@ struct Entry {
 }
 
 #[repr(C)]
-pub(in crate::parts) struct LeftList {
+pub struct LeftList {
     sessions: u32,
     tasks: u32,
     entries: [Entry; SESSIONS],
     held: [HeldTask; TASKS],
 }
+
+// SAFETY: numbers and bools.
+unsafe impl Zeroed for LeftList {}
+
+pub(in crate::parts) static DEPARTED: Guarded<LeftList, DirectoryLock> = Guarded::new();
 
 impl LeftList {
     /// Adds a session of a database, with its tasks and the number of doubts that there were when it began,
@@ -112,13 +119,14 @@ impl LeftList {
 /// Takes the sessions of `database` that were left off the list.
 pub fn drain(database: u32) -> Vec<Left> {
     let (sessions, tasks) = {
-        let left = &crate::parts::segment::directory().header.left;
+        let directory = directory();
+        let left = &DEPARTED.get(&directory)[0];
         (left.sessions as usize, left.tasks as usize)
     };
     // Who leaves from here on wakes the worker once more.
     let (mut drained, mut held) = (Vec::with_capacity(sessions), Vec::with_capacity(tasks));
     if sessions > 0 {
-        crate::parts::segment::directory().header.left.drain(database, &mut drained, &mut held);
+        DEPARTED.get_mut(&mut directory())[0].drain(database, &mut drained, &mut held);
     }
     let mut held = held.into_iter();
     let left = |entry: Entry| {

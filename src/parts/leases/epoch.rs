@@ -1,36 +1,37 @@
 //! Doubts whether everybody was told what happened to a queue's tasks: since when a session knows for
 //! certain what it holds. They are numbered through all queues.
 
-use crate::parts::segment::Directory;
-use crate::parts::slot::{self, QueueGuard};
-use crate::parts::slot_id::SlotId;
+use crate::parts::locks::{Directory, DirectoryLock, directory};
+use crate::server::shared_memory::{Guarded, Zeroed};
 
-impl Directory {
-    /// A number for one more doubt.
-    pub(in crate::parts) fn next_doubt(&mut self) -> u64 {
-        self.header.doubts += 1;
-        self.header.doubts
-    }
+/// Of all queues.
+#[repr(C)]
+pub struct Epoch {
+    /// How often nobody may have been told what happened to a queue's tasks.
+    doubts: u64,
+    /// There is a queue whose triggers do not tell of every task, or was.
+    has_untold: bool,
 }
 
-/// Notes that something may have happened to a queue's tasks of which nobody was told. Must neither
-/// allocate nor fail.
-pub fn raise(id: SlotId) {
-    let mut directory = crate::parts::segment::directory();
-    let doubt = directory.next_doubt();
-    if let Some(mut queue) = slot::lock(id) {
-        queue.doubt = doubt;
-    }
+// SAFETY: a number and a bool.
+unsafe impl Zeroed for Epoch {}
+
+pub(in crate::parts) static EPOCH: Guarded<Epoch, DirectoryLock> = Guarded::new();
+
+/// A number for one more doubt.
+pub(in crate::parts) fn next_doubt(directory: &mut Directory) -> u64 {
+    let epoch = &mut EPOCH.get_mut(directory)[0];
+    epoch.doubts += 1;
+    epoch.doubts
+}
+
+/// How many doubts there were, and whether a queue's triggers do not tell of every task.
+pub(in crate::parts) fn now(directory: &Directory) -> (u64, bool) {
+    let epoch = &EPOCH.get(directory)[0];
+    (epoch.doubts, epoch.has_untold)
 }
 
 /// Notes that there is a queue whose triggers do not tell of every task.
 pub fn note_untold() {
-    crate::parts::segment::directory().header.has_untold = true;
-}
-
-impl QueueGuard {
-    /// Since there were so many doubts there was none about this queue, but for triggers that are off.
-    pub fn doubt(&self) -> u64 {
-        self.doubt
-    }
+    EPOCH.get_mut(&mut directory())[0].has_untold = true;
 }

@@ -1,7 +1,9 @@
 //! Which session holds which tasks.
 
 pub mod change;
+#[allow(unsafe_code, reason = "shared memory")]
 pub mod departed;
+#[allow(unsafe_code, reason = "shared memory")]
 pub mod epoch;
 pub mod given;
 pub mod held;

@@ -6,10 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::parts::leases::held;
-use crate::parts::leases::sessions::{self, Part, Uuid};
+use crate::parts::leases::sessions::{self, Part};
 use crate::parts::schedule::databases;
-use crate::parts::segment;
-use crate::server::{callbacks, process, time, types, user, worker};
+use crate::server::types::{self, Uuid};
+use crate::server::{callbacks, process, shared_memory, time, user, worker};
 use crate::trace;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -44,7 +44,7 @@ struct Local {
 
 /// Refuses to go on where the library is not loaded at server start.
 pub fn require_loaded() -> Result<()> {
-    if segment::is_available() { Ok(()) } else { Err(Error::not_loaded()) }
+    if shared_memory::is_available() { Ok(()) } else { Err(Error::not_loaded()) }
 }
 
 /// In this order.

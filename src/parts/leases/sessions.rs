@@ -1,14 +1,14 @@
 //! The sessions that take tasks: which are attached to a connection, and which have been left.
 
-use crate::parts::leases::departed::HeldTask;
+use crate::parts::leases::departed::{DEPARTED, HeldTask};
+use crate::parts::leases::epoch;
+use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::databases;
-use crate::parts::segment::Directory;
+use crate::server::shared_memory::{Guarded, Shared, Zeroed};
+use crate::server::types::Uuid;
 use crate::server::{latch, process};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-
-/// A session's identifier.
-pub type Uuid = [u8; 16];
 
 /// How a connection has come to a session. Each has one of each kind at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +31,31 @@ pub struct Session {
     attached: [Attached; PARTS],
     database: u32,
     pid: i32,
-    /// The transaction that has begun to commit changes of queues and has not told the counters
-    /// yet; 0 if there is none.
-    committing: AtomicU32,
     /// The connection's own session may hold tasks of which it does not know.
     own_is_distrusted: bool,
     /// So many doubts there were when it began.
     doubts: u64,
+}
+
+/// What of a process is used without the lock, at the index of the process.
+#[repr(C)]
+pub struct Flags {
+    /// The transaction that has begun to commit changes of queues and has not told the counters
+    /// yet; 0 if there is none.
+    committing: AtomicU32,
     /// The connection's own session has been identified.
     own_is_identified: AtomicBool,
     /// A commit is under way that counts on it that it has not.
     is_passing: AtomicBool,
 }
+
+// SAFETY: numbers and bools.
+unsafe impl Zeroed for Session {}
+// SAFETY: as above.
+unsafe impl Zeroed for Flags {}
+
+pub(in crate::parts) static SESSIONS: Guarded<Session, DirectoryLock> = Guarded::new();
+pub(in crate::parts) static FLAGS: Shared<Flags> = Shared::new();
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -57,16 +70,18 @@ struct Attached {
 
 /// Attaches this process to a session.
 pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
-    let directory = crate::parts::segment::directory();
-    if let Some(session) = directory.sessions.get_mut(process::index() as usize) {
+    let mut directory = directory();
+    let (doubts, _) = epoch::now(&directory);
+    if let Some(session) = SESSIONS.get_mut(&mut directory).get_mut(process::index() as usize) {
         session.database = u32::from(process::database());
         session.pid = process::pid();
         session.attached[part as usize] = Attached { live: true, identified, uuid, role };
         if part == Part::Own {
             session.own_is_distrusted = false;
-            session.doubts = directory.header.doubts;
-            session.own_is_identified.store(identified, Ordering::SeqCst);
-            session.is_passing.store(false, Ordering::SeqCst);
+            session.doubts = doubts;
+            let flags = flags(process::index() as usize);
+            flags.own_is_identified.store(identified, Ordering::SeqCst);
+            flags.is_passing.store(false, Ordering::SeqCst);
         }
     }
 }
@@ -74,8 +89,10 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
 /// Leaves a session. If that was one until the end of the transaction, its time is looked after
 /// only with `renews`. `tasks`: what the connection's own holds, as far as that is known.
 pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
-    let mut directory = crate::parts::segment::directory();
-    let Some(session) = directory.sessions.get_mut(process::index() as usize) else { return };
+    let mut directory = directory();
+    let (doubts, has_untold) = epoch::now(&directory);
+    let mut sessions = SESSIONS.get_mut(&mut directory).iter_mut();
+    let Some(session) = sessions.nth(process::index() as usize) else { return };
     let (attached, database) = (&mut session.attached[part as usize], session.database);
     if !std::mem::replace(&mut attached.live, false) || !renews {
         return;
@@ -85,12 +102,12 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
     // Whoever joined it may have taken more.
     let is_known = !identified && !session.own_is_distrusted;
     let tasks = tasks.filter(|_| is_known);
-    let is_sure = since == directory.header.doubts && !directory.header.has_untold;
+    let is_sure = since == doubts && !has_untold;
     if is_sure && tasks.is_some_and(<[HeldTask]>::is_empty) {
         return;
     }
     let tasks = tasks.map(|tasks| (tasks, since));
-    if !directory.header.left.push(database, (uuid, identified), tasks) {
+    if !DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, identified), tasks) {
         databases::request_sweep(&mut directory, database);
     }
     databases::wake_worker(&directory, database);
@@ -99,31 +116,31 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
 /// Notes that a connection's own session may hold tasks of which it does not know. False if there is no
 /// such session, or not any more.
 pub fn distrust(uuid: Uuid) -> bool {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     match find_own(&mut directory, uuid) {
         Some((_, session)) => {
             session.own_is_distrusted = true;
             true
         }
-        None => directory.header.left.distrust(uuid),
+        None => DEPARTED.get_mut(&mut directory)[0].distrust(uuid),
     }
 }
 
 /// Tasks were given to a session: if there is none, or not any more, the worker looks for them. Must
 /// neither allocate nor fail.
 pub fn look_after(uuid: Uuid) {
-    let (mut directory, database) =
-        (crate::parts::segment::directory(), u32::from(process::database()));
+    let (mut directory, database) = (directory(), u32::from(process::database()));
     let is_attached = |session: &Session| {
         let mut attached = session.attached.iter();
         attached.any(|attached| attached.live && attached.uuid == uuid)
     };
-    let mut sessions = directory.sessions.iter().filter(|session| session.database == database);
+    let mut sessions =
+        SESSIONS.get(&directory).iter().filter(|session| session.database == database);
     if sessions.any(is_attached) {
         return;
     }
     // It may have been identified before its end.
-    if !directory.header.left.push(database, (uuid, true), None) {
+    if !DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, true), None) {
         databases::request_sweep(&mut directory, database);
     }
     databases::wake_worker(&directory, database);
@@ -132,8 +149,8 @@ pub fn look_after(uuid: Uuid) {
 /// Since when this connection's own session knows what it holds, as the number of doubts that there were;
 /// None if it does not, or outlives the connection.
 pub fn own_is_sure_since() -> Option<u64> {
-    let directory = crate::parts::segment::directory();
-    let session = directory.sessions.get(process::index() as usize)?;
+    let directory = directory();
+    let session = SESSIONS.get(&directory).get(process::index() as usize)?;
     let own = &session.attached[Part::Own as usize];
     let is_sure = own.live && !own.identified && !session.own_is_distrusted;
     is_sure.then_some(session.doubts)
@@ -141,15 +158,16 @@ pub fn own_is_sure_since() -> Option<u64> {
 
 /// The role that a connection's own session belongs to; None if there is no such session in this database.
 pub fn role_of_own(uuid: Uuid) -> Option<u32> {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     find_own(&mut directory, uuid).map(|(_, session)| session.attached[Part::Own as usize].role)
 }
 
 /// Makes this connection's own session another role's. False if it may outlive the connection: then it
 /// stays its role's.
 pub fn give_own_to(role: u32) -> bool {
-    let directory = crate::parts::segment::directory();
-    let Some(session) = directory.sessions.get_mut(process::index() as usize) else { return false };
+    let mut directory = directory();
+    let mut sessions = SESSIONS.get_mut(&mut directory).iter_mut();
+    let Some(session) = sessions.nth(process::index() as usize) else { return false };
     let own = &mut session.attached[Part::Own as usize];
     if !own.identified {
         own.role = role;
@@ -163,7 +181,7 @@ pub fn identify(uuid: Uuid, role: u32) -> bool {
     let Some(process) = note_identified(uuid, role) else { return false };
     // What the session commits from here on is made safe; what it was about to commit without that comes
     // before the commit of whoever identifies it, which makes it safe too.
-    while entry(process).is_passing.load(Ordering::SeqCst) {
+    while flags(process).is_passing.load(Ordering::SeqCst) {
         latch::wait(Some(Duration::from_millis(1)), false);
     }
     true
@@ -171,21 +189,21 @@ pub fn identify(uuid: Uuid, role: u32) -> bool {
 
 /// The index of the connection's process.
 fn note_identified(uuid: Uuid, role: u32) -> Option<usize> {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     let (process, session) = find_own(&mut directory, uuid)?;
     let own = &mut session.attached[Part::Own as usize];
     if own.role != role {
         return None;
     }
     own.identified = true;
-    session.own_is_identified.store(true, Ordering::SeqCst);
+    flags(process).own_is_identified.store(true, Ordering::SeqCst);
     Some(process)
 }
 
 /// The connection to this database whose own session this is.
 fn find_own(directory: &mut Directory, uuid: Uuid) -> Option<(usize, &mut Session)> {
     let database = u32::from(process::database());
-    directory.sessions.iter_mut().enumerate().find(|(_, session)| {
+    SESSIONS.get_mut(directory).iter_mut().enumerate().find(|(_, session)| {
         let own = &session.attached[Part::Own as usize];
         session.database == database && own.live && own.uuid == uuid
     })
@@ -194,62 +212,49 @@ fn find_own(directory: &mut Directory, uuid: Uuid) -> Option<(usize, &mut Sessio
 /// Says that this process's transaction begins to commit changes of queues, or, with 0, that the
 /// counters know of them.
 pub fn set_committing(xid: u32) {
-    entry(process::index() as usize).committing.store(xid, Ordering::SeqCst);
+    flags(process::index() as usize).committing.store(xid, Ordering::SeqCst);
 }
 
 /// Whether a transaction that `is_seen` has not told the counters yet.
 pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
-    (0..crate::parts::segment::segment().process_count)
-        .map(|process| entry(process).committing.load(Ordering::SeqCst))
+    FLAGS
+        .get()
+        .iter()
+        .map(|flags| flags.committing.load(Ordering::SeqCst))
         .any(|xid| xid != 0 && is_seen(xid))
 }
 
 /// Whether this connection's own session may outlive it: any other may have seen to that.
 pub fn own_is_identified() -> bool {
-    entry(process::index() as usize).own_is_identified.load(Ordering::SeqCst)
+    flags(process::index() as usize).own_is_identified.load(Ordering::SeqCst)
 }
 
 /// From now on until `end_passing` nobody can identify this connection's own session without waiting. False
 /// if it has been identified.
 pub fn begin_passing() -> bool {
-    let entry = entry(process::index() as usize);
-    entry.is_passing.store(true, Ordering::SeqCst);
-    let is_passing = !entry.own_is_identified.load(Ordering::SeqCst);
-    entry.is_passing.store(is_passing, Ordering::SeqCst);
+    let flags = flags(process::index() as usize);
+    flags.is_passing.store(true, Ordering::SeqCst);
+    let is_passing = !flags.own_is_identified.load(Ordering::SeqCst);
+    flags.is_passing.store(is_passing, Ordering::SeqCst);
     is_passing
 }
 
 /// Must neither allocate nor fail.
 pub fn end_passing() {
-    entry(process::index() as usize).is_passing.store(false, Ordering::SeqCst);
+    flags(process::index() as usize).is_passing.store(false, Ordering::SeqCst);
 }
 
-fn entry(process: usize) -> Unlocked {
-    let segment = crate::parts::segment::segment();
-    // SAFETY: the index is kept inside the array; the fields are atomic and used without a lock.
-    unsafe {
-        let session = segment.sessions.add(process % segment.process_count);
-        Unlocked {
-            committing: &(*session).committing,
-            own_is_identified: &(*session).own_is_identified,
-            is_passing: &(*session).is_passing,
-        }
-    }
-}
-
-/// What of a process's entry is used without the lock.
-struct Unlocked {
-    committing: &'static AtomicU32,
-    own_is_identified: &'static AtomicBool,
-    is_passing: &'static AtomicBool,
+fn flags(process: usize) -> &'static Flags {
+    let flags = FLAGS.get();
+    &flags[process % flags.len()]
 }
 
 /// Shows `see` the sessions of this database that connections are attached to, with their
 /// processes, under the lock.
 fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
     let database = u32::from(process::database());
-    let directory = crate::parts::segment::directory();
-    for session in directory.sessions.iter().filter(|session| session.database == database) {
+    let directory = directory();
+    for session in SESSIONS.get(&directory).iter().filter(|session| session.database == database) {
         for part in [Part::Own, Part::Joined, Part::Local, Part::Candidate] {
             let attached = &session.attached[part as usize];
             if attached.live {
@@ -269,7 +274,7 @@ pub fn not_attached(mut uuids: Vec<Uuid>) -> Vec<Uuid> {
 /// The identified sessions of this database that connections are attached to, for as long as they
 /// like, or at the most until the end of a transaction.
 pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
-    let room = crate::parts::segment::segment().process_count;
+    let room = SESSIONS.len();
     let (mut lasting, mut passing) = (Vec::with_capacity(2 * room), Vec::with_capacity(2 * room));
     for_each_here(|part, attached, _| match part {
         _ if !attached.identified => {}
@@ -282,7 +287,7 @@ pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
 /// All sessions of this database that connections are attached to: identifier, process, and the
 /// role by which it came to be attached.
 pub fn attached() -> Vec<(Uuid, i32, u32)> {
-    let mut found = Vec::with_capacity(PARTS * crate::parts::segment::segment().process_count);
+    let mut found = Vec::with_capacity(PARTS * SESSIONS.len());
     for_each_here(|_, attached, pid| found.push((attached.uuid, pid, attached.role)));
     found
 }

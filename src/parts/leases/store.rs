@@ -7,12 +7,13 @@
 //! waits for a row here: one that is locked is being renewed by somebody else.
 
 use crate::error::Result;
-use crate::parts::leases::sessions::{self, Uuid};
+use crate::parts::leases::sessions;
 use crate::server::relation::{self, Lock};
 use crate::server::row::Row;
 use crate::server::spi::Rows;
+use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
-use crate::server::{catalog, own_table, time, types, user};
+use crate::server::{catalog, own_table, time, user};
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
 

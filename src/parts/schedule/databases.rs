@@ -1,6 +1,7 @@
 //! The databases that have the extension, and their workers.
 
-use crate::parts::segment::Directory;
+use crate::parts::locks::{Directory, DirectoryLock, directory};
+use crate::server::shared_memory::{Guarded, Zeroed};
 use crate::server::{latch, process, time};
 
 pub const LIMIT: usize = 256;
@@ -39,6 +40,23 @@ pub struct Requests {
     pub sessions: bool,
 }
 
+/// The databases, and who starts their workers.
+#[repr(C)]
+pub struct Databases {
+    launcher: u32,
+    databases: [Database; LIMIT],
+}
+
+// SAFETY: numbers and bools.
+unsafe impl Zeroed for Databases {}
+
+pub(in crate::parts) static DIRECTORY: Guarded<Databases, DirectoryLock> = Guarded::new();
+
+/// There is no launcher at first.
+pub(in crate::parts) fn fill() {
+    DIRECTORY.get_mut(&mut directory())[0].launcher = NO_PROCESS;
+}
+
 impl Database {
     /// Whether it has a worker, or one that starts and has not taken too long for that.
     fn is_attended(&self) -> bool {
@@ -55,11 +73,11 @@ impl Database {
 }
 
 fn find(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
-    directory.header.databases.iter_mut().find(|database| database.oid == oid)
+    DIRECTORY.get_mut(directory)[0].databases.iter_mut().find(|database| database.oid == oid)
 }
 
 fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
-    let databases = &mut directory.header.databases;
+    let databases = &mut DIRECTORY.get_mut(directory)[0].databases;
     let known = databases.iter().position(|database| database.oid == oid);
     let index = known.or_else(|| databases.iter().position(|database| database.oid == 0))?;
     let database = &mut databases[index];
@@ -84,7 +102,7 @@ pub(in crate::parts) fn request_sweep(directory: &mut Directory, oid: u32) {
 }
 
 pub(in crate::parts) fn wake_worker(directory: &Directory, oid: u32) {
-    let worker = directory.header.databases.iter().find(|database| database.oid == oid);
+    let worker = DIRECTORY.get(directory)[0].databases.iter().find(|database| database.oid == oid);
     if let Some(worker) = worker.map(|database| database.worker)
         && worker != NO_PROCESS
     {
@@ -93,15 +111,16 @@ pub(in crate::parts) fn wake_worker(directory: &Directory, oid: u32) {
 }
 
 fn wake_launcher(directory: &Directory) {
-    if directory.header.launcher != NO_PROCESS {
-        latch::wake(directory.header.launcher);
+    let launcher = DIRECTORY.get(directory)[0].launcher;
+    if launcher != NO_PROCESS {
+        latch::wake(launcher);
     }
 }
 
 /// Asks for a worker of this database, unless one is there. `look`: the worker, or one that is about
 /// to leave because it found no extension, has to look again at what there is.
 pub fn want_worker(oid: u32, look: bool) {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     let Some(database) = find_or_add(&mut directory, oid) else { return };
     database.requests.registry |= look;
     database.requests.prepared |= look;
@@ -114,12 +133,12 @@ pub fn want_worker(oid: u32, look: bool) {
 
 /// Wakes the worker of a database.
 pub fn wake(oid: u32) {
-    wake_worker(&crate::parts::segment::directory(), oid);
+    wake_worker(&directory(), oid);
 }
 
 /// Adds to what the worker of a database is asked to look at, and wakes it.
 pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     if let Some(database) = find(&mut directory, oid) {
         change(&mut database.requests);
     }
@@ -128,7 +147,7 @@ pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
 
 /// Forgets a database that has been dropped.
 pub fn forget(oid: u32) {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     if let Some(database) = find(&mut directory, oid) {
         database.oid = 0;
     }
@@ -136,7 +155,7 @@ pub fn forget(oid: u32) {
 
 /// Makes the workers of a database leave, and keeps them away until `vacate`.
 pub fn occupy(oid: u32) {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     if let Some(database) = find_or_add(&mut directory, oid) {
         database.occupied += 1;
     }
@@ -145,8 +164,7 @@ pub fn occupy(oid: u32) {
 
 /// Whether the database still has a worker, or one that starts.
 pub fn has_worker(oid: u32) -> bool {
-    find(&mut crate::parts::segment::directory(), oid)
-        .is_some_and(|database| database.is_attended())
+    find(&mut directory(), oid).is_some_and(|database| database.is_attended())
 }
 
 /// How a database is doing, as its sessions see it.
@@ -162,7 +180,7 @@ pub enum State {
 }
 
 pub fn state(oid: u32) -> State {
-    match find(&mut crate::parts::segment::directory(), oid) {
+    match find(&mut directory(), oid) {
         Some(database) if database.occupied > 0 => State::Ending,
         Some(database) if database.worker != NO_PROCESS && database.works => State::Running,
         Some(database) if database.wanted || database.is_attended() => State::Startup,
@@ -172,14 +190,14 @@ pub fn state(oid: u32) -> State {
 
 /// This database's worker has been round its queues.
 pub fn report_work(oid: u32) {
-    if let Some(database) = find(&mut crate::parts::segment::directory(), oid) {
+    if let Some(database) = find(&mut directory(), oid) {
         database.works = true;
     }
 }
 
 /// Undoes one `occupy`.
 pub fn vacate(oid: u32) {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     if let Some(database) = find(&mut directory, oid) {
         database.occupied = database.occupied.saturating_sub(1);
         database.free_if_idle();
@@ -189,13 +207,13 @@ pub fn vacate(oid: u32) {
 
 /// Makes this process the launcher.
 pub fn register_launcher() {
-    crate::parts::segment::directory().header.launcher = process::index();
+    DIRECTORY.get_mut(&mut directory())[0].launcher = process::index();
 }
 
 /// The databases that should have a worker and have none; each is marked as starting.
 pub fn missing_workers() -> Vec<u32> {
     let mut missing = Vec::with_capacity(LIMIT);
-    for database in crate::parts::segment::directory().header.databases.iter_mut() {
+    for database in DIRECTORY.get_mut(&mut directory())[0].databases.iter_mut() {
         let wanted = database.oid != 0 && database.wanted && database.occupied == 0;
         if wanted && !database.is_attended() {
             database.starting = time::now();
@@ -207,23 +225,19 @@ pub fn missing_workers() -> Vec<u32> {
 
 /// A worker could not be started: the launcher is to try again.
 pub fn not_started(oid: u32) {
-    if let Some(database) = find(&mut crate::parts::segment::directory(), oid) {
+    if let Some(database) = find(&mut directory(), oid) {
         database.starting = 0;
     }
 }
 
 /// Whether workers have been asked for that have not reported yet.
 pub fn are_starting() -> bool {
-    crate::parts::segment::directory()
-        .header
-        .databases
-        .iter()
-        .any(|database| database.starting != 0)
+    DIRECTORY.get(&directory())[0].databases.iter().any(|database| database.starting != 0)
 }
 
 /// Makes this process the worker of a database; false if it is not wanted there.
 pub fn register_worker(oid: u32) -> bool {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     match find(&mut directory, oid) {
         Some(database) if database.worker == NO_PROCESS => {
             database.starting = 0;
@@ -239,7 +253,7 @@ pub fn register_worker(oid: u32) -> bool {
 
 /// This process is the database's worker no more. `wanted`: another one should follow.
 pub fn unregister_worker(oid: u32, wanted: bool) {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     if let Some(database) = find(&mut directory, oid)
         && database.worker == process::index()
     {
@@ -253,7 +267,7 @@ pub fn unregister_worker(oid: u32, wanted: bool) {
 
 /// What the worker has been asked since the last time; None if it has to leave.
 pub fn take_requests(oid: u32) -> Option<Requests> {
-    let mut directory = crate::parts::segment::directory();
+    let mut directory = directory();
     let database = find(&mut directory, oid)?;
     (database.occupied == 0).then(|| std::mem::take(&mut database.requests))
 }

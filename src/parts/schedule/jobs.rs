@@ -11,9 +11,10 @@
 //! All places are guarded by one lock, which is taken alone. A job worker clears its process id under it
 //! before it ends, so that a signal sent under it reaches no other process.
 
+use crate::parts::locks::JobsLock;
 use crate::parts::schedule::databases;
 use crate::parts::schedule::orders::{self, Order, Report, Work};
-use crate::parts::segment::Guard;
+use crate::server::shared_memory::{Guarded, Held, Zeroed};
 use crate::server::xact::Failure;
 use crate::server::{latch, process, time};
 use pgrx::PgSqlErrorCode;
@@ -84,6 +85,11 @@ pub(in crate::parts) struct Job {
     order: Order,
 }
 
+// SAFETY: numbers, bools, and enums and options whose zeros are their first.
+unsafe impl Zeroed for Job {}
+
+pub(in crate::parts) static JOBS: Guarded<Job, JobsLock> = Guarded::new();
+
 /// In place of an owner: for what runs no code of any.
 pub const COUNTER: u32 = 0;
 
@@ -107,10 +113,7 @@ pub(in crate::parts) fn limit() -> usize {
 }
 
 fn with<T>(work: impl FnOnce(&mut [Job]) -> T) -> T {
-    let segment = crate::parts::segment::segment();
-    let _guard = Guard::acquire(2 + segment.queue_count, true);
-    // SAFETY: the array has this length, and the exclusive lock makes this the only reference.
-    work(unsafe { std::slice::from_raw_parts_mut(segment.jobs, segment.job_count) })
+    work(JOBS.get_mut(&mut Held::acquire()))
 }
 
 fn id_of(index: usize, job: &Job) -> JobId {

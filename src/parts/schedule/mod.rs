@@ -1,5 +1,6 @@
 //! When and by which process the worker acts.
 
+#[allow(unsafe_code, reason = "shared memory")]
 pub mod databases;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod jobs;

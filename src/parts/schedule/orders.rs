@@ -2,7 +2,7 @@
 //! lie in shared memory.
 
 use crate::model::position::Position;
-use crate::parts::leases::sessions::Uuid;
+use crate::server::types::Uuid;
 use crate::server::xact::Failure;
 
 /// Sessions per order. The rest is left to the next one.

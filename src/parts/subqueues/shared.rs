@@ -3,7 +3,7 @@
 use crate::model::level::Level;
 use crate::model::position::Position;
 use crate::parts::delta::Delta;
-use crate::parts::segment::Guard;
+use crate::parts::locks::SubqueuesLock;
 use crate::parts::slot::QueueGuard;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::LaneChanges;
@@ -13,37 +13,24 @@ use crate::parts::subqueues::pool::{
 use crate::parts::subqueues::traced::{self, Step};
 use crate::parts::waiters::{Cause, Offer};
 use crate::server::process;
+use crate::server::shared_memory::{Guarded, Held, Zeroed};
 use serde_json::json;
 
-/// Where the arrays are.
-pub(in crate::parts) struct Arrays {
-    header: *mut Header,
-    rings: *mut Ring,
-    entries: *mut Entry,
-    buckets: *mut u32,
-}
+// SAFETY: numbers, bools and enums whose zeros are their first.
+unsafe impl Zeroed for Header {}
+// SAFETY: as above.
+unsafe impl Zeroed for Ring {}
+// SAFETY: as above.
+unsafe impl Zeroed for Entry {}
 
-impl Arrays {
-    pub(in crate::parts) fn new(
-        header: *mut u8,
-        rings: *mut u8,
-        entries: *mut u8,
-        buckets: *mut u8,
-    ) -> Arrays {
-        Arrays {
-            header: header.cast(),
-            rings: rings.cast(),
-            entries: entries.cast(),
-            buckets: buckets.cast(),
-        }
-    }
-}
+pub(in crate::parts) static HEADER: Guarded<Header, SubqueuesLock> = Guarded::new();
+pub(in crate::parts) static RINGS: Guarded<Ring, SubqueuesLock> = Guarded::new();
+pub(in crate::parts) static ENTRIES: Guarded<Entry, SubqueuesLock> = Guarded::new();
+pub(in crate::parts) static BUCKETS: Guarded<u32, SubqueuesLock> = Guarded::new();
 
-impl Arrays {
-    /// What is not about a single queue, still unused.
-    pub(in crate::parts) fn header(&self) -> *mut Header {
-        self.header
-    }
+/// Hashes cannot be foreseen by users.
+pub(in crate::parts) fn fill() {
+    HEADER.get_mut(&mut Held::acquire())[0].secret = u128::from_ne_bytes(process::random()) as u64;
 }
 
 /// Each process may claim a lane, whatever room the others leave.
@@ -51,22 +38,12 @@ fn reserve() -> usize {
     process::limit()
 }
 
-fn entry_count() -> usize {
+pub(in crate::parts) fn entry_count() -> usize {
     crate::settings::max_subqueues() + reserve()
 }
 
-fn bucket_count() -> usize {
+pub(in crate::parts) fn bucket_count() -> usize {
     entry_count().next_power_of_two()
-}
-
-/// The sizes of the arrays, in bytes.
-pub(in crate::parts) fn sizes() -> [usize; 4] {
-    [
-        size_of::<Header>(),
-        crate::parts::segment::queue_limit() * size_of::<Ring>(),
-        entry_count() * size_of::<Entry>(),
-        bucket_count() * size_of::<u32>(),
-    ]
 }
 
 /// Lets `work` work with what is known of one lane, under their lock, and traces it as a step.
@@ -94,16 +71,14 @@ fn step_of_all(pool: &mut Pool, id: SlotId, verb: &str, work: impl FnOnce(&mut P
 
 /// Lets `work` work with the lanes, under their lock.
 fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
-    let segment = crate::parts::segment::segment();
-    let _guard = Guard::acquire(1 + segment.queue_count, true);
-    let arrays = &segment.lanes;
-    // SAFETY: the arrays have these lengths, and the exclusive lock makes these the only references.
+    let held = Held::acquire();
+    // SAFETY: these are the only references, to four areas.
     let mut pool = unsafe {
         Pool {
-            header: &mut *arrays.header,
-            rings: std::slice::from_raw_parts_mut(arrays.rings, segment.queue_count),
-            entries: std::slice::from_raw_parts_mut(arrays.entries, entry_count()),
-            buckets: std::slice::from_raw_parts_mut(arrays.buckets, bucket_count()),
+            header: &mut HEADER.beside(&held)[0],
+            rings: RINGS.beside(&held),
+            entries: ENTRIES.beside(&held),
+            buckets: BUCKETS.beside(&held),
             reserve: reserve(),
         }
     };

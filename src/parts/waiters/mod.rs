@@ -5,6 +5,8 @@ mod shared;
 pub mod token;
 mod traced;
 pub mod wait;
+mod wake;
 
 pub use shared::*;
-pub use traced::{Cause, note_look};
+pub use traced::note_look;
+pub use wake::{Cause, Offer};

@@ -6,12 +6,12 @@
 //! that nobody comes before them.
 //!
 //! Where the tasks that a consumer gets depend on who it is, by row security or by a function that
-//! picks, a look in vain says nothing of the others: see [`token`].
+//! picks, a look in vain says nothing of the others: see [`super::token`].
 
-use super::token::WakeToken;
-use super::traced::Cause;
 use crate::model::change::Outcome;
 use crate::parts::slot::QueueGuard;
+use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
+use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::{latch, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -30,12 +30,6 @@ pub enum Want {
     End(u64),
     /// Room for so many tasks more.
     Room(i64),
-}
-
-/// A wake-up: there is a ready task, of this tube where that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    pub tube: Option<u64>,
 }
 
 /// A process as it waits, read and changed by [`QueueGuard::entry`] only, but for what is atomic.
@@ -110,8 +104,18 @@ impl Waiter {
     }
 }
 
+// SAFETY: numbers, bools, and cells of enums and options whose zeros are their first.
+unsafe impl Zeroed for Waiter {}
+
+pub(in crate::parts) static WAITERS: Shared<Waiter> = Shared::new();
+
+/// No process stands in line at first.
+pub(in crate::parts) fn fill() {
+    WAITERS.get().iter().for_each(Waiter::reset);
+}
+
 fn waiter(process: u32) -> &'static Waiter {
-    let waiters = crate::parts::segment::segment().waiters;
+    let waiters = WAITERS.get();
     &waiters[process as usize % waiters.len()]
 }
 

@@ -12,33 +12,11 @@
 
 use crate::model::status::Status;
 use crate::parts::slot::{NEVER, QueueGuard};
-use crate::parts::waiters::shared::{Entry, own};
-use crate::parts::waiters::{Cause, Offer, Want};
+use crate::parts::waiters::shared::{Entry, Want, own};
+use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
 use crate::server::time;
 use serde_json::json;
 use std::sync::atomic::Ordering;
-
-/// A wake-up that a consumer has been given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WakeToken {
-    offer: Offer,
-    /// Its number among the wake-ups of the queue; 0: it is for one process alone.
-    number: u64,
-}
-
-impl WakeToken {
-    /// To look, and no more.
-    pub(in crate::parts) const NUDGE: WakeToken =
-        WakeToken { offer: Offer { tube: None }, number: 0 };
-
-    pub fn is_nudge(self) -> bool {
-        self.number == 0
-    }
-
-    pub(in crate::parts) fn number(self) -> u64 {
-        self.number
-    }
-}
 
 /// What follows from a look in vain.
 pub struct LookEnd {

@@ -1,31 +1,14 @@
 //! What happens in a line, for the trace that the model of wake-ups is held against, see [`crate::trace`].
 
 use crate::parts::slot::QueueGuard;
-use crate::parts::waiters::shared::Entry;
-use crate::parts::waiters::token::WakeToken;
+use crate::parts::waiters::shared::{Entry, Want};
+use crate::parts::waiters::wake::WakeToken;
 use crate::server::process;
 use crate::trace;
 use serde_json::{Value, json};
 
 /// Part of a trace.
 const PART: &str = "wake-ups";
-
-/// Why consumers are woken.
-#[derive(Clone, Copy, Debug)]
-pub enum Cause {
-    /// A transaction is committed that has made tasks ready.
-    Commit,
-    /// One is undone that had taken some.
-    Undo,
-    /// A wake-up that was not used.
-    HandOn,
-    /// A look came to nothing, or a sub-queue was given back in which there is something by now.
-    GivenBack,
-    /// The pause is over.
-    PauseOver,
-    /// What the queue gives is another.
-    Redefined,
-}
 
 impl QueueGuard {
     /// Notes a step of this line, which this process takes.
@@ -58,7 +41,7 @@ impl QueueGuard {
                 "place": place,
                 "since": since,
                 "token": token.map(WakeToken::number),
-                "of_any": want == crate::parts::waiters::Want::Any,
+                "of_any": want == Want::Any,
             })
         });
     }

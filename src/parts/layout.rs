@@ -1,0 +1,46 @@
+//! What shared memory consists of: the areas of the parts, and how long each is.
+
+use crate::parts::counters::recount;
+use crate::parts::leases::{departed, epoch, sessions};
+use crate::parts::schedule::{databases, jobs};
+use crate::parts::{locks, slot, subqueues, waiters};
+use crate::server::process;
+use crate::server::shared_memory::{self, Layout, Place};
+use crate::settings;
+#[cfg(feature = "injection_points")]
+use crate::trace;
+
+/// Asks for it. To be called once, while the server loads its libraries.
+pub fn init() {
+    shared_memory::init(Layout { areas, locks: || locks::count(settings::max_queues()), fill });
+}
+
+fn areas() -> Vec<(&'static dyn Place, usize)> {
+    let (queues, processes) = (settings::max_queues(), process::limit());
+    let in_progress = recount::LIMIT * (processes + process::prepared_limit());
+    vec![
+        (&slot::GENERATION, 1),
+        (&slot::SLOTS, queues),
+        (&databases::DIRECTORY, 1),
+        (&epoch::EPOCH, 1),
+        (&departed::DEPARTED, 1),
+        (&sessions::SESSIONS, processes),
+        (&sessions::FLAGS, processes),
+        (&waiters::WAITERS, processes),
+        (&recount::AREAS, recount::LIMIT),
+        (&recount::IN_PROGRESS, in_progress),
+        (&subqueues::HEADER, 1),
+        (&subqueues::RINGS, queues),
+        (&subqueues::ENTRIES, subqueues::entry_count()),
+        (&subqueues::BUCKETS, subqueues::bucket_count()),
+        (&jobs::JOBS, jobs::limit()),
+        #[cfg(feature = "injection_points")]
+        (&trace::TRACED, 1),
+    ]
+}
+
+fn fill() {
+    databases::fill();
+    subqueues::fill();
+    waiters::fill();
+}

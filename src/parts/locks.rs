@@ -1,0 +1,48 @@
+//! The locks of shared memory. Everything in it can be built again from the tables.
+//!
+//! | lock | guards |
+//! |---|---|
+//! | the directory's | which slot belongs to which queue, the databases and their workers, the sessions |
+//! | a queue's, see [`super::slot`] | its counters, marks, waiters, schedule and capacity |
+//! | the sub-queues' | those of all queues |
+//! | the job workers' | what these are doing |
+//!
+//! No process holds two queues' locks. The directory's is taken before a queue's, the sub-queues' last, the job workers'
+//! alone. Nothing that can fail runs under any of them.
+
+use crate::server::shared_memory::{Guard, Held, Lock};
+
+pub struct DirectoryLock;
+pub struct SubqueuesLock;
+pub struct JobsLock;
+
+impl Lock for DirectoryLock {
+    const NUMBER: usize = 0;
+}
+
+impl Lock for SubqueuesLock {
+    const NUMBER: usize = 1;
+}
+
+impl Lock for JobsLock {
+    const NUMBER: usize = 2;
+}
+
+/// The first of the queues' locks.
+const QUEUES: usize = 3;
+
+/// How many locks there are for so many queues.
+pub fn count(queues: usize) -> usize {
+    QUEUES + queues
+}
+
+pub type Directory = Held<DirectoryLock>;
+
+pub fn directory() -> Directory {
+    Directory::acquire()
+}
+
+/// The lock of the queue in a slot.
+pub(super) fn queue(slot: usize) -> Guard {
+    Guard::acquire(QUEUES + slot)
+}
