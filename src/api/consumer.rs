@@ -164,7 +164,7 @@ fn next<'call>(
     let result = Memory::current();
     let mut taken = Vec::new();
     let look = |order: &Order, taken: &mut Vec<Value<'call>>| {
-        take_now(&target, order, |rows, _| {
+        take_now(target, order, |rows, _| {
             let values = (0..rows.len()).filter_map(|row| rows.value(row, 1));
             taken.extend(values.map(|value| result.run(|| value.copied())));
             Ok(())
@@ -190,7 +190,7 @@ fn next<'call>(
             spi.commit();
             return Ok(());
         }
-        let line = Line::of(&target, order.tube.as_deref())?;
+        let line = Line::of(target, order.tube.as_deref())?;
         spi.commit();
         let place = line.join()?;
         order.waits = true;
@@ -203,14 +203,14 @@ fn next<'call>(
                     return Ok(());
                 }
                 Ok(Look::InVain(look)) => {
-                    let has_changed = line.has_changed(&place, &target, order.tube.as_deref());
+                    let has_changed = line.has_changed(&place, target, order.tube.as_deref());
                     place.over_transaction_end(|| spi.rollback());
                     if has_changed? {
                         continue;
                     }
                     look
                 }
-                Err(error) => return Err(gone_or(error, &target, &line.name)),
+                Err(error) => return Err(gone_or(error, target, &line.name)),
             };
             if !place.sleep(deadline, in_vain, &line.name)? {
                 return Ok(());
