@@ -215,7 +215,7 @@ fn redefine<'to>(
     require_owner(target.table)?;
     relation::invalidate(target.table);
     write()?;
-    transaction::note(queue.slot, |delta| delta.paused = Some(is_paused));
+    transaction::note(queue.slot, |delta| delta.table.paused = Some(is_paused));
     Ok(Some(Value::void()))
 }
 

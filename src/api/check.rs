@@ -8,7 +8,7 @@ use crate::model::change::Counts;
 use crate::model::options::Options;
 use crate::model::position::{FIRST, Group, Position};
 use crate::model::status::{NAMES, Tasks};
-use crate::parts::delta::add;
+use crate::parts::counters::change::add;
 use crate::parts::leases::store;
 use crate::parts::slot;
 use crate::queue::recount::{self, Counted, Purpose};
@@ -258,13 +258,13 @@ fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     let Counted { counts, is_certain, slot } = recount::count(queue, Purpose::Check).ok()?;
     let statistics = slot.statistics();
     let mut expected = Counts::default();
-    if !pending.replaces {
+    if !pending.counters.replaces {
         expected.tasks = statistics.tasks;
         expected.tubes = statistics.tubes.map(|tube| tube.tasks);
     }
-    add(&mut expected.tasks, &pending.tasks);
-    for (tube, change) in &pending.tubes {
+    add(&mut expected.tasks, &pending.counters.tasks);
+    for (tube, change) in &pending.counters.tubes {
         add(&mut expected.tubes[*tube], &change.tasks);
     }
-    Some((expected, is_certain && statistics.exact || pending.replaces, counts))
+    Some((expected, is_certain && statistics.exact || pending.counters.replaces, counts))
 }

@@ -137,7 +137,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     }
     drop(relation);
     if let Some(slot) = slot::find(process::database().into(), target.table.into()) {
-        transaction::note(slot, |delta| delta.dropped = Some(true));
+        transaction::note(slot, |delta| delta.table.dropped = Some(true));
     }
     queue::delete(target.table)?;
     run(&ddl);
@@ -211,8 +211,8 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     let queue = queue::get(table)?;
     // At once: a failure after this gives the slot back.
     transaction::note(queue.slot, |delta| {
-        delta.created |= !had_slot;
-        delta.dropped = Some(false);
+        delta.table.created |= !had_slot;
+        delta.table.dropped = Some(false);
     });
     if blueprint.is_new {
         places::require_for_new(open(table)?.owner())?;
@@ -226,16 +226,16 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     };
     let told = queue.telling.is_complete(subscription::copies(table));
     transaction::note(queue.slot, |delta| {
-        delta.redefined = true;
-        delta.told = Some(told);
-        delta.capacity = Some(queue.features().capacity());
+        delta.table.redefined = true;
+        delta.counters.told = Some(told);
+        delta.capacity.limit = Some(queue.features().capacity());
         match counted {
             Some(counts) => delta.replace(&counts),
-            None => delta.recount |= blueprint.is_new,
+            None => delta.counters.recount |= blueprint.is_new,
         }
-        delta.tubes_changed |= blueprint.tubes_changed;
-        delta.recount |= blueprint.tubes_changed && counted.is_none();
-        delta.recount |= blueprint.has_missed;
+        delta.counters.tubes_changed |= blueprint.tubes_changed;
+        delta.counters.recount |= blueprint.tubes_changed && counted.is_none();
+        delta.counters.recount |= blueprint.has_missed;
     });
     Ok(Some(jsonb::from_value(&describe(&queue.name, &queue.definition))))
 }

@@ -285,7 +285,9 @@ impl<'call> Put<'call> {
         // Where the triggers have run they have noted it.
         if queue.counts_itself && is_plain {
             transaction::note(queue.slot, |delta| {
-                lowest.by_group().for_each(|(group, position)| delta.lowest.add(group, position));
+                lowest
+                    .by_group()
+                    .for_each(|(group, position)| delta.marks.lowest.add(group, position));
             });
         }
         Ok(())

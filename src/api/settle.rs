@@ -247,7 +247,7 @@ impl<'m> Plan<'m> {
         })?;
         if deletes && queue.counts_itself {
             transaction::note(queue.slot, |delta| {
-                keys.iter().for_each(|key| delta.end(|| hash(key, queue), Outcome::Acked));
+                keys.iter().for_each(|key| delta.waiters.end(|| hash(key, queue), Outcome::Acked));
             });
         }
         Ok(())

@@ -33,7 +33,7 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
         }
         ObjectEvent::TableDropped => {
             if let Some(slot) = slot_of(object) {
-                transaction::note(slot, |delta| delta.dropped = Some(true));
+                transaction::note(slot, |delta| delta.table.dropped = Some(true));
                 transaction::note_registry_change();
             }
         }
@@ -45,7 +45,7 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
             if let Some(table) = catalog::table_of_trigger(object)
                 && let Some(slot) = slot_of(table)
             {
-                transaction::note(slot, |delta| delta.redefined = true);
+                transaction::note(slot, |delta| delta.table.redefined = true);
                 altered::note(Altered::Table(table));
             }
         }
@@ -76,7 +76,9 @@ fn settle() {
     }
     if transaction::has_altered_triggers() {
         for (slot, told) in altered::settle() {
-            transaction::note(slot, |delta| (delta.told, delta.recount) = (Some(told), true));
+            transaction::note(slot, |delta| {
+                (delta.counters.told, delta.counters.recount) = (Some(told), true)
+            });
         }
     }
 }

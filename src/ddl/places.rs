@@ -29,8 +29,8 @@ pub fn note_owner(slot: SlotId, table: Oid) {
     let Some(owner) = catalog::owner_of(table) else { return };
     let is_bound = !user::is_superuser(user::current());
     transaction::note(slot, |delta| {
-        delta.owner_before = delta.owner_before.or(Some(owner.into()));
-        delta.altered_by_user |= is_bound;
+        delta.table.owner_before = delta.table.owner_before.or(Some(owner.into()));
+        delta.table.altered_by_user |= is_bound;
     });
 }
 
@@ -44,7 +44,7 @@ pub fn settle() -> Result<()> {
         if let Some(mut queue) = slot::lock(*slot) {
             queue.set_next_owner((*owner).into());
         }
-        transaction::note(*slot, |delta| delta.given_away = true);
+        transaction::note(*slot, |delta| delta.table.given_away = true);
     }
     let is_bound = |(slot, owner): &&(SlotId, Oid)| {
         transaction::is_altered_by_user(*slot) && !user::is_superuser(*owner)

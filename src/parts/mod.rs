@@ -14,4 +14,5 @@ pub mod schedule;
 pub mod slot;
 pub mod slot_id;
 pub mod subqueues;
+pub mod table;
 pub mod waiters;

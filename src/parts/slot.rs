@@ -4,7 +4,8 @@ use crate::model::change::{Calls, Outcome, Transitions};
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
 use crate::parts::capacity::Room;
-use crate::parts::delta::{Delta, add, add_all};
+use crate::parts::counters::change::{add, add_all};
+use crate::parts::delta::Delta;
 use crate::parts::leases::epoch;
 use crate::parts::locks::{self, Directory, DirectoryLock, directory};
 use crate::parts::marks::groups::Marks;
@@ -325,71 +326,71 @@ impl QueueGuard {
     /// Takes over what transaction `xid` has committed, and wakes whom it concerns.
     pub fn commit(&mut self, xid: u32, delta: &Delta) {
         self.commit_told(delta);
-        if delta.tubes_changed {
+        if delta.counters.tubes_changed {
             self.tubes = [Tube::default(); TUBES_COUNTED];
         }
-        if delta.replaces {
+        if delta.counters.replaces {
             self.tasks = Tasks::default();
             self.tubes.iter_mut().for_each(|tube| tube.tasks = Tasks::default());
             self.exact |= self.may_be_exact();
             self.room.empty();
         }
-        add(&mut self.tasks, &delta.tasks);
-        self.room.reserved -= delta.reserved;
+        add(&mut self.tasks, &delta.counters.tasks);
+        self.room.reserved -= delta.capacity.reserved;
         self.settled = true;
-        add(&mut self.calls, &delta.calls);
-        add_all(&mut self.transitions, &delta.transitions);
-        for (tube, change) in &delta.tubes {
+        add(&mut self.calls, &delta.counters.calls);
+        add_all(&mut self.transitions, &delta.counters.transitions);
+        for (tube, change) in &delta.counters.tubes {
             add(&mut self.tubes[*tube].tasks, &change.tasks);
             add_all(&mut self.tubes[*tube].transitions, &change.transitions);
         }
         self.tell_recounts(xid, delta);
         self.lower_marks(delta);
         self.tell_ends(delta);
-        if delta.given_away {
+        if delta.table.given_away {
             self.end_next_owner(true);
         }
-        self.redefinitions += u64::from(delta.redefined || delta.paused.is_some());
-        self.pauses = delta.paused.unwrap_or(self.pauses);
-        if delta.paused == Some(false) {
+        self.redefinitions += u64::from(delta.table.redefined || delta.table.paused.is_some());
+        self.pauses = delta.table.paused.unwrap_or(self.pauses);
+        if delta.table.paused == Some(false) {
             self.wake_for_ready();
         }
         self.commit_lanes(delta);
-        if delta.redefined || delta.paused == Some(true) {
+        if delta.table.redefined || delta.table.paused == Some(true) {
             self.wake_everyone();
         } else {
-            for (tube, count) in delta.made_ready.by_tube() {
+            for (tube, count) in delta.waiters.made_ready.by_tube() {
                 self.wake(Cause::Commit, count, Offer { tube });
             }
         }
-        if delta.redefined {
+        if delta.table.redefined {
             // What was none of the worker's may be now.
             self.lower_due(i64::MIN);
         }
-        if let Some(instant) = delta.due {
+        if let Some(instant) = delta.schedule.due {
             self.lower_due(instant);
         }
-        if delta.recount {
+        if delta.counters.recount {
             (self.recount, self.exact) = (true, false);
             self.room.distrust();
             self.lower_due(i64::MIN);
         }
-        if let Some(capacity) = delta.capacity {
+        if let Some(capacity) = delta.capacity.limit {
             self.set_capacity(capacity);
         }
         self.grant();
         self.trace_recount(|| {
-            json!({ "do": "Tell", "xid": xid, "change": delta.tasks, "replaces": delta.replaces })
+            json!({ "do": "Tell", "xid": xid, "change": delta.counters.tasks, "replaces": delta.counters.replaces })
         });
     }
 
     fn tell_ends(&mut self, delta: &Delta) {
-        for (hash, outcome) in &delta.ended {
+        for (hash, outcome) in &delta.waiters.ended {
             self.tell_end(Some(*hash), Some(*outcome));
         }
-        if delta.replaces {
+        if delta.counters.replaces {
             self.tell_end(None, Some(Outcome::Deleted));
-        } else if delta.ended_more {
+        } else if delta.waiters.ended_more {
             self.tell_end(None, None);
         }
     }

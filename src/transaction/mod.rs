@@ -8,7 +8,8 @@ mod tests;
 use crate::error::Error;
 use crate::model::change::{Call, Transitions};
 use crate::model::position::{Kind, Position};
-use crate::parts::delta::{Delta, Growth};
+use crate::parts::capacity::Growth;
+use crate::parts::delta::Delta;
 use crate::parts::leases::{held, session, sessions};
 use crate::parts::schedule::databases;
 use crate::parts::slot;
@@ -187,7 +188,7 @@ pub fn note_registry_change() {
 /// A command alters a queue's table.
 pub fn note_table(slot: SlotId) {
     note_beyond(|noted| noted.tables_altered = true);
-    note(slot, |delta| delta.redefined = true);
+    note(slot, |delta| delta.table.redefined = true);
 }
 
 pub fn note_altered() {
@@ -298,12 +299,12 @@ fn forget() {
 /// Must neither allocate nor fail.
 fn commit(slot: SlotId, delta: &Delta) {
     injection::point(c"xqueue-commit-is-visible");
-    if delta.dropped == Some(true) {
+    if delta.table.dropped == Some(true) {
         return slot::remove(slot);
     }
-    held::commit(slot, &delta.held);
+    held::commit(slot, &delta.leases.held);
     // Somebody may have taken a task while nobody told of it, or told by other keys.
-    if delta.redefined || delta.recount {
+    if delta.table.redefined || delta.counters.recount {
         slot::invalidate(slot);
     }
     let database = u32::from(process::database());
@@ -312,39 +313,40 @@ fn commit(slot: SlotId, delta: &Delta) {
     };
     let due = queue.due();
     queue.commit(xact::id_if_any(), delta);
-    let wake_worker = queue.due() < due || queue.needs_recount() || delta.redefined;
+    let wake_worker = queue.due() < due || queue.needs_recount() || delta.table.redefined;
     drop(queue);
     if wake_worker {
         databases::request(database, |requests| {
-            requests.registry |= delta.redefined || delta.recount;
-            requests.sweep |= delta.recount;
+            requests.registry |= delta.table.redefined || delta.counters.recount;
+            requests.sweep |= delta.counters.recount;
         });
     }
     // Now that the counters say that there are such tasks.
-    delta.given.sessions().for_each(sessions::look_after);
-    if delta.given.more {
+    delta.leases.given.sessions().for_each(sessions::look_after);
+    if delta.leases.given.more {
         databases::request(database, |requests| requests.sweep = true);
     }
 }
 
 /// What was taken is ready again, and nobody else tells those who wait.
 fn undo(slot: SlotId, delta: &Delta) {
-    if delta.created {
+    if delta.table.created {
         return slot::remove(slot);
     }
-    if delta.given_away
+    if delta.table.given_away
         && let Some(mut queue) = slot::lock(slot)
     {
         queue.end_next_owner(false);
     }
-    let is_touched =
-        !delta.unmade_ready.is_empty() || delta.reserved > 0 || !delta.lanes.is_empty();
-    if (is_touched || delta.replaces || delta.redefined)
+    let is_touched = !delta.waiters.unmade_ready.is_empty()
+        || delta.capacity.reserved > 0
+        || !delta.subqueues.is_empty();
+    if (is_touched || delta.counters.replaces || delta.table.redefined)
         && let Some(mut queue) = slot::lock(slot)
     {
-        queue.give_back(delta.reserved);
+        queue.give_back(delta.capacity.reserved);
         queue.undo_lanes(delta);
-        for (tube, count) in delta.unmade_ready.by_tube() {
+        for (tube, count) in delta.waiters.unmade_ready.by_tube() {
             queue.wake(Cause::Undo, count, Offer { tube });
         }
     }
@@ -389,7 +391,7 @@ fn look_for_replayed_end() {
 /// A prepared transaction belongs to no session, so nobody could ever give its tasks back.
 fn refuse_to_prepare_takes() {
     let mut taken = 0;
-    CHANGES.with_borrow(|stack| stack.for_each(|_, delta| taken += delta.taken));
+    CHANGES.with_borrow(|stack| stack.for_each(|_, delta| taken += delta.leases.taken));
     if taken > 0 {
         Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -408,7 +410,7 @@ fn mark_prepared() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
             // Written by hand: nobody tells the session whether it is committed.
-            if !delta.held.is_empty() {
+            if !delta.leases.held.is_empty() {
                 held::forget();
             }
             if let Some(mut queue) = slot::lock(slot) {
@@ -421,7 +423,7 @@ fn mark_prepared() {
 fn give_up_claims() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
-            if !delta.lanes.is_empty()
+            if !delta.subqueues.is_empty()
                 && let Some(mut queue) = slot::lock(slot)
             {
                 queue.give_up_lanes(delta);
@@ -435,8 +437,8 @@ fn hand_over_room() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
             if let Some(mut queue) = slot::lock(slot) {
-                queue.keep_for_prepared(delta.reserved);
-                if delta.given_away {
+                queue.keep_for_prepared(delta.capacity.reserved);
+                if delta.table.given_away {
                     queue.prepare_next_owner();
                 }
             }

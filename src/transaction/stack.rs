@@ -6,7 +6,9 @@
 
 use crate::model::change::Transitions;
 use crate::model::position::{Kind, Position};
-use crate::parts::delta::{Delta, Growth, add_all};
+use crate::parts::capacity::Growth;
+use crate::parts::counters::change::add_all;
+use crate::parts::delta::Delta;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::{LaneChange, LaneChanges};
 
@@ -81,7 +83,7 @@ impl Stack {
     pub fn held(&self) -> (u64, u64) {
         let (mut got, mut lost) = (0, 0);
         self.for_each(|_, delta| {
-            let (more_got, more_lost) = delta.held.total();
+            let (more_got, more_lost) = delta.leases.held.total();
             (got, lost) = (got + more_got, lost + more_lost);
         });
         (got, lost)
@@ -91,7 +93,7 @@ impl Stack {
     pub fn dropped(&self) -> Vec<SlotId> {
         let mut dropped = Vec::new();
         self.for_each(|slot, delta| {
-            if let Some(is_dropped) = delta.dropped {
+            if let Some(is_dropped) = delta.table.dropped {
                 dropped.retain(|known| *known != slot);
                 dropped.extend(is_dropped.then_some(slot));
             }
@@ -104,14 +106,15 @@ impl Stack {
         let mut owners: Vec<(SlotId, u32)> = Vec::new();
         self.for_each(|slot, delta| {
             let is_known = owners.iter().any(|(known, _)| *known == slot);
-            owners.extend(delta.owner_before.filter(|_| !is_known).map(|owner| (slot, owner)));
+            owners
+                .extend(delta.table.owner_before.filter(|_| !is_known).map(|owner| (slot, owner)));
         });
         owners
     }
 
     /// Whether a role that is no superuser has altered the queue's table.
     pub fn is_altered_by_user(&self, slot: SlotId) -> bool {
-        self.of(slot).any(|delta| delta.altered_by_user)
+        self.of(slot).any(|delta| delta.table.altered_by_user)
     }
 
     /// The change of one queue by the whole open transaction.
@@ -129,14 +132,14 @@ impl Stack {
     /// something is to be done for those that it has changed.
     pub fn transitions(&self, slot: SlotId) -> (Transitions, Option<i64>) {
         let mut total = Transitions::default();
-        self.of(slot).for_each(|delta| add_all(&mut total, &delta.transitions));
-        (total, self.of(slot).filter_map(|delta| delta.due).min())
+        self.of(slot).for_each(|delta| add_all(&mut total, &delta.counters.transitions));
+        (total, self.of(slot).filter_map(|delta| delta.schedule.due).min())
     }
 
     /// What the whole open transaction does to the number of a queue's tasks.
     pub fn growth(&self, slot: SlotId) -> Growth {
         let mut growth = Growth::default();
-        self.of(slot).for_each(|delta| growth.absorb(delta));
+        self.of(slot).for_each(|delta| growth.absorb(&delta.counters, &delta.capacity));
         growth
     }
 
@@ -144,22 +147,23 @@ impl Stack {
     pub fn hides(&self, slot: SlotId, kind: Kind) -> bool {
         let hides = |delta: &Delta| {
             let has_changed = match kind {
-                Kind::Ready => !delta.unmade_ready.is_empty(),
-                Kind::Buried => delta.unmade_buried,
+                Kind::Ready => !delta.waiters.unmade_ready.is_empty(),
+                Kind::Buried => delta.marks.unmade_buried,
             };
-            has_changed || delta.moved || delta.replaces || delta.redefined
+            has_changed || delta.marks.moved || delta.counters.replaces || delta.table.redefined
         };
         self.of(slot).any(hides)
     }
 
     /// Whether the transaction has done what nobody tells of row by row.
     pub fn has_redefined(&self, slot: SlotId) -> bool {
-        self.of(slot).any(|delta| delta.redefined || delta.recount || delta.replaces)
+        self.of(slot)
+            .any(|delta| delta.table.redefined || delta.counters.recount || delta.counters.replaces)
     }
 
     /// The first place in which the transaction has made a task be of a kind.
     pub fn lowest(&self, slot: SlotId, kind: Kind) -> Option<Position> {
-        let places = self.of(slot).flat_map(|delta| delta.lowest.by_group());
+        let places = self.of(slot).flat_map(|delta| delta.marks.lowest.by_group());
         places.filter(|(group, _)| kind.may_be_in(*group)).map(|(_, position)| position).min()
     }
 
@@ -171,14 +175,14 @@ impl Stack {
     /// What the whole open transaction has done in the lanes of a queue.
     pub fn lanes(&self, slot: SlotId) -> LaneChanges {
         let mut total = LaneChanges::default();
-        self.of(slot).for_each(|delta| total.absorb(&delta.lanes));
+        self.of(slot).for_each(|delta| total.absorb(&delta.subqueues));
         total
     }
 
     /// The same of one lane.
     pub fn lane(&self, slot: SlotId, lane: u64) -> LaneChange {
         let mut total = LaneChange::default();
-        self.of(slot).for_each(|delta| delta.lanes.add_to(&mut total, lane));
+        self.of(slot).for_each(|delta| delta.subqueues.add_to(&mut total, lane));
         total
     }
 
@@ -200,8 +204,8 @@ mod tests {
     use super::*;
     use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
     use crate::model::status::Status;
-    use crate::parts::delta::{Ready, TUBES_NOTED};
     use crate::parts::subqueues::change::LANES_NOTED;
+    use crate::parts::waiters::change::{Ready, TUBES_NOTED};
 
     const JOBS: SlotId = SlotId { index: 3, generation: 1 };
     const MAIL: SlotId = SlotId { index: 4, generation: 1 };
@@ -243,9 +247,9 @@ mod tests {
         put(&mut stack, 3, MAIL);
         stack.commit_subtransaction(3);
         let mut undone = Vec::new();
-        stack.abort_subtransaction(2, |slot, delta| undone.push((slot, delta.tasks[0])));
+        stack.abort_subtransaction(2, |slot, delta| undone.push((slot, delta.counters.tasks[0])));
         assert_eq!(undone, [(JOBS, 1), (MAIL, 1)]);
-        assert_eq!(stack.total(JOBS).tasks[0], 1);
+        assert_eq!(stack.total(JOBS).counters.tasks[0], 1);
         assert_eq!(stack.total(MAIL), Delta::default());
     }
 
@@ -255,7 +259,7 @@ mod tests {
         put(&mut stack, 4, JOBS);
         stack.commit_subtransaction(4);
         stack.commit_subtransaction(3);
-        assert_eq!(ready(&stack.total(JOBS).made_ready), [(None, 1)]);
+        assert_eq!(ready(&stack.total(JOBS).waiters.made_ready), [(None, 1)]);
         stack.abort_subtransaction(2, |_, _| {});
         assert_eq!(stack.total(JOBS), Delta::default());
     }
@@ -267,15 +271,15 @@ mod tests {
         stack.at(2, JOBS).replace(&Counts::default());
         put(&mut stack, 2, JOBS);
         put(&mut stack, 2, JOBS);
-        assert_eq!(stack.total(JOBS).tasks[0], 2);
-        assert!(stack.total(JOBS).replaces);
+        assert_eq!(stack.total(JOBS).counters.tasks[0], 2);
+        assert!(stack.total(JOBS).counters.replaces);
         stack.abort_subtransaction(2, |_, _| {});
-        assert_eq!(stack.total(JOBS).tasks[0], 1);
-        assert!(!stack.total(JOBS).replaces);
+        assert_eq!(stack.total(JOBS).counters.tasks[0], 1);
+        assert!(!stack.total(JOBS).counters.replaces);
         stack.at(2, JOBS).replace(&Counts::default());
         stack.commit_subtransaction(2);
-        assert_eq!(stack.total(JOBS).tasks[0], 0);
-        assert!(stack.total(JOBS).replaces);
+        assert_eq!(stack.total(JOBS).counters.tasks[0], 0);
+        assert!(stack.total(JOBS).counters.replaces);
     }
 
     #[test]
@@ -284,11 +288,11 @@ mod tests {
         put(&mut stack, 1, JOBS);
         stack.at(1, JOBS).change(at(Status::Ready), at(Status::Taken));
         let total = stack.total(JOBS);
-        assert_eq!(total.tasks, [0, 1, 0, 0, 0, 0]);
-        assert_eq!(ready(&total.made_ready), [(None, 1)]);
-        assert_eq!(ready(&total.unmade_ready), [(None, 1)]);
-        assert_eq!(total.transitions[NOWHERE][0], 1);
-        assert_eq!(total.transitions[0][1], 1);
+        assert_eq!(total.counters.tasks, [0, 1, 0, 0, 0, 0]);
+        assert_eq!(ready(&total.waiters.made_ready), [(None, 1)]);
+        assert_eq!(ready(&total.waiters.unmade_ready), [(None, 1)]);
+        assert_eq!(total.counters.transitions[NOWHERE][0], 1);
+        assert_eq!(total.counters.transitions[0][1], 1);
     }
 
     fn ready(ready: &Ready) -> Vec<(Option<u64>, u32)> {
@@ -301,13 +305,15 @@ mod tests {
         delta.change(None, in_tube(Status::Ready, 0));
         delta.change(in_tube(Status::Ready, 0), in_tube(Status::Waiting, 1));
         delta.change(in_tube(Status::Waiting, 1), in_tube(Status::Ready, 1));
-        let [(0, first), (1, second)] = &delta.tubes[..] else { panic!("{:?}", delta.tubes) };
+        let [(0, first), (1, second)] = &delta.counters.tubes[..] else {
+            panic!("{:?}", delta.counters.tubes)
+        };
         assert_eq!((first.tasks, second.tasks[0]), ([0; 6], 1));
         assert_eq!(first.transitions[0][OTHER_TUBE], 1);
         assert_eq!(second.transitions[OTHER_TUBE][2], 1);
         assert_eq!(second.transitions[2][0], 1);
-        assert_eq!(delta.tasks, [1, 0, 0, 0, 0, 0]);
-        assert_eq!(ready(&delta.made_ready), [(Some(10), 1), (Some(11), 1)]);
+        assert_eq!(delta.counters.tasks, [1, 0, 0, 0, 0, 0]);
+        assert_eq!(ready(&delta.waiters.made_ready), [(Some(10), 1), (Some(11), 1)]);
     }
 
     #[test]
@@ -317,8 +323,8 @@ mod tests {
         stack.at(2, JOBS).replace(&Counts::default());
         stack.commit_subtransaction(2);
         let total = stack.total(JOBS);
-        assert!(total.tubes.iter().all(|(_, tube)| tube.tasks == [0; 6]));
-        assert_eq!(total.tubes[0].1.transitions[NOWHERE][0], 1);
+        assert!(total.counters.tubes.iter().all(|(_, tube)| tube.tasks == [0; 6]));
+        assert_eq!(total.counters.tubes[0].1.transitions[NOWHERE][0], 1);
     }
 
     #[test]
@@ -328,7 +334,7 @@ mod tests {
         assert_eq!(stack.growth(JOBS).lacking(1), 0);
         put(&mut stack, 2, JOBS);
         assert_eq!(stack.growth(JOBS).lacking(1), 1);
-        stack.at(2, JOBS).reserved = 3;
+        stack.at(2, JOBS).capacity.reserved = 3;
         assert_eq!((stack.growth(JOBS).lacking(1), stack.growth(JOBS).surplus()), (-2, 3));
         stack.at(3, JOBS).replace(&Counts::default());
         put(&mut stack, 3, JOBS);
@@ -341,31 +347,31 @@ mod tests {
     #[test]
     fn what_was_dropped_may_be_there_again() {
         let mut stack = Stack::new();
-        stack.at(1, JOBS).dropped = Some(true);
-        stack.at(2, JOBS).dropped = Some(false);
-        assert_eq!(stack.total(JOBS).dropped, Some(false));
+        stack.at(1, JOBS).table.dropped = Some(true);
+        stack.at(2, JOBS).table.dropped = Some(false);
+        assert_eq!(stack.total(JOBS).table.dropped, Some(false));
         stack.abort_subtransaction(2, |_, _| {});
-        assert_eq!(stack.total(JOBS).dropped, Some(true));
+        assert_eq!(stack.total(JOBS).table.dropped, Some(true));
     }
 
     #[test]
     fn the_first_owner_is_the_one_before_the_transaction() {
         let mut stack = Stack::new();
-        stack.at(2, JOBS).owner_before = Some(7);
-        stack.at(3, JOBS).owner_before = Some(8);
+        stack.at(2, JOBS).table.owner_before = Some(7);
+        stack.at(3, JOBS).table.owner_before = Some(8);
         stack.commit_subtransaction(3);
         assert_eq!(stack.owners_before(), [(JOBS, 7)]);
         stack.abort_subtransaction(2, |_, _| {});
         assert_eq!(stack.owners_before(), []);
-        stack.at(1, MAIL).owner_before = Some(9);
-        stack.at(2, MAIL).owner_before = Some(7);
+        stack.at(1, MAIL).table.owner_before = Some(9);
+        stack.at(2, MAIL).table.owner_before = Some(7);
         assert_eq!(stack.owners_before(), [(MAIL, 9)]);
     }
 
     #[test]
     fn a_look_in_vain_stays_known_beside_changes_of_other_lanes() {
         let mut stack = Stack::new();
-        stack.at(1, JOBS).lanes.exhaust(7);
+        stack.at(1, JOBS).subqueues.exhaust(7);
         put(&mut stack, 2, JOBS);
         assert!(stack.lane(JOBS, 7).exhausted);
     }
@@ -375,31 +381,31 @@ mod tests {
         let put = |stack: &mut Stack, depth, lane| {
             let tube = Tube { hash: lane, counted: None, is_lane: true, is_strict: false };
             let place = Some(Place { status: Status::Ready, tube: Some(tube) });
-            stack.at(depth, JOBS).lanes.change(None, place, (5, 0), || 0);
+            stack.at(depth, JOBS).subqueues.change(None, place, (5, 0), || 0);
         };
         let mut stack = Stack::new();
-        stack.at(1, JOBS).lanes.exhaust(7);
-        stack.at(1, JOBS).lanes.exhaust(8);
+        stack.at(1, JOBS).subqueues.exhaust(7);
+        stack.at(1, JOBS).subqueues.exhaust(8);
         put(&mut stack, 2, 8);
-        stack.at(2, JOBS).lanes.exhaust(8);
+        stack.at(2, JOBS).subqueues.exhaust(8);
         (0..LANES_NOTED as u64).for_each(|lane| put(&mut stack, 2, 100 + lane));
-        assert!(stack.total(JOBS).lanes.more);
+        assert!(stack.total(JOBS).subqueues.more);
         put(&mut stack, 2, 7);
         let known = |stack: &Stack| [7, 8].map(|lane| stack.lane(JOBS, lane).exhausted);
         let summed = |stack: &Stack| [7, 8].map(|lane| stack.lanes(JOBS).get(lane).exhausted);
         assert_eq!((known(&stack), summed(&stack)), ([false, true], [false, true]));
         stack.commit_subtransaction(2);
         assert_eq!((known(&stack), summed(&stack)), ([false, true], [false, true]));
-        stack.at(1, JOBS).lanes.exhaust(7);
+        stack.at(1, JOBS).subqueues.exhaust(7);
         assert_eq!(known(&stack), [true, true]);
     }
 
     #[test]
     fn the_earliest_instant_wins() {
         let mut stack = Stack::new();
-        stack.at(1, JOBS).due_at(50);
-        stack.at(2, JOBS).due_at(20);
+        stack.at(1, JOBS).schedule.due_at(50);
+        stack.at(2, JOBS).schedule.due_at(20);
         stack.commit_subtransaction(2);
-        assert_eq!(stack.total(JOBS).due, Some(20));
+        assert_eq!(stack.total(JOBS).schedule.due, Some(20));
     }
 }

@@ -54,14 +54,14 @@ pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: us
     }
     transaction::note(queue.slot, |delta| {
         if call == Call::Take {
-            delta.taken += tasks as u32;
+            delta.leases.taken += tasks as u32;
         }
         // The trigger counts what is put, as it may be put by hand.
         if call != Call::Put || transition.is_some() {
-            delta.call(call, tasks);
+            delta.counters.call(call, tasks);
         }
         if is_held {
-            delta.held.count(got, lost);
+            delta.leases.held.count(got, lost);
         }
         if let Some(Transition { from, to }) = transition {
             let place = |status: Option<Status>| status.map(|status| Place { status, tube: None });

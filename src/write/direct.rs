@@ -243,7 +243,7 @@ pub fn put(
     };
     let rows = shown(tasks.iter().map(insert).collect(), form);
     drop(open);
-    transaction::note(queue.slot, |delta| delta.call(Call::Put, rows.len()));
+    transaction::note(queue.slot, |delta| delta.counters.call(Call::Put, rows.len()));
     shortcuts::count(Shortcut::Put, rows.len());
     Ok(Some(rows))
 }

@@ -73,8 +73,8 @@ pub fn give_back(slot: SlotId) {
         return;
     }
     let unused = transaction::note(slot, |delta| {
-        let unused = surplus.min(delta.reserved);
-        delta.reserved -= unused;
+        let unused = surplus.min(delta.capacity.reserved);
+        delta.capacity.reserved -= unused;
         unused
     });
     if let Some(mut queue) = slot::lock(slot) {
@@ -94,7 +94,7 @@ impl Lack {
         place.over_transaction_end(over_transaction_end);
         Ok(match place.room(deadline, &self.name)? {
             Waited::Granted(tasks) => {
-                transaction::note(self.slot, |delta| delta.reserved += tasks);
+                transaction::note(self.slot, |delta| delta.capacity.reserved += tasks);
                 true
             }
             Waited::Look => true,
@@ -117,7 +117,7 @@ fn is_reserved(queue: &Queue, tasks: i64, capacity: i64) -> Result<bool> {
             .map_or(Answer::Uncounted, |mut slot| slot.reserve(tasks, capacity, &growth));
         match answer {
             Answer::Reserved => {
-                transaction::note(queue.slot, |delta| delta.reserved += tasks);
+                transaction::note(queue.slot, |delta| delta.capacity.reserved += tasks);
                 return Ok(true);
             }
             Answer::Full => return Ok(false),

@@ -43,20 +43,20 @@ pub fn note<Old: Row, New: Row>(
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
         delta.change(from, to);
-        delta.lanes.change(from, to, in_lane.unwrap_or((LAST, level::LAST)), key);
+        delta.subqueues.change(from, to, in_lane.unwrap_or((LAST, level::LAST)), key);
         let is_in_order = matches!(status(to), Some(Status::Ready | Status::Buried));
-        delta.moved |= is_in_order && status(from) == status(to);
+        delta.marks.moved |= is_in_order && status(from) == status(to);
         if let Some((place, stand)) = to.filter(|_| from == to).zip(in_lane) {
-            delta.lanes.moved(place, stand);
+            delta.subqueues.moved(place, stand);
         }
         if let Some((group, position)) = stand {
-            delta.lowest.add(group, position);
+            delta.marks.lowest.add(group, position);
         }
         if let Some(instant) = due {
-            delta.due_at(instant);
+            delta.schedule.due_at(instant);
         }
         if let Some(outcome) = outcome {
-            delta.end(key, outcome);
+            delta.waiters.end(key, outcome);
         }
     });
 }
@@ -76,14 +76,14 @@ fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<im
     if lost.is_some() || got.is_some() {
         held::prepare(queue.slot);
         transaction::note(queue.slot, |delta| {
-            lost.into_iter().for_each(|position| delta.held.lose(position));
-            got.into_iter().for_each(|position| delta.held.get(position));
+            lost.into_iter().for_each(|position| delta.leases.held.lose(position));
+            got.into_iter().for_each(|position| delta.leases.held.get(position));
         });
     }
     // Of what identified sessions hold nothing is noted, so if the connection has joined that, it is none.
     if let Some((other, _)) = after.filter(|_| got.is_none())
         && session::current_if_any() != Some(other)
-        && !transaction::note(queue.slot, |delta| delta.given.knows(other))
+        && !transaction::note(queue.slot, |delta| delta.leases.given.knows(other))
     {
         note_given(queue, other);
     }
@@ -96,7 +96,7 @@ fn note_given(queue: &Queue, session: Uuid) {
     if process::replays() {
         return;
     }
-    transaction::note(queue.slot, |delta| delta.given.add(session));
+    transaction::note(queue.slot, |delta| delta.leases.given.add(session));
     if !is_there {
         // The worker may have its tasks in hand.
         slot::invalidate(queue.slot);

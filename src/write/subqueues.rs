@@ -90,7 +90,9 @@ impl Take<'_> {
             return Ok(self.look(spi, lane, LAST_LEVEL, see)?.tasks());
         }
         let slot = self.queue.slot;
-        match transaction::note(slot, |delta| delta.lanes.claim(|| subqueues::claim(slot, lane))) {
+        match transaction::note(slot, |delta| {
+            delta.subqueues.claim(|| subqueues::claim(slot, lane))
+        }) {
             Ok(lane) => {
                 if self.take_from_claimed(spi, lane, see)? == Found::Taken {
                     return Ok(1);
@@ -132,7 +134,7 @@ impl Take<'_> {
                 None => subqueues::claim_next(slot).map(|next| next.lane).ok_or(Refusal::InUse),
             };
             search.looks = search.looks.saturating_sub(1);
-            match transaction::note(slot, |delta| delta.lanes.claim(claim)) {
+            match transaction::note(slot, |delta| delta.subqueues.claim(claim)) {
                 Ok(lane) => match self.take_from_claimed(spi, lane, see)? {
                     Found::Taken => taken += 1,
                     Found::Kept if spare.is_some() || vain.contains(&lane) => {}
@@ -176,7 +178,7 @@ impl Take<'_> {
                 taken += self.look(spi, lane, LAST_LEVEL, see)?.tasks();
             } else if change.offers
                 && !change.exhausted
-                && transaction::note(slot, |delta| delta.lanes.claim(claim)).is_ok()
+                && transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_ok()
             {
                 let found = self.take_from_claimed(spi, lane, see)?;
                 taken += usize::from(matches!(found, Found::Taken));
@@ -278,7 +280,8 @@ pub fn take_named(
     if transaction::pending_lane(slot, lane).is_own() {
         return take();
     }
-    if transaction::note(slot, |delta| delta.lanes.claim(|| subqueues::claim(slot, lane))).is_err()
+    if transaction::note(slot, |delta| delta.subqueues.claim(|| subqueues::claim(slot, lane)))
+        .is_err()
     {
         return Ok(0);
     }
@@ -311,7 +314,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     }
     // Otherwise it is in use already, or there is no room.
     let claim = || subqueues::claim_by_hand(slot, lane);
-    if transaction::note(slot, |delta| delta.lanes.claim(claim)).is_err() {
+    if transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
         // Whoever takes from it just now sees that, or is seen in the index.
         subqueues::take_unclaimed(slot, lane);
     }
@@ -322,7 +325,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
 
 /// Gives a lane back that this transaction has claimed in vain.
 fn give_back(queue: &Queue, lane: u64, to: Back) {
-    transaction::note(queue.slot, |delta| delta.lanes.unclaim(lane));
+    transaction::note(queue.slot, |delta| delta.subqueues.unclaim(lane));
     if subqueues::give_back(queue.slot, lane, to)
         && let Some(mut slot) = slot::lock(queue.slot)
     {

@@ -54,7 +54,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     }
     row::note(&queue, seen(&old), seen(&new), call);
     if firing.event() == Event::Insert {
-        transaction::note(queue.slot, |delta| delta.call(Call::Put, 1));
+        transaction::note(queue.slot, |delta| delta.counters.call(Call::Put, 1));
         reservation::admit(&queue)?;
     }
     if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {

@@ -73,7 +73,7 @@ impl Judge<'_> {
     fn of(queue: &Queue) -> Judge<'_> {
         let has_marks = queue.order.is_some() && !xact::in_recovery();
         let is_untouched = |kind| transaction::lowest(queue.slot, kind).is_none();
-        let holds_nothing_new = || transaction::pending(queue.slot).held.is_empty();
+        let holds_nothing_new = || transaction::pending(queue.slot).leases.held.is_empty();
         Judge {
             queue,
             marks: slot::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.marks()),

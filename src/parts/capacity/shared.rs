@@ -1,7 +1,7 @@
 //! Room under a queue's capacity. Whoever puts reserves it first; what is committed and what is
 //! reserved never come to more than the capacity, so neither does what will be committed.
 
-use crate::parts::delta::Growth;
+use crate::parts::capacity::change::Growth;
 use crate::parts::slot::QueueGuard;
 
 /// The room of a queue.

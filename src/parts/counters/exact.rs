@@ -9,7 +9,7 @@ use serde_json::json;
 impl QueueGuard {
     /// Takes over whether the triggers tell of every change once a transaction has committed.
     pub(in crate::parts) fn commit_told(&mut self, delta: &Delta) {
-        if let Some(told) = delta.told {
+        if let Some(told) = delta.counters.told {
             self.told = told;
             self.exact &= told;
         }

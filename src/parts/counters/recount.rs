@@ -4,7 +4,8 @@
 //! that snapshot does not see them. What was counted and what came since add up to the truth.
 
 use crate::model::change::Counts;
-use crate::parts::delta::{Delta, add};
+use crate::parts::counters::change::add;
+use crate::parts::delta::Delta;
 use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
 use crate::parts::slot_id::SlotId;
@@ -143,13 +144,13 @@ impl QueueGuard {
         }
         for index in 0..LIMIT {
             let Some(published) = self.published(index) else { continue };
-            if delta.replaces {
+            if delta.counters.replaces {
                 published.since = Counts::default();
                 published.replaced = true;
             }
-            if delta.replaces || published.hides(xid, xids(index)) {
-                add(&mut published.since.tasks, &delta.tasks);
-                for (tube, change) in &delta.tubes {
+            if delta.counters.replaces || published.hides(xid, xids(index)) {
+                add(&mut published.since.tasks, &delta.counters.tasks);
+                for (tube, change) in &delta.counters.tubes {
                     add(&mut published.since.tubes[*tube], &change.tasks);
                 }
             }

@@ -2,6 +2,25 @@
 //! to [`crate::parts::leases::held`] at commit.
 
 use crate::model::position::Position;
+use crate::parts::leases::given::Given;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Tasks taken by this session.
+    pub taken: u32,
+    /// What the connection's own session has got, and lost.
+    pub held: HeldChanges,
+    /// To whom it has given some by hand.
+    pub given: Given,
+}
+
+impl Change {
+    pub fn absorb(&mut self, later: &Change) {
+        self.taken = self.taken.saturating_add(later.taken);
+        self.held.absorb(&later.held);
+        self.given.absorb(&later.given);
+    }
+}
 
 /// So many tasks are noted by their places; the others are only counted.
 pub const TASKS_NOTED: usize = 256;

@@ -11,3 +11,5 @@ pub mod session;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod sessions;
 pub mod store;
+
+pub use change::Change;

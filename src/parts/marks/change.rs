@@ -1,7 +1,9 @@
 //! Where in a queue the open transaction has made tasks ready, or buried them: low-water marks are lowered
 //! to that at commit.
 
+use crate::model::change::Place;
 use crate::model::position::{Group, Position};
+use crate::model::status::Status;
 
 /// Tubes of which the lowest places are noted one by one; those of more are noted for all together.
 const TUBES_NOTED: usize = 256;
@@ -9,6 +11,30 @@ const TUBES_NOTED: usize = 256;
 /// Of so many groups a transaction notes where their tasks came to stand. What there is no room for by
 /// tube leaves the marks of whole priorities to others.
 const GROUPS_NOTED: usize = 2 * TUBES_NOTED;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Where tasks came to be ready or buried.
+    pub lowest: Lowest,
+    /// Ready or buried tasks have perhaps got other keys or priorities.
+    pub moved: bool,
+    /// Buried tasks have ceased to be that.
+    pub unmade_buried: bool,
+}
+
+impl Change {
+    /// A task has come from one place to another, or from or to nowhere.
+    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
+        let status = |place: Option<Place>| place.map(|place| place.status);
+        self.unmade_buried |= status(old) == Some(Status::Buried) && status(new) != status(old);
+    }
+
+    pub fn absorb(&mut self, later: &Change) {
+        self.moved |= later.moved;
+        self.unmade_buried |= later.unmade_buried;
+        later.lowest.by_group().for_each(|(group, position)| self.lowest.add(group, position));
+    }
+}
 
 /// The first place in which a task came to be ready, by tube and priority, or to be buried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

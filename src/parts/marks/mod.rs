@@ -9,3 +9,5 @@ mod shared;
 #[cfg(test)]
 mod tests;
 pub mod traced;
+
+pub use change::Change;

@@ -72,8 +72,8 @@ impl QueueGuard {
     }
 
     pub(in crate::parts) fn lower_marks(&mut self, delta: &Delta) {
-        let forgets = delta.redefined || delta.recount;
-        let places = || delta.lowest.by_group();
+        let forgets = delta.table.redefined || delta.counters.recount;
+        let places = || delta.marks.lowest.by_group();
         let lower = |queue: &mut Queue| match forgets {
             true => queue.marks = Marks::default(),
             false => places().for_each(|(group, position)| queue.marks.lower(group, position)),

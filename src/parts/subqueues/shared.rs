@@ -90,13 +90,13 @@ impl QueueGuard {
     /// something to take.
     pub(in crate::parts) fn commit_lanes(&mut self, delta: &Delta) {
         let id = self.id();
-        if !delta.lanes.is_empty() {
+        if !delta.subqueues.is_empty() {
             let wake = |lane| self.wake(Cause::Commit, 1, Offer { tube: Some(lane) });
-            if !commit(id, &delta.lanes, wake) {
+            if !commit(id, &delta.subqueues, wake) {
                 self.wake(Cause::Commit, u32::MAX, Offer { tube: None });
             }
         }
-        if delta.redefined || delta.recount || delta.replaces {
+        if delta.table.redefined || delta.counters.recount || delta.counters.replaces {
             reset(id);
         }
     }
@@ -106,7 +106,7 @@ impl QueueGuard {
     pub fn give_up_lanes(&mut self, delta: &Delta) {
         let id = self.id();
         with(|pool| {
-            let taken = delta.lanes.iter().filter(|(_, change)| change.taken > 0);
+            let taken = delta.subqueues.iter().filter(|(_, change)| change.taken > 0);
             taken.for_each(|(lane, _)| {
                 let step = Step::begin(pool, id, Some(lane));
                 pool.take_unclaimed(id, lane);
@@ -119,9 +119,9 @@ impl QueueGuard {
     /// Takes back what a transaction, or a part of it, has done in the sub-queues.
     pub fn undo_lanes(&mut self, delta: &Delta) {
         let id = self.id();
-        undo(id, &delta.lanes, |lane| self.wake(Cause::Undo, 1, Offer { tube: Some(lane) }));
+        undo(id, &delta.subqueues, |lane| self.wake(Cause::Undo, 1, Offer { tube: Some(lane) }));
         // What is there again after a TRUNCATE that is undone, nobody has told of.
-        if delta.replaces || delta.redefined || delta.lanes.more {
+        if delta.counters.replaces || delta.table.redefined || delta.subqueues.more {
             reset(id);
             self.wake(Cause::Undo, u32::MAX, Offer { tube: None });
         }

@@ -1,5 +1,6 @@
 //! Consumers and producers that wait.
 
+pub mod change;
 #[allow(unsafe_code, reason = "shared memory")]
 mod shared;
 pub mod token;
@@ -7,6 +8,7 @@ mod traced;
 pub mod wait;
 mod wake;
 
+pub use change::Change;
 pub use shared::*;
 pub use traced::note_look;
 pub use wake::{Cause, Offer};

@@ -121,39 +121,39 @@ pub fn apply(delta: &mut Delta, change: &Change) {
     match change.clone() {
         Change::Task { old, new, position, level, key } => {
             delta.change(old, new);
-            delta.lanes.change(old, new, (position, level), || key);
+            delta.subqueues.change(old, new, (position, level), || key);
         }
-        Change::Moved(place, position, level) => delta.lanes.moved(place, (position, level)),
-        Change::Claim(lane) => drop(delta.lanes.claim(|| Ok::<_, ()>(lane))),
-        Change::Unclaim(lane) => delta.lanes.unclaim(lane),
-        Change::Exhaust(lane) => delta.lanes.exhaust(lane),
-        Change::Called(call, tasks) => delta.call(call, tasks),
-        Change::Due(instant) => delta.due_at(instant),
-        Change::Ended(key, outcome) => delta.end(|| key, outcome),
+        Change::Moved(place, position, level) => delta.subqueues.moved(place, (position, level)),
+        Change::Claim(lane) => drop(delta.subqueues.claim(|| Ok::<_, ()>(lane))),
+        Change::Unclaim(lane) => delta.subqueues.unclaim(lane),
+        Change::Exhaust(lane) => delta.subqueues.exhaust(lane),
+        Change::Called(call, tasks) => delta.counters.call(call, tasks),
+        Change::Due(instant) => delta.schedule.due_at(instant),
+        Change::Ended(key, outcome) => delta.waiters.end(|| key, outcome),
         Change::Replaced(counts) => delta.replace(&counts),
-        Change::Reserved(tasks) => delta.reserved += tasks,
-        Change::Taken(tasks) => delta.taken += tasks,
-        Change::Held(true, position) => delta.held.get(position),
-        Change::Held(false, position) => delta.held.lose(position),
-        Change::Given(session) => delta.given.add([session; 16]),
-        Change::Stood(group, position) => delta.lowest.add(group, position),
-        Change::Capacity(capacity) => delta.capacity = Some(capacity),
-        Change::Told(told) => delta.told = Some(told),
-        Change::Paused(paused) => delta.paused = Some(paused),
-        Change::Dropped(dropped) => delta.dropped = Some(dropped),
+        Change::Reserved(tasks) => delta.capacity.reserved += tasks,
+        Change::Taken(tasks) => delta.leases.taken += tasks,
+        Change::Held(true, position) => delta.leases.held.get(position),
+        Change::Held(false, position) => delta.leases.held.lose(position),
+        Change::Given(session) => delta.leases.given.add([session; 16]),
+        Change::Stood(group, position) => delta.marks.lowest.add(group, position),
+        Change::Capacity(capacity) => delta.capacity.limit = Some(capacity),
+        Change::Told(told) => delta.counters.told = Some(told),
+        Change::Paused(paused) => delta.table.paused = Some(paused),
+        Change::Dropped(dropped) => delta.table.dropped = Some(dropped),
         Change::Flag(flag) => *flags(delta)[flag] = true,
     }
 }
 
 pub fn flags(delta: &mut Delta) -> [&mut bool; 8] {
     [
-        &mut delta.moved,
-        &mut delta.redefined,
-        &mut delta.recount,
-        &mut delta.tubes_changed,
-        &mut delta.created,
-        &mut delta.altered_by_user,
-        &mut delta.given_away,
-        &mut delta.ended_more,
+        &mut delta.marks.moved,
+        &mut delta.table.redefined,
+        &mut delta.counters.recount,
+        &mut delta.counters.tubes_changed,
+        &mut delta.table.created,
+        &mut delta.table.altered_by_user,
+        &mut delta.table.given_away,
+        &mut delta.waiters.ended_more,
     ]
 }

@@ -8,10 +8,12 @@ use crate::model::change::{Call, Counts, OTHER_TUBE, Outcome, Place};
 use crate::model::level::Level;
 use crate::model::position::{Group, Kind, Position};
 use crate::model::status::{Status, Tasks};
-use crate::parts::delta::{Delta, Growth, Ready, TUBES_NOTED};
+use crate::parts::capacity::Growth;
+use crate::parts::delta::Delta;
 use crate::parts::leases::change::HeldChange;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::LaneChange;
+use crate::parts::waiters::change::{Ready, TUBES_NOTED};
 use crate::transaction::stack::Stack;
 use changes::{Change, Step, apply, flags, steps};
 use model::Model;
@@ -23,13 +25,14 @@ const MAIL: SlotId = SlotId { index: 3, generation: 2 };
 
 fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCaseError> {
     let (tasks, replaces, tubes) = model.tasks(slot);
-    prop_assert_eq!((delta.tasks, delta.replaces), (tasks, replaces));
-    let of_tubes = delta.tubes.iter().map(|(tube, change)| (*tube, change.tasks));
+    prop_assert_eq!((delta.counters.tasks, delta.counters.replaces), (tasks, replaces));
+    let of_tubes = delta.counters.tubes.iter().map(|(tube, change)| (*tube, change.tasks));
     let of_tubes = of_tubes.filter(|(_, tasks)| *tasks != Tasks::default());
     prop_assert_eq!(of_tubes.collect::<BTreeMap<_, _>>(), tubes);
     let mut transitions = BTreeMap::new();
-    let of_tubes = delta.tubes.iter().map(|(tube, change)| (Some(*tube), &change.transitions));
-    for (of, table) in of_tubes.chain([(None, &delta.transitions)]) {
+    let of_tubes =
+        delta.counters.tubes.iter().map(|(tube, change)| (Some(*tube), &change.transitions));
+    for (of, table) in of_tubes.chain([(None, &delta.counters.transitions)]) {
         for (from, row) in table.iter().enumerate() {
             let counted = row.iter().enumerate().filter(|(_, count)| **count != 0);
             transitions.extend(counted.map(|(to, count)| ((of, from, to), *count)));
@@ -37,13 +40,14 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
     }
     prop_assert_eq!(transitions, model.transitions(slot));
     let of_ready = |ready: &Ready| ready.by_tube().collect::<BTreeMap<_, _>>();
-    prop_assert_eq!(of_ready(&delta.made_ready), model.ready(slot, true));
-    prop_assert_eq!(of_ready(&delta.unmade_ready), model.ready(slot, false));
+    prop_assert_eq!(of_ready(&delta.waiters.made_ready), model.ready(slot, true));
+    prop_assert_eq!(of_ready(&delta.waiters.unmade_ready), model.ready(slot, false));
     for lane in 0..4 {
-        prop_assert_eq!(delta.lanes.get(lane), model.lane(slot, lane), "lane {}", lane);
+        prop_assert_eq!(delta.subqueues.get(lane), model.lane(slot, lane), "lane {}", lane);
     }
-    prop_assert_eq!(delta.held.iter().collect::<Vec<_>>(), model.held(slot));
-    let lowest = delta.lowest.by_group().map(|(group, at)| (format!("{group:?}"), (group, at)));
+    prop_assert_eq!(delta.leases.held.iter().collect::<Vec<_>>(), model.held(slot));
+    let lowest =
+        delta.marks.lowest.by_group().map(|(group, at)| (format!("{group:?}"), (group, at)));
     prop_assert_eq!(lowest.collect::<BTreeMap<_, _>>(), model.lowest(slot));
     let calls = Call::ALL.map(|call| {
         model.sum(slot, |change| match change {
@@ -51,17 +55,17 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
             _ => 0,
         })
     });
-    prop_assert_eq!(delta.calls, calls);
+    prop_assert_eq!(delta.counters.calls, calls);
     let due = model.of(slot).filter_map(|change| match change {
         Change::Due(instant) => Some(*instant),
         _ => None,
     });
-    prop_assert_eq!(delta.due, due.min());
+    prop_assert_eq!(delta.schedule.due, due.min());
     let ended = model.of(slot).filter_map(|change| match change {
         Change::Ended(key, outcome) => Some((*key, *outcome)),
         _ => None,
     });
-    prop_assert_eq!(&delta.ended, &ended.collect::<Vec<_>>());
+    prop_assert_eq!(&delta.waiters.ended, &ended.collect::<Vec<_>>());
     let mut given = Vec::new();
     for change in model.of(slot) {
         let Change::Given(session) = change else { continue };
@@ -69,28 +73,28 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
             given.push([*session; 16]);
         }
     }
-    prop_assert_eq!(delta.given.sessions().collect::<Vec<_>>(), given);
+    prop_assert_eq!(delta.leases.given.sessions().collect::<Vec<_>>(), given);
     let reserved = |change: &Change| if let Change::Reserved(tasks) = change { *tasks } else { 0 };
-    prop_assert_eq!(delta.reserved, model.sum(slot, reserved));
+    prop_assert_eq!(delta.capacity.reserved, model.sum(slot, reserved));
     let taken =
         |change: &Change| if let Change::Taken(tasks) = change { i64::from(*tasks) } else { 0 };
-    prop_assert_eq!(i64::from(delta.taken), model.sum(slot, taken));
+    prop_assert_eq!(i64::from(delta.leases.taken), model.sum(slot, taken));
     let capacity =
         |change: &Change| if let Change::Capacity(to) = change { Some(*to) } else { None };
-    prop_assert_eq!(delta.capacity, model.last(slot, capacity));
+    prop_assert_eq!(delta.capacity.limit, model.last(slot, capacity));
     let told = |change: &Change| if let Change::Told(told) = change { Some(*told) } else { None };
-    prop_assert_eq!(delta.told, model.last(slot, told));
+    prop_assert_eq!(delta.counters.told, model.last(slot, told));
     let paused = |change: &Change| if let Change::Paused(is) = change { Some(*is) } else { None };
-    prop_assert_eq!(delta.paused, model.last(slot, paused));
+    prop_assert_eq!(delta.table.paused, model.last(slot, paused));
     let dropped = |change: &Change| if let Change::Dropped(is) = change { Some(*is) } else { None };
-    prop_assert_eq!(delta.dropped, model.last(slot, dropped));
+    prop_assert_eq!(delta.table.dropped, model.last(slot, dropped));
     let digs = |change: &Change| match change {
         Change::Task { old: Some(old), new, .. } => {
             old.status == Status::Buried && new.is_none_or(|new| new.status != Status::Buried)
         }
         _ => false,
     };
-    prop_assert_eq!(delta.unmade_buried, model.of(slot).any(digs));
+    prop_assert_eq!(delta.marks.unmade_buried, model.of(slot).any(digs));
     for (flag, is_set) in flags(&mut delta.clone()).into_iter().enumerate() {
         let sets = |change: &Change| matches!(change, Change::Flag(of) if *of == flag);
         prop_assert_eq!(*is_set, model.of(slot).any(sets), "flag {}", flag);
@@ -101,22 +105,25 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
 /// What is asked of the open transaction is what its sum says.
 fn assert_questions(stack: &Stack, slot: SlotId) -> Result<(), TestCaseError> {
     let total = stack.total(slot);
-    prop_assert_eq!(stack.transitions(slot), (total.transitions, total.due));
+    prop_assert_eq!(stack.transitions(slot), (total.counters.transitions, total.schedule.due));
     let growth = Growth {
-        tasks: total.tasks.iter().sum(),
-        replaces: total.replaces,
-        reserved: total.reserved,
-        redefines: total.capacity.is_some(),
+        tasks: total.counters.tasks.iter().sum(),
+        replaces: total.counters.replaces,
+        reserved: total.capacity.reserved,
+        redefines: total.capacity.limit.is_some(),
     };
     prop_assert_eq!(stack.growth(slot), growth);
     prop_assert_eq!(growth.lacking(growth.reserved), growth.tasks);
-    let may_hide = total.moved || total.replaces || total.redefined;
-    prop_assert_eq!(stack.hides(slot, Kind::Ready), may_hide || !total.unmade_ready.is_empty());
-    prop_assert_eq!(stack.hides(slot, Kind::Buried), may_hide || total.unmade_buried);
-    let has_redefined = total.redefined || total.recount || total.replaces;
+    let may_hide = total.marks.moved || total.counters.replaces || total.table.redefined;
+    prop_assert_eq!(
+        stack.hides(slot, Kind::Ready),
+        may_hide || !total.waiters.unmade_ready.is_empty()
+    );
+    prop_assert_eq!(stack.hides(slot, Kind::Buried), may_hide || total.marks.unmade_buried);
+    let has_redefined = total.table.redefined || total.counters.recount || total.counters.replaces;
     prop_assert_eq!(stack.has_redefined(slot), has_redefined);
     for kind in [Kind::Ready, Kind::Buried] {
-        let of_kind = total.lowest.by_group().filter(|(group, _)| match kind {
+        let of_kind = total.marks.lowest.by_group().filter(|(group, _)| match kind {
             Kind::Ready => *group != Group::Buried,
             Kind::Buried => *group == Group::Buried || *group == Group::ALL,
         });
@@ -124,10 +131,10 @@ fn assert_questions(stack: &Stack, slot: SlotId) -> Result<(), TestCaseError> {
     }
     let lanes = stack.lanes(slot);
     for lane in 0..4 {
-        prop_assert_eq!(lanes.get(lane), total.lanes.get(lane));
-        prop_assert_eq!(stack.lane(slot, lane), total.lanes.get(lane));
+        prop_assert_eq!(lanes.get(lane), total.subqueues.get(lane));
+        prop_assert_eq!(stack.lane(slot, lane), total.subqueues.get(lane));
     }
-    prop_assert_eq!(stack.dropped().contains(&slot), total.dropped == Some(true));
+    prop_assert_eq!(stack.dropped().contains(&slot), total.table.dropped == Some(true));
     Ok(())
 }
 
@@ -169,7 +176,7 @@ proptest! {
                 Step::Release | Step::Rollback => {}
             }
         }
-        let held = [JOBS, MAIL].map(|slot| stack.total(slot).held.total());
+        let held = [JOBS, MAIL].map(|slot| stack.total(slot).leases.held.total());
         prop_assert_eq!(stack.held(), (held[0].0 + held[1].0, held[0].1 + held[1].1));
         for slot in [JOBS, MAIL] {
             assert_questions(&stack, slot)?;
@@ -201,21 +208,21 @@ proptest! {
         let mut deltas = [outer, inner].map(|added| {
             let mut delta = Delta::default();
             for (tube, priority, position) in added {
-                delta.made_ready.add(Some(*tube), 1);
+                delta.waiters.made_ready.add(Some(*tube), 1);
                 let group = Group::Ready { tube: Some(*tube), priority: Some(*priority) };
-                delta.lowest.add(group, *position);
-                delta.held.get(Some(*position));
+                delta.marks.lowest.add(group, *position);
+                delta.leases.held.get(Some(*position));
             }
             delta
         });
         let later = std::mem::take(&mut deltas[1]);
         deltas[0].absorb(&later);
         let sum = &deltas[0];
-        let counts: Vec<_> = sum.made_ready.by_tube().collect();
+        let counts: Vec<_> = sum.waiters.made_ready.by_tube().collect();
         prop_assert!(counts.len() <= TUBES_NOTED + 1);
         prop_assert_eq!(counts.iter().map(|(_, count)| *count).sum::<u32>(), added.len() as u32);
-        prop_assert_eq!(sum.held.total(), (added.len() as u64, 0));
-        let lowest: Vec<_> = sum.lowest.by_group().collect();
+        prop_assert_eq!(sum.leases.held.total(), (added.len() as u64, 0));
+        let lowest: Vec<_> = sum.marks.lowest.by_group().collect();
         prop_assert!(lowest.len() <= 2 * TUBES_NOTED + 1);
         for (tube, priority, position) in added {
             let group = Group::Ready { tube: Some(tube), priority: Some(priority) };

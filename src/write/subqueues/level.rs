@@ -46,7 +46,7 @@ impl Take<'_> {
                 next = subqueues::claim_next(slot);
                 next.map(|next| next.lane).ok_or(())
             };
-            let claimed = transaction::note(slot, |delta| delta.lanes.claim(claim));
+            let claimed = transaction::note(slot, |delta| delta.subqueues.claim(claim));
             let (Ok(lane), Some(next)) = (claimed, next) else { break };
             let limit = if corrections > 0 { next.limit(own_level) } else { LAST };
             match self.try_claimed(spi, lane, limit, see)? {
@@ -92,7 +92,7 @@ impl Take<'_> {
         if transaction::pending_lane(slot, lane).is_left() {
             return Ok(self.look(spi, lane, LAST, see)?.tasks());
         }
-        if transaction::note(slot, |delta| delta.lanes.claim(|| subqueues::claim(slot, lane)))
+        if transaction::note(slot, |delta| delta.subqueues.claim(|| subqueues::claim(slot, lane)))
             .is_err()
         {
             return Ok(0);

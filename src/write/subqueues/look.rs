@@ -91,7 +91,7 @@ impl Take<'_> {
             },
         };
         if !matches!(looked, Looked::Taken | Looked::Later) {
-            transaction::note(slot, |delta| delta.lanes.exhaust(lane));
+            transaction::note(slot, |delta| delta.subqueues.exhaust(lane));
         }
         if let Some((first, level)) = end.filter(|_| sees_all) {
             subqueues::end_look(slot, lane, first, level);

@@ -1,0 +1,127 @@
+//! What the open transaction has changed of a queue's counters.
+
+use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Place, Transitions, end};
+use crate::model::status::Tasks;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    pub tasks: Tasks,
+    pub calls: Calls,
+    pub transitions: Transitions,
+    /// The same of the tubes that have statistics of their own, by their place.
+    pub tubes: Vec<(usize, TubeDelta)>,
+    /// `tasks` is not a change but the whole count, as after TRUNCATE.
+    pub replaces: bool,
+    /// From now on the table's triggers tell of every change, or they do not.
+    pub told: Option<bool>,
+    /// The counters have to be counted anew.
+    pub recount: bool,
+    /// Other tubes have statistics of their own than before.
+    pub tubes_changed: bool,
+}
+
+/// Changes of one tube.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TubeDelta {
+    pub tasks: Tasks,
+    pub transitions: Transitions,
+}
+
+impl Change {
+    /// A task has come from one place to another, or from or to nowhere.
+    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
+        let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
+        if let Some(status) = from {
+            self.tasks[status as usize] -= 1;
+        }
+        if let Some(status) = to {
+            self.tasks[status as usize] += 1;
+        }
+        if from != to {
+            self.transitions[end(from)][end(to)] += 1;
+        }
+        let has_moved = has_moved(old, new);
+        if from != to || has_moved {
+            self.change_tubes(old, new, has_moved);
+        }
+    }
+
+    fn change_tubes(&mut self, old: Option<Place>, new: Option<Place>, has_moved: bool) {
+        let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
+        let counted = |place: Option<Place>| place?.tube?.counted;
+        let (leaves, enters) = (counted(old), counted(new));
+        if let (Some(tube), Some(status)) = (leaves, from) {
+            let tube = self.tube(tube);
+            tube.tasks[status as usize] -= 1;
+            tube.transitions[end(from)][if has_moved { OTHER_TUBE } else { end(to) }] += 1;
+        }
+        if let (Some(tube), Some(status)) = (enters, to) {
+            let tube = self.tube(tube);
+            tube.tasks[status as usize] += 1;
+            if has_moved {
+                tube.transitions[OTHER_TUBE][end(to)] += 1;
+            } else if leaves.is_none() {
+                tube.transitions[end(from)][end(to)] += 1;
+            }
+        }
+    }
+
+    fn tube(&mut self, tube: usize) -> &mut TubeDelta {
+        let known = self.tubes.iter().position(|(known, _)| *known == tube);
+        let index = known.unwrap_or_else(|| {
+            self.tubes.push((tube, TubeDelta::default()));
+            self.tubes.len() - 1
+        });
+        &mut self.tubes[index].1
+    }
+
+    pub fn call(&mut self, call: Call, tasks: usize) {
+        self.calls[call as usize] += tasks as i64;
+    }
+
+    /// From here on the queue holds exactly so many tasks.
+    pub fn replace(&mut self, counts: &Counts) {
+        self.tasks = counts.tasks;
+        self.replaces = true;
+        self.tubes.iter_mut().for_each(|(_, tube)| tube.tasks = Tasks::default());
+        for (tube, tasks) in counts.tubes.iter().enumerate() {
+            if *tasks != Tasks::default() {
+                self.tube(tube).tasks = *tasks;
+            }
+        }
+    }
+
+    pub fn absorb(&mut self, later: &Change) {
+        if later.replaces {
+            self.replace(&Counts::default());
+        }
+        add(&mut self.tasks, &later.tasks);
+        add(&mut self.calls, &later.calls);
+        add_all(&mut self.transitions, &later.transitions);
+        for (tube, change) in &later.tubes {
+            let tube = self.tube(*tube);
+            add(&mut tube.tasks, &change.tasks);
+            add_all(&mut tube.transitions, &change.transitions);
+        }
+        self.told = later.told.or(self.told);
+        self.recount |= later.recount;
+        self.tubes_changed |= later.tubes_changed;
+    }
+}
+
+/// Whether a task has come from one tube to another.
+pub fn has_moved(old: Option<Place>, new: Option<Place>) -> bool {
+    old.zip(new).is_some_and(|(old, new)| old.tube != new.tube)
+}
+
+pub fn add<const N: usize>(sum: &mut [i64; N], change: &[i64; N]) {
+    for (total, part) in sum.iter_mut().zip(change) {
+        *total += part;
+    }
+}
+
+pub fn add_all(sum: &mut Transitions, change: &Transitions) {
+    for (total, part) in sum.iter_mut().zip(change) {
+        add(total, part);
+    }
+}
