@@ -21,6 +21,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
     vec![
         (&slot::GENERATION, 1),
         (&slot::SLOTS, queues),
+        (&slot::ASSIGNMENTS, queues),
         (&databases::DIRECTORY, 1),
         (&epoch::EPOCH, 1),
         (&departed::DEPARTED, 1),

@@ -87,14 +87,29 @@ pub struct Tube {
 /// A place for a queue.
 pub struct Slot(UnsafeCell<Queue>);
 
-// SAFETY: used under the queue's lock, but for what `peek` reads under the directory's.
+// SAFETY: used under the queue's lock.
 unsafe impl Sync for Slot {}
 // SAFETY: numbers, bools, and enums and options whose zeros are their first.
 unsafe impl Zeroed for Slot {}
 
 pub(in crate::parts) static SLOTS: Shared<Slot> = Shared::new();
+/// Whose each slot is: what is looked for lies close together.
+pub(in crate::parts) static ASSIGNMENTS: Guarded<Assignment, DirectoryLock> = Guarded::new();
 /// The last that was given to a slot.
 pub(in crate::parts) static GENERATION: Guarded<u64, DirectoryLock> = Guarded::new();
+
+/// The table that a slot is for.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Assignment {
+    /// 0 while the slot is free.
+    generation: u64,
+    database: u32,
+    table: u32,
+}
+
+// SAFETY: numbers.
+unsafe impl Zeroed for Assignment {}
 
 /// A queue, locked.
 pub struct QueueGuard {
@@ -148,13 +163,14 @@ pub fn find_or_add(
     if let Some(id) = find_in(&directory, database, table) {
         return Some((id, false));
     }
-    let free = (0..SLOTS.len()).find(|index| peek(*index).0 == 0)?;
+    let index = ASSIGNMENTS.get(&directory).iter().position(|assigned| assigned.generation == 0)?;
     let last = &mut GENERATION.get_mut(&mut directory)[0];
     *last += 1;
     let generation = *last;
     // What was a queue before may have tasks that are taken.
     let doubt = epoch::next_doubt(&mut directory);
-    let queue = at(free as u32)?;
+    ASSIGNMENTS.get_mut(&mut directory)[index] = Assignment { generation, database, table };
+    let queue = at(index as u32)?;
     *queue.queue = Queue {
         generation,
         database,
@@ -194,78 +210,68 @@ pub fn find_or_add(
 /// How many slots of all databases are in use by queues of an owner, or of one that is about to be that or is if a
 /// prepared transaction commits; but for some that are about to be its own no more.
 pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
-    let _directory = directory();
-    let in_use = (0..SLOTS.len()).filter(|index| peek(*index).0 != 0);
     let counts = |queue: QueueGuard| {
         let owners = [queue.owner, queue.next_owner, queue.prepared_owner];
         owners.contains(&owner) && !but.contains(&queue.id())
     };
-    in_use.filter(|index| at(*index as u32).is_some_and(counts)).count()
+    in_use(&directory()).filter(|(id, _)| lock(*id).is_some_and(counts)).count()
 }
 
 /// All slots of a database, or of all databases.
 pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
     let mut found = Vec::with_capacity(SLOTS.len());
-    let _directory = directory();
-    for index in 0..SLOTS.len() {
-        let (generation, in_database, table) = peek(index);
-        if generation != 0 && database.is_none_or(|database| database == in_database) {
-            found.push((SlotId { index: index as u32, generation }, table));
-        }
-    }
+    let directory = directory();
+    let is_wanted =
+        |assigned: &Assignment| database.is_none_or(|database| database == assigned.database);
+    let wanted = in_use(&directory).filter(|(_, assigned)| is_wanted(assigned));
+    found.extend(wanted.map(|(id, assigned)| (id, assigned.table)));
     found
 }
 
 /// Whether prepared transactions may have changed queues of a database.
 pub fn any_prepared(database: u32) -> bool {
-    let _directory = directory();
-    (0..SLOTS.len()).any(|index| {
-        let (generation, in_database, _) = peek(index);
-        generation != 0
-            && in_database == database
-            && at(index as u32).is_some_and(|queue| queue.is_prepared())
-    })
+    let directory = directory();
+    let mut of_database = in_use(&directory).filter(|(_, assigned)| assigned.database == database);
+    of_database.any(|(id, _)| lock(id).is_some_and(|queue| queue.is_prepared()))
 }
 
-fn find_in(_: &Directory, database: u32, table: u32) -> Option<SlotId> {
-    (0..SLOTS.len()).find_map(|index| {
-        let (generation, in_database, of_table) = peek(index);
-        let found = generation != 0 && in_database == database && of_table == table;
-        found.then_some(SlotId { index: index as u32, generation })
-    })
+fn find_in(directory: &Directory, database: u32, table: u32) -> Option<SlotId> {
+    let is_its = |assigned: &Assignment| (assigned.database, assigned.table) == (database, table);
+    in_use(directory).find(|(_, assigned)| is_its(assigned)).map(|(id, _)| id)
 }
 
-/// Generation, database and table of a slot: they change only under the directory lock, which the
-/// callers hold.
-fn peek(index: usize) -> (u64, u32, u32) {
-    // SAFETY: see above; the fields are read one by one, without making a reference to the slot.
-    unsafe {
-        let queue = SLOTS.get()[index].0.get();
-        ((*queue).generation, (*queue).database, (*queue).table)
-    }
+/// The slots that are not free.
+fn in_use(directory: &Directory) -> impl Iterator<Item = (SlotId, Assignment)> {
+    let slots = ASSIGNMENTS.get(directory).iter().copied().enumerate();
+    let id = |(index, assigned): (usize, Assignment)| {
+        (SlotId { index: index as u32, generation: assigned.generation }, assigned)
+    };
+    slots.map(id).filter(|(id, _)| id.generation != 0)
 }
 
 /// Frees the slot of a queue that is gone. Those who wait are woken to find out.
 pub fn remove(id: SlotId) {
-    free(&directory(), id);
+    free(&mut directory(), id);
 }
 
 /// Frees all slots of a database. Must neither allocate nor fail.
 pub fn remove_all(database: u32) {
-    let directory = directory();
-    for index in 0..SLOTS.len() {
-        let (generation, in_database, _) = peek(index);
-        if generation != 0 && in_database == database {
-            free(&directory, SlotId { index: index as u32, generation });
+    let mut directory = directory();
+    for index in 0..ASSIGNMENTS.len() {
+        let assigned = ASSIGNMENTS.get(&directory)[index];
+        if assigned.generation != 0 && assigned.database == database {
+            let id = SlotId { index: index as u32, generation: assigned.generation };
+            free(&mut directory, id);
         }
     }
 }
 
-fn free(_: &Directory, id: SlotId) {
+fn free(directory: &mut Directory, id: SlotId) {
     if let Some(mut queue) = lock(id) {
         queue.dismiss_everyone();
         subqueues::close(id);
         queue.generation = 0;
+        ASSIGNMENTS.get_mut(directory)[id.index as usize] = Assignment::default();
     }
 }
 
