@@ -60,7 +60,7 @@ const tests = {
         await isEmpty();
     },
 
-    async "all parameters, with the casts of README.md and by name"() {
+    async "all parameters, with the casts of docs/consuming.md and by name"() {
         const { id } = await value(db, "SELECT xqueue.put($1::text, $2)", table, { url: "a" });
         assert.equal((await value(db, "SELECT xqueue.take($1::text, $2, $3)", table, "5s", 1)).id, id);
         const released = await value(db, "SELECT xqueue.release($1::text, $2::bigint, delay => $3)", table, id, "1 hour");

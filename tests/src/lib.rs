@@ -9,6 +9,7 @@ mod client;
 mod cluster;
 mod command;
 mod database;
+pub mod docs;
 mod errors;
 pub mod every_function;
 pub mod every_type;

@@ -1,4 +1,4 @@
-//! Queues behind PgBouncer: what each of its modes does to tasks, and the recipes of the README.
+//! Queues behind PgBouncer: what each of its modes does to tasks, and the recipes of docs/consuming.md.
 
 mod pooler;
 

@@ -1,4 +1,4 @@
-//! Every function × every set of privileges on the table, compared with the table in README, "Privileges".
+//! Every function × every set of privileges on the table, compared with the table in docs/operations.md, "Privileges".
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ const COLUMNS: &str = "id bigint PRIMARY KEY, payload jsonb";
 const RIGHTS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
 const REFUSED: &str = "42501";
 
-/// A call of each function that README names. Task 1 is ready, 2 taken by the caller's session, 3 buried, 4 waits.
+/// A call of each function that the table names. Task 1 is ready, 2 taken by the caller's session, 3 buried, 4 waits.
 const CALLS: [(&str, &str); 26] = [
     ("put", "SELECT xqueue.put('{q}', '{\"id\": 9}')"),
     ("put_wait", "CALL xqueue.put_wait('{q}', '{\"id\": 9}', '0')"),
@@ -38,14 +38,14 @@ const CALLS: [(&str, &str); 26] = [
     ("resume", "SELECT xqueue.resume('{q}')"),
     ("stats_reset", "SELECT xqueue.stats_reset('{q}')"),
 ];
-/// Named in README, and tried by tests of their own: they change what the table is, or name none.
+/// Named there, and tried by tests of their own: they change what the table is, or name none.
 const ELSEWHERE: [&str; 7] = ["COPY", "metrics", "be", "and", "upgrade", "downgrade", "create"];
 const DROPS: &str = "drop";
 
-/// What README says that a function needs: privileges, or none if only the owner may call it.
+/// What the table says that a function needs: privileges, or none if only the owner may call it.
 fn documented() -> BTreeMap<String, Vec<&'static str>> {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let text = std::fs::read_to_string(readme).expect("README.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let text = std::fs::read_to_string(page).expect("the page");
     let section = text.split("\n## Privileges\n").nth(1).expect("a section on privileges");
     let rows = section.lines().skip_while(|line| !line.starts_with('|')).skip(2);
     let mut needs = BTreeMap::new();
@@ -101,15 +101,15 @@ impl Matrix {
 }
 
 #[test]
-fn readme_names_every_function() {
+fn the_table_names_every_function() {
     let documented = documented();
     let names = CALLS.iter().map(|(name, _)| *name).chain(ELSEWHERE).chain([DROPS]);
     let names: Vec<&str> = names.collect();
     let unknown: Vec<_> =
         documented.keys().filter(|name| !names.contains(&name.as_str())).collect();
-    assert!(unknown.is_empty(), "in README, but not tried: {unknown:?}");
+    assert!(unknown.is_empty(), "in the table, but not tried: {unknown:?}");
     let missing: Vec<_> = names.iter().filter(|name| !documented.contains_key(**name)).collect();
-    assert!(missing.is_empty(), "not in README: {missing:?}");
+    assert!(missing.is_empty(), "not in the table: {missing:?}");
     // All that a role may call: what is new in the schema has to find its place in the table.
     let mut admin = connect();
     let sql =
@@ -128,11 +128,11 @@ fn readme_names_every_function() {
     for row in admin.query(sql, &[]).expect("the functions") {
         let name: String = row.get(0);
         let is_known = names.contains(&name.as_str()) || others.contains(&name.as_str());
-        assert!(is_known || documented.contains_key(&name), "{name} is not in README's table");
+        assert!(is_known || documented.contains_key(&name), "{name} is not in the table");
     }
 }
 
-/// Each of the 32 sets of privileges lets through what README says, and nothing else.
+/// Each of the 32 sets of privileges lets through what the table says, and nothing else.
 #[test]
 fn every_set_of_privileges() {
     let (documented, mut matrix, role) = (documented(), Matrix::new(), Role::create());

@@ -1,0 +1,18 @@
+//! The documentation, tried: README.md and docs/**/*.md.
+//!
+//! - A block ```` ```sql ```` is run. The blocks of a page run in its order, in one psql session and a fresh database.
+//! - A block ```` ```output ```` right after it is what psql prints, `…` standing for any text and, alone on a line, for
+//!   any lines. Without one, the block must only not fail.
+//! - A block ```` ```sql no-run: REASON ```` is shown and not run.
+//! - Links to pages, headings and files lead somewhere, and so do paths and names of tests in `code`.
+//!
+//! Each function returns the defects found, one a line, with page and line.
+
+mod compare;
+mod links;
+mod page;
+mod run;
+
+pub use links::{broken_links, broken_mentions, headings};
+pub use page::{Block, Kind, Page};
+pub use run::failures;

@@ -1,0 +1,209 @@
+//! A page of Markdown, cut into what is checked: fenced blocks, and the text between them.
+
+use std::path::{Path, PathBuf};
+
+/// Languages of blocks that are neither run nor compared.
+const OTHER_LANGUAGES: [&str; 5] = ["sh", "python", "conf", "text", "json"];
+const NO_RUN: &str = "no-run:";
+
+#[derive(Debug, PartialEq)]
+pub enum Kind {
+    /// Run, and what it is said to print.
+    Sql {
+        output: Option<Vec<String>>,
+    },
+    Unrun,
+    Other,
+}
+
+#[derive(Debug)]
+pub struct Block {
+    /// The line of its first fence, from 1.
+    pub line: usize,
+    pub kind: Kind,
+    pub text: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub struct Page {
+    /// From the root of the repository.
+    pub path: PathBuf,
+    pub blocks: Vec<Block>,
+    /// The lines outside of blocks, with their numbers.
+    pub prose: Vec<(usize, String)>,
+    /// What is wrong with the blocks themselves.
+    pub defects: Vec<String>,
+}
+
+impl Page {
+    pub fn read(root: &Path, path: &Path) -> Page {
+        let text = std::fs::read_to_string(root.join(path))
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        Page::parse(path, &text)
+    }
+
+    /// README.md and every page under docs/, in order of their names.
+    pub fn all(root: &Path) -> Vec<Page> {
+        let mut paths = vec![PathBuf::from("README.md")];
+        let mut folders = vec![PathBuf::from("docs")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(root.join(&folder)).expect("a folder of pages") {
+                let path = folder.join(entry.expect("an entry").file_name());
+                if root.join(&path).is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "md") {
+                    paths.push(path);
+                }
+            }
+        }
+        paths.sort();
+        paths.iter().map(|path| Page::read(root, path)).collect()
+    }
+
+    pub fn parse(path: &Path, text: &str) -> Page {
+        let mut page = Page { path: path.to_owned(), ..Page::default() };
+        let mut lines = text.lines().enumerate().map(|(n, line)| (n + 1, line));
+        while let Some((number, line)) = lines.next() {
+            let Some((indent, language)) = fence(line) else {
+                page.prose.push((number, line.to_owned()));
+                continue;
+            };
+            let mut body = Vec::new();
+            let is_closed = lines.by_ref().any(|(_, line)| {
+                let is_end = fence(line).is_some_and(|(_, language)| language.is_empty());
+                if !is_end {
+                    body.push(line.get(indent..).unwrap_or_default().to_owned());
+                }
+                is_end
+            });
+            if !is_closed {
+                page.defect(number, "the block does not end");
+            }
+            page.add(number, language, body);
+        }
+        page
+    }
+
+    pub fn defect(&mut self, line: usize, what: &str) {
+        self.defects.push(format!("{}:{line}: {what}", self.path.display()));
+    }
+
+    fn add(&mut self, line: usize, language: &str, text: Vec<String>) {
+        let kind = match language.split_once(' ').unwrap_or((language, "")) {
+            ("output", "") => return self.add_output(line, text),
+            ("sql", "") => {
+                if !ends_statement(&text) {
+                    self.defect(line, "the last statement does not end with a semicolon");
+                }
+                Kind::Sql { output: None }
+            }
+            ("sql", reason) => {
+                let reason = reason.strip_prefix(NO_RUN).unwrap_or_default();
+                if reason.trim().is_empty() {
+                    self.defect(line, "sql that is not run needs a reason: ```sql no-run: REASON");
+                }
+                Kind::Unrun
+            }
+            (name, "") if OTHER_LANGUAGES.contains(&name) => {
+                if name != "python" && text.iter().any(|line| is_call(line)) {
+                    self.defect(line, "sql that is not run is marked ```sql no-run: REASON");
+                }
+                Kind::Other
+            }
+            ("", _) => return self.defect(line, "the block has no language"),
+            _ => return self.defect(line, &format!("the language {language:?} is unknown")),
+        };
+        self.blocks.push(Block { line, kind, text });
+    }
+
+    /// Only blank lines may stand between a block and its output.
+    fn add_output(&mut self, line: usize, text: Vec<String>) {
+        let between = |block: &Block| {
+            let end = block.line + block.text.len() + 1;
+            self.prose.iter().all(|(n, line)| *n < end || line.trim().is_empty())
+        };
+        if self.blocks.last().is_some_and(between)
+            && let Some(Block { kind: Kind::Sql { output: output @ None }, .. }) =
+                self.blocks.last_mut()
+        {
+            *output = Some(text);
+        } else {
+            self.defect(line, "output without a block that is run right before it");
+        }
+    }
+}
+
+/// The indentation and the language of a fence.
+fn fence(line: &str) -> Option<(usize, &str)> {
+    let rest = line.trim_start();
+    rest.strip_prefix("```").map(|language| (line.len() - rest.len(), language.trim()))
+}
+
+fn is_call(line: &str) -> bool {
+    ["SELECT ", "CALL "].iter().any(|word| line.contains(word)) && line.contains("xqueue.")
+}
+
+/// psql would join an unfinished statement to the next block.
+fn ends_statement(text: &[String]) -> bool {
+    let code = text.iter().map(|line| line.split("--").next().unwrap_or_default().trim());
+    let mut filled = code.filter(|line| !line.is_empty());
+    filled.next_back().is_some_and(|line| line.ends_with(';') || line.contains('\\'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(text: &str) -> Page {
+        Page::parse(Path::new("page.md"), text)
+    }
+
+    #[track_caller]
+    fn assert_defect(text: &str, expected: &str) {
+        let defects = page(text).defects;
+        assert!(defects.len() == 1 && defects[0].contains(expected), "{text}: {defects:?}");
+    }
+
+    #[test]
+    fn blocks_and_their_outputs() {
+        let page = page(
+            "a\n```sql\nSELECT 1;\n```\n\n```output\n 1\n```\nb\n```sql no-run: two sessions\nx\n```\n",
+        );
+        assert_eq!(page.defects, Vec::<String>::new());
+        assert_eq!(page.blocks[0].kind, Kind::Sql { output: Some(vec![" 1".to_owned()]) });
+        assert_eq!(page.blocks[0].line, 2);
+        assert_eq!(page.blocks[1].kind, Kind::Unrun);
+        let prose: Vec<_> = page.prose.iter().map(|(n, line)| (*n, line.as_str())).collect();
+        assert_eq!(prose, [(1, "a"), (5, ""), (9, "b")]);
+    }
+
+    #[test]
+    fn blocks_in_lists_lose_their_indentation() {
+        let page = page("- a\n\n  ```sql\n  SELECT\n    1;\n  ```\n");
+        assert_eq!(page.blocks[0].text, ["SELECT", "  1;"]);
+    }
+
+    #[test]
+    fn what_would_go_unchecked_is_a_defect() {
+        assert_defect("```\nx\n```\n", "has no language");
+        assert_defect("```sqll\nSELECT 1;\n```\n", "is unknown");
+        assert_defect("```sql no-run\nSELECT 1;\n```\n", "needs a reason");
+        assert_defect("```sql no-run: \nSELECT 1;\n```\n", "needs a reason");
+        assert_defect("```text\nSELECT xqueue.take('jobs');\n```\n", "sql that is not run");
+        assert_defect("```sql\nSELECT 1\n```\n", "semicolon");
+        assert_defect("```sql\nSELECT 1; -- one\nSELECT 2 -- two;\n```\n", "semicolon");
+        assert_defect("```sql\nSELECT 1;\n", "does not end");
+    }
+
+    #[test]
+    fn output_belongs_to_the_block_before_it() {
+        assert_defect("```output\n1\n```\n", "output without a block");
+        assert_defect(
+            "```sql\nSELECT 1;\n```\ntext\n```output\n1\n```\n",
+            "output without a block",
+        );
+        assert_defect("```sql no-run: x\ny\n```\n```output\n1\n```\n", "output without a block");
+        let twice = "```sql\nSELECT 1;\n```\n```output\n1\n```\n```output\n1\n```\n";
+        assert_defect(twice, "output without a block");
+    }
+}

@@ -1,0 +1,94 @@
+//! Runs the blocks of a page by psql.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::compare::is_shown;
+use super::page::{Block, Kind, Page};
+use crate::Database;
+
+/// No block waits longer than this in one statement.
+const OPTIONS: &str = "-c statement_timeout=30s -c DateStyle=ISO -c TimeZone=UTC";
+
+/// What does not run to its end, fails, or prints something else than the page shows.
+pub fn failures(page: &Page) -> Vec<String> {
+    let is_run = |block: &&Block| matches!(block.kind, Kind::Sql { .. });
+    let blocks: Vec<&Block> = page.blocks.iter().filter(is_run).collect();
+    if blocks.is_empty() {
+        return Vec::new();
+    }
+    let printed = psql(&script(&blocks));
+    let lines: Vec<String> = printed.lines().map(str::to_owned).collect();
+    let judged = blocks.iter().enumerate().filter_map(|(n, block)| {
+        let problem = judge(block, printed_by(&lines, n)?).err()?;
+        Some((block.line, problem))
+    });
+    let unrun = (0..blocks.len())
+        .filter(|n| printed_by(&lines, *n).is_none())
+        .map(|n| (blocks[n].line, format!("did not run to its end; psql printed:\n{printed}")))
+        .take(1);
+    judged
+        .chain(unrun)
+        .map(|(line, problem)| format!("{}:{line}: {problem}", page.path.display()))
+        .collect()
+}
+
+fn begin(number: usize) -> String {
+    format!("=== block {number} begins ===")
+}
+
+fn end(number: usize) -> String {
+    format!("=== block {number} ends ===")
+}
+
+fn script(blocks: &[&Block]) -> String {
+    let mut script = String::new();
+    for (n, block) in blocks.iter().enumerate() {
+        let text = block.text.join("\n");
+        script.push_str(&format!("\\echo {}\n{text}\n\\echo {}\n", begin(n), end(n)));
+    }
+    script
+}
+
+/// The lines between the marks of a block; None unless both are there.
+fn printed_by(lines: &[String], number: usize) -> Option<&[String]> {
+    let first = lines.iter().position(|line| *line == begin(number))? + 1;
+    let length = lines[first..].iter().position(|line| *line == end(number))?;
+    Some(&lines[first..first + length])
+}
+
+fn judge(block: &Block, printed: &[String]) -> Result<(), String> {
+    let is_right = match &block.kind {
+        Kind::Sql { output: Some(output) } => is_shown(output, printed),
+        _ => !printed.iter().any(|line| is_error(line)),
+    };
+    if is_right { Ok(()) } else { Err(format!("psql prints\n{}", printed.join("\n"))) }
+}
+
+fn is_error(line: &str) -> bool {
+    ["ERROR:", "FATAL:", "PANIC:", "WARNING:", "invalid command", "psql:", "error:"]
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
+/// What psql prints in a fresh database that has the extension, errors among the rest.
+fn psql(script: &str) -> String {
+    let database = Database::new("docs");
+    let name = std::env::temp_dir().join(format!("{}.out", database.name));
+    let file = File::create(&name).expect("a file for the output");
+    let mut child = Command::new("psql")
+        .args(["-X", "-q", "-d", &database.name])
+        .env("PGOPTIONS", OPTIONS)
+        .stdin(Stdio::piped())
+        .stdout(file.try_clone().expect("the file twice"))
+        .stderr(file)
+        .spawn()
+        .expect("psql starts");
+    // It may have ended before it has read all; the marks tell.
+    let _ = child.stdin.take().expect("its input").write_all(script.as_bytes());
+    child.wait().expect("psql ends");
+    let printed = std::fs::read_to_string(&name).expect("the output");
+    std::fs::remove_file(&name).expect("the file is removed");
+    printed
+}

@@ -1,0 +1,222 @@
+//! README.md and docs/: every SQL block is run, every output shown is compared, every link leads somewhere, and what the
+//! catalogue has is described. How a page is written so that it is checked: `tests/src/docs/mod.rs`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use xqueue_tests::docs::*;
+use xqueue_tests::*;
+
+const README_LINES: usize = 250;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn page(path: &str) -> Page {
+    Page::read(&root(), Path::new(path))
+}
+
+#[track_caller]
+fn assert_none(defects: Vec<String>) {
+    assert!(defects.is_empty(), "\n{}\n", defects.join("\n"));
+}
+
+#[test]
+fn docs_blocks_run() {
+    let pages = Page::all(&root());
+    let is_run = |block: &&Block| matches!(block.kind, Kind::Sql { .. });
+    let blocks = pages.iter().flat_map(|page| &page.blocks).filter(is_run).count();
+    assert!(blocks > 0, "no block is run");
+    let mut defects: Vec<String> = pages.iter().flat_map(|page| page.defects.clone()).collect();
+    defects.extend(pages.iter().flat_map(failures));
+    assert_none(defects);
+}
+
+#[test]
+fn docs_links_lead_somewhere() {
+    let (root, mut pages) = (root(), Page::all(&root()));
+    pages.push(Page::read(&root, Path::new("CHANGELOG.md")));
+    let mut defects = broken_links(&root, &pages);
+    defects.extend(pages.iter().flat_map(|page| broken_mentions(&root, page)));
+    assert_none(defects);
+}
+
+/// Errors and comments name pages as well.
+#[test]
+fn docs_named_in_code_exist() {
+    let (root, mut missing) = (root(), BTreeSet::new());
+    let mut paths: Vec<PathBuf> =
+        ["src", "sql", "tests/src", "tests/tests", "pgrx-embed"].map(|f| root.join(f)).into();
+    while let Some(path) = paths.pop() {
+        if path.ends_with("tests/src/docs") {
+            // Their own tests have pages that do not exist.
+        } else if path.is_dir() {
+            let entries = std::fs::read_dir(path).expect("a folder");
+            paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            let starts = text.match_indices("docs/").map(|(at, _)| &text[at..]);
+            let names = starts.filter_map(|rest| rest.split_inclusive(".md").next());
+            let is_name = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+            missing.extend(
+                names
+                    .filter(|name| name.ends_with(".md") && name.chars().all(is_name))
+                    .filter(|name| !root.join(name).exists())
+                    .map(|name| format!("{}: {name}", path.display())),
+            );
+        }
+    }
+    assert_none(missing.into_iter().collect());
+}
+
+#[test]
+fn docs_start_at_a_short_readme() {
+    let root = root();
+    let text = std::fs::read_to_string(root.join("README.md")).expect("README.md");
+    let lines = text.lines().count();
+    assert!(lines <= README_LINES, "README.md has {lines} lines");
+    let paths = Page::all(&root).into_iter().skip(1).map(|page| page.path.display().to_string());
+    assert_none(paths.filter(|path| !text.contains(&format!("({path})"))).collect());
+}
+
+/// Names in the catalogue, and names described by a page, are the same.
+#[track_caller]
+fn assert_described(sql: &str, described: impl Iterator<Item = String>) {
+    let rows = connect().query(sql, &[]).expect("the names");
+    let names: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    let described: BTreeSet<String> = described.collect();
+    let missing: Vec<_> = names.difference(&described).collect();
+    let foreign: Vec<_> = described.difference(&names).collect();
+    assert!(missing.is_empty() && foreign.is_empty(), "missing {missing:?}, foreign {foreign:?}");
+}
+
+/// The names in the first cells of a page's tables: `| `name`, `name` | …`.
+fn first_cells(page: &Page) -> impl Iterator<Item = String> {
+    page.prose.iter().flat_map(|(_, line)| names_in_first_cell(line))
+}
+
+/// The same of one section of the page.
+fn first_cells_of(page: &Page, heading: &str) -> impl Iterator<Item = String> {
+    let heading = format!("## {heading}");
+    let lines = page.prose.iter().map(|(_, line)| line).skip_while(move |line| **line != heading);
+    lines.skip(1).take_while(|line| !line.starts_with("## ")).flat_map(|l| names_in_first_cell(l))
+}
+
+fn names_in_first_cell(line: &str) -> Vec<String> {
+    let cell = line.strip_prefix("| ").and_then(|rest| rest.split(" |").next());
+    cell.unwrap_or_default().split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn docs_have_an_entry_for_each_function() {
+    let internal = "holders session_connections waiting_consumers waiting_producers \
+                    row_changed row_arrives truncated registry_changed";
+    let text = std::fs::read_to_string(root().join("docs/reference/functions.md")).expect("it");
+    for name in internal.split_whitespace() {
+        assert!(text.contains(&format!("`{name}()`")), "{name}");
+    }
+    let sql = format!(
+        "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'xqueue'::regnamespace
+         AND proname <> ALL (string_to_array('{internal}', ' '))"
+    );
+    assert_described(&sql, headings(&page("docs/reference/functions.md"), 3));
+}
+
+#[test]
+fn docs_have_each_setting_with_its_default() {
+    let page = page("docs/reference/settings.md");
+    let sql = "SELECT name FROM pg_settings WHERE name LIKE 'xqueue.%'";
+    assert_described(sql, first_cells(&page));
+    let sql =
+        "SELECT name, boot_val, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, '')
+               FROM pg_settings WHERE name LIKE 'xqueue.%'";
+    for row in connect().query(sql, &[]).expect("the settings") {
+        let [name, default, unit, min, max] = std::array::from_fn(|n| row.get::<_, String>(n));
+        let start = format!("| `{name}` |");
+        let line = page.prose.iter().find(|(_, line)| line.starts_with(&start));
+        let cells: Vec<&str> = line.expect("its row").1.split('|').map(str::trim).collect();
+        let shown = if default.is_empty() { "empty".to_owned() } else { default };
+        let is_same = |cell: &str| cell == shown || is_time(cell, &shown, &unit);
+        assert!(is_same(cells[2]), "{name}: {} is not {shown} {unit}", cells[2]);
+        if !min.is_empty() {
+            let range = format!("{min}–{max}");
+            assert!(cells[3].starts_with(&range), "{name}: {} is not {range}", cells[3]);
+        }
+    }
+}
+
+/// Whether a time such as `30d` is so many of the setting's unit.
+fn is_time(cell: &str, value: &str, unit: &str) -> bool {
+    let has_unit = matches!(unit, "ms" | "s");
+    let sql = "SELECT replace($1, 'd', ' days')::interval = ($2::text || $3::text)::interval";
+    has_unit && scalar::<bool>(&mut connect(), sql, &[&cell, &value, &unit])
+}
+
+#[test]
+fn docs_have_each_column_of_views() {
+    let page = page("docs/reference/views.md");
+    let views = "SELECT c.relname::text FROM pg_class c
+                 WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind = 'v'";
+    assert_described(views, headings(&page, 2));
+    for view in headings(&page, 2) {
+        let sql = format!(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = 'xqueue.{view}'::regclass AND attnum > 0"
+        );
+        assert_described(&sql, first_cells_of(&page, &view));
+    }
+}
+
+/// The error about an unknown name lists those that there are.
+#[test]
+fn docs_have_each_option() {
+    let (page, mut c) = (page("docs/reference/options.md"), connect());
+    let tables = [
+        (r#"{"fields": {"unknown": "a"}}"#, first_cells_of(&page, "Fields").collect()),
+        (r#"{"features": {"unknown": true}}"#, first_cells_of(&page, "Features").collect()),
+        (r#"{"unknown": 1}"#, first_cells(&page).collect()),
+    ];
+    for (options, described) in tables {
+        let described: BTreeSet<String> = described;
+        let sql = format!("SELECT xqueue.create('docs_options', '{options}')");
+        let error = c.batch_execute(&sql).expect_err("the name is unknown");
+        let message = db_error(&error).message().to_owned();
+        let (_, list) = message.split_once("expected one of ").expect("the names");
+        let names: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        assert!(names.len() > 1, "{message}");
+        let missing: Vec<_> = names.iter().filter(|name| !described.contains(**name)).collect();
+        assert!(missing.is_empty(), "{missing:?} of {options}");
+        let foreign = described.iter().filter(|name| !names.contains(&name.as_str())).count();
+        assert!(foreign == 0 || options.contains("1}"), "{described:?} of {options}");
+    }
+}
+
+/// A check that could not fail would be none: pages that are wrong, run for real.
+#[test]
+fn docs_that_are_wrong_fail() {
+    let parse = |text: &str| Page::parse(Path::new("wrong.md"), text);
+    let right = parse("```sql\nSELECT 1 AS n;\n```\n\n```output\n n\n---\n 1\n(1 row)\n```\n");
+    assert_none(failures(&right));
+    let wrong = [
+        ("```sql\nSELECT 2 AS n;\n```\n\n```output\n n\n---\n 1\n(1 row)\n```\n", "psql prints"),
+        ("```sql\nSELECT 1 / 0;\n```\n", "division by zero"),
+        ("```sql\nSELECT xqueue.take('nothing');\n```\n", "nothing"),
+        ("```sql\nSELECT xqueue.take('x');\n```\n\n```output\nERROR:  other\n```\n", "psql prints"),
+        ("```sql\n\\no_such_command\n```\n", "invalid command"),
+        ("```sql\nSELECT 1;\n\\q\n```\n\n```sql\nSELECT 2;\n```\n", "did not run to its end"),
+        ("```sql\nSELECT 'open;\n```\n", "did not run to its end"),
+    ];
+    for (text, expected) in wrong {
+        let failures = failures(&parse(text));
+        assert!(failures.len() == 1 && failures[0].contains(expected), "{text}: {failures:?}");
+        assert!(failures[0].starts_with("wrong.md:1: "), "{failures:?}");
+    }
+}
+
+/// Each page has a database of its own, and its blocks one session.
+#[test]
+fn docs_blocks_of_a_page_share_a_session() {
+    let text = "```sql\nCREATE TEMP TABLE shared (n int);\n```\n```sql\nSELECT n FROM shared;\n```\n```output\n n\n---\n(0 rows)\n```\n";
+    let page = Page::parse(Path::new("page.md"), text);
+    assert_none(failures(&page));
+    assert_none(failures(&page));
+}
