@@ -122,6 +122,37 @@ fn docs_have_an_entry_for_each_function() {
     assert_described(&sql, headings(&page("docs/reference/functions.md"), 3));
 }
 
+/// The signatures at the heads of the entries name every parameter.
+#[test]
+fn docs_have_each_parameter() {
+    let page = page("docs/reference/functions.md");
+    let sql = "SELECT DISTINCT proname::text, argument
+               FROM pg_proc, unnest(proargnames) AS argument
+               WHERE pronamespace = 'xqueue'::regnamespace AND argument <> ''";
+    let described: BTreeSet<String> = headings(&page, 3).collect();
+    let rows = connect().query(sql, &[]).expect("the parameters");
+    let parameters = rows.iter().map(|row| (row.get::<_, String>(0), row.get::<_, String>(1)));
+    let missing: Vec<_> = parameters
+        .filter(|(function, _)| described.contains(function))
+        .filter(|(function, parameter)| !signatures(&page, function).contains(parameter))
+        .collect();
+    assert!(!rows.is_empty() && missing.is_empty(), "{missing:?}");
+}
+
+/// The words of the code in an entry that shows how the function is called.
+fn signatures(page: &Page, function: &str) -> BTreeSet<String> {
+    let heading = format!("### {function}");
+    let lines =
+        page.prose.iter().map(|(_, line)| line.as_str()).skip_while(|line| *line != heading);
+    let entry: Vec<&str> = lines.skip(1).take_while(|line| !line.starts_with('#')).collect();
+    let entry = entry.join(" ");
+    let codes = entry.split('`').skip(1).step_by(2);
+    let starts = [format!("{function}("), format!("CALL {function}(")];
+    let calls = codes.filter(|code| starts.iter().any(|start| code.starts_with(start)));
+    let words = calls.flat_map(|call| call.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words.map(str::to_owned).collect()
+}
+
 #[test]
 fn docs_have_each_setting_with_its_default() {
     let page = page("docs/reference/settings.md");
