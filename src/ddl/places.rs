@@ -62,7 +62,7 @@ fn moved() -> Vec<(SlotId, Oid)> {
     let is_there = |slot: &SlotId| !dropped.contains(slot);
     let queues = transaction::owners_before().into_iter().filter(|(slot, _)| is_there(slot));
     let now = |(slot, before): (SlotId, u32)| {
-        let table = slot::lock(slot)?.table;
+        let table = slot::lock(slot)?.relation;
         let owner = catalog::owner_of(table.into())?;
         (u32::from(owner) != before).then_some((slot, owner))
     };

@@ -2,6 +2,7 @@
 //! a `change` (what a transaction has done; pure) and a `shared` (its piece of shared memory).
 
 pub mod capacity;
+mod commit;
 pub mod counters;
 pub mod delta;
 pub mod layout;

@@ -130,7 +130,7 @@ impl Queue {
         let counts_tubes = !definition.options.tubes_counted().is_empty();
         if let Some(mut slot) = slot::lock(slot) {
             slot.note_kind(counts_tubes, paused_until.is_some());
-            slot.set_has_lanes(definition.options.features.has_subqueues());
+            slot.set_has_subqueues(definition.options.features.has_subqueues());
         }
         // What this transaction has made of it is not so before its end.
         let is_owner_known = !transaction::has_redefined(slot);

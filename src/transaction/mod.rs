@@ -345,7 +345,7 @@ fn undo(slot: SlotId, delta: &Delta) {
         && let Some(mut queue) = slot::lock(slot)
     {
         queue.give_back(delta.capacity.reserved);
-        queue.undo_lanes(delta);
+        queue.undo_lanes(&delta.subqueues, resets(delta));
         for (tube, count) in delta.waiters.unmade_ready.by_tube() {
             queue.wake(Cause::Undo, count, Offer { tube });
         }
@@ -426,7 +426,7 @@ fn give_up_claims() {
             if !delta.subqueues.is_empty()
                 && let Some(mut queue) = slot::lock(slot)
             {
-                queue.give_up_lanes(delta);
+                queue.give_up_lanes(&delta.subqueues, resets(delta));
             }
         })
     });
@@ -444,4 +444,9 @@ fn hand_over_room() {
             }
         })
     });
+}
+
+/// Whether what is there again once a transaction is undone has been told by nobody.
+fn resets(delta: &Delta) -> bool {
+    delta.counters.replaces || delta.table.redefined
 }

@@ -3,8 +3,9 @@
 //! Where changes of a table run code of its owner, or have taken too long, that is left to a job worker: here
 //! is said what is to be done, and noted what came of it.
 
+use crate::parts::schedule::NEVER;
 use crate::parts::schedule::orders::{End, Report, Work};
-use crate::parts::slot::{self, NEVER};
+use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::server::time;
 use crate::worker::job::Manner;

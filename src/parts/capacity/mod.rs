@@ -1,7 +1,62 @@
 //! Room under a queue's capacity.
 
 pub mod change;
-mod shared;
+pub mod shared;
 
 pub use change::{Change, Growth};
 pub use shared::*;
+
+use crate::parts::slot::QueueGuard;
+
+impl QueueGuard {
+    /// Reserves room for `tasks` more, for a transaction that has changed the queue by `growth` and
+    /// holds a lock on the table under which `capacity` cannot change.
+    pub fn reserve(&mut self, tasks: i64, capacity: i64, growth: &Growth) -> Answer {
+        let known = self.capacity.capacity;
+        if known != Some(capacity) && !growth.redefines {
+            self.set_capacity(Some(capacity));
+        }
+        // Who has room already is no newcomer: those in line might wait for him to end.
+        if growth.reserved == 0 && self.has_producers() {
+            return Answer::Full;
+        }
+        let room = self.capacity.of(capacity);
+        // Who has emptied the table has it for himself.
+        let answer = match growth.replaces {
+            true if room.fits(0, tasks) => Answer::Reserved,
+            true => Answer::Full,
+            false => room.answer(self.total(), tasks),
+        };
+        if answer == Answer::Reserved {
+            self.capacity.reserved += tasks;
+        }
+        answer
+    }
+
+    /// Gives room back that has been reserved and not used.
+    pub fn give_back(&mut self, tasks: i64) {
+        if tasks > 0 {
+            self.capacity.reserved -= tasks;
+            self.grant();
+        }
+    }
+
+    /// A transaction that has reserved room has been prepared.
+    pub fn keep_for_prepared(&mut self, tasks: i64) {
+        self.capacity.reserved -= tasks;
+        self.capacity.prepared += tasks;
+    }
+
+    /// The capacity is another one. Who waits for more room than there can ever be is to look.
+    pub(in crate::parts) fn set_capacity(&mut self, capacity: Option<i64>) {
+        self.capacity.capacity = capacity;
+        self.turn_away(capacity.unwrap_or(i64::MAX));
+        self.grant();
+    }
+
+    /// Whether producers may be told now that there is room for `tasks` more.
+    pub(in crate::parts) fn has_room(&self, tasks: i64) -> bool {
+        self.capacity.capacity.is_none()
+            || self.capacity.answer(self.total(), tasks) == Answer::Reserved
+    }
+}

@@ -1,9 +1,6 @@
 //! Room under a queue's capacity. Whoever puts reserves it first; what is committed and what is
 //! reserved never come to more than the capacity, so neither does what will be committed.
 
-use crate::parts::capacity::change::Growth;
-use crate::parts::slot::QueueGuard;
-
 /// The room of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,7 +10,7 @@ pub struct Room {
     /// By open transactions, and by producers that have been told so but do not know it yet.
     pub(in crate::parts) reserved: i64,
     /// By prepared transactions.
-    prepared: i64,
+    pub(super) prepared: i64,
     /// Of these, by transactions that have ended: the next recount sees what they have put.
     resolved: i64,
     /// There are no more tasks than the counters say, but for what has been reserved.
@@ -49,13 +46,18 @@ impl Room {
         Room { capacity, ..Room::default() }
     }
 
+    /// The same under another capacity.
+    pub(super) fn of(self, capacity: i64) -> Room {
+        Room { capacity: Some(capacity), ..self }
+    }
+
     /// Whether `tasks` more fit beside `committed` ones and what is reserved.
     pub(in crate::parts) fn fits(&self, committed: i64, tasks: i64) -> bool {
         let limit = self.capacity.unwrap_or(i64::MAX);
         committed + self.reserved + self.prepared + tasks <= limit
     }
 
-    fn answer(&self, committed: i64, tasks: i64) -> Answer {
+    pub(super) fn answer(&self, committed: i64, tasks: i64) -> Answer {
         match (self.counted, self.survivors) {
             (_, Survivors::Open) => Answer::Unresolved,
             (false, _) | (_, Survivors::Unknown) => Answer::Uncounted,
@@ -97,58 +99,6 @@ impl Room {
         if self.survivors == Survivors::Unknown {
             self.survivors = Survivors::Open;
         }
-    }
-}
-
-impl QueueGuard {
-    /// Reserves room for `tasks` more, for a transaction that has changed the queue by `growth` and
-    /// holds a lock on the table under which `capacity` cannot change.
-    pub fn reserve(&mut self, tasks: i64, capacity: i64, growth: &Growth) -> Answer {
-        let known = self.room.capacity;
-        if known != Some(capacity) && !growth.redefines {
-            self.set_capacity(Some(capacity));
-        }
-        // Who has room already is no newcomer: those in line might wait for him to end.
-        if growth.reserved == 0 && self.has_producers() {
-            return Answer::Full;
-        }
-        let room = Room { capacity: Some(capacity), ..self.room };
-        // Who has emptied the table has it for himself.
-        let answer = match growth.replaces {
-            true if room.fits(0, tasks) => Answer::Reserved,
-            true => Answer::Full,
-            false => room.answer(self.total(), tasks),
-        };
-        if answer == Answer::Reserved {
-            self.room.reserved += tasks;
-        }
-        answer
-    }
-
-    /// Gives room back that has been reserved and not used.
-    pub fn give_back(&mut self, tasks: i64) {
-        if tasks > 0 {
-            self.room.reserved -= tasks;
-            self.grant();
-        }
-    }
-
-    /// A transaction that has reserved room has been prepared.
-    pub fn keep_for_prepared(&mut self, tasks: i64) {
-        self.room.reserved -= tasks;
-        self.room.prepared += tasks;
-    }
-
-    /// The capacity is another one. Who waits for more room than there can ever be is to look.
-    pub(in crate::parts) fn set_capacity(&mut self, capacity: Option<i64>) {
-        self.room.capacity = capacity;
-        self.turn_away(capacity.unwrap_or(i64::MAX));
-        self.grant();
-    }
-
-    /// Whether producers may be told now that there is room for `tasks` more.
-    pub(in crate::parts) fn has_room(&self, tasks: i64) -> bool {
-        self.room.capacity.is_none() || self.room.answer(self.total(), tasks) == Answer::Reserved
     }
 }
 

@@ -2,51 +2,58 @@
 //! is wanted, and while no triggers tell what happens.
 
 use crate::model::change::Counts;
-use crate::parts::delta::Delta;
+use crate::parts::counters::change::Change;
 use crate::parts::slot::QueueGuard;
 use serde_json::json;
 
 impl QueueGuard {
-    /// Takes over whether the triggers tell of every change once a transaction has committed.
-    pub(in crate::parts) fn commit_told(&mut self, delta: &Delta) {
-        if let Some(told) = delta.counters.told {
-            self.told = told;
-            self.exact &= told;
+    /// Takes over what a transaction has committed.
+    pub(in crate::parts) fn commit_counters(&mut self, change: &Change) {
+        if let Some(told) = change.told {
+            self.counters.told = told;
+            self.counters.exact &= told;
         }
+        self.counters.commit(change);
+        self.counters.exact |= change.replaces && self.may_be_exact();
+    }
+
+    /// The counters have to be counted anew.
+    pub(in crate::parts) fn want_recount(&mut self) {
+        (self.counters.recount, self.counters.exact) = (true, false);
     }
 
     /// The same as the caller has found, who keeps away whoever changes triggers. What happened while they did not
     /// is not counted.
     pub fn find_told(&mut self, told: bool) {
-        let is_news = told && !self.told;
-        self.told = told;
-        self.recount |= is_news;
-        self.exact &= told && !is_news;
+        let is_news = told && !self.counters.told;
+        self.counters.told = told;
+        self.counters.recount |= is_news;
+        self.counters.exact &= told && !is_news;
     }
 
     pub fn needs_recount(&self) -> bool {
-        self.recount
+        self.counters.recount
     }
 
     /// The counters become what a recount has found.
     pub fn set_counted(&mut self, counts: &Counts) {
-        self.tasks = counts.tasks;
-        for (tube, tasks) in self.tubes.iter_mut().zip(counts.tubes) {
+        self.counters.tasks = counts.tasks;
+        for (tube, tasks) in self.counters.tubes.iter_mut().zip(counts.tubes) {
             tube.tasks = tasks;
         }
-        self.exact = self.may_be_exact() && !self.recount;
-        let for_good = !self.recount;
-        self.room.count(for_good);
+        self.counters.exact = self.may_be_exact() && !self.counters.recount;
+        let for_good = !self.counters.recount;
+        self.capacity.count(for_good);
         self.trace_recount(|| json!({ "do": "Set" }));
         self.grant();
     }
 
     /// Whether nothing changes the table but what is counted.
     pub(in crate::parts) fn may_be_exact(&self) -> bool {
-        self.told && !self.is_prepared()
+        self.counters.told && !self.is_prepared()
     }
 
     pub(in crate::parts) fn is_exact(&self) -> bool {
-        self.exact
+        self.counters.exact
     }
 }

@@ -4,6 +4,46 @@ pub mod change;
 mod exact;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod recount;
+pub mod shared;
+pub mod shown;
 pub mod statistics;
 
 pub use change::Change;
+pub use shared::Tube;
+
+use crate::model::status::Status;
+use crate::parts::slot::QueueGuard;
+use crate::parts::subqueues;
+
+impl QueueGuard {
+    pub fn counts_tubes(&self) -> bool {
+        self.counters.counts_tubes
+    }
+
+    /// The committed tasks, in whatever state.
+    pub(in crate::parts) fn total(&self) -> i64 {
+        self.counters.tasks.iter().sum()
+    }
+
+    /// How many consumers have something to take, as far as is known.
+    pub(in crate::parts) fn ready(&self) -> u32 {
+        match self.table.has_subqueues {
+            // What is behind the first task of a sub-queue is nobody's yet.
+            true if self.has_ready() => subqueues::waiting(self.id()).max(1),
+            true => 0,
+            false => {
+                self.counters.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX)) as u32
+            }
+        }
+    }
+
+    pub fn has_taken(&self) -> bool {
+        !self.counters.exact || self.counters.tasks[Status::Taken as usize] != 0
+    }
+
+    /// Whether there may be something to take.
+    pub fn has_ready(&self) -> bool {
+        let has_ready = self.counters.tasks[Status::Ready as usize] != 0;
+        has_ready && (!self.table.has_subqueues || subqueues::may_have_some(self.id()))
+    }
+}

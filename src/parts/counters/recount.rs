@@ -4,8 +4,7 @@
 //! that snapshot does not see them. What was counted and what came since add up to the truth.
 
 use crate::model::change::Counts;
-use crate::parts::counters::change::add;
-use crate::parts::delta::Delta;
+use crate::parts::counters::change::{Change, add};
 use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
 use crate::parts::slot_id::SlotId;
@@ -91,13 +90,13 @@ impl QueueGuard {
         }
         let others = others.len().min(xids(claim.0).len());
         let doubtful = self.is_prepared();
-        self.recounts |= 1 << claim.0;
+        self.counters.recounts |= 1 << claim.0;
         if let Some(published) = self.published(claim.0) {
             let since = Counts::default();
             *published = Published { xmin, xmax, others, since, replaced: false, renews, doubtful };
         }
         if renews {
-            self.recount = false;
+            self.counters.recount = false;
         }
         CLAIMED.set(Some((claim.0, self.id())));
         self.trace_recount(|| {
@@ -117,7 +116,7 @@ impl QueueGuard {
             add(tube, since);
         }
         let is_certain = !published.doubtful;
-        self.recounts &= !(1 << index);
+        self.counters.recounts &= !(1 << index);
         CLAIMED.set(None);
         self.trace_recount(|| {
             json!({
@@ -138,20 +137,20 @@ impl QueueGuard {
     }
 
     /// Tells the recounts in progress what transaction `xid` has changed.
-    pub(in crate::parts) fn tell_recounts(&mut self, xid: u32, delta: &Delta) {
-        if self.recounts == 0 {
+    pub(in crate::parts) fn tell_recounts(&mut self, xid: u32, change: &Change) {
+        if self.counters.recounts == 0 {
             return;
         }
         for index in 0..LIMIT {
             let Some(published) = self.published(index) else { continue };
-            if delta.counters.replaces {
+            if change.replaces {
                 published.since = Counts::default();
                 published.replaced = true;
             }
-            if delta.counters.replaces || published.hides(xid, xids(index)) {
-                add(&mut published.since.tasks, &delta.counters.tasks);
-                for (tube, change) in &delta.counters.tubes {
-                    add(&mut published.since.tubes[*tube], &change.tasks);
+            if change.replaces || published.hides(xid, xids(index)) {
+                add(&mut published.since.tasks, &change.tasks);
+                for (tube, of_tube) in &change.tubes {
+                    add(&mut published.since.tubes[*tube], &of_tube.tasks);
                 }
             }
         }
@@ -159,7 +158,7 @@ impl QueueGuard {
 
     /// What is published of a recount of this queue; None if the area is another's.
     fn published(&mut self, index: usize) -> Option<&mut Published> {
-        let is_own = self.recounts & (1 << index) != 0;
+        let is_own = self.counters.recounts & (1 << index) != 0;
         let area = &AREAS.get()[index];
         // SAFETY: this queue's lock is held exclusively, for as long as the guard is borrowed, and only under it
         // is an area used that the queue's `recounts` names; it is claimed for one queue at a time.
@@ -175,11 +174,11 @@ impl QueueGuard {
             let since = |index| Some((index, self.published(index)?.since.tasks));
             let since: Vec<_> = (0..LIMIT).filter_map(since).collect();
             step["queue"] = self.id().generation.into();
-            step["tasks"] = json!(self.tasks);
+            step["tasks"] = json!(self.counters.tasks);
             step["since"] = json!(since);
-            step["prepared"] = self.prepared.into();
-            step["looks"] = self.looks_for_prepared.into();
-            step["wanted"] = self.recount.into();
+            step["prepared"] = self.prepared.may_change.into();
+            step["looks"] = self.prepared.is_looked_for.into();
+            step["wanted"] = self.counters.recount.into();
             step["exact"] = self.is_exact().into();
             step
         });
@@ -260,8 +259,8 @@ fn give_up() {
     if let Some((index, slot)) = CLAIMED.take()
         && let Some(mut queue) = crate::parts::slot::lock(slot)
     {
-        queue.recount |= queue.published(index).is_some_and(|published| published.renews);
-        queue.recounts &= !(1 << index);
+        queue.counters.recount |= queue.published(index).is_some_and(|published| published.renews);
+        queue.counters.recounts &= !(1 << index);
         queue.trace_recount(|| json!({ "do": "GiveUp", "area": index }));
     }
 }

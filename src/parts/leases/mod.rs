@@ -10,6 +10,16 @@ pub mod held;
 pub mod session;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod sessions;
+pub mod shared;
 pub mod store;
 
 pub use change::Change;
+
+use crate::parts::slot::QueueGuard;
+
+impl QueueGuard {
+    /// Since there were so many doubts there was none about this queue, but for triggers that are off.
+    pub fn doubt(&self) -> u64 {
+        self.leases.doubt
+    }
+}

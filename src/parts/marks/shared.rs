@@ -2,12 +2,12 @@
 //! prepared transaction may have changed the table: nobody is told when that ends.
 
 use crate::model::position::{Group, Position};
-use crate::parts::delta::Delta;
+use crate::parts::marks::change::Change;
 use crate::parts::marks::groups::Marks;
 use crate::parts::marks::mark::Start;
 use crate::parts::marks::priorities::Sight;
 use crate::parts::marks::traced;
-use crate::parts::slot::{Queue, QueueGuard};
+use crate::parts::slot::{QueueGuard, SharedQueue};
 use crate::server::allocator;
 use crate::trace;
 use serde_json::{Value, json};
@@ -71,10 +71,10 @@ impl QueueGuard {
         );
     }
 
-    pub(in crate::parts) fn lower_marks(&mut self, delta: &Delta) {
-        let forgets = delta.table.redefined || delta.counters.recount;
-        let places = || delta.marks.lowest.by_group();
-        let lower = |queue: &mut Queue| match forgets {
+    /// Takes over what a transaction has committed. `forgets`: it is not known what it has done.
+    pub(in crate::parts) fn lower_marks(&mut self, change: &Change, forgets: bool) {
+        let places = || change.lowest.by_group();
+        let lower = |queue: &mut SharedQueue| match forgets {
             true => queue.marks = Marks::default(),
             false => places().for_each(|(group, position)| queue.marks.lower(group, position)),
         };
@@ -89,7 +89,7 @@ impl QueueGuard {
     #[inline]
     pub(in crate::parts) fn change_marks<T>(
         &mut self,
-        change: impl FnOnce(&mut Queue) -> T,
+        change: impl FnOnce(&mut SharedQueue) -> T,
         step: impl FnOnce(&T, bool) -> Option<Value>,
     ) -> T {
         if !trace::is_on() {
@@ -107,6 +107,6 @@ impl QueueGuard {
     }
 
     fn seen_marks(&self) -> traced::Seen {
-        traced::Seen::of(self.marks.whole(), self.prepared, self.looks_for_prepared)
+        traced::Seen::of(self.marks.whole(), self.prepared.may_change, self.prepared.is_looked_for)
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::model::level::Level;
 use crate::model::position::Position;
-use crate::parts::delta::Delta;
 use crate::parts::locks::SubqueuesLock;
 use crate::parts::slot::QueueGuard;
 use crate::parts::slot_id::SlotId;
@@ -88,40 +87,40 @@ fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
 impl QueueGuard {
     /// What has happened in the sub-queues; one consumer is woken for each that has come to have
     /// something to take.
-    pub(in crate::parts) fn commit_lanes(&mut self, delta: &Delta) {
+    pub(in crate::parts) fn commit_lanes(&mut self, changes: &LaneChanges, resets: bool) {
         let id = self.id();
-        if !delta.subqueues.is_empty() {
+        if !changes.is_empty() {
             let wake = |lane| self.wake(Cause::Commit, 1, Offer { tube: Some(lane) });
-            if !commit(id, &delta.subqueues, wake) {
+            if !commit(id, changes, wake) {
                 self.wake(Cause::Commit, u32::MAX, Offer { tube: None });
             }
         }
-        if delta.table.redefined || delta.counters.recount || delta.counters.replaces {
+        if resets {
             reset(id);
         }
     }
 
     /// Gives up the sub-queues of a transaction that is prepared: nobody could give them back at its end,
     /// nor does anybody else know of the tasks that it has taken by hand.
-    pub fn give_up_lanes(&mut self, delta: &Delta) {
+    pub fn give_up_lanes(&mut self, changes: &LaneChanges, resets: bool) {
         let id = self.id();
         with(|pool| {
-            let taken = delta.subqueues.iter().filter(|(_, change)| change.taken > 0);
+            let taken = changes.iter().filter(|(_, change)| change.taken > 0);
             taken.for_each(|(lane, _)| {
                 let step = Step::begin(pool, id, Some(lane));
                 pool.take_unclaimed(id, lane);
                 step.end(pool, "TakeUnclaimed", || json!({}));
             });
         });
-        self.undo_lanes(delta);
+        self.undo_lanes(changes, resets);
     }
 
     /// Takes back what a transaction, or a part of it, has done in the sub-queues.
-    pub fn undo_lanes(&mut self, delta: &Delta) {
+    pub fn undo_lanes(&mut self, changes: &LaneChanges, resets: bool) {
         let id = self.id();
-        undo(id, &delta.subqueues, |lane| self.wake(Cause::Undo, 1, Offer { tube: Some(lane) }));
+        undo(id, changes, |lane| self.wake(Cause::Undo, 1, Offer { tube: Some(lane) }));
         // What is there again after a TRUNCATE that is undone, nobody has told of.
-        if delta.counters.replaces || delta.table.redefined || delta.subqueues.more {
+        if resets || changes.more {
             reset(id);
             self.wake(Cause::Undo, u32::MAX, Offer { tube: None });
         }
@@ -314,4 +313,16 @@ pub fn begin_look(id: SlotId, lane: u64) -> Position {
 pub fn end_look(id: SlotId, lane: u64, first: Position, level: Level) {
     let about = || json!({ "first": first.to_string() });
     step(id, lane, "EndLook", about, |pool| pool.end_look(id, lane, first, level));
+}
+
+impl QueueGuard {
+    /// Whether the tubes are sub-queues.
+    pub fn set_has_subqueues(&mut self, has_subqueues: bool) {
+        self.table.has_subqueues = has_subqueues;
+    }
+
+    /// Whether none of the lanes that may have something to take is missing in the ring.
+    pub(in crate::parts) fn knows_all_lanes(&self) -> bool {
+        !self.table.has_subqueues || is_complete(self.id())
+    }
 }

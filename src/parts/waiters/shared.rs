@@ -10,6 +10,8 @@
 
 use crate::model::change::Outcome;
 use crate::parts::slot::QueueGuard;
+use crate::parts::waiters::change::Change;
+use crate::parts::waiters::line::Want;
 use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
 use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::{latch, process};
@@ -17,20 +19,6 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const NO_QUEUE: u32 = u32::MAX;
-
-/// What somebody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Want {
-    /// A ready task.
-    Any,
-    /// A ready task of one tube.
-    Tube(u64),
-    /// The end of the task with this key.
-    End(u64),
-    /// Room for so many tasks more.
-    Room(i64),
-}
 
 /// A process as it waits, read and changed by [`QueueGuard::entry`] only, but for what is atomic.
 #[repr(C)]
@@ -70,25 +58,6 @@ pub(super) struct Entry {
     pub(super) session: [u8; 16],
 }
 
-/// The line of a queue.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Line {
-    pub(super) head: u32,
-    pub(super) tail: u32,
-    pub(in crate::parts) length: u32,
-    /// Of these, those who want the tasks of one tube.
-    pub(super) choosy: u32,
-    /// Of these, those who wait for the end of a task.
-    pub(super) watchers: u32,
-    /// Of these, those who wait for room.
-    pub(in crate::parts) producers: u32,
-    /// How often consumers were to be woken: the number of the last wake-up.
-    pub(super) wakes: u64,
-    /// The end of the pause that those in line wait for, if there is one.
-    pub(in crate::parts) paused_until: i64,
-}
-
 /// Someone who waits, for the views `xqueue.consumers` and `xqueue.producers`.
 pub struct Waiting {
     pub want: Want,
@@ -123,39 +92,6 @@ pub(super) fn own() -> &'static Waiter {
     waiter(process::index())
 }
 
-impl Want {
-    /// Whether a ready task is what is wanted. Where its tube is not known it may be.
-    pub(super) fn accepts(self, offer: Offer) -> bool {
-        match self {
-            Want::Any => true,
-            Want::Tube(wanted) => offer.tube.is_none_or(|tube| tube == wanted),
-            Want::End(_) | Want::Room(_) => false,
-        }
-    }
-
-    pub fn is_for_task(self) -> bool {
-        matches!(self, Want::Any | Want::Tube(_))
-    }
-}
-
-impl Line {
-    /// Consumers that wait for a task.
-    pub(in crate::parts) fn consumers(&self) -> u32 {
-        self.length - self.watchers - self.producers
-    }
-
-    /// Counts someone in or out.
-    fn count(&mut self, want: Want, change: impl Fn(u32) -> u32) {
-        self.length = change(self.length);
-        match want {
-            Want::Any => {}
-            Want::Tube(_) => self.choosy = change(self.choosy),
-            Want::End(_) => self.watchers = change(self.watchers),
-            Want::Room(_) => self.producers = change(self.producers),
-        }
-    }
-}
-
 impl QueueGuard {
     /// Puts this process into the line, behind all who have waited since an earlier instant.
     /// `nudge_at`: when to be woken again though nothing has happened, `NEVER` if not at all.
@@ -173,15 +109,15 @@ impl QueueGuard {
         }
         // Newcomers belong at the end, those who come back near the head. Producers do not come back.
         let belongs_at_end = matches!(want, Want::Room(_))
-            || self.standing(self.line.tail).is_none_or(|last| last.since <= since);
-        let mut next = if belongs_at_end && !precedes { 0 } else { self.line.head };
+            || self.standing(self.waiters.tail).is_none_or(|last| last.since <= since);
+        let mut next = if belongs_at_end && !precedes { 0 } else { self.waiters.head };
         let is_before = |other: &Entry| other.precedes || !precedes && other.since <= since;
         while let Some(other) = self.standing(next).filter(|other| is_before(other)) {
             next = other.next;
         }
-        let last = self.line.tail;
+        let last = self.waiters.tail;
         let previous = self.standing(next).map_or(last, |follower| follower.previous);
-        let seen = self.line.wakes;
+        let seen = self.waiters.wakes;
         let Some(entry) = self.own_entry() else { return };
         *entry = Entry {
             previous,
@@ -203,13 +139,13 @@ impl QueueGuard {
         let link = process::index() + 1;
         match self.standing(previous) {
             Some(leader) => leader.next = link,
-            None => self.line.head = link,
+            None => self.waiters.head = link,
         }
         match self.standing(next) {
             Some(follower) => follower.previous = link,
-            None => self.line.tail = link,
+            None => self.waiters.tail = link,
         }
-        self.line.count(want, |count| count + 1);
+        self.waiters.count(want, |count| count + 1);
         self.grant();
     }
 
@@ -225,7 +161,7 @@ impl QueueGuard {
         let entry = self.own_entry()?;
         let (want, token) = (entry.want, (entry.token, entry.by_caller));
         if matches!(want, Want::Room(_)) {
-            self.room.reserved -= std::mem::take(&mut entry.granted);
+            self.capacity.reserved -= std::mem::take(&mut entry.granted);
             // It may have stood before others that need less.
             self.grant();
         }
@@ -241,9 +177,9 @@ impl QueueGuard {
     /// that is and some want only one tube, all look for themselves.
     pub fn wake(&mut self, cause: Cause, count: u32, offer: Offer) {
         let token = self.next_token(offer, cause, count);
-        let everyone = offer.tube.is_none() && self.line.choosy > 0;
+        let everyone = offer.tube.is_none() && self.waiters.choosy > 0;
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
-        let mut link = self.line.head;
+        let mut link = self.waiters.head;
         while left > 0
             && let Some(&mut Entry { next, want, .. }) = self.standing(link)
         {
@@ -257,7 +193,7 @@ impl QueueGuard {
 
     /// The pause is over: wakes those whose turn it is.
     pub(in crate::parts) fn wake_for_ready(&mut self) {
-        self.line.paused_until = i64::MIN;
+        self.waiters.paused_until = i64::MIN;
         match self.is_exact() && self.knows_all_lanes() {
             true => self.wake(Cause::PauseOver, self.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
@@ -266,13 +202,13 @@ impl QueueGuard {
 
     /// This process waits for the end of a pause.
     pub fn note_pause(&mut self, until: i64) {
-        self.line.paused_until = until;
+        self.waiters.paused_until = until;
     }
 
     /// A pause is over, which everyone in line notices at the same instant: whoever comes first wakes
     /// those whose turn it is.
     pub fn end_pause(&mut self, until: i64) {
-        if self.line.paused_until == until {
+        if self.waiters.paused_until == until {
             self.wake_for_ready();
         }
     }
@@ -281,7 +217,7 @@ impl QueueGuard {
     pub fn wake_everyone(&mut self) {
         let token = self.next_token(Offer { tube: None }, Cause::Redefined, u32::MAX);
         self.tell_end(None, None);
-        let mut link = self.line.head;
+        let mut link = self.waiters.head;
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if want.is_for_task() {
                 self.notify(link - 1, token, None);
@@ -293,13 +229,13 @@ impl QueueGuard {
     /// Reserves room for the producers in the order of their line, until there is not enough for
     /// the next, and wakes them.
     pub fn grant(&mut self) {
-        let mut link = if self.line.producers > 0 { self.line.head } else { 0 };
+        let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if let Want::Room(tasks) = want {
                 if !self.has_room(tasks) {
                     return;
                 }
-                self.room.reserved += tasks;
+                self.capacity.reserved += tasks;
                 if let Some(entry) = self.standing(link) {
                     entry.granted = tasks;
                 }
@@ -311,7 +247,7 @@ impl QueueGuard {
 
     /// Wakes the producers that wait for more room than there can ever be, without any.
     pub(in crate::parts) fn turn_away(&mut self, capacity: i64) {
-        let mut link = if self.line.producers > 0 { self.line.head } else { 0 };
+        let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if matches!(want, Want::Room(tasks) if tasks > capacity) {
                 self.notify(link - 1, WakeToken::NUDGE, None);
@@ -328,8 +264,20 @@ impl QueueGuard {
 
     /// Sends everyone away: the queue is gone.
     pub fn dismiss_everyone(&mut self) {
-        while self.line.head != 0 {
-            self.notify(self.line.head - 1, WakeToken::NUDGE, None);
+        while self.waiters.head != 0 {
+            self.notify(self.waiters.head - 1, WakeToken::NUDGE, None);
+        }
+    }
+
+    /// Tells what has become of tasks in a transaction that has committed. `all`: whatever there was is deleted.
+    pub(in crate::parts) fn tell_ends(&mut self, change: &Change, all: bool) {
+        for (hash, outcome) in &change.ended {
+            self.tell_end(Some(*hash), Some(*outcome));
+        }
+        if all {
+            self.tell_end(None, Some(Outcome::Deleted));
+        } else if change.ended_more {
+            self.tell_end(None, None);
         }
     }
 
@@ -337,7 +285,7 @@ impl QueueGuard {
     /// wait for the end of any; without outcome, they look for themselves, and stay in line so as
     /// to miss nothing.
     pub fn tell_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
-        let mut link = if self.line.watchers > 0 { self.line.head } else { 0 };
+        let mut link = if self.waiters.watchers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if let Want::End(wanted) = want
                 && hash.is_none_or(|hash| hash == wanted)
@@ -369,7 +317,7 @@ impl QueueGuard {
 
     /// Those who wait for what is `wanted`, in their order.
     pub fn waiting(&mut self, wanted: fn(Want) -> bool, into: &mut Vec<Waiting>) {
-        let mut link = self.line.head;
+        let mut link = self.waiters.head;
         while into.len() < into.capacity()
             && let Some(&mut Entry { pid, since, session, next, want, .. }) = self.standing(link)
         {
@@ -396,14 +344,14 @@ impl QueueGuard {
         let Some(&mut Entry { previous, next, want, .. }) = self.standing(link) else { return };
         match self.standing(previous) {
             Some(leader) => leader.next = next,
-            None => self.line.head = next,
+            None => self.waiters.head = next,
         }
         match self.standing(next) {
             Some(follower) => follower.previous = previous,
-            None => self.line.tail = previous,
+            None => self.waiters.tail = previous,
         }
         waiter(process).queue.store(NO_QUEUE, Ordering::Release);
-        self.line.count(want, |count| count - 1);
+        self.waiters.count(want, |count| count - 1);
     }
 
     /// The entry of the process that a link of this queue's line leads to. None at the end of the line.
@@ -435,4 +383,10 @@ impl QueueGuard {
 /// Whether this process has been taken out of the line since it joined.
 pub fn was_woken() -> bool {
     own().woken.load(Ordering::Acquire)
+}
+
+impl QueueGuard {
+    pub fn has_producers(&self) -> bool {
+        self.waiters.producers > 0
+    }
 }

@@ -11,8 +11,10 @@
 //! consumer looks again with it, or, if it has been given another meanwhile, passes it on.
 
 use crate::model::status::Status;
-use crate::parts::slot::{NEVER, QueueGuard};
-use crate::parts::waiters::shared::{Entry, Want, own};
+use crate::parts::schedule::NEVER;
+use crate::parts::slot::QueueGuard;
+use crate::parts::waiters::line::Want;
+use crate::parts::waiters::shared::{Entry, own};
 use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
 use crate::server::time;
 use serde_json::json;
@@ -35,9 +37,9 @@ impl QueueGuard {
         cause: Cause,
         count: u32,
     ) -> WakeToken {
-        self.line.wakes += 1;
+        self.waiters.wakes += 1;
         self.note_step("Wake", || json!({ "why": format!("{cause:?}"), "count": count }));
-        WakeToken { offer, number: self.line.wakes }
+        WakeToken { offer, number: self.waiters.wakes }
     }
 
     /// Passes a token on that this process has not used. `by_caller`: others may find what its look
@@ -51,13 +53,13 @@ impl QueueGuard {
 
     /// Passes a token on to the next whose look began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
-        let is_empty = self.is_exact() && self.tasks[Status::Ready as usize] == 0;
+        let is_empty = self.is_exact() && self.counters.tasks[Status::Ready as usize] == 0;
         self.note_step("PassOn", || json!({ "number": token.number, "is_empty": is_empty }));
         if is_empty || token.is_nudge() {
             return;
         }
-        let token = WakeToken { number: self.line.wakes, ..token };
-        let mut link = self.line.head;
+        let token = WakeToken { number: self.waiters.wakes, ..token };
+        let mut link = self.waiters.head;
         while let Some(&mut Entry { next, want, seen, .. }) = self.standing(link) {
             if want.accepts(token.offer) && seen < token.number {
                 return self.notify(link - 1, token, None);
@@ -69,7 +71,7 @@ impl QueueGuard {
     /// A look of this process, for which it had a `token`, has come to nothing. `by_caller`: others may find
     /// what it did not.
     pub fn end_look(&mut self, token: Option<WakeToken>, by_caller: bool) -> LookEnd {
-        let wakes = self.line.wakes;
+        let wakes = self.waiters.wakes;
         let has_changed = self.own_entry().is_some_and(|entry| {
             entry.by_caller = by_caller;
             std::mem::replace(&mut entry.seen, wakes) != wakes
@@ -112,7 +114,7 @@ impl QueueGuard {
     /// have had the task's row locked.
     fn nudge(&mut self, count: u32, now: i64) {
         self.note_step("Nudge", || json!({}));
-        let (mut left, mut link) = (count, self.line.head);
+        let (mut left, mut link) = (count, self.waiters.head);
         while let Some(&mut Entry { next, want, nudge_at, by_caller, .. }) = self.standing(link) {
             let is_due = nudge_at <= now;
             match want {
@@ -131,6 +133,6 @@ impl QueueGuard {
 
     /// Whether consumers wait beside ready tasks, and not because the queue is paused.
     pub fn has_idle_consumers(&self, now: i64) -> bool {
-        self.line.consumers() > 0 && self.has_ready() && self.line.paused_until <= now
+        self.waiters.consumers() > 0 && self.has_ready() && self.waiters.paused_until <= now
     }
 }

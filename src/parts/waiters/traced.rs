@@ -1,7 +1,8 @@
 //! What happens in a line, for the trace that the model of wake-ups is held against, see [`crate::trace`].
 
 use crate::parts::slot::QueueGuard;
-use crate::parts::waiters::shared::{Entry, Want};
+use crate::parts::waiters::line::Want;
+use crate::parts::waiters::shared::Entry;
 use crate::parts::waiters::wake::WakeToken;
 use crate::server::process;
 use crate::trace;
@@ -18,7 +19,7 @@ impl QueueGuard {
             event["do"] = verb.into();
             event["queue"] = self.index().into();
             event["by"] = process::index().into();
-            event["wakes"] = self.line.wakes.into();
+            event["wakes"] = self.waiters.wakes.into();
             event
         });
     }
@@ -30,7 +31,7 @@ impl QueueGuard {
         }
         let own = process::index() + 1;
         let Some(&mut Entry { since, want, .. }) = self.standing(own) else { return };
-        let (mut place, mut link) = (0, self.line.head);
+        let (mut place, mut link) = (0, self.waiters.head);
         while link != own
             && let Some(&mut Entry { next, .. }) = self.standing(link)
         {

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::parts::leases::session;
-use crate::parts::schedule::databases;
+use crate::parts::schedule::{NEVER, databases};
 use crate::parts::slot::{self, QueueGuard};
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::token::LookEnd;
@@ -197,7 +197,7 @@ impl Place {
         }
         match self.news(queue)? {
             News::Ended(outcome) if is_hint => {
-                self.stand(queue, |_| slot::NEVER)?;
+                self.stand(queue, |_| NEVER)?;
                 Ok(News::Look(Some(outcome)))
             }
             news => Ok(news),
