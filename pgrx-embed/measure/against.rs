@@ -1,20 +1,13 @@
 //! Two builds in two servers, compared: each figure is measured by a process of its own in one server and in the other, in turn, so
 //! that what else happens on the machine happens to both.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use crate::figures::{FIGURES, Figure, Unit};
 use crate::numbers::Sample;
-use crate::options::Options;
+use crate::options::{Options, Server};
 use crate::report::Section;
 use crate::{Result, watchdog};
-
-/// Where the server with the other build is.
-pub struct Server {
-    pub sockets: PathBuf,
-    pub port: u16,
-}
 
 pub fn compare(options: &Options, other: &Server) -> Result<Section> {
     let mut rows = Vec::new();

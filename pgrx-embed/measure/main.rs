@@ -115,7 +115,7 @@ fn tell(figure: &Figure, effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-fn compare(options: &Options, other: &against::Server) -> Result<()> {
+fn compare(options: &Options, other: &options::Server) -> Result<()> {
     watchdog::start(options.effort.limit);
     let mut db = database::connect("xqueue measure")?;
     let machine = machine::describe(&mut db, &options.effort)?;

@@ -3,9 +3,14 @@
 use std::path::PathBuf;
 
 use crate::CASES;
-use crate::against::Server;
 use crate::effort::{Effort, FULL, QUICK};
 use crate::figures::{FIGURES, Figure};
+
+/// Where the server with the other build is.
+pub struct Server {
+    pub sockets: PathBuf,
+    pub port: u16,
+}
 
 pub enum Command {
     Measure(Box<Options>),
