@@ -17,7 +17,7 @@
 //! | `Claim`, `BeginLook`, `Look`, `Lock`, `GiveBack` | `subqueue::Take` (src/write/subqueues.rs, src/write/subqueues/look.rs), src/write/direct/subqueue.rs |
 //! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/parts/subqueues/shared.rs) |
 //! | `BeginScan`, `EndScan` | `Take::find_lanes` |
-//! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueue::claim_unless_own` |
+//! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueues::claim_unless_own` |
 //!
 //! [`Pool`], its marks and [`LaneChange`] are the extension's own. What they do in a server is traced, and
 //! [replayed](replay) by [rules] of their own.

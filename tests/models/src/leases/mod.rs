@@ -15,9 +15,9 @@
 //! | step | code |
 //! |---|---|
 //! | `Take`, `Ack`, `Snatch`, `Touch` | src/statement/change.rs, src/statement/step.rs: `is_fit` |
-//! | `Give` | `change::note` of src/write/row.rs: `sessions::distrust`; `xact::commit`: `sessions::look_after` |
+//! | `Give` | `row::note` of src/write/row.rs: `sessions::distrust`; `transaction::commit`: `sessions::look_after` |
 //! | `Exit` | `session::ended`, `sessions::detach` (src/parts/leases/sessions.rs), `session::held` |
-//! | `Drain` | `left::drain`, `Leftovers::note` (src/worker/leftovers.rs) |
+//! | `Drain` | `departed::drain`, `Leftovers::note` (src/worker/leftovers.rs) |
 //! | `PickOverdue`, `PickEnded`, `LockPicked`, `CommitPicked` | `Batch::run` (src/worker/job.rs), `Leftovers::reap_leavers`, `reap_ended` |
 //! | `SeeHolders`, `FindLost` | `Leftovers::find_lost`, `sessions::not_attached` |
 

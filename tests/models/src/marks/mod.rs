@@ -13,9 +13,9 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Callback` | `xact::commit`, `QueueGuard::commit`, `lower_marks` (src/parts/marks/shared.rs), [`Mark::lower`] |
-//! | `Start`, `Probe`, `End` | `marks::start` (src/write/start.rs), [`Mark::start`], `marks::first`, [`Mark::end_raise`] |
-//! | `PrePrepare`, `MarkAgain` | `xact::transaction_ended`, `QueueGuard::mark_prepared` |
+//! | `Callback` | `transaction::commit`, `QueueGuard::commit`, `lower_marks` (src/parts/marks/shared.rs), [`Mark::lower`] |
+//! | `Start`, `Probe`, `End` | `start::start` (src/write/start.rs), [`Mark::start`], `start::first`, [`Mark::end_raise`] |
+//! | `PrePrepare`, `MarkAgain` | `transaction::transaction_ended`, `QueueGuard::mark_prepared` |
 //! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared.rs |
 //! | `Recount` | `recount_at_leisure`, `recount_briefly` (src/worker/recounter.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
@@ -282,7 +282,7 @@ impl Marks {
         self.flaw == Some(flaw)
     }
 
-    /// `marks::may_raise` and `QueueGuard::start`.
+    /// `start::may_raise` and `QueueGuard::start`.
     fn may_raise(&self, state: &State, process: usize) -> bool {
         let hides = state.pending(process).is_some_and(|change| change.to == Status::Taken);
         (!hides || self.has(Flaw::RaiseBesideOwnTake)) && !state.may_be_prepared(self.flaw)
@@ -464,7 +464,7 @@ impl Model for Marks {
             Action::Abort(process) => {
                 match state.processes[process].0 {
                     Transaction::Preparing(_) => state.requested = true,
-                    // What was taken is ready again: `xact::undo` wakes.
+                    // What was taken is ready again: `transaction::undo` wakes.
                     Transaction::Open(change) if change.to == Status::Taken => state.wake(),
                     _ => {}
                 }

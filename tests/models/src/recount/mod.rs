@@ -16,10 +16,10 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `PreCommit` | `xact::transaction_ended`, `sessions::set_committing` |
+//! | `PreCommit` | `transaction::transaction_ended`, `sessions::set_committing` |
 //! | `Callback` | `QueueGuard::commit`, `tell_recounts` (src/parts/counters/recount.rs) |
 //! | `Begin`, `Count`, `End` | `recount::count` (src/queue/recount.rs), `begin_recount`, `is_ahead`, `end_recount`, `set_counted` |
-//! | `PrePrepare`, `MarkAgain` | `xact::transaction_ended`, `mark_prepared` |
+//! | `PrePrepare`, `MarkAgain` | `transaction::transaction_ended`, `mark_prepared` |
 //! | `Clear`, `Look`, `Settle` | `look_for_prepared` (src/worker/database.rs), src/parts/prepared.rs |
 
 pub mod replay;
