@@ -25,13 +25,17 @@
 
 pub mod replay;
 pub mod rules;
+mod state;
 pub mod tampering;
 pub mod trace;
 
 use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use rules::Limits;
+use state::{Change, Consumer, Prepared, Raise, Status, Transaction, Worker, lower, position};
 use stateright::{Model, Property};
+
+pub use state::{Action, State};
 
 /// Tasks, by their place in the order of keys: 1, 2.
 const KEYS: usize = 2;
@@ -73,208 +77,6 @@ pub enum Flaw {
     AbandonedRaiseEnds,
     /// Marks survive a crash.
     KeepOverCrash,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Status {
-    Absent,
-    Ready,
-    Taken,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Change {
-    key: usize,
-    to: Status,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Transaction {
-    None,
-    Open(Change),
-    /// It has lowered the mark too early ([`Flaw::LowerBeforeVisible`]).
-    Lowered(Change),
-    /// Visible, before its callback.
-    Visible(Change),
-    /// It has woken a consumer too early ([`Flaw::LowerAfterWaking`]).
-    Woken(Change),
-    /// The queue is marked, the locks are still its own.
-    Preparing(Change),
-    /// The locks are those of the prepared transaction.
-    Prepared(Change),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Raise {
-    None,
-    /// The snapshot was taken too early ([`Flaw::SnapshotBeforeStart`]).
-    Early(Position),
-    Started {
-        since: i64,
-        from: Position,
-    },
-    Found {
-        since: i64,
-        found: Position,
-    },
-}
-
-/// A prepared transaction, from the end of PREPARE to the end of COMMIT PREPARED or ROLLBACK PREPARED.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Prepared {
-    None,
-    Open(Change),
-    /// It has ended, and has its locks.
-    Ended,
-    /// It has none any more; the worker has not been told.
-    Unlocked,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Worker {
-    Idle,
-    Cleared,
-    Looked { locked: bool },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Consumer {
-    Asleep,
-    Woken,
-    /// It looks from this place on, and has been woken once more meanwhile.
-    Looks(Position, bool),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    rows: [Status; KEYS],
-    mark: Mark,
-    /// A prepared transaction may have changed the table.
-    is_prepared: bool,
-    /// The worker is looking whether one has.
-    is_looking: bool,
-    recount: bool,
-    processes: [(Transaction, Raise); PROCESSES],
-    prepared: Prepared,
-    /// The worker has been asked to look for prepared transactions.
-    requested: bool,
-    worker: Worker,
-    consumer: Consumer,
-    transactions: u8,
-    raises: u8,
-    prepares: u8,
-    crashes: u8,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    Change(usize, usize),
-    /// The next step of a commit.
-    Commit(usize),
-    Callback(usize),
-    Abort(usize),
-    PrePrepare(usize),
-    Transfer(usize),
-    MarkAgain(usize),
-    CommitPrepared,
-    RollbackPrepared,
-    Unlock,
-    Request,
-    Clear,
-    Look,
-    Settle,
-    Recount,
-    Probe(usize),
-    Start(usize),
-    End(usize),
-    ReadMark,
-    TakeFirst,
-    Crash,
-}
-
-fn position(key: usize) -> Position {
-    key as Position + 1
-}
-
-impl State {
-    fn mark_prepared(&mut self) {
-        self.mark = Mark::default();
-        self.is_prepared = true;
-    }
-
-    fn wake(&mut self) {
-        self.consumer = match self.consumer {
-            Consumer::Looks(from, _) => Consumer::Looks(from, true),
-            _ => Consumer::Woken,
-        };
-    }
-
-    /// The change of an open transaction, which others do not see.
-    fn pending(&self, process: usize) -> Option<Change> {
-        match self.processes[process].0 {
-            Transaction::Open(change)
-            | Transaction::Lowered(change)
-            | Transaction::Preparing(change)
-            | Transaction::Prepared(change) => Some(change),
-            _ => None,
-        }
-    }
-
-    fn is_locked(&self, key: usize) -> bool {
-        let by_open = (0..PROCESSES).filter_map(|process| self.pending(process));
-        let by_prepared = match self.prepared {
-            Prepared::Open(change) => Some(change),
-            _ => None,
-        };
-        by_open.chain(by_prepared).any(|change| change.key == key)
-    }
-
-    fn has_prepared_locks(&self) -> bool {
-        let transferred = |(transaction, _): &(Transaction, Raise)| {
-            matches!(transaction, Transaction::Prepared(_))
-        };
-        matches!(self.prepared, Prepared::Open(_) | Prepared::Ended)
-            || self.processes.iter().any(transferred)
-    }
-
-    /// The first ready task from a place on, as a process sees it now.
-    fn first(&self, process: Option<usize>, from: Position) -> Position {
-        let own = process.and_then(|process| self.pending(process));
-        let sees = |key: &usize| match own {
-            Some(change) if change.key == *key => change.to == Status::Ready,
-            _ => self.rows[*key] == Status::Ready,
-        };
-        let keys = (0..KEYS).filter(sees).map(position);
-        keys.filter(|position| *position >= from).min().unwrap_or(LAST)
-    }
-
-    /// `QueueGuard::is_prepared`.
-    fn may_be_prepared(&self, flaw: Option<Flaw>) -> bool {
-        match flaw {
-            Some(Flaw::PreparedIgnored) => false,
-            Some(Flaw::RaiseDuringLook) => self.is_prepared,
-            _ => self.is_prepared || self.is_looking,
-        }
-    }
-
-    /// Whether a prepared transaction, or the worker's look at it, is under way.
-    fn is_unsettled(&self) -> bool {
-        self.prepared != Prepared::None || self.requested || self.worker != Worker::Idle
-    }
-
-    /// Whether a commit that made a task ready has still to tell of it.
-    fn is_untold(&self, key: usize) -> bool {
-        let has_yet_to = |(transaction, _): &(Transaction, Raise)| match transaction {
-            Transaction::Visible(change) | Transaction::Woken(change) => change.key == key,
-            _ => false,
-        };
-        self.processes.iter().any(has_yet_to)
-    }
-
-    fn is_quiet(&self) -> bool {
-        let is_idle = |process: &(Transaction, Raise)| *process == (Transaction::None, Raise::None);
-        self.processes.iter().all(is_idle) && !self.is_unsettled() && !self.recount
-    }
 }
 
 impl Marks {
@@ -590,15 +392,6 @@ impl Model for Marks {
                 is_raised && state.mark.floor != LAST && state.mark.floor != FIRST
             }),
         ]
-    }
-}
-
-/// Lowers the mark to what a transaction has made ready.
-fn lower(state: &mut State, change: Change) {
-    if change.to == Status::Ready {
-        let by_rule = Limits::of(&state.mark).lowered(position(change.key));
-        state.mark.lower(position(change.key));
-        assert_eq!(Limits::of(&state.mark), by_rule);
     }
 }
 

@@ -24,8 +24,12 @@
 
 pub mod replay;
 mod rules;
+mod state;
 
+use state::{Prepared, Recount, Snapshot, Transaction, Worker, bit};
 use stateright::{Model, Property};
+
+pub use state::{Action, State};
 
 const PROCESSES: usize = 3;
 
@@ -58,163 +62,6 @@ pub enum Flaw {
     ExactDuringLook,
     /// Nothing asks for a recount when a prepared transaction was found to have ended.
     NoRecountAfterLook,
-}
-
-/// A set of transactions, one bit for each xid.
-type Xids = u16;
-
-fn bit(xid: u8) -> Xids {
-    1 << xid
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Snapshot {
-    /// `xmax`: this one and later ones are not seen.
-    next: u8,
-    in_progress: Xids,
-}
-
-impl Snapshot {
-    /// `Area::hides`.
-    fn hides(self, xid: u8) -> bool {
-        rules::hides(self.next.into(), self.in_progress & bit(xid) != 0, xid.into())
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Transaction {
-    None,
-    Open(u8),
-    /// It has published its xid.
-    Committing(u8),
-    /// It has changed the counters too early ([`Flaw::TellBeforeVisible`]).
-    Told(u8),
-    /// Visible, before its callback.
-    Visible(u8),
-    /// The queue is marked, the locks are still its own.
-    Preparing(u8),
-    /// The locks are those of the prepared transaction.
-    Prepared(u8),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Prepared {
-    None,
-    Open(u8),
-    /// It has ended, and has its locks.
-    Ended,
-    /// It has none any more; the worker has not been told.
-    Unlocked,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Recount {
-    Idle,
-    /// The snapshot is not published ([`Flaw::SnapshotUnlocked`]).
-    Unpublished(Snapshot, Xids),
-    /// Published, with what the snapshot sees.
-    Counts {
-        snapshot: Snapshot,
-        sees: Xids,
-        since: i8,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Worker {
-    Idle,
-    Cleared,
-    Looked { locked: bool },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    next_xid: u8,
-    /// The transactions whose tasks are visible to new snapshots.
-    visible: Xids,
-    counter: i8,
-    exact: bool,
-    recount_needed: bool,
-    is_prepared: bool,
-    is_looking: bool,
-    processes: [Transaction; PROCESSES],
-    prepared: Prepared,
-    recount: Recount,
-    requested: bool,
-    worker: Worker,
-    transactions: u8,
-    recounts: u8,
-    prepares: u8,
-    crashes: u8,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    Begin(usize),
-    PreCommit(usize),
-    BecomeVisible(usize),
-    Callback(usize),
-    Abort(usize),
-    PrePrepare(usize),
-    Transfer(usize),
-    MarkAgain(usize),
-    CommitPrepared,
-    RollbackPrepared,
-    Unlock,
-    Request,
-    Clear,
-    Look,
-    Settle,
-    AskForRecount,
-    TakeSnapshot,
-    BeginRecount,
-    EndRecount,
-    Crash,
-}
-
-impl State {
-    /// Transactions that have an xid and are not visible.
-    fn in_progress(&self) -> Xids {
-        let of_process = |transaction: &Transaction| match *transaction {
-            Transaction::Open(xid)
-            | Transaction::Committing(xid)
-            | Transaction::Told(xid)
-            | Transaction::Preparing(xid)
-            | Transaction::Prepared(xid) => bit(xid),
-            Transaction::None | Transaction::Visible(_) => 0,
-        };
-        let prepared = match self.prepared {
-            Prepared::Open(xid) => bit(xid),
-            _ => 0,
-        };
-        self.processes.iter().map(of_process).fold(prepared, |all, xid| all | xid)
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        Snapshot { next: self.next_xid, in_progress: self.in_progress() }
-    }
-
-    fn has_prepared_locks(&self) -> bool {
-        let is_transferred =
-            |transaction: &Transaction| matches!(transaction, Transaction::Prepared(_));
-        matches!(self.prepared, Prepared::Open(_) | Prepared::Ended)
-            || self.processes.iter().any(is_transferred)
-    }
-
-    /// Visible transactions before their callbacks.
-    fn untold(&self) -> i8 {
-        let is_visible =
-            |transaction: &&Transaction| matches!(transaction, Transaction::Visible(_));
-        self.processes.iter().filter(is_visible).count() as i8
-    }
-
-    fn tasks(&self) -> i8 {
-        self.visible.count_ones() as i8
-    }
-
-    fn mark_prepared(&mut self) {
-        (self.is_prepared, self.exact) = (true, false);
-    }
 }
 
 impl Recounts {

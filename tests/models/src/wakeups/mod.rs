@@ -27,10 +27,14 @@
 
 pub mod replay;
 pub mod rules;
+mod state;
 pub mod tampering;
 
-use rules::{Knows, Rules, Vain};
+use rules::{Rules, Vain};
+use state::{Consumer, Phase, Task};
 use stateright::{Model, Property};
+
+pub use state::{Action, State};
 
 pub const CONSUMERS: usize = 3;
 pub const TASKS: usize = 3;
@@ -67,122 +71,6 @@ pub enum Flaw {
     WokenTooEarly,
     /// A rollback of a take wakes nobody.
     UndoneSilently,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Task {
-    /// The transaction that puts it is open.
-    Open,
-    /// It has woken a consumer too early ([`Flaw::WokenTooEarly`]).
-    Early,
-    Ready,
-    Locked,
-    Taken,
-}
-
-type Tasks = [bool; TASKS];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    Begins,
-    /// In a snapshot that shows these tasks as ready.
-    Looks(Tasks),
-    Vain,
-    Sleeps,
-    Holds(usize),
-    /// It has left the line, its transaction is open.
-    Left(usize),
-    Ended,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Consumer {
-    phase: Phase,
-    has_joined: bool,
-    /// The number of the wake-up that has taken it out of the line.
-    woken: Option<u8>,
-    /// The number of the wake-up that it looks for.
-    token: Option<u8>,
-    /// The last wake-up before its look began.
-    seen: u8,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    tasks: [Task; TASKS],
-    consumers: [Consumer; CONSUMERS],
-    /// Those in line, whose order is that of their numbers.
-    in_line: [bool; CONSUMERS],
-    /// Transactions that have put a task, and rolled a take back, before their callbacks.
-    puts: u8,
-    undos: u8,
-    wakes: u8,
-    /// How often consumers were woken.
-    notified: u8,
-    /// The counter of ready tasks.
-    ready: i8,
-    rollbacks: u8,
-    deaths: u8,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    Commit(usize),
-    Callback,
-    BeginLook(usize),
-    EndLook(usize),
-    Join(usize),
-    EndVain(usize),
-    Stand(usize),
-    Leave(usize),
-    CommitTake(usize),
-    Rollback(usize),
-    Undo,
-    Die(usize),
-}
-
-impl Consumer {
-    fn knows(&self) -> Knows<u8> {
-        Knows { token: self.token, woken: self.woken, seen: self.seen }
-    }
-}
-
-impl State {
-    fn line(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..CONSUMERS).filter(|consumer| self.in_line[*consumer])
-    }
-
-    fn notify(&mut self, consumer: usize, number: u8) {
-        self.in_line[consumer] = false;
-        self.consumers[consumer].woken = Some(number);
-        self.notified += 1;
-    }
-
-    /// `QueueGuard::wake` for one task.
-    fn wake(&mut self) {
-        self.wakes += 1;
-        let first = self.line().next();
-        if let Some(consumer) = first {
-            self.notify(consumer, self.wakes);
-        }
-    }
-
-    /// A consumer ends: nothing of it is of any more meaning.
-    fn end(&mut self, consumer: usize) {
-        let entry = &mut self.consumers[consumer];
-        (entry.phase, entry.seen) = (Phase::Ended, 0);
-    }
-
-    /// Whether every consumer sleeps or has ended, and nothing is committed but what was told of.
-    fn is_at_rest(&self) -> bool {
-        let is_still = |consumer: &Consumer| match consumer.phase {
-            Phase::Sleeps => consumer.woken.is_none(),
-            phase => phase == Phase::Ended,
-        };
-        let is_settled = |task: &Task| matches!(task, Task::Open | Task::Ready | Task::Taken);
-        let has_callbacks = self.puts > 0 || self.undos > 0;
-        !has_callbacks && self.tasks.iter().all(is_settled) && self.consumers.iter().all(is_still)
-    }
 }
 
 impl Wakeups {

@@ -13,12 +13,17 @@
 //!
 //! [`Pool`] with its tree of levels, [`Next::limit`](crate::parts::subqueues::pool::Next::limit) and [`LaneChange`] are the extension's own.
 
+mod state;
+
 use crate::model::level::{LAST as LAST_LEVEL, Level};
 use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::LaneChange;
-use crate::parts::subqueues::pool::{Back, Entry, Header, Pool, Ring};
+use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
+use state::{IDLE, NO_CHANGE, Phase, Process, Row, lane_of, level, number, position};
 use stateright::{Model, Property};
+
+pub use state::{Action, State};
 
 const ID: SlotId = SlotId { index: 0, generation: 1 };
 const LANES: usize = 2;
@@ -50,145 +55,6 @@ pub enum Flaw {
     LimitIgnored,
     /// A sub-queue that has been served goes to the front of its level.
     ServedToFront,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Row {
-    Absent,
-    Ready,
-    Taken,
-    Gone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    Idle,
-    Claimed { limit: Level },
-    BegunLook { limit: Level },
-    Looked { limit: Level, first: Option<usize>, next: Level },
-    Open,
-    Visible,
-    Undone,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Process {
-    phase: Phase,
-    /// The sub-queue that it has to do with.
-    lane: usize,
-    change: LaneChange,
-    pending: Option<(usize, Row)>,
-    /// No other process has done anything since its take began.
-    is_alone: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    rows: [Row; TASKS],
-    processes: [Process; PROCESSES],
-    header: Header,
-    entries: [Entry; ENTRIES],
-    buckets: [u32; BUCKETS],
-    rings: [Ring; 1],
-    /// The sub-queue that was served although this one, as urgent, could go.
-    passed_over: Option<usize>,
-    has_overtaken: bool,
-    has_cut_in: bool,
-    takes: u8,
-    puts: u8,
-    rollbacks: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    Put(usize, usize),
-    Ack(usize, usize),
-    Claim(usize),
-    BeginLook(usize),
-    Look(usize),
-    Lock(usize),
-    Commit(usize),
-    Callback(usize),
-    Rollback(usize),
-    Undo(usize),
-}
-
-const NO_CHANGE: LaneChange = LaneChange {
-    taken: 0,
-    offers: false,
-    lost: false,
-    claimed: false,
-    exhausted: false,
-    least: LAST,
-    level: LAST_LEVEL,
-    first: FIRST,
-    taken_level: LAST_LEVEL,
-    took: None,
-    left: None,
-};
-const IDLE: Process =
-    Process { phase: Phase::Idle, lane: 0, change: NO_CHANGE, pending: None, is_alone: false };
-
-fn lane_of(task: usize) -> usize {
-    task / LEVELS.len()
-}
-
-fn tasks_of(lane: usize) -> std::ops::Range<usize> {
-    lane * LEVELS.len()..(lane + 1) * LEVELS.len()
-}
-
-fn level(task: usize) -> Level {
-    LEVELS[task % LEVELS.len()]
-}
-
-fn position(task: usize) -> Position {
-    task as Position + 1
-}
-
-/// The number by which a sub-queue goes.
-fn number(lane: usize) -> u64 {
-    lane as u64 + 7
-}
-
-impl State {
-    fn pool(&mut self) -> Pool<'_> {
-        Pool {
-            header: &mut self.header,
-            entries: &mut self.entries,
-            buckets: &mut self.buckets,
-            rings: &mut self.rings,
-            reserve: 1,
-        }
-    }
-
-    fn is_locked(&self, task: usize) -> bool {
-        self.processes.iter().any(|process| process.pending.is_some_and(|(row, _)| row == task))
-    }
-
-    /// The ready tasks of a sub-queue in their order, if none is in flight.
-    fn line(&self, lane: usize) -> impl Iterator<Item = usize> {
-        let is_free = tasks_of(lane).all(|task| self.rows[task] != Row::Taken);
-        tasks_of(lane).filter(move |task| is_free && self.rows[*task] == Row::Ready)
-    }
-
-    fn least(&self, lane: usize) -> Option<Level> {
-        self.line(lane).next().map(level)
-    }
-
-    fn entry(&self, lane: usize) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.lane == number(lane))
-    }
-
-    /// A take that was alone has taken this.
-    fn judge(&mut self, task: usize) {
-        let lane = lane_of(task);
-        let others: Vec<usize> = (0..LANES).filter(|other| *other != lane).collect();
-        self.has_overtaken |=
-            others.iter().any(|other| self.least(*other).is_some_and(|least| least < level(task)));
-        let equal = others.into_iter().find(|other| self.least(*other) == Some(level(task)));
-        self.has_cut_in |= equal.is_some() && self.passed_over == equal;
-        self.passed_over = equal;
-    }
 }
 
 impl Levels {

@@ -1,0 +1,147 @@
+//! What processes know, what shared memory knows, and what may happen next.
+
+use super::{BUCKETS, ENTRIES, LANES, LEVELS, PROCESSES, TASKS};
+use crate::model::level::{LAST as LAST_LEVEL, Level};
+use crate::model::position::{FIRST, LAST, Position};
+use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::pool::{Entry, Header, Pool, Ring};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Row {
+    Absent,
+    Ready,
+    Taken,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    Idle,
+    Claimed { limit: Level },
+    BegunLook { limit: Level },
+    Looked { limit: Level, first: Option<usize>, next: Level },
+    Open,
+    Visible,
+    Undone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pub(super) phase: Phase,
+    /// The sub-queue that it has to do with.
+    pub(super) lane: usize,
+    pub(super) change: LaneChange,
+    pub(super) pending: Option<(usize, Row)>,
+    /// No other process has done anything since its take began.
+    pub(super) is_alone: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(super) rows: [Row; TASKS],
+    pub(super) processes: [Process; PROCESSES],
+    pub(super) header: Header,
+    pub(super) entries: [Entry; ENTRIES],
+    pub(super) buckets: [u32; BUCKETS],
+    pub(super) rings: [Ring; 1],
+    /// The sub-queue that was served although this one, as urgent, could go.
+    pub(super) passed_over: Option<usize>,
+    pub(super) has_overtaken: bool,
+    pub(super) has_cut_in: bool,
+    pub(super) takes: u8,
+    pub(super) puts: u8,
+    pub(super) rollbacks: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Put(usize, usize),
+    Ack(usize, usize),
+    Claim(usize),
+    BeginLook(usize),
+    Look(usize),
+    Lock(usize),
+    Commit(usize),
+    Callback(usize),
+    Rollback(usize),
+    Undo(usize),
+}
+
+pub(super) const NO_CHANGE: LaneChange = LaneChange {
+    taken: 0,
+    offers: false,
+    lost: false,
+    claimed: false,
+    exhausted: false,
+    least: LAST,
+    level: LAST_LEVEL,
+    first: FIRST,
+    taken_level: LAST_LEVEL,
+    took: None,
+    left: None,
+};
+
+pub(super) const IDLE: Process =
+    Process { phase: Phase::Idle, lane: 0, change: NO_CHANGE, pending: None, is_alone: false };
+
+pub(super) fn lane_of(task: usize) -> usize {
+    task / LEVELS.len()
+}
+
+pub(super) fn tasks_of(lane: usize) -> std::ops::Range<usize> {
+    lane * LEVELS.len()..(lane + 1) * LEVELS.len()
+}
+
+pub(super) fn level(task: usize) -> Level {
+    LEVELS[task % LEVELS.len()]
+}
+
+pub(super) fn position(task: usize) -> Position {
+    task as Position + 1
+}
+
+/// The number by which a sub-queue goes.
+pub(super) fn number(lane: usize) -> u64 {
+    lane as u64 + 7
+}
+
+impl State {
+    pub(super) fn pool(&mut self) -> Pool<'_> {
+        Pool {
+            header: &mut self.header,
+            entries: &mut self.entries,
+            buckets: &mut self.buckets,
+            rings: &mut self.rings,
+            reserve: 1,
+        }
+    }
+
+    pub(super) fn is_locked(&self, task: usize) -> bool {
+        self.processes.iter().any(|process| process.pending.is_some_and(|(row, _)| row == task))
+    }
+
+    /// The ready tasks of a sub-queue in their order, if none is in flight.
+    pub(super) fn line(&self, lane: usize) -> impl Iterator<Item = usize> {
+        let is_free = tasks_of(lane).all(|task| self.rows[task] != Row::Taken);
+        tasks_of(lane).filter(move |task| is_free && self.rows[*task] == Row::Ready)
+    }
+
+    pub(super) fn least(&self, lane: usize) -> Option<Level> {
+        self.line(lane).next().map(level)
+    }
+
+    pub(super) fn entry(&self, lane: usize) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.lane == number(lane))
+    }
+
+    /// A take that was alone has taken this.
+    pub(super) fn judge(&mut self, task: usize) {
+        let lane = lane_of(task);
+        let others: Vec<usize> = (0..LANES).filter(|other| *other != lane).collect();
+        self.has_overtaken |=
+            others.iter().any(|other| self.least(*other).is_some_and(|least| least < level(task)));
+        let equal = others.into_iter().find(|other| self.least(*other) == Some(level(task)));
+        self.has_cut_in |= equal.is_some() && self.passed_over == equal;
+        self.passed_over = equal;
+    }
+}

@@ -1,0 +1,217 @@
+//! What processes know, what shared memory knows, and what may happen next.
+
+use super::{Flaw, KEYS, PROCESSES};
+use crate::marks::rules::Limits;
+use crate::model::position::{LAST, Position};
+use crate::parts::marks::mark::Mark;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Status {
+    Absent,
+    Ready,
+    Taken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Change {
+    pub(super) key: usize,
+    pub(super) to: Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Transaction {
+    None,
+    Open(Change),
+    /// It has lowered the mark too early ([`Flaw::LowerBeforeVisible`]).
+    Lowered(Change),
+    /// Visible, before its callback.
+    Visible(Change),
+    /// It has woken a consumer too early ([`Flaw::LowerAfterWaking`]).
+    Woken(Change),
+    /// The queue is marked, the locks are still its own.
+    Preparing(Change),
+    /// The locks are those of the prepared transaction.
+    Prepared(Change),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Raise {
+    None,
+    /// The snapshot was taken too early ([`Flaw::SnapshotBeforeStart`]).
+    Early(Position),
+    Started {
+        since: i64,
+        from: Position,
+    },
+    Found {
+        since: i64,
+        found: Position,
+    },
+}
+
+/// A prepared transaction, from the end of PREPARE to the end of COMMIT PREPARED or ROLLBACK PREPARED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Prepared {
+    None,
+    Open(Change),
+    /// It has ended, and has its locks.
+    Ended,
+    /// It has none any more; the worker has not been told.
+    Unlocked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Worker {
+    Idle,
+    Cleared,
+    Looked { locked: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Consumer {
+    Asleep,
+    Woken,
+    /// It looks from this place on, and has been woken once more meanwhile.
+    Looks(Position, bool),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(super) rows: [Status; KEYS],
+    pub(super) mark: Mark,
+    /// A prepared transaction may have changed the table.
+    pub(super) is_prepared: bool,
+    /// The worker is looking whether one has.
+    pub(super) is_looking: bool,
+    pub(super) recount: bool,
+    pub(super) processes: [(Transaction, Raise); PROCESSES],
+    pub(super) prepared: Prepared,
+    /// The worker has been asked to look for prepared transactions.
+    pub(super) requested: bool,
+    pub(super) worker: Worker,
+    pub(super) consumer: Consumer,
+    pub(super) transactions: u8,
+    pub(super) raises: u8,
+    pub(super) prepares: u8,
+    pub(super) crashes: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Change(usize, usize),
+    /// The next step of a commit.
+    Commit(usize),
+    Callback(usize),
+    Abort(usize),
+    PrePrepare(usize),
+    Transfer(usize),
+    MarkAgain(usize),
+    CommitPrepared,
+    RollbackPrepared,
+    Unlock,
+    Request,
+    Clear,
+    Look,
+    Settle,
+    Recount,
+    Probe(usize),
+    Start(usize),
+    End(usize),
+    ReadMark,
+    TakeFirst,
+    Crash,
+}
+
+pub(super) fn position(key: usize) -> Position {
+    key as Position + 1
+}
+
+impl State {
+    pub(super) fn mark_prepared(&mut self) {
+        self.mark = Mark::default();
+        self.is_prepared = true;
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.consumer = match self.consumer {
+            Consumer::Looks(from, _) => Consumer::Looks(from, true),
+            _ => Consumer::Woken,
+        };
+    }
+
+    /// The change of an open transaction, which others do not see.
+    pub(super) fn pending(&self, process: usize) -> Option<Change> {
+        match self.processes[process].0 {
+            Transaction::Open(change)
+            | Transaction::Lowered(change)
+            | Transaction::Preparing(change)
+            | Transaction::Prepared(change) => Some(change),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_locked(&self, key: usize) -> bool {
+        let by_open = (0..PROCESSES).filter_map(|process| self.pending(process));
+        let by_prepared = match self.prepared {
+            Prepared::Open(change) => Some(change),
+            _ => None,
+        };
+        by_open.chain(by_prepared).any(|change| change.key == key)
+    }
+
+    pub(super) fn has_prepared_locks(&self) -> bool {
+        let transferred = |(transaction, _): &(Transaction, Raise)| {
+            matches!(transaction, Transaction::Prepared(_))
+        };
+        matches!(self.prepared, Prepared::Open(_) | Prepared::Ended)
+            || self.processes.iter().any(transferred)
+    }
+
+    /// The first ready task from a place on, as a process sees it now.
+    pub(super) fn first(&self, process: Option<usize>, from: Position) -> Position {
+        let own = process.and_then(|process| self.pending(process));
+        let sees = |key: &usize| match own {
+            Some(change) if change.key == *key => change.to == Status::Ready,
+            _ => self.rows[*key] == Status::Ready,
+        };
+        let keys = (0..KEYS).filter(sees).map(position);
+        keys.filter(|position| *position >= from).min().unwrap_or(LAST)
+    }
+
+    /// `QueueGuard::is_prepared`.
+    pub(super) fn may_be_prepared(&self, flaw: Option<Flaw>) -> bool {
+        match flaw {
+            Some(Flaw::PreparedIgnored) => false,
+            Some(Flaw::RaiseDuringLook) => self.is_prepared,
+            _ => self.is_prepared || self.is_looking,
+        }
+    }
+
+    /// Whether a prepared transaction, or the worker's look at it, is under way.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.prepared != Prepared::None || self.requested || self.worker != Worker::Idle
+    }
+
+    /// Whether a commit that made a task ready has still to tell of it.
+    pub(super) fn is_untold(&self, key: usize) -> bool {
+        let has_yet_to = |(transaction, _): &(Transaction, Raise)| match transaction {
+            Transaction::Visible(change) | Transaction::Woken(change) => change.key == key,
+            _ => false,
+        };
+        self.processes.iter().any(has_yet_to)
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_idle = |process: &(Transaction, Raise)| *process == (Transaction::None, Raise::None);
+        self.processes.iter().all(is_idle) && !self.is_unsettled() && !self.recount
+    }
+}
+
+/// Lowers the mark to what a transaction has made ready.
+pub(super) fn lower(state: &mut State, change: Change) {
+    if change.to == Status::Ready {
+        let by_rule = Limits::of(&state.mark).lowered(position(change.key));
+        state.mark.lower(position(change.key));
+        assert_eq!(Limits::of(&state.mark), by_rule);
+    }
+}

@@ -1,0 +1,224 @@
+//! What processes know, what shared memory knows, and what may happen next.
+
+use super::{BUCKETS, ENTRIES, LANE, PROCESSES, TASKS};
+use crate::model::level::LAST as LAST_LEVEL;
+use crate::model::position::{FIRST, LAST, Position};
+use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::pool::{Entry, Header, Pool, Ring, Scan};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Row {
+    Absent,
+    Ready,
+    Taken,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    Idle,
+    /// It has looked too early ([`Flaw::SnapshotBeforeClaim`]).
+    Early {
+        first: Option<usize>,
+        sees_taken: bool,
+    },
+    Claimed,
+    BegunLook {
+        mark: Position,
+        is_alone: bool,
+    },
+    Looked {
+        first: Option<usize>,
+        sees_taken: bool,
+        is_alone: bool,
+        /// The sub-queue was clear before the look.
+        is_direct: bool,
+    },
+    /// A direct take before it looks whether the sub-queue is clear still.
+    TakenDirectly(usize),
+    Vain {
+        stays: bool,
+    },
+    UpdatedByHand(usize),
+    AsksIndex(usize),
+    Scans(Scan, bool),
+    Open,
+    /// It has freed the sub-queue too early ([`Flaw::FreedBeforeVisible`]).
+    Freed,
+    /// Visible, before its callback.
+    Visible,
+    /// Rolled back, before its callback.
+    Undone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pub(super) phase: Phase,
+    pub(super) change: LaneChange,
+    /// What it has changed, which others do not see.
+    pub(super) pending: [Option<Row>; TASKS],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(super) rows: [Row; TASKS],
+    pub(super) processes: [Process; PROCESSES],
+    pub(super) header: Header,
+    pub(super) entries: [Entry; ENTRIES],
+    pub(super) buckets: [u32; BUCKETS],
+    pub(super) rings: [Ring; 1],
+    /// A take by a function has run into the unique index.
+    pub(super) has_collided: bool,
+    pub(super) takes: u8,
+    pub(super) puts: u8,
+    pub(super) releases: u8,
+    pub(super) by_hand: u8,
+    pub(super) rollbacks: u8,
+    pub(super) crashes: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Put(usize, usize),
+    Ack(usize, usize),
+    Release(usize, usize),
+    LookEarly(usize),
+    Claim(usize),
+    BeginLook(usize),
+    Look(usize),
+    Lock(usize),
+    LookAgain(usize),
+    GiveBack(usize),
+    UpdateByHand(usize, usize),
+    ClaimByHand(usize),
+    AskIndex(usize),
+    BeginScan(usize),
+    EndScan(usize),
+    Commit(usize),
+    Callback(usize),
+    Rollback(usize),
+    Undo(usize),
+    Crash,
+}
+
+pub(super) const IDLE: Process = Process {
+    phase: Phase::Idle,
+    change: LaneChange {
+        taken: 0,
+        offers: false,
+        lost: false,
+        claimed: false,
+        exhausted: false,
+        least: LAST,
+        level: LAST_LEVEL,
+        first: FIRST,
+        taken_level: LAST_LEVEL,
+        took: None,
+        left: None,
+    },
+    pending: [None; TASKS],
+};
+
+pub(super) fn position(task: usize) -> Position {
+    task as Position + 1
+}
+
+/// The number that stands for a task's key.
+pub(super) fn hash(task: usize) -> u64 {
+    task as u64 + 100
+}
+
+impl State {
+    pub(super) fn pool(&mut self) -> Pool<'_> {
+        Pool {
+            header: &mut self.header,
+            entries: &mut self.entries,
+            buckets: &mut self.buckets,
+            rings: &mut self.rings,
+            reserve: 1,
+        }
+    }
+
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.lane == LANE)
+    }
+
+    pub(super) fn is_locked(&self, task: usize, process: usize) -> bool {
+        let others = (0..PROCESSES).filter(|other| *other != process);
+        others.into_iter().any(|other| self.processes[other].pending[task].is_some())
+    }
+
+    /// A row as a process sees it.
+    pub(super) fn seen(&self, process: usize, task: usize) -> Row {
+        self.processes[process].pending[task].unwrap_or(self.rows[task])
+    }
+
+    /// Whether a task of the sub-queue but this one is taken, as a process sees it.
+    pub(super) fn sees_taken(&self, process: usize, but: Option<usize>) -> bool {
+        (0..TASKS).any(|task| Some(task) != but && self.seen(process, task) == Row::Taken)
+    }
+
+    /// Whether another task has been taken by a transaction that has not ended: the unique index waits for it.
+    pub(super) fn is_being_taken(&self, process: usize, task: usize) -> bool {
+        let others = (0..PROCESSES).filter(|other| *other != process);
+        let is_taken = |other: usize| {
+            (0..TASKS).any(|row| {
+                row != task && self.processes[other].pending[row] == Some(Row::Taken)
+                    || row != task
+                        && self.rows[row] == Row::Taken
+                        && self.processes[other].pending[row].is_some()
+            })
+        };
+        others.into_iter().any(is_taken)
+    }
+
+    pub(super) fn first(&self, process: usize, mark: Position) -> Option<usize> {
+        (0..TASKS).find(|task| self.seen(process, *task) == Row::Ready && position(*task) >= mark)
+    }
+
+    /// Ends a transaction that has changed these rows.
+    pub(super) fn reset(&mut self, process: usize) {
+        self.processes[process] = IDLE;
+    }
+
+    pub(super) fn has_taken(&mut self, process: usize, task: usize) {
+        let Process { change, pending, .. } = &mut self.processes[process];
+        pending[task] = Some(Row::Taken);
+        (change.taken, change.first) = (change.taken + 1, position(task));
+        (change.took, change.exhausted) = (Some(hash(task)), false);
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.processes.iter().all(|process| process.phase == Phase::Idle)
+    }
+
+    /// Whether two tasks are in flight, but for one that the same transaction settles.
+    pub(super) fn has_two_in_flight(&self) -> bool {
+        let takes = |task: usize| {
+            (0..PROCESSES).find(|process| {
+                let process = &self.processes[*process];
+                process.pending[task] == Some(Row::Taken) && process.phase != Phase::Undone
+            })
+        };
+        let is_in_flight = |task: usize| self.rows[task] == Row::Taken || takes(task).is_some();
+        let settles = |process: usize, task: usize| {
+            self.processes[process].pending[task].is_some_and(|row| row != Row::Taken)
+        };
+        // A direct take has still to look whether another is in flight, and one by hand asks the index.
+        let is_sure = |process: &Process| {
+            !matches!(
+                process.phase,
+                Phase::TakenDirectly(_) | Phase::UpdatedByHand(_) | Phase::AsksIndex(_)
+            )
+        };
+        let is_sound = |one: usize, other: usize| match (takes(one), takes(other)) {
+            (Some(process), _) if settles(process, other) => true,
+            (_, Some(process)) if settles(process, one) => true,
+            (one, other) => {
+                let of = [one, other];
+                of.iter().flatten().any(|process| !is_sure(&self.processes[*process]))
+            }
+        };
+        is_in_flight(0) && is_in_flight(1) && !is_sound(0, 1)
+    }
+}

@@ -1,0 +1,181 @@
+//! The steps of a transaction that have parts of their own.
+
+use super::state::{Action, IDLE, Phase, Process, Row, State, position};
+use super::{BUCKETS, ENTRIES, Flaw, ID, LANE, PROCESSES, Subqueues, TASKS};
+use crate::model::level::UNKNOWN;
+use crate::model::position::{FIRST, LAST, Position};
+use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
+
+impl Subqueues {
+    pub(super) fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// The first task may be taken: locks it, or comes away empty-handed.
+    pub(super) fn lock(&self, state: &mut State, process: usize) -> Option<()> {
+        let phase = state.processes[process].phase;
+        let Phase::Looked { first, sees_taken, is_alone, is_direct } = phase else { return None };
+        let before = state.processes[process].change;
+        let is_free = |task: &usize| {
+            !state.is_locked(*task, process) && state.seen(process, *task) == Row::Ready
+        };
+        let locked = first.filter(is_free);
+        let is_held = first.is_some() && locked.is_none();
+        let sees_all = is_alone && !before.lost;
+        if is_direct {
+            match locked {
+                Some(task) => {
+                    state.has_taken(process, task);
+                    if sees_all {
+                        self.end_look(state, position(task));
+                    }
+                    state.processes[process].phase = Phase::TakenDirectly(task);
+                }
+                None => {
+                    state.processes[process].change.exhausted = true;
+                    if !is_held && sees_all {
+                        self.end_look(state, LAST);
+                    }
+                    let stays = is_held || before.is_seen_otherwise();
+                    state.processes[process].phase = Phase::Vain { stays };
+                }
+            }
+            return Some(());
+        }
+        match locked.filter(|_| !sees_taken) {
+            Some(task) if state.is_being_taken(process, task) => return None,
+            Some(task)
+                if (0..TASKS).any(|row| row != task && state.seen(process, row) == Row::Taken) =>
+            {
+                // 23505: the statement fails, and the transaction with it.
+                state.has_collided |= self.by_hand == 0;
+                state.processes[process].pending = [None; TASKS];
+                state.processes[process].phase = Phase::Undone;
+            }
+            Some(task) => {
+                state.has_taken(process, task);
+                if sees_all {
+                    self.end_look(state, position(task));
+                }
+                if before.claimed && before.taken == 0 {
+                    state.pool().set_clear(ID, LANE);
+                }
+                state.processes[process].phase = Phase::Open;
+            }
+            None => {
+                state.processes[process].change.exhausted = true;
+                // `is_takeable`, in a snapshot of its own.
+                let is_there = state.first(process, FIRST).is_some();
+                let stays =
+                    before.is_seen_otherwise() || is_there && !state.sees_taken(process, None);
+                state.processes[process].phase = Phase::Vain { stays };
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn end_look(&self, state: &mut State, first: Position) {
+        let mut pool = state.pool();
+        if self.has(Flaw::MarkWithoutFloor)
+            && let Some(link) = pool.find(ID.index, LANE)
+        {
+            pool.entry(link).mark = first;
+        } else {
+            pool.end_look(ID, LANE, first, UNKNOWN);
+        }
+    }
+
+    pub(super) fn give_back(&self, state: &mut State, to: Back) {
+        let mut pool = state.pool();
+        if self.has(Flaw::DirtyIgnored)
+            && let Some(link) = pool.find(ID.index, LANE)
+        {
+            pool.entry(link).dirty = false;
+        }
+        pool.give_back(ID, LANE, to);
+    }
+
+    pub(super) fn callback(&self, state: &mut State, process: usize) {
+        let change = state.processes[process].change;
+        if change == LaneChange::default() {
+            return;
+        }
+        let mut pool = state.pool();
+        if self.has(Flaw::SettledIgnored)
+            && let Some(link) = pool.find(ID.index, LANE)
+        {
+            pool.entry(link).settled = false;
+        }
+        pool.commit(ID, LANE, &change);
+    }
+
+    pub(super) fn process_actions(&self, state: &State, process: usize, actions: &mut Vec<Action>) {
+        let Process { phase, change, .. } = state.processes[process];
+        let may_change = matches!(phase, Phase::Idle | Phase::Open);
+        let rows = (0..TASKS).filter(|task| !state.is_locked(*task, process));
+        for task in
+            rows.filter(|task| may_change && state.processes[process].pending[*task].is_none())
+        {
+            match state.rows[task] {
+                Row::Absent if state.puts > 0 => actions.push(Action::Put(process, task)),
+                Row::Taken => {
+                    actions.push(Action::Ack(process, task));
+                    if state.releases > 0 {
+                        actions.push(Action::Release(process, task));
+                    }
+                }
+                Row::Ready if state.by_hand > 0 && phase == Phase::Idle => {
+                    let collides = (0..TASKS).any(|other| state.rows[other] == Row::Taken);
+                    if !collides && !state.is_being_taken(process, task) {
+                        actions.push(Action::UpdateByHand(process, task));
+                    }
+                }
+                _ => {}
+            }
+        }
+        match phase {
+            Phase::Idle | Phase::Open => {
+                let is_next = state.clone().pool().next(ID).is_some();
+                if state.takes > 0 && (is_next || change.is_left()) {
+                    let early = self.has(Flaw::SnapshotBeforeClaim) && !change.is_left();
+                    actions.push(match early {
+                        true => Action::LookEarly(process),
+                        false => Action::Claim(process),
+                    });
+                } else if phase == Phase::Idle && state.clone().pool().begin_scan(ID).is_some() {
+                    actions.push(Action::BeginScan(process));
+                }
+                if phase == Phase::Open {
+                    actions.push(Action::Commit(process));
+                }
+            }
+            Phase::Early { .. } => actions.push(Action::Claim(process)),
+            Phase::Claimed => actions.push(Action::BeginLook(process)),
+            Phase::BegunLook { .. } => actions.push(Action::Look(process)),
+            Phase::Looked { .. } => actions.push(Action::Lock(process)),
+            Phase::TakenDirectly(_) => actions.push(Action::LookAgain(process)),
+            Phase::Vain { .. } => actions.push(Action::GiveBack(process)),
+            Phase::UpdatedByHand(_) => actions.push(Action::ClaimByHand(process)),
+            Phase::AsksIndex(_) => actions.push(Action::AskIndex(process)),
+            Phase::Scans(..) => actions.push(Action::EndScan(process)),
+            Phase::Freed => actions.push(Action::Commit(process)),
+            Phase::Visible => actions.push(Action::Callback(process)),
+            Phase::Undone => actions.push(Action::Undo(process)),
+        }
+        // Also where two wait for each other in the index.
+        let waits =
+            matches!(phase, Phase::AsksIndex(_) | Phase::TakenDirectly(_) | Phase::Looked { .. });
+        if waits || phase == Phase::Open && state.rollbacks > 0 {
+            actions.push(Action::Rollback(process));
+        }
+    }
+
+    pub(super) fn crash(&self, state: &mut State) {
+        state.processes = [IDLE; PROCESSES];
+        (state.header, state.rings) = (Header::default(), [Ring::default()]);
+        (state.entries, state.buckets) = ([Entry::default(); ENTRIES], [0; BUCKETS]);
+        state.pool().open(ID);
+        state.crashes -= 1;
+    }
+}

@@ -1,0 +1,120 @@
+//! What consumers know, what shared memory knows, and what may happen next.
+
+use super::rules::Knows;
+use super::{CONSUMERS, TASKS};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Task {
+    /// The transaction that puts it is open.
+    Open,
+    /// It has woken a consumer too early ([`Flaw::WokenTooEarly`]).
+    Early,
+    Ready,
+    Locked,
+    Taken,
+}
+
+pub(super) type Tasks = [bool; TASKS];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    Begins,
+    /// In a snapshot that shows these tasks as ready.
+    Looks(Tasks),
+    Vain,
+    Sleeps,
+    Holds(usize),
+    /// It has left the line, its transaction is open.
+    Left(usize),
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Consumer {
+    pub(super) phase: Phase,
+    pub(super) has_joined: bool,
+    /// The number of the wake-up that has taken it out of the line.
+    pub(super) woken: Option<u8>,
+    /// The number of the wake-up that it looks for.
+    pub(super) token: Option<u8>,
+    /// The last wake-up before its look began.
+    pub(super) seen: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(super) tasks: [Task; TASKS],
+    pub(super) consumers: [Consumer; CONSUMERS],
+    /// Those in line, whose order is that of their numbers.
+    pub(super) in_line: [bool; CONSUMERS],
+    /// Transactions that have put a task, and rolled a take back, before their callbacks.
+    pub(super) puts: u8,
+    pub(super) undos: u8,
+    pub(super) wakes: u8,
+    /// How often consumers were woken.
+    pub(super) notified: u8,
+    /// The counter of ready tasks.
+    pub(super) ready: i8,
+    pub(super) rollbacks: u8,
+    pub(super) deaths: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Commit(usize),
+    Callback,
+    BeginLook(usize),
+    EndLook(usize),
+    Join(usize),
+    EndVain(usize),
+    Stand(usize),
+    Leave(usize),
+    CommitTake(usize),
+    Rollback(usize),
+    Undo,
+    Die(usize),
+}
+
+impl Consumer {
+    pub(super) fn knows(&self) -> Knows<u8> {
+        Knows { token: self.token, woken: self.woken, seen: self.seen }
+    }
+}
+
+impl State {
+    pub(super) fn line(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..CONSUMERS).filter(|consumer| self.in_line[*consumer])
+    }
+
+    pub(super) fn notify(&mut self, consumer: usize, number: u8) {
+        self.in_line[consumer] = false;
+        self.consumers[consumer].woken = Some(number);
+        self.notified += 1;
+    }
+
+    /// `QueueGuard::wake` for one task.
+    pub(super) fn wake(&mut self) {
+        self.wakes += 1;
+        let first = self.line().next();
+        if let Some(consumer) = first {
+            self.notify(consumer, self.wakes);
+        }
+    }
+
+    /// A consumer ends: nothing of it is of any more meaning.
+    pub(super) fn end(&mut self, consumer: usize) {
+        let entry = &mut self.consumers[consumer];
+        (entry.phase, entry.seen) = (Phase::Ended, 0);
+    }
+
+    /// Whether every consumer sleeps or has ended, and nothing is committed but what was told of.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_still = |consumer: &Consumer| match consumer.phase {
+            Phase::Sleeps => consumer.woken.is_none(),
+            phase => phase == Phase::Ended,
+        };
+        let is_settled = |task: &Task| matches!(task, Task::Open | Task::Ready | Task::Taken);
+        let has_callbacks = self.puts > 0 || self.undos > 0;
+        !has_callbacks && self.tasks.iter().all(is_settled) && self.consumers.iter().all(is_still)
+    }
+}
