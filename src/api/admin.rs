@@ -1,5 +1,5 @@
-//! `dig`, `plow`, `kick`, `switch`, `snatch`, `release_all`, `restart`, `delete`, `truncate`: what
-//! an administrator does with tasks; `pause`, `resume`: with a queue.
+//! SQL functions for administrators: on tasks (`dig`, `plow`, `kick`, `switch`, `snatch`, `release_all`, `restart`,
+//! `delete`, `truncate`) and on a queue (`pause`, `resume`).
 
 use crate::api::argument::{self, Target, refuse_read_only, require_owner};
 use crate::api::features::not_enabled;
@@ -84,7 +84,7 @@ fn kick_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(number_of(kicked))
 }
 
-/// Brings the first `count` buried tasks back, in the order of takes; all without `count`.
+/// Brings back the first `count` buried tasks in take order; all of them if `count` is None.
 fn plow(
     queue: &Queue,
     form: Form,
@@ -126,7 +126,7 @@ fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     )
 }
 
-/// The state that a caller wants a task to come to.
+/// Parses the target state of `switch`; refuses states the queue does not have and a missing or pointless delay.
 fn wanted_status(text: &str, queue: &Queue, has_delay: bool) -> Result<Status> {
     let options = &queue.definition.options;
     let status = named_status(text, queue)?;
@@ -201,8 +201,8 @@ fn resume_impl(call: &Call) -> Result<Option<Value<'_>>> {
     redefine(&target, false, || queue::resume(target.table))
 }
 
-/// Writes into the registry that a queue is paused, or is not. Those who take are not kept waiting:
-/// no lock on the table tells them, but the server's word that its definition has changed.
+/// Writes to the registry whether a queue is paused. Takes do not wait for it: they learn of the new definition from a
+/// relcache invalidation, not from a lock on the table.
 fn redefine<'to>(
     target: &Target,
     is_paused: bool,
@@ -211,7 +211,7 @@ fn redefine<'to>(
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
     let queue = target.open(Lock::AccessShare)?;
-    // While the lock was waited for the table may have got another owner.
+    // The table may have changed owner while the lock was waited for.
     require_owner(target.table)?;
     relation::invalidate(target.table);
     write()?;
@@ -221,15 +221,15 @@ fn redefine<'to>(
 
 fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::truncate_queue::queue)?;
-    // The lock that TRUNCATE takes, from the start: two who raise a weaker one block each other. Who
-    // may not truncate is told so by the server.
+    // Takes TRUNCATE's own lock at once: two transactions that upgrade a weaker one deadlock. Without the privilege a weak
+    // lock is enough, as the server refuses the statement.
     let lock = match privileges::may_truncate(target.table) {
         true => Lock::AccessExclusive,
         false => Lock::AccessShare,
     };
     let queue = target.open(lock)?;
-    // The triggers of a table whose owner the caller may act as are not to run with the rights of a superuser. Others
-    // truncate with their own, as by TRUNCATE.
+    // If the caller may act as the owner, the table's triggers run with the owner's rights, not a superuser's. Other
+    // callers truncate with their own rights, as with TRUNCATE.
     let owner = census::table(&queue)?.owner();
     let acts_for_owner = privileges::owns(target.table) && privileges::may_truncate(target.table);
     let _role = acts_for_owner.then(|| user::act_as_owner(owner));
@@ -239,7 +239,7 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::void()))
 }
 
-/// A number of tasks as an integer of SQL.
+/// Converts a number of tasks to an SQL integer; beyond its range, the maximum.
 fn number_of<'to>(tasks: usize) -> Option<Value<'to>> {
     Some(Value::int4(i32::try_from(tasks).unwrap_or(i32::MAX)))
 }

@@ -1,4 +1,4 @@
-//! The arguments that most functions share: a queue, in one of two forms, and tasks by key.
+//! Arguments that most functions share: the queue, by name or by row type, and task keys.
 
 use crate::api::values::populated;
 use crate::error::{Error, Result};
@@ -15,16 +15,16 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Interval, Oid};
 use std::rc::Rc;
 
-/// The queue that a call names, and how it wants its tasks.
+/// The queue that a call names, and the form in which it returns tasks.
 pub struct Target<'call> {
     pub table: Oid,
     pub form: Form,
-    /// The row given in the place of `NULL::jobs`.
+    /// The row given instead of `NULL::jobs`.
     pub row: Option<Value<'call>>,
 }
 
 impl<'call> Target<'call> {
-    /// Reads the argument that names it.
+    /// Reads the queue argument.
     pub fn of(call: &'call Call, queue: Argument<impl NamesQueue>) -> Result<Target<'call>> {
         session::require_loaded()?;
         let oid = call.type_of(queue);
@@ -39,14 +39,14 @@ impl<'call> Target<'call> {
         Ok(target)
     }
 
-    /// Locks the table and looks up what is known of the queue. Who may not touch the table is
-    /// told so before he would wait for a lock.
+    /// Locks the table and looks up the queue. Privileges are checked before the lock, so that a caller without them gets
+    /// an error instead of a wait.
     pub fn open(&self, lock: Lock) -> Result<Rc<Queue>> {
         self.lock(lock)?;
         queue::get(self.table)
     }
 
-    /// The same for whoever has been waiting.
+    /// Does the same with the current definition, for a call that has been waiting.
     pub fn open_again(&self, lock: Lock) -> Result<Rc<Queue>> {
         self.lock(lock)?;
         queue::current(self.table)
@@ -68,7 +68,7 @@ impl<'call> Target<'call> {
         Ok(())
     }
 
-    /// Where the tasks go that a call gives back.
+    /// Opens the call's result set.
     pub fn output(&self, call: &Call, queue: &Queue) -> Result<Output> {
         let output = Output::open(call);
         if self.form == Form::Row {
@@ -86,7 +86,7 @@ fn no_queue(oid: Oid) -> Error {
     .hint("Name it as text, 'jobs', for tasks as jsonb, or by its row type, NULL::jobs, for tasks as rows.")
 }
 
-/// Refuses what only the owner of a queue's table may do.
+/// Refuses callers that do not own the queue's table.
 pub fn require_owner(table: Oid) -> Result<()> {
     if privileges::owns(table) {
         return Ok(());
@@ -99,7 +99,7 @@ pub fn require_owner(table: Oid) -> Result<()> {
     .hint("Only the owner of a table decides whether and how it is a queue."))
 }
 
-/// Refuses what says how many tasks there are, or who holds them, to roles that may not see all of them.
+/// Refuses numbers of tasks and their sessions to roles that may not see all rows.
 pub fn require_monitor(table: Oid) -> Result<()> {
     if privileges::may_monitor(table) {
         return Ok(());
@@ -117,7 +117,7 @@ pub fn require_monitor(table: Oid) -> Result<()> {
     })
 }
 
-/// Refuses to change a queue where nothing can be changed.
+/// Refuses changes in read-only transactions and on a standby.
 pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
     if !xact::is_read_only() {
         return Ok(());
@@ -136,8 +136,8 @@ pub fn refuse_read_only(queue: impl FnOnce() -> String) -> Result<()> {
 /// The values of a task's key columns.
 pub type Key<'m> = Vec<Value<'m>>;
 
-/// A call's argument of type interval, if it was given and is no NULL: refuses what lies before
-/// now or has no end. Zero is as good as none where `or_zero` is false.
+/// Returns an interval argument; None if it is missing, NULL, or zero while `or_zero` is false. Refuses negative and
+/// infinite intervals.
 pub fn interval<'to>(
     call: &Call,
     argument: Argument<sql_type::interval>,
@@ -147,7 +147,7 @@ pub fn interval<'to>(
     Ok(duration.map(|(interval, _)| Value::interval(interval)))
 }
 
-/// The keys of the tasks that an argument names: one, or a batch.
+/// Returns the task keys of an argument: one, or a batch.
 pub fn keys<'call>(
     call: &'call Call,
     id: Argument<sql_type::key>,
@@ -162,7 +162,7 @@ pub fn keys<'call>(
     })
 }
 
-/// The key of a task given as a row of the queue's table.
+/// Returns the key of a task given as a row of the queue's table.
 pub fn key_of_row<'to>(row: Value, queue: &Queue) -> Result<Key<'to>> {
     let fields = record::fields(row)?;
     let value = |key: &KeyType| {
@@ -172,7 +172,7 @@ pub fn key_of_row<'to>(row: Value, queue: &Queue) -> Result<Key<'to>> {
     queue.key.iter().map(value).collect()
 }
 
-/// The key of a task given as a jsonb object.
+/// Returns the key of a task given as a jsonb object.
 pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
     if jsonb::shape(object) != Shape::Object {
         return Err(Error::invalid("a task must be a JSON object")
@@ -188,8 +188,8 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
     queue.key.iter().map(part).collect()
 }
 
-/// The key of a task given as a jsonb object, as functions take it for `id`: the value of a key of one
-/// column, else an object. An array would be a batch.
+/// Returns the key of a task given as a jsonb object in the form of argument `id`: the plain value for a key of one
+/// column, else an object. A nested value stays in an object, as an array would be a batch.
 pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
     let members: Vec<_> = jsonb::members(object)
         .into_iter()
@@ -208,7 +208,7 @@ pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
     operators::parse_value(&format!("{{{}}}", pairs.join(", ")), types::JSONB)
 }
 
-/// A key as a message shows it.
+/// Formats a key for messages.
 pub fn key_text(key: &Key) -> String {
     let parts: Vec<String> = key.iter().map(|value| value.shown()).collect();
     match parts.as_slice() {
@@ -217,7 +217,7 @@ pub fn key_text(key: &Key) -> String {
     }
 }
 
-/// An interval argument in microseconds; None if it is NULL.
+/// Returns an interval argument and its length in microseconds; None if it is NULL.
 pub fn duration(
     call: &Call,
     argument: Argument<sql_type::interval>,
@@ -288,7 +288,7 @@ fn record_key<'to>(record: Value, queue: &Queue) -> Result<Key<'to>> {
     fields.into_iter().zip(&queue.key).map(part).collect()
 }
 
-/// One key, or an array of keys.
+/// Reads one key, or an array of keys.
 fn json_keys<'to>(json: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {
     match jsonb::shape(json) {
         Shape::Array => {
@@ -308,7 +308,7 @@ fn json_key<'to>(json: Value, queue: &Queue) -> Result<Key<'to>> {
     }
 }
 
-/// A value of one type as a value of another.
+/// Converts a value to another type.
 pub fn converted<'m>(value: Value<'m>, to: Oid) -> Result<Value<'m>> {
     if value.type_oid() == to {
         return Ok(value);

@@ -1,4 +1,4 @@
-//! `check`: whether everything that is believed of a queue is true.
+//! `check`: compares a queue's definition, counters, marks and sub-queues with the table.
 
 mod rows;
 
@@ -29,7 +29,7 @@ sql_functions! {
     "check" as check, pg_finfo_check(queue: queue) -> jsonb => check_impl;
 }
 
-/// The worker mends some things within moments: they are no problem unless they stay.
+/// Time during which problems may still disappear, as the worker repairs some within moments; what remains is reported.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -38,16 +38,16 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let deadline = Instant::now() + PATIENCE;
     let mut lacked_before = vec![];
     loop {
-        // Each look is undone, for its lock on the table: whoever waits for that keeps the worker
-        // from mending.
+        // Each pass is rolled back to give up its lock on the table: a process queued behind that lock would block the
+        // worker's repairs.
         let mut look = Ok(Look::default());
         xact::in_subtransaction(|| {
             look = Look::at(&target);
             Verdict::<()>::Undo
         });
         let Look { name, marks, lacking, problems } = look?;
-        // An upgrade committed during a look makes table and definition seem to differ: only what two
-        // looks in a row agree on is a problem.
+        // An upgrade that commits during a pass makes table and definition seem to differ, so a structural problem counts
+        // only if two passes in a row agree on it.
         let is_settled = problems.is_empty() && lacking == lacked_before;
         if is_settled || Instant::now() > deadline {
             let lacks = !lacking.is_empty();
@@ -69,15 +69,15 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
     }
 }
 
-/// Low-water marks by the names under which they are reported.
+/// Low-water marks by reported name.
 type Marks = Vec<(&'static str, String)>;
 
-/// What has been found out about a queue.
+/// Findings of one pass.
 #[derive(Default)]
 struct Look {
     name: String,
     marks: Marks,
-    /// What is missing of the table itself, which the worker does not mend.
+    /// Missing parts of the table itself, which the worker does not repair.
     lacking: Vec<String>,
     problems: Vec<String>,
 }
@@ -85,11 +85,11 @@ struct Look {
 impl Look {
     fn at(target: &Target) -> Result<Look> {
         let opened = target.open(Lock::AccessShare);
-        // While the lock was waited for row security may have been switched on.
+        // Row security may have been enabled while the lock was waited for.
         require_monitor(target.table)?;
         match opened {
             Ok(queue) => Look::at_queue(&queue),
-            // Its table is no longer what it was.
+            // The table no longer matches its definition.
             Err(error) if queue::read(target.table)?.is_some() => Ok(Look {
                 name: queue::display_name(target.table),
                 marks: vec![],
@@ -104,7 +104,7 @@ impl Look {
         let lacking = structure(queue);
         let found = rows::look(queue)?;
         let mut problems: Vec<String> = stranded(&found).into_iter().collect();
-        // Sessions of another server are not known here, and a standby counts nothing.
+        // Sessions of a replicated queue belong to another server, and a standby counts nothing.
         let is_standby = xact::in_recovery();
         if !is_standby && !subscription::copies(queue.table) {
             problems.extend(orphans(found.holders.keys().copied().collect())?);
@@ -121,7 +121,7 @@ impl Look {
     }
 }
 
-/// A key, triggers and indexes that are missing, or are not as `upgrade` makes them.
+/// Lists the key, triggers and indexes that are missing or differ from what `upgrade` makes.
 fn structure(queue: &Queue) -> Vec<String> {
     let Some(relation) = Relation::open(queue.table, Lock::AccessShare) else {
         return vec!["the table is gone".into()];
@@ -145,14 +145,14 @@ fn structure(queue: &Queue) -> Vec<String> {
     other_key.into_iter().chain(lacking).collect()
 }
 
-/// Waiting tasks that will never be promoted, zombies that will never be deleted.
+/// Reports waiting tasks that will never be promoted and zombies that will never be deleted.
 fn stranded(found: &Findings) -> Option<String> {
     let count = found.stranded;
     (count > 0)
         .then(|| format!("{count} tasks that wait or are zombies have no time at which that ends"))
 }
 
-/// Tasks that nobody will ever give back.
+/// Reports taken tasks that will never be given back.
 fn orphans(holders: Vec<Option<Uuid>>) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     if holders.contains(&None) {
@@ -168,14 +168,14 @@ fn orphans(holders: Vec<Option<Uuid>>) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The key before which there is no task of a group, as far as that is known; of buried tasks by priority
-/// with that.
+/// Returns the low-water mark of a group: the key before which it has no task, for buried tasks with the priority. None
+/// if no mark is known.
 fn mark(queue: &Queue, group: Group) -> Option<String> {
     let marked = slot::lock(queue.slot)?.marked(group);
     if marked == FIRST { None } else { shown(queue, group, marked) }
 }
 
-/// Ready and buried tasks before low-water marks, which no call would find.
+/// Reports ready and buried tasks before a low-water mark, which no call would find.
 fn hidden(queue: &Queue, found: &Findings) -> Vec<String> {
     let stands_before = |group, position, state, of| {
         let key = shown(queue, group, position).unwrap_or_default();
@@ -188,13 +188,13 @@ fn hidden(queue: &Queue, found: &Findings) -> Vec<String> {
     ready.or_else(of_tube).into_iter().chain(buried).collect()
 }
 
-/// A task of this connection's own session that would not come back with its end.
+/// Reports a task of this connection's own session that would not come back when the session ends.
 fn unnoted(queue: &Queue, found: &Findings) -> Option<String> {
     let key = shown(queue, Group::ALL, found.unnoted?).unwrap_or_default();
     Some(format!("task {key} is taken by this session, which does not know of it"))
 }
 
-/// The key that stands in a place, as text; with its priority if the place is by that.
+/// Formats the key at a position; with its priority if positions of the group include it.
 fn shown(queue: &Queue, group: Group, position: Position) -> Option<String> {
     let (priority, key) = match group {
         Group::Buried => queue.buried_at(position)?,
@@ -204,7 +204,7 @@ fn shown(queue: &Queue, group: Group, position: Position) -> Option<String> {
     Some(priority.map_or_else(|| key.clone(), |priority| format!("({priority}, {key})")))
 }
 
-/// Sub-queues of which more than one task is in flight, or whose first task nobody would find.
+/// Reports sub-queues with more than one task in flight, or with a first task that no take would find.
 fn subqueues(queue: &Queue, found: &Findings) -> Result<Vec<String>> {
     if !queue.features().has_subqueues() {
         return Ok(vec![]);
@@ -215,7 +215,7 @@ fn subqueues(queue: &Queue, found: &Findings) -> Result<Vec<String>> {
     Ok(crowded.into_iter().chain(lost).collect())
 }
 
-/// Counters against the table.
+/// Compares the counters with the table.
 fn counters(queue: &Queue) -> Vec<String> {
     let Some((counters, exact, counted)) = compare(queue) else {
         return vec![
@@ -251,8 +251,8 @@ fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
         .collect()
 }
 
-/// Counters, whether they claim to be exact, and what is there, at the same moment. What the open
-/// transaction has done is seen by the count but not yet in the counters.
+/// Returns the counters, whether they claim to be exact, and the counted tasks, all of the same moment. Changes of the
+/// open transaction are added to the counters, as the count already sees them.
 fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     let pending = transaction::pending(queue.slot);
     let Counted { counts, is_certain, slot } = recount::count(queue, Purpose::Check).ok()?;

@@ -1,4 +1,4 @@
-//! `put` without statements: what the call and the queue give to its tasks.
+//! Direct path of `put`: the values that the call and the queue add to its tasks.
 
 use crate::api::producer::Put;
 use crate::api::values::Values;
@@ -12,13 +12,13 @@ use crate::statement::Parameter;
 use crate::write::direct;
 
 impl Put<'_> {
-    /// Puts tasks without a statement, if that can be done.
+    /// Puts tasks on the direct path; false if that is not possible.
     pub(super) fn directly(
         &self,
         tasks: &[Values],
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<bool> {
-        // Whether an identity may be given is for a statement to judge.
+        // Only the statement path checks whether an identity may be given.
         let gives_identity = |values: &Values| values.columns().any(|column| column.is_identity);
         let is_plain = tasks.iter().all(|values| values.is_plain() && !gives_identity(values));
         if !is_plain || self.may_have_to_wait() {
@@ -33,8 +33,8 @@ impl Put<'_> {
         Ok(true)
     }
 
-    /// The state of new tasks, and what the call and the queue give to all of them; None if a number
-    /// does not fit.
+    /// Returns the state of the new tasks and the values that the call and the queue give to all of them; None if a number
+    /// is out of range.
     fn common(&self) -> Option<(Status, direct::Values<'_>)> {
         let (queue, put) = (self.queue, &self.statement);
         let argument = |parameter, is_given: bool| {

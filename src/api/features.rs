@@ -1,4 +1,4 @@
-//! What a call needs a feature for: the tube that it names, and the refusal where the feature is off.
+//! Values and refusals that depend on features: the tube named by a call, and the error where a feature is off.
 
 use crate::error::{Error, Result};
 use crate::queue::Queue;
@@ -6,7 +6,7 @@ use crate::server::value::Value;
 use crate::server::{catalog, context, operators, types};
 use pgrx::PgSqlErrorCode;
 
-/// The value of the tube column that a caller names.
+/// Converts the tube named by a call to a value of the tube column.
 pub fn tube_value<'to>(tube: &str, queue: &Queue) -> Result<Value<'to>> {
     match queue.tube() {
         Some(column) => {
@@ -18,7 +18,7 @@ pub fn tube_value<'to>(tube: &str, queue: &Queue) -> Result<Value<'to>> {
     }
 }
 
-/// The error of a method or option whose feature is off.
+/// Returns the error for a method or option whose feature is off.
 pub fn not_enabled(feature: &str, queue: &Queue) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,

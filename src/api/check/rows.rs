@@ -1,5 +1,5 @@
-//! What `check` makes of the rows of a queue: one scan of all of them, and one look at the first task of each
-//! sub-queue. Neither runs a statement, see [`crate::queue::census`].
+//! Row checks of `check`: one scan of all rows, and a look at the first task of each sub-queue. Neither runs a
+//! statement, see [`crate::queue::census`].
 
 use crate::error::Result;
 use crate::model::change::Place;
@@ -25,28 +25,28 @@ use crate::transaction;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
 
-/// What is wrong with single rows, and who holds tasks.
+/// Problems of single rows, and the holders of tasks.
 #[derive(Default)]
 pub struct Findings {
-    /// Number of tasks that wait, or are zombies, without a time at which that ends.
+    /// Number of waiting tasks and zombies without an end time.
     pub stranded: i64,
     pub holders: Holders,
     /// The first ready task before a low-water mark of the whole queue.
     pub hidden: Option<Position>,
-    /// The same before one of its tube.
+    /// The first ready task before the low-water mark of its tube.
     pub hidden_in_tube: Option<Position>,
     pub hidden_buried: Option<Position>,
-    /// A task of this connection's own session that would not come back with its end.
+    /// The first task of this connection's own session that would not come back when the session ends.
     pub unnoted: Option<Position>,
-    /// The greatest number of taken tasks of a sub-queue.
+    /// The greatest number of taken tasks in one sub-queue.
     pub most_in_flight: i64,
 }
 
-/// Looks at all rows.
+/// Checks all rows.
 pub fn look(queue: &Queue) -> Result<Findings> {
     let relation = census::table(queue)?;
     let snapshot = Snapshot::latest();
-    // Taken after the snapshot: a mark that is raised later may have passed over tasks that are ready in it.
+    // Copies the marks right after the snapshot: a mark raised later may have passed over tasks that are ready in it.
     let mut judge = Judge::of(queue);
     let scratch = Scratch::new();
     relation.scan(&snapshot, |row| {
@@ -59,11 +59,11 @@ pub fn look(queue: &Queue) -> Result<Findings> {
 
 struct Judge<'a> {
     queue: &'a Queue,
-    /// None where they are not to be judged.
+    /// Low-water marks; None where they cannot be checked.
     marks: Option<Marks>,
     judges_ready: bool,
     judges_buried: bool,
-    /// This connection's own session, if what it holds is to be judged.
+    /// This connection's own session, if its recorded tasks can be checked.
     own: Option<Uuid>,
     in_flight: HashMap<u64, i64>,
     findings: Findings,
@@ -134,24 +134,25 @@ impl Judge<'_> {
         }
     }
 
-    /// The place, if it lies before the mark of a group.
+    /// Returns the position if it lies before the mark of a group.
     fn is_before(&mut self, group: Group, position: Option<Position>) -> Option<Position> {
         let mark = self.marks.as_mut()?.marked(group);
         position.filter(|position| *position < mark)
     }
 }
 
-/// Keeps the first place.
+/// Keeps the lowest position.
 fn note(first: &mut Option<Position>, found: Option<Position>) {
     *first = [*first, found].into_iter().flatten().min();
 }
 
-/// A sub-queue with a task to take that no take would find: it is not in the ring, or its mark lies beyond.
+/// Reports a sub-queue whose first task no take would find: it is not in the ring, its mark lies beyond the task, or its
+/// known level is lower.
 pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     let relation = census::table(queue)?;
     let indexes =
         [queue.sql.line_index(), Index::InFlight].map(|index| queue.index(&relation, index));
-    // That one is missing is a problem of its own.
+    // A missing index is reported as a problem of its own.
     let [Some(index), Some(in_flight)] = indexes else { return Ok(None) };
     // Changes of the open transaction are not in shared memory yet.
     let pending = transaction::pending_lanes(queue.slot);
@@ -189,17 +190,17 @@ pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Where the first task of a sub-queue stands.
+/// Position and level of a sub-queue's first task.
 struct Stand {
-    /// As far as it is known.
+    /// None if it is not known.
     position: Option<Position>,
     level: Level,
 }
 
-/// A sub-queue's lane, and where its first task stands; None for that if it is not ready.
+/// A sub-queue's hash and its first task; None for the task if it is not ready.
 type Head = (u64, Option<Stand>);
 
-/// The next sub-queue that has tasks in line.
+/// Returns the next sub-queue, by hash, that has tasks in order.
 fn first_of(
     queue: &Queue,
     relation: &Relation,
