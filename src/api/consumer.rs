@@ -1,4 +1,4 @@
-//! `take`, `next`: how a consumer comes by tasks.
+//! `take` and `next`: consumers take tasks.
 
 use crate::api::argument::{self, Target};
 use crate::api::features::{not_enabled, tube_value};
@@ -70,13 +70,13 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
         take_named(call, &target, &order, deliver)?;
         return Ok(None);
     }
-    // What was acked is to be committed before anybody waits.
+    // An ack must be committed before the call may wait.
     if timeout == 0 || has_acked {
         take_now(&target, &order, deliver)?;
         return Ok(None);
     }
     refuse_fixed_snapshot("a task")?;
-    // A subtransaction that finds nothing is undone: who waits holds no lock.
+    // A look that finds nothing is rolled back, so that the call holds no lock while it waits.
     let look = |order: &Order| {
         let mut outcome = Ok(Look::InVain(InVain::default()));
         xact::in_subtransaction(|| {
@@ -109,7 +109,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Acks the tasks that argument `done` names; false if it names none.
+/// Acks the tasks named by argument `done`; false if there are none.
 fn ack_done(call: &Call, target: &Target) -> Result<bool> {
     let queue = target.open(Lock::RowExclusive)?;
     let keys = argument::keys(call, arg::take::done, &queue)?;
@@ -131,7 +131,7 @@ fn next_row_impl(call: &Call) -> Result<Option<Value<'_>>> {
     next(call, &target, target.row, timeout, (call.get(arg::next_row::tube), 1))
 }
 
-/// The number of tasks that a call wants.
+/// Returns the number of tasks that a call wants; at least 1.
 fn wanted(call: &Call, count: Argument<sql_type::integer>) -> Result<i32> {
     let count = call.require(count)?;
     if count < 1 {
@@ -142,9 +142,8 @@ fn wanted(call: &Call, count: Argument<sql_type::integer>) -> Result<i32> {
     Ok(count)
 }
 
-/// Acks `task`, if one is given, or an array of them, and takes the next one, or the next `count` as an
-/// array. While it waits there is a transaction, as there always is, but it has done nothing: no
-/// snapshot, no lock.
+/// Acks `task`, which may be an array, and takes the next task, or the next `count` as an array. While it waits its
+/// transaction has no snapshot and no lock.
 fn next<'call>(
     call: &'call Call,
     target: &Target,
@@ -222,17 +221,17 @@ fn next<'call>(
     Ok(Some(call.record([task])))
 }
 
-/// What a consumer asks for.
+/// A consumer's request.
 struct Order<'call> {
     count: i32,
     tube: Option<String>,
     ttr: Option<Value<'call>>,
-    /// He has been waiting: a feature that was on may have been switched off since.
+    /// The call has been waiting: features may have been switched off since.
     waits: bool,
 }
 
 impl<'call> Order<'call> {
-    /// The arguments of a statement that takes; refuses what the queue's features do not allow.
+    /// Returns the arguments of a take; refuses what the queue's features do not allow.
     fn arguments(&self, ttr: Option<Value<'call>>, queue: &Queue) -> Result<Arguments<'call>> {
         let mut arguments = Arguments::of(Parameter::Limit, Value::int4(self.count));
         arguments.set(Parameter::Skip, Value::int4(0));
@@ -250,7 +249,7 @@ impl<'call> Order<'call> {
     }
 }
 
-/// What has come of a look for tasks.
+/// Result of a look for tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Taken,
@@ -271,7 +270,7 @@ impl Look {
     }
 }
 
-/// Takes, of the tasks that a call names, those that can be taken now.
+/// Takes those of the named tasks that can be taken now.
 fn take_named(
     call: &Call,
     target: &Target,
@@ -290,7 +289,7 @@ fn take_named(
     Ok(())
 }
 
-/// Takes what is ready now.
+/// Takes ready tasks without waiting.
 fn take_now(
     target: &Target,
     order: &Order,
@@ -325,8 +324,8 @@ fn take_now(
         })?;
         return Ok(Look::of(taken, &queue));
     }
-    // With a time to run each row says when it is over; for a key of several columns there is a
-    // statement for each task.
+    // With a time to run the deadline differs by row, and a key of several columns needs a statement per task: in both
+    // cases the transition is not known beforehand.
     let is_known = !queue.features().has_deadlines() && queue.has_simple_key;
     let transition = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
     let transition = is_known.then_some(transition);

@@ -1,4 +1,4 @@
-//! `upgrade`, `create`, `downgrade`, `drop`: a table becomes a queue, and an ordinary table again.
+//! `upgrade`, `create`, `downgrade`, `drop`: make a table a queue, and an ordinary table again.
 
 use crate::api::argument::{Target, refuse_read_only, require_owner};
 use crate::ddl::{altered, places};
@@ -37,7 +37,8 @@ sql_functions! {
     "drop" as drop_queue, pg_finfo_drop_queue(queue: queue) -> void => drop_impl;
 }
 
-/// Up to so many pages a new queue is counted at once; above, by the worker, without a lock.
+/// Largest table, in pages, that is counted in the same transaction; larger ones are counted by the worker, without a
+/// lock.
 const PAGES_COUNTED_AT_ONCE: u32 = 1000;
 
 fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -85,7 +86,7 @@ fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
     upgrade(relation::find(&name)?, &options)
 }
 
-/// Leaves no lock behind, which `upgrade` would have to raise.
+/// Returns whether a table is a queue. Releases its lock at once: keeping it would mean a lock upgrade in `upgrade`.
 fn is_queue(table: Oid) -> Result<bool> {
     let mut is_queue = Ok(false);
     xact::in_subtransaction(|| {
@@ -102,7 +103,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
-    // While that was waited for the table may have got another owner.
+    // The table may have changed owner while the lock was waited for.
     require_owner(target.table)?;
     let Some(Entry { definition, same_table, .. }) = queue::read(target.table)? else {
         return Err(queue::not_a_queue(target.table));
@@ -171,10 +172,10 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::void()))
 }
 
-/// Makes a table a queue, or changes one. Without anything to do it takes no lock that blocks.
+/// Makes a table a queue, or changes a queue. Takes no blocking lock if there is nothing to do.
 fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
-    // How strong a lock is needed is found out under a weak one, which is given up first: two who
-    // raise the lock they hold would block each other.
+    // The required lock level is determined under a weak lock that is released first: two transactions that upgrade the
+    // same lock deadlock.
     let mut first = Ok(None);
     xact::in_subtransaction(|| {
         first = blueprint(table, options, Lock::AccessShare).map(Some);
@@ -202,14 +203,14 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     context::hinted(hint, || run_for(owner, &blueprint.ddl));
     altered::forget_since(before);
     let definition = blueprint.settled(&open(table)?)?;
-    // Before what is written, so that the end of that statement makes this process look again, and
-    // a rollback once more.
+    // Invalidates before writing, so that the end of that statement refreshes this backend's cache, and a rollback
+    // refreshes it again.
     relation::invalidate(table);
     queue::write(table, &definition)?;
     let database = u32::from(process::database());
     let had_slot = slot::find(database, table.into()).is_some();
     let queue = queue::get(table)?;
-    // At once: a failure after this gives the slot back.
+    // Noted at once: any later failure then gives the slot back.
     transaction::note(queue.slot, |delta| {
         delta.table.created |= !had_slot;
         delta.table.dropped = Some(false);
@@ -240,7 +241,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     Ok(Some(jsonb::from_value(&describe(&queue.name, &queue.definition))))
 }
 
-/// What there is to do, under a lock of the strength given.
+/// Plans the upgrade under a lock of the given strength.
 fn blueprint(table: Oid, options: &Options, lock: Lock) -> Result<Blueprint> {
     relation::lock(table, lock);
     let relation = open(table)?;
@@ -249,7 +250,7 @@ fn blueprint(table: Oid, options: &Options, lock: Lock) -> Result<Blueprint> {
     Blueprint::draw(&relation, options)
 }
 
-/// The tasks of a new queue whose table is small; nobody writes to it meanwhile.
+/// Counts the tasks of a new queue if its table is small; None if it is not. The caller's lock excludes writers.
 fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
     let relation = open(queue.table)?;
     if relation.pages() > PAGES_COUNTED_AT_ONCE {
@@ -317,13 +318,13 @@ fn unsuitable(relation: &str, what: &str) -> Error {
     .hint("A queue is an ordinary table.")
 }
 
-/// Runs statements on a table for its owner. What changes rows runs what the owner has put on it: triggers, checks, the
-/// expressions of indexes. That has the owner's rights, not those of a superuser who makes the call. All else runs no
-/// code of the owner's, and may need rights that only the caller has, as to make an index in a schema.
+/// Runs DDL on a table. Statements that change rows run the owner's code (triggers, checks, index expressions), so they
+/// get the owner's rights, not those of a superuser who calls. The others run no code of the owner and may need rights
+/// that only the caller has, such as creating an index in a schema.
 fn run_for(owner: Oid, ddl: &[String]) {
     let acts_for_another = user::current() != owner;
     if acts_for_another && ddl.iter().any(|statement| changes_rows(statement)) {
-        // A security-restricted operation refuses deferred triggers.
+        // Deferred triggers are refused in a security-restricted operation.
         run(&["SET CONSTRAINTS ALL IMMEDIATE".to_string()]);
     }
     for statement in ddl {

@@ -1,8 +1,8 @@
-//! `identify`: who this connection is, and sessions that outlive connections.
+//! `identify`: the session that a connection acts for, and sessions that outlive connections.
 //!
-//! A uuid is no credential, as all who may read a queue read it in the owner column. What counts is membership
-//! of the role that opened the session; and only code with the connection's own rights may change whom it acts
-//! for, as only such code may SET ROLE.
+//! A uuid is no credential: the owner column shows it to every reader of a queue. Access depends on membership of the
+//! role that opened the session, and only code with the connection's own rights may change the session that it acts for,
+//! just as only such code may SET ROLE.
 
 use crate::api::argument;
 use crate::error::{self, Error, Result};
@@ -44,7 +44,7 @@ fn identify_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::uuid(uuid)))
 }
 
-/// Refuses to say who a process is that serves no client, or to answer code that is to reach nothing around it.
+/// Refuses processes that serve no client, and code that must not reach the surrounding connection.
 fn require_connection() -> Result<()> {
     const FUNCTION: &str = "xqueue.identify()";
     if !process::serves_client() {
@@ -64,7 +64,7 @@ fn require_connection() -> Result<()> {
     Ok(())
 }
 
-/// Refuses to change whom the connection acts for to code that has other rights than the connection.
+/// Refuses to change the acting session for code that runs with other rights than the connection's.
 fn require_own_rights() -> Result<()> {
     if matches!(user::rights(), Rights::Own) {
         return Ok(());
@@ -76,7 +76,7 @@ fn require_own_rights() -> Result<()> {
     .hint("Call xqueue.identify() before that function: it needs no privilege but membership of the session's role."))
 }
 
-/// A time of grace, and its length in microseconds.
+/// A grace time and its length in microseconds.
 #[derive(Clone, Copy)]
 struct Grace {
     interval: Interval,
@@ -88,14 +88,14 @@ impl Grace {
         Grace { interval: Interval { time: length, day: 0, month: 0 }, length }
     }
 
-    /// The setting `xqueue.session_grace`, as far as it is allowed, unless it is zero.
+    /// Returns the setting `xqueue.session_grace`, capped at the allowed maximum; None if it is zero.
     fn by_default() -> Option<Grace> {
         let length = i64::try_from(settings::session_grace().as_micros()).unwrap_or(i64::MAX);
         let length = length.min(Grace::longest());
         (length > 0).then(|| Grace::of(length))
     }
 
-    /// The longest one that the current role may give, in microseconds.
+    /// Returns the longest grace time that the current role may give, in microseconds.
     fn longest() -> i64 {
         match user::is_superuser(user::current()) {
             true => i64::MAX,
@@ -117,7 +117,7 @@ impl Grace {
     }
 }
 
-/// The session that this connection acts for. With a time of grace it outlives the connection.
+/// Returns the session that this connection acts for; keeps it beyond the connection if it gets a grace time.
 fn itself(grace: Option<Grace>) -> Result<Uuid> {
     let session = session::acting()?;
     let is_own = session::joined(Part::Own) == Some(session.uuid);
@@ -128,7 +128,7 @@ fn itself(grace: Option<Grace>) -> Result<Uuid> {
     Ok(session.uuid)
 }
 
-/// Back into the connection's own session.
+/// Returns to the connection's own session.
 fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
     require_own_rights()?;
     let session = session::own()?;
@@ -139,7 +139,7 @@ fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
     Ok(uuid)
 }
 
-/// Keeps a session that this connection acts for. It stays the role's whose it is.
+/// Keeps a session that this connection acts for. Its role does not change.
 fn keep_joined(session: Session, grace: Grace) -> Result<()> {
     if store::find(session.uuid, time::now()).is_none() {
         require_place(session.role, 1)?;
@@ -151,8 +151,8 @@ fn keep_joined(session: Session, grace: Grace) -> Result<()> {
     keep(session.uuid, role.unwrap_or(session.role), grace)
 }
 
-/// A new session, which this connection acts for until the end of the transaction; that of this
-/// transaction if it has one already, whose opening was not rolled back to a savepoint.
+/// Opens a session that this connection acts for until the end of the transaction. Returns the transaction's present one
+/// if its opening was not rolled back to a savepoint.
 fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
     require_own_rights()?;
     if let Some(uuid) = session::joined(Part::Local) {
@@ -172,7 +172,7 @@ fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
     Ok(uuid)
 }
 
-/// Joins a session that somebody has identified, or that a connection has.
+/// Joins an identified session, or another connection's own session.
 fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
     require_own_rights()?;
     if xact::has_fixed_snapshot() {
@@ -183,7 +183,7 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
         .detail("It would not see whether that is over by now.")
         .hint("Use read committed."));
     }
-    // A refusal leaves no trace, so that refused calls keep no session alive.
+    // Checked first without side effects, so that refused calls keep no session alive.
     if let Some(known) = store::find(uuid, time::now()) {
         require_member(known.role, uuid)?;
     } else {
@@ -191,27 +191,27 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
         require_member(role, uuid)?;
         require_place(role, 1)?;
     }
-    // First the connection, then the look: the worker, which does it the other way round, ends no
-    // session that has one.
+    // Attaches before it reads the session. The worker works in the opposite order, so it never ends a session that
+    // has a connection.
     let mut proposal = Proposal::of(uuid);
     let Admission { role, renew_at } = admit(uuid, grace)?;
     proposal.admitted = true;
     if local {
         session::join(Part::Local, uuid, role);
-        // Until then there is at least the time of grace left, whatever was just renewed.
+        // Until this instant at least the grace time is left, whatever was just renewed.
         session::set_renewal(renew_at);
     } else {
         warn_of_tasks_left();
         session::join(Part::Joined, uuid, role);
-        // Its lease has no end from now on. One that is joined for a transaction keeps its own: of that
-        // the worker need not hear, each time.
+        // Tells the worker that the session's lease has no end from now on. A session joined for a transaction keeps its
+        // lease, so the worker is not notified each time.
         session::note_change();
     }
     Ok(uuid)
 }
 
-/// What the connection's own session has taken stays with that: to give it back would hand to others what the
-/// client may be working on.
+/// Warns that tasks taken by the connection's own session stay with it. They are not released, as the client may still
+/// be working on them.
 fn warn_of_tasks_left() {
     let own = session::joined(Part::Own).filter(|_| session::joined(Part::Joined).is_none());
     let Some(own) = own.map(types::uuid_text) else { return };
@@ -233,7 +233,7 @@ fn warn_of_tasks_left() {
         .warn();
 }
 
-/// Withdrawn on drop, in case of an error of the server as well.
+/// An attachment to a session not joined yet; withdrawn on drop, also after a server error.
 struct Proposal {
     admitted: bool,
 }
@@ -251,15 +251,15 @@ impl Drop for Proposal {
     }
 }
 
-/// A session that may be joined.
+/// A session that the caller may join.
 struct Admission {
     role: Oid,
-    /// Until this instant its lease need not be renewed.
+    /// The lease need not be renewed before this instant (µs).
     renew_at: i64,
 }
 
-/// Refuses a session that is not there, or belongs to a role that the current one is no member of;
-/// sees to it that one that is there lasts.
+/// Admits the current role to a session and makes sure that the session lasts. Refuses unknown sessions and those of
+/// roles that the current one is not a member of.
 fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
     let now = time::now();
     let Some(known) = store::find(uuid, now) else {
@@ -273,18 +273,18 @@ fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
         Some(grace) => keep(uuid, known.role, grace)?,
         None => renew(uuid, &known, now)?,
     }
-    // With another time of grace the lease may end sooner.
+    // A changed grace time may end the lease sooner.
     let is_unsure = known.lease == i64::MAX || grace.is_some();
     let renew_at = if is_unsure { i64::MIN } else { known.lease.saturating_sub(known.grace) };
     Ok(Admission { role: known.role, renew_at })
 }
 
-/// Notes that another connection's own session may outlive that, if the current role may join it. The role that
-/// it belongs to; None if there is no such session.
+/// Notes that another connection's own session may outlive its connection, if the current role may join it. Returns the
+/// session's role; None if there is no such session.
 fn identify_live(uuid: Uuid) -> Result<Option<Oid>> {
     while let Some(role) = sessions::role_of_own(uuid) {
         require_member(Oid::from(role), uuid)?;
-        // It may have become another role's meanwhile.
+        // The session may have changed role since.
         if sessions::identify(uuid, role) {
             return Ok(Some(Oid::from(role)));
         }
@@ -292,7 +292,7 @@ fn identify_live(uuid: Uuid) -> Result<Option<Oid>> {
     Ok(None)
 }
 
-/// Writes a session down, or sees to it that it lasts for this time of grace.
+/// Stores a session with this grace time, or extends the stored one.
 fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     if xact::in_recovery() {
         return Err(Error::new(
@@ -307,8 +307,8 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
         Some(_) => store::set_grace(uuid, Value::interval(grace.interval))?,
         None => {
             store::keep(uuid, role, Value::interval(grace.interval))?;
-            // Others of the role may have opened sessions meanwhile. Of all who pass the limit at once the last one,
-            // at least, sees the others.
+            // Checked again, as other connections of the role may have opened sessions concurrently. Of those that pass the
+            // first check at once, at least the last one sees the others.
             require_place(role, 0)?;
         }
     }
@@ -316,7 +316,7 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     Ok(())
 }
 
-/// Refuses new sessions that would take a role beyond its limit.
+/// Refuses new sessions beyond the role's limit.
 fn require_place(role: Oid, new: usize) -> Result<()> {
     let limit = settings::max_sessions_per_role();
     if user::is_superuser(role) || store::count_of(role, limit.saturating_add(1)) + new <= limit {
@@ -356,7 +356,7 @@ fn unknown(uuid: Uuid) -> Error {
     .hint("A session ends with its last connection, or its time of grace later; its tasks are ready again. xqueue.identify(grace => '1 min') opens one that lasts.")
 }
 
-/// For the view `xqueue.sessions`.
+/// Returns the rows of view `xqueue.sessions`.
 fn session_connections_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);

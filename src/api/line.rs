@@ -1,4 +1,4 @@
-//! Standing in line for tasks.
+//! Wait queue entries of consumers and the refusals that concern waiting.
 
 use crate::api::argument::Target;
 use crate::api::features::tube_value;
@@ -12,7 +12,7 @@ use crate::server::relation::Lock;
 use crate::server::xact::{self, Verdict};
 use pgrx::PgSqlErrorCode;
 
-/// Where a consumer stands in line.
+/// The wait queue that a consumer joins, and what it waits for.
 pub struct Line {
     slot: SlotId,
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The line for the tasks of a tube, or for any.
+    /// Returns the wait queue for tasks of a tube, or for any task.
     pub fn of(target: &Target, tube: Option<&str>) -> Result<Line> {
         let mut line = Err(wait::gone(&queue::display_name(target.table)));
         xact::in_subtransaction(|| {
@@ -43,8 +43,8 @@ impl Line {
         Place::join(self.slot, &self.name, self.want)
     }
 
-    /// Whether another feature has made what is waited for something else since it was joined: then
-    /// it is to be looked for once more.
+    /// Returns whether a feature change has altered what the tube argument stands for since the consumer joined; then the
+    /// caller has to look again.
     pub fn has_changed(&self, place: &Place, target: &Target, tube: Option<&str>) -> Result<bool> {
         if tube.is_none() {
             return Ok(false);
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-/// An error of a later look, told as what it is when the queue is gone.
+/// Replaces an error of a later look by "queue is gone" if that is the cause.
 pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
     let is_dropped = catalog::table_name(target.table).is_none();
     match queue::read(target.table) {
@@ -64,7 +64,7 @@ pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
     }
 }
 
-/// Refuses to wait for `what` where the transaction keeps its snapshot.
+/// Refuses to wait for `what` in a transaction with a fixed snapshot.
 pub fn refuse_fixed_snapshot(what: &str) -> Result<()> {
     if !xact::has_fixed_snapshot() {
         return Ok(());

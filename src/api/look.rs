@@ -1,4 +1,4 @@
-//! `peek`, `tasks_by_state`, `stats` of a task: tasks looked at without touching them.
+//! `peek`, `tasks_by_state` and `stats` of a task: read tasks without changing them.
 
 use crate::api::argument::{Target, require_monitor};
 use crate::api::settle::named_keys;
@@ -40,16 +40,16 @@ fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Found in a scan, not by a SELECT, as nothing of the owner's is to run for it.
+/// Returns the details of tasks. Uses a scan instead of a SELECT, which could run code of the table's owner.
 fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::stats_task::queue)?;
     require_monitor(target.table)?;
     let queue = target.open(Lock::AccessShare)?;
-    // While the lock was waited for row security may have been switched on.
+    // Row security may have been enabled while the lock was waited for.
     require_monitor(target.table)?;
     let owner = census::table(&queue)?.owner();
     let output = Output::open(call);
-    // The checks of a domain are the owner's.
+    // Domain checks are the owner's code.
     let keys = {
         let _role = user::act_as_owner(owner);
         named_keys(call, arg::stats_task::id, &target, &queue)?
@@ -62,15 +62,15 @@ fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// What is known of a task.
+/// Returns the details of a task.
 fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
     let number = |field| queue.value_of(row, field).map(Value::to_integer);
     let now = time::now();
     let seconds = |microseconds: i64| Json::from(microseconds.max(0) as f64 / 1e6);
-    // An instant that never comes is as good as none.
+    // An infinite instant counts as none.
     let left = |field| {
         let instant = queue.instant_of(row, field);
-        // One that has always been is as far from now as there are numbers.
+        // The subtraction saturates for -infinity.
         instant
             .filter(|instant| *instant < i64::MAX)
             .map(|instant| seconds(instant.saturating_sub(now)))
@@ -107,8 +107,8 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
     Ok(known.collect::<Map<_, _>>().into())
 }
 
-/// A task's key as an object: as `to_jsonb` makes it, but for types that users define. What makes jsonb of those may be
-/// a cast of their owner's.
+/// Returns a task's key as an object, in the form of `to_jsonb`. User-defined types are shown as text, as their
+/// conversion to jsonb may be a cast of the type's owner.
 fn key_shown(row: &impl Row, queue: &Queue) -> Json {
     let shown = |value: Value| match types::is_of_the_server(value.type_oid()) {
         true => serde_json::from_str(&jsonb::text(jsonb::of(value))).unwrap_or(Json::Null),
@@ -143,7 +143,7 @@ fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// The state that a caller names, by letter, by word, or as the status column has it.
+/// Returns the state named by letter, by word or by its label in the status column.
 pub fn named_status(text: &str, queue: &Queue) -> Result<Status> {
     let options = &queue.definition.options;
     let by_label = Status::ALL.into_iter().find(|status| options.label(*status) == text);

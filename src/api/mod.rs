@@ -1,4 +1,4 @@
-//! The SQL functions, thin: arguments in, statements of the registry run, results out.
+//! The SQL functions: each reads its arguments, calls the layers below and returns rows.
 
 use crate::server::scan::Function;
 
@@ -22,7 +22,7 @@ pub mod refusal;
 pub mod settle;
 pub mod values;
 
-/// The functions that are called for each task: worth a plan's node of their own.
+/// Functions called once per task, which get a plan node of their own.
 pub const CALLED_MOST: &[Function] = &[
     producer::sql::put,
     consumer::sql::take,

@@ -1,5 +1,5 @@
-//! `stats`, `stats_reset`, `metrics`, `state`, and what the views show: how the queues are doing, at
-//! a cost that does not depend on the number of tasks.
+//! `stats`, `stats_reset`, `metrics`, `state`, and the functions behind the views: the condition of the queues, at a cost
+//! independent of the number of tasks.
 
 use crate::api::argument::{Target, require_monitor, require_owner};
 use crate::error::Result;
@@ -35,7 +35,7 @@ sql_functions! {
     "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;
 }
 
-/// How many of those who wait for one queue the views show.
+/// Maximum waiting processes per queue that the views show; others are left out.
 const SHOWN: usize = 10_000;
 
 fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -45,7 +45,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
         Some(slot) => slot,
         None => queue::get(table)?.slot,
     };
-    // The registry is read only if it says something.
+    // The registry is read only if it adds something.
     let is_listed = slot::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.pauses());
     let listed = match is_listed || xact::in_recovery() {
         true => listed(table)?,
@@ -56,7 +56,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
         .ok_or(queue::not_a_queue(table))
 }
 
-/// Of all queues that the caller may read.
+/// Returns the statistics of all queues that the caller may monitor.
 fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -79,7 +79,7 @@ fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::void()))
 }
 
-/// Of all queues that the caller owns.
+/// Resets the statistics of all queues that the caller owns.
 fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     for table in tables_where(privileges::owns) {
@@ -96,12 +96,12 @@ fn reset(slot: SlotId) {
     }
 }
 
-/// The sessions that hold tasks, for the view `xqueue.taken`.
+/// Returns the sessions that hold tasks, for view `xqueue.taken`.
 fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for table in readable_tables() {
-        // A DBA looks here when something is locked: that shows nothing, and keeps nothing waiting.
+        // Skips locked tables: the view must not block when it is used to diagnose locks.
         if !relation::try_lock(table, Lock::AccessShare) || !privileges::may_monitor(table) {
             continue;
         }
@@ -109,7 +109,7 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if relation.is_none_or(|relation| !relation.is_readable()) {
             continue;
         }
-        // One that cannot be worked with as it is now hides no other.
+        // Skips a queue that is unusable at present, so that it does not hide the others.
         let Ok(Some(queue)) = queue::find(table) else { continue };
         let Ok(holders) = census::holders(&queue) else { continue };
         for (session, tasks) in holders {
@@ -124,8 +124,8 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// The slot of a queue, without waiting for a lock: a DBA looks here when something is locked. A
-/// queue that nobody has used yet, as on a standby, gets one if its table is free.
+/// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on a
+/// standby, gets a slot if its table is not locked.
 fn slot_of(table: Oid) -> Option<SlotId> {
     slot::find(process::database().into(), table.into()).or_else(|| {
         let is_free = relation::try_lock(table, Lock::AccessShare);
@@ -134,17 +134,17 @@ fn slot_of(table: Oid) -> Option<SlotId> {
     })
 }
 
-/// For the view `xqueue.consumers`.
+/// Returns the rows of view `xqueue.consumers`.
 fn waiting_consumers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     show_waiting(call, Want::is_for_task)
 }
 
-/// For the view `xqueue.producers`.
+/// Returns the rows of view `xqueue.producers`.
 fn waiting_producers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     show_waiting(call, |want| matches!(want, Want::Room(_)))
 }
 
-/// Those who wait for what is `wanted`.
+/// Returns the processes whose wait satisfies `wanted`.
 fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -170,7 +170,7 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_
     Ok(None)
 }
 
-/// Of this server, as a queue sees it.
+/// Returns the state of the queue service in this database.
 fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let database = u32::from(process::database());
@@ -184,7 +184,7 @@ fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::text(state)))
 }
 
-/// Of all queues that the caller may read.
+/// Returns the metrics of all queues that the caller may monitor.
 fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let database = catalog::database_name(process::database());
@@ -207,12 +207,12 @@ fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::text(&open_metrics(&counters))))
 }
 
-/// The tables of this database's queues of which the caller may see all.
+/// Returns the tables of this database's queues that the caller may monitor.
 fn readable_tables() -> Vec<Oid> {
     tables_where(privileges::may_monitor)
 }
 
-/// The tables of this database's queues for which something holds.
+/// Returns the tables of this database's queues that satisfy `holds`.
 fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
     let tables = spi::connect(|spi| {
         let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
@@ -274,10 +274,10 @@ fn by_transition(transitions: &Transitions) -> Map<String, Json> {
     named(transitions).map(|(name, count)| (name, count.into())).collect()
 }
 
-/// What the registry says of a queue and its statistics show.
+/// What the registry adds to a queue's statistics.
 #[derive(Default)]
 struct Listed {
-    /// The tubes that have statistics of their own.
+    /// Tubes with statistics of their own.
     tubes: Vec<String>,
     paused_until: Option<i64>,
 }
@@ -288,7 +288,7 @@ fn listed(table: Oid) -> Result<Listed> {
     Ok(Listed { tubes, paused_until: entry.paused_until })
 }
 
-/// The same of all queues of this database.
+/// Returns the same for all queues of this database.
 fn all_listed() -> Vec<(Oid, Listed)> {
     spi::connect(|spi| {
         let rows = spi.run(

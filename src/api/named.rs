@@ -1,4 +1,4 @@
-//! Takes of tasks that are named: by the caller, or by the function that picks for the queue.
+//! Takes of named tasks: named by the caller, or by the queue's `pick` function.
 
 use crate::api::argument::{self, Key};
 use crate::error::Result;
@@ -14,12 +14,11 @@ use crate::transaction;
 use crate::write::counting::{self, Transition};
 use crate::write::subqueues;
 
-/// How often the function is asked again because none of the tasks it named could be taken: others
-/// have been faster, or it names tasks that are not ready.
+/// Maximum calls of the pick function per take if none of the tasks it names can be taken: they may be taken by other
+/// consumers, or not ready. Beyond it the take returns nothing.
 const ROUNDS: usize = 10;
 
-/// Takes up to `count` of the tasks with these keys, in this order; passes over those that cannot
-/// be taken now.
+/// Takes up to `count` of the tasks with these keys, in this order; skips those that cannot be taken now.
 pub fn take(
     queue: &Queue,
     change: Change,
@@ -28,7 +27,7 @@ pub fn take(
     count: usize,
     deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<usize> {
-    // What a task comes out of, and when its time to run is over, differs from row to row.
+    // The state that a task comes from and its deadline differ by row.
     let is_known = matches!(change, Change::TakeNamed { any: false, .. })
         && !queue.features().has_deadlines()
         && queue.has_simple_key;
@@ -55,7 +54,7 @@ pub fn take(
     Ok(taken)
 }
 
-/// Takes up to `count` of the tasks that the queue's function picks.
+/// Takes up to `count` of the tasks named by the queue's pick function.
 pub fn take_picked(
     queue: &Queue,
     picker: &str,
@@ -77,7 +76,7 @@ pub fn take_picked(
     Ok(0)
 }
 
-/// Asks the user's function which tasks to take.
+/// Calls the pick function for the keys of tasks to take.
 fn ask<'to>(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Result<Vec<Key<'to>>> {
     let quoted = catalog::quote_literal(&queue.name);
     let hint = || {
@@ -101,7 +100,7 @@ fn ask<'to>(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Resu
     context::hinted_if_undefined(hint, || context::hinted(hint, ask))
 }
 
-/// The keys in the rows of the function's result, but for those that are NULL.
+/// Returns the keys in the function's result, without NULLs.
 fn keys<'to>(rows: &Rows, memory: &Memory, queue: &Queue) -> Result<Vec<Key<'to>>> {
     let part = |row: usize, index: usize| {
         let value = rows.value(row, index as i32 + 1)?;

@@ -1,4 +1,4 @@
-//! `wait` and `put_wait`: what becomes of a task.
+//! `wait` and `put_wait`: wait for the outcome of a task.
 
 use crate::api::argument::{self, Key, Target};
 use crate::api::line::{gone_or, refuse_fixed_snapshot};
@@ -40,7 +40,7 @@ enum Sight {
 }
 
 impl Sight {
-    /// The word for it; None while the task is still to be processed.
+    /// Returns the outcome's name; None while the task is still to be processed.
     fn word(&self) -> Option<&'static str> {
         match self {
             Sight::Outcome(outcome) => Some(outcome.name()),
@@ -61,7 +61,7 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     if let Some(word) = sight.word() {
         return Ok(Some(Value::text(word)));
     }
-    // First in line, then another look: what happens in between is told.
+    // Joins the wait queue before it looks again, so that no event in between is missed.
     let place = Place::join(slot, &name, Want::End(hash))?;
     let mut told = None;
     loop {
@@ -77,19 +77,19 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     }
 }
 
-/// What `wait` knows of a task.
+/// A task as `wait` sees it.
 struct Watched {
     slot: SlotId,
     name: String,
-    /// The number that stands for the task's key.
+    /// Hash of the task's key.
     hash: u64,
     sight: Sight,
-    /// Others may end tasks that the caller must not know of: the news of an end is a reason to look, and no more.
+    /// An end is only a reason to look again, as the task may be hidden from the caller.
     is_hint: bool,
 }
 
-/// What has become of a task that is seen to have ended: as it was told, before the look or meanwhile, which says more
-/// than that it is gone.
+/// Returns the outcome of a task seen to have ended. An outcome reported by wake-up, before the look or since, says more
+/// than that the task is gone.
 fn told_or_seen(
     place: &Place,
     name: &str,
@@ -103,7 +103,7 @@ fn told_or_seen(
     }))
 }
 
-/// A task as it is. The caller may wait afterwards: no lock is held.
+/// Reads a task and releases all locks, as the caller may wait afterwards.
 fn watched(call: &Call, target: &Target) -> Result<Watched> {
     let mut seen = Err(wait::gone(""));
     xact::in_subtransaction(|| {
@@ -126,7 +126,7 @@ fn watched(call: &Call, target: &Target) -> Result<Watched> {
     seen
 }
 
-/// The outcome of a task that was not put, as there was no room for it in time.
+/// Outcome of a task that was not put, as the queue stayed full until the timeout.
 const FULL: &str = "full";
 
 fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -169,7 +169,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let key = argument::key_of_object(put, &queue)?;
         let hash = queue.key_hash(key.into_iter().map(Some));
         let (slot, name, mut is_hint) = (queue.slot, queue.name.clone(), queue.has_row_security);
-        // Nobody can take the task before the commit, so nothing is missed.
+        // No event is missed: the task cannot be taken before the commit.
         let place = Place::join(slot, &name, Want::End(hash))?;
         place.over_transaction_end(|| spi.commit());
         loop {
@@ -193,7 +193,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(call.record([word.map(Value::text), id])))
 }
 
-/// Looks at a task, in a fresh snapshot.
+/// Looks at a task in a fresh snapshot.
 fn look(queue: &Queue, key: &Key) -> Sight {
     let mut arguments = Arguments::default();
     arguments.set_key(key);

@@ -1,5 +1,5 @@
-//! The marks of a connection pooler, which in transaction mode runs two transactions of one client on two
-//! connections: the second one cannot ack what the first one has taken.
+//! Detects a connection pooler in transaction mode, which runs two transactions of one client on two connections: the
+//! second cannot ack what the first has taken.
 
 use crate::error::Error;
 use crate::parts::leases::{sessions, store};
@@ -10,7 +10,7 @@ use crate::server::value::Value;
 use crate::server::{catalog, process};
 use pgrx::PgSqlErrorCode;
 
-/// Hints at what to do for somebody who has not taken the task that the session `owner` has.
+/// Adds a hint to the error of a caller that does not hold the task; session `owner` does.
 pub fn hinted(error: Error, spi: &Spi, queue: &Queue, task: &str, owner: Uuid) -> Error {
     let rule = "Only the session that took a task may ack, release, bury or touch it";
     if !is_likely(spi, owner) {
@@ -26,8 +26,7 @@ pub fn hinted(error: Error, spi: &Spi, queue: &Queue, task: &str, owner: Uuid) -
     ))
 }
 
-/// Whether the owner is another connection of the same role from the same place, and only that: no
-/// identified session.
+/// Returns whether the owner is an unidentified session of another connection of the same role and address.
 fn is_likely(spi: &Spi, owner: Uuid) -> bool {
     let is_anonymous = store::among(&[owner]).is_ok_and(|identified| identified.is_empty());
     sessions::pid_of(owner).is_some_and(|pid| is_anonymous && is_alike(spi, pid))
@@ -45,7 +44,7 @@ fn is_alike(spi: &Spi, other: i32) -> bool {
     !alike.is_empty()
 }
 
-/// Without a time to run nobody gives the task back before the pool closes that connection.
+/// Warns that without a time to run the task is only given back when the pool closes its connection.
 fn warn(queue: &Queue, task: &str) {
     Error::new(
         PgSqlErrorCode::ERRCODE_WARNING,

@@ -11,7 +11,7 @@ use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
 
 impl Put<'_> {
-    /// Gives all tasks a priority, which has to fit its column.
+    /// Gives all tasks a priority; refuses one that does not fit its column.
     pub(super) fn give_priority(&mut self, priority: Option<i64>) -> Result<()> {
         let queue = self.queue;
         self.give(priority.map(Value::int8), Parameter::Priority)?;

@@ -1,4 +1,4 @@
-//! `put`: tasks into a queue.
+//! `put`: puts tasks into a queue.
 
 use crate::api::argument::{self, Target};
 use crate::api::features::{not_enabled, tube_value};
@@ -71,7 +71,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return Ok(None);
     }
     refuse_fixed_snapshot("room")?;
-    // A subtransaction that finds no room is undone: who waits holds no lock.
+    // A put that finds the queue full is rolled back, so that the call holds no lock while it waits.
     let look = || {
         let mut lack = Ok(None);
         xact::in_subtransaction(|| {
@@ -91,7 +91,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// A call of put, with what all its tasks share.
+/// A call of `put`, with what all its tasks share.
 pub struct Put<'call> {
     pub(super) queue: &'call Queue,
     pub(super) statement: statement::Put,
@@ -114,7 +114,7 @@ impl<'call> Put<'call> {
         Put { queue, statement, arguments: Arguments::default() }
     }
 
-    /// Gives all tasks a value of the call's; refuses it where its feature is off.
+    /// Gives all tasks a value of the call; refuses it where its feature is off.
     pub(super) fn give(&mut self, value: Option<Value<'call>>, parameter: Parameter) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let (features, put) = (self.queue.features(), &mut self.statement);
@@ -133,7 +133,7 @@ impl<'call> Put<'call> {
         Ok(())
     }
 
-    /// Puts the tasks ahead of all others, by a priority less than theirs.
+    /// Puts the tasks before all others, by a lower priority value.
     fn give_front(&mut self) -> Result<()> {
         if !self.queue.features().has_priority() {
             return Err(not_enabled("priority", self.queue));
@@ -146,8 +146,8 @@ impl<'call> Put<'call> {
         Ok(())
     }
 
-    /// Puts what is given: a jsonb object, an array of them, or else the row. Gives the room that is
-    /// lacking if there is not enough; then nothing is put.
+    /// Puts the argument: a jsonb object, an array of them, or else the row. Returns what is lacking if the capacity does
+    /// not suffice; then nothing is put.
     pub fn run(
         self,
         task: Option<Value<'call>>,
@@ -187,7 +187,7 @@ impl<'call> Put<'call> {
                 let tasks = jsonb::elements(task).into_iter();
                 let tasks = tasks.map(|task| Values::of(task, queue)?.ok_or_else(no_object));
                 let tasks = tasks.collect::<Result<Vec<_>>>()?;
-                // All before the first is put.
+                // All tasks are checked before the first is put.
                 tasks.iter().try_for_each(|values| self.refuse(values))?;
                 let Some(first) = tasks.first() else { return Ok(None) };
                 let columns = first.numbers();
@@ -206,8 +206,8 @@ impl<'call> Put<'call> {
         }
     }
 
-    /// The row's values, except NULLs, which leave the column its default, and the queue's own
-    /// columns, which an ORM's model may well hold.
+    /// Puts the row's values, except NULLs, which leave the column its default, and the queue's own columns, which an ORM's
+    /// model may well hold.
     fn row(
         mut self,
         row: Value<'call>,
@@ -225,7 +225,7 @@ impl<'call> Put<'call> {
         self.in_room(1, |put| put.insert(Source::Row, columns, deliver))
     }
 
-    /// Has `work` put so many tasks if there is room for them.
+    /// Runs `work` if the capacity for this many tasks can be reserved; else returns what is lacking.
     fn in_room(
         &mut self,
         tasks: usize,
@@ -234,12 +234,12 @@ impl<'call> Put<'call> {
         let lack = reservation::reserve(self.queue, tasks as i64)?;
         if lack.is_none() {
             if self.statement.front {
-                // One for all tasks of the call, which are taken in the order of their keys.
+                // One priority for all tasks of the call, which are then taken in key order.
                 let priority = front::priority(self.queue)?;
                 self.arguments.set(Parameter::Level, Value::int8(priority));
             }
             work(self)?;
-            // A trigger may have dropped some.
+            // Triggers may have suppressed some of the rows.
             reservation::give_back(self.queue.slot);
         }
         Ok(lack)
@@ -264,7 +264,7 @@ impl<'call> Put<'call> {
         (self.statement.source, self.statement.columns) = (source, columns);
         let statement = Statement::Put(self.statement.clone());
         let queue = self.queue;
-        // What is put with times is to be known by the worker.
+        // Tasks with times must be noted for the worker.
         let is_plain =
             !self.statement.delay && !queue.features().expires() && !self.may_have_to_wait();
         let ready = Transition { from: None, to: Some(Status::Ready) };
@@ -282,7 +282,7 @@ impl<'call> Put<'call> {
                 Ok(rows.len())
             })
         })?;
-        // Where the triggers have run they have noted it.
+        // Where triggers count, they have noted it.
         if queue.counts_itself && is_plain {
             transaction::note(queue.slot, |delta| {
                 lowest
@@ -293,7 +293,7 @@ impl<'call> Put<'call> {
         Ok(())
     }
 
-    /// Whether the column that says when to start has a default of its own.
+    /// Returns whether the start time column has a default of its own.
     pub(super) fn may_have_to_wait(&self) -> bool {
         let number = self.queue.number_of(Field::Runat);
         let mut columns = self.queue.columns().iter();
@@ -321,7 +321,7 @@ impl<'call> Put<'call> {
         self.require_key(|number| values.has_value(number))
     }
 
-    /// Whether a parameter of the call gives the value of a column.
+    /// Returns whether a parameter of the call sets a column.
     fn gives(&self, number: i16) -> bool {
         let put = &self.statement;
         let given = [
@@ -332,7 +332,7 @@ impl<'call> Put<'call> {
         given.iter().any(|(is_given, field)| *is_given && self.queue.number_of(*field) == number)
     }
 
-    /// With feature id = required the task has to bring its key.
+    /// Requires tasks to bring their key if feature id = required.
     fn require_key(&self, has: impl Fn(i16) -> bool) -> Result<()> {
         let queue = self.queue;
         if queue.features().id != Some(Id::Required) {

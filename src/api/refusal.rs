@@ -1,4 +1,4 @@
-//! Why a step with a task cannot be done, in words for people.
+//! Error messages for a step that cannot be done with a task.
 
 use crate::api::argument::{self, Key};
 use crate::api::pooler;
@@ -14,7 +14,7 @@ use crate::server::value::Value;
 use crate::statement::{Parameter, Verb};
 use pgrx::PgSqlErrorCode;
 
-/// A task as it is, for whoever wanted it otherwise.
+/// The actual state of a task, for the error message.
 struct Found {
     task: String,
     status: Option<Status>,
@@ -22,7 +22,7 @@ struct Found {
     attempts: Option<i64>,
 }
 
-/// The error of a step that has found no task that is as it has to be.
+/// Returns the error of a step that found no task in the required state.
 pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Arguments) -> Error {
     let task = argument::key_text(key);
     let rows = queue.run(spi, &Statement::Holder, arguments);
@@ -51,7 +51,7 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
     error.detail(format!("Queue \"{}\".", queue.name))
 }
 
-/// Who holds a task: a process, or a session that is without a connection just now.
+/// Names the holder of a task: a process, or a session without a connection at present.
 fn holder(owner: Uuid) -> String {
     match store::holder(owner) {
         Some(pid) if pid == process::pid() && !session::is_joined_to(owner) => {
@@ -65,7 +65,7 @@ fn holder(owner: Uuid) -> String {
     }
 }
 
-/// What to do about a task that another session of this connection holds.
+/// Returns the hint for a task held by another session of this connection.
 fn way_back(owner: Uuid) -> String {
     if session::joined(Part::Local).is_some() {
         return "Until the end of the transaction the connection acts for the session that was joined for it.".into();

@@ -1,5 +1,4 @@
-//! `ack`, `release`, `bury`, `touch`: what a consumer does with a task that it has taken; and how
-//! any step with named tasks is done.
+//! `ack`, `release`, `bury`, `touch`: settle or extend a consumer's tasks; and the general step with named tasks.
 
 use crate::api::argument::{self, Key, Target};
 use crate::api::features::not_enabled;
@@ -69,7 +68,7 @@ fn ack_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn release_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let delay = argument::interval(call, arg::release::delay, false)?;
     let ttl = argument::interval(call, arg::release::ttl, true)?;
-    // A delay of zero: none, not even that between attempts.
+    // A delay of zero also overrides the delay between attempts.
     let at_once = delay.is_none() && call.value(arg::release::delay).is_some();
     run(call, Verb::Release, (arg::release::queue, arg::release::id), |plan, queue| {
         plan.step.at_once = at_once;
@@ -91,7 +90,7 @@ fn bury_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let Some(increment) = argument::interval(call, arg::touch::increment, false)? else {
-        // Nothing to add.
+        // Zero or NULL: nothing to add.
         Output::open(call);
         return Ok(None);
     };
@@ -104,7 +103,7 @@ fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     })
 }
 
-/// A step with tasks and what the caller gives to it.
+/// A step with tasks, and the arguments of the call.
 pub struct Plan<'m> {
     step: Step,
     arguments: Arguments<'m>,
@@ -119,7 +118,7 @@ impl<'m> Plan<'m> {
         Ok(Plan { step: Step::new(verb, form), arguments })
     }
 
-    /// A step whose tasks are not shown to the caller: as rows they need not be made into jsonb.
+    /// Returns a step whose tasks the caller does not see: as rows they need no conversion to jsonb.
     pub fn unseen(verb: Verb) -> Result<Plan<'m>> {
         Plan::new(verb, Form::Row)
     }
@@ -135,7 +134,7 @@ impl<'m> Plan<'m> {
         self.arguments.set(parameter, value);
     }
 
-    /// Gives a delay and a time to live; refuses them where their features are off.
+    /// Sets a delay and a time to live; refuses them where their features are off.
     pub fn postpone(
         &mut self,
         delay: Option<Value<'m>>,
@@ -153,7 +152,7 @@ impl<'m> Plan<'m> {
         Ok(())
     }
 
-    /// Columns to set in the same statement, as a jsonb object.
+    /// Sets columns in the same statement, given as a jsonb object.
     fn update(&mut self, update: Option<Value<'m>>, queue: &Queue) -> Result<()> {
         let Some(update) = update else { return Ok(()) };
         let values = Values::of(update, queue)?.ok_or_else(|| {
@@ -176,7 +175,7 @@ impl<'m> Plan<'m> {
         Ok(())
     }
 
-    /// Does the step with each of the tasks, or with none if one of them is not as it has to be.
+    /// Applies the step to all the tasks; fails if one of them is not in the required state.
     pub fn settle(
         mut self,
         queue: &Queue,
@@ -184,7 +183,7 @@ impl<'m> Plan<'m> {
         mut deliver: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         let keys = &keys[self.ack_directly(queue, keys, &mut deliver)?..];
-        // What is named twice is done twice.
+        // A task named twice is processed twice.
         if keys.len() < 2 || !queue.has_simple_key || has_duplicates(keys, queue) {
             return keys.iter().try_for_each(|key| {
                 self.arguments.set_key(key);
@@ -198,7 +197,7 @@ impl<'m> Plan<'m> {
         self.settle_some(queue, keys, &mut deliver)
     }
 
-    /// Acks the first of the tasks without a statement; says how many.
+    /// Acks the leading tasks on the direct path; returns their number.
     fn ack_directly(
         &self,
         queue: &Queue,
@@ -215,12 +214,12 @@ impl<'m> Plan<'m> {
         Ok(rows.len())
     }
 
-    /// Whether the step is an ack that deletes the task.
+    /// Returns whether the step is an ack that deletes the task.
     fn deletes(&self, queue: &Queue) -> bool {
         self.step.verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay)
     }
 
-    /// The same in one statement.
+    /// Applies the step to these tasks in one statement.
     fn settle_some(
         &mut self,
         queue: &Queue,
@@ -235,7 +234,7 @@ impl<'m> Plan<'m> {
         spi::connect(|spi| {
             counting::run(queue, kind(verb), deletes.then_some(acked), || {
                 let run = || queue.run(spi, &statement, &self.arguments);
-                // Values that are not plain are read in the statement.
+                // Non-plain values are parsed within the statement, so its errors get the hint.
                 let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
                 if let Some(key) = left_out(keys, &rows, queue) {
                     self.arguments.set_key(key);
@@ -254,7 +253,7 @@ impl<'m> Plan<'m> {
     }
 }
 
-/// The first of the keys that a statement has not found a task for.
+/// Returns the first of the keys for which the statement found no task.
 fn left_out<'keys, 'm>(
     keys: &'keys [Key<'m>],
     rows: &Rows,
@@ -281,8 +280,8 @@ fn hint(queue: &Queue) -> String {
     format!("Each member of update is a column of {} and has its type.", queue.name)
 }
 
-/// Does a step with the tasks that a call names. `prepare` gives what the call gives, and refuses
-/// what the queue's features do not allow.
+/// Runs a step for the tasks named by a call. `prepare` sets the call's arguments and refuses what the queue's features
+/// do not allow.
 pub fn run<'call>(
     call: &'call Call,
     verb: Verb,
@@ -302,7 +301,7 @@ pub fn run<'call>(
     Ok(None)
 }
 
-/// The keys that a call names: by an argument, or else by the row in the queue's place.
+/// Returns the keys named by a call: by an argument, or else by the row given as the queue.
 pub fn named_keys<'call>(
     call: &'call Call,
     id: Argument<sql_type::key>,

@@ -1,4 +1,4 @@
-//! Values of columns, as tasks and updates give them: the members of a jsonb object.
+//! Column values given as members of a jsonb object, for tasks and updates.
 
 use crate::error::{Error, Result};
 use crate::queue::{Arguments, KeyType, Queue};
@@ -10,19 +10,19 @@ use crate::server::{operators, spi, types};
 use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
 
-/// The members of a jsonb object, each with the column of the queue's table that it is for.
+/// The members of a jsonb object, each with its column of the queue's table.
 pub struct Values<'m, 'queue> {
     object: Value<'m>,
     members: Vec<(Member<'m>, &'queue ColumnType)>,
 }
 
 impl<'m, 'queue> Values<'m, 'queue> {
-    /// None if `json` is no object. Refuses members that are no columns.
+    /// Pairs members with columns; None if `json` is not an object. Refuses members that are not columns.
     pub fn of(json: Value<'m>, queue: &'queue Queue) -> Result<Option<Values<'m, 'queue>>> {
         if shape(json) != Shape::Object {
             return Ok(None);
         }
-        // A null key is none: then the column's default makes it.
+        // A null key is left out, so that the column's default applies.
         let is_key_to_be = |member: &Member| {
             let column = queue.column(&member.name);
             member.is_null() && column.is_some_and(|column| queue.is_key_column(column.number))
@@ -47,13 +47,13 @@ impl<'m, 'queue> Values<'m, 'queue> {
         self.columns().map(|column| column.number).collect()
     }
 
-    /// The columns that have a value other than NULL.
+    /// Returns whether a column has a value other than NULL.
     pub fn has_value(&self, number: i16) -> bool {
         self.members.iter().any(|(member, column)| column.number == number && !member.is_null())
     }
 
-    /// Whether each value can be read here. The others, those of arrays, composite types and
-    /// domains, the server reads in the statement.
+    /// Returns whether each value can be parsed here. Values of arrays, composite types and domains are parsed by the
+    /// statement.
     pub fn is_plain(&self) -> bool {
         self.members.iter().all(|(member, column)| {
             let is_domain = column.base != column.oid;
@@ -62,8 +62,7 @@ impl<'m, 'queue> Values<'m, 'queue> {
         })
     }
 
-    /// Adds the values to the arguments of a statement: one by one if they are plain, else all
-    /// together.
+    /// Adds the values to a statement's arguments: one by one if they are plain, else as one object.
     pub fn bind(&self, arguments: &mut Arguments<'m>) -> Result<()> {
         if !self.is_plain() {
             arguments.set(Parameter::Task, self.object);
@@ -75,7 +74,7 @@ impl<'m, 'queue> Values<'m, 'queue> {
         Ok(())
     }
 
-    /// The values by the numbers of their columns, if they are plain.
+    /// Parses the values, which must be plain; by column number.
     pub fn read<'to>(&self) -> Result<Vec<(i16, Option<Value<'to>>)>> {
         let value = |(member, column): &(Member, &ColumnType)| {
             let value = match member {
@@ -92,7 +91,7 @@ impl<'m, 'queue> Values<'m, 'queue> {
     }
 }
 
-/// The value for a column in a jsonb object, as the server reads it.
+/// Returns a column's value from a jsonb object, parsed by the server's `jsonb_populate_record`.
 pub fn populated<'to>(object: Value, column: &KeyType, queue: &Queue) -> Option<Value<'to>> {
     let result = Memory::current();
     let name = queue.sql.columns.get(&column.number)?;
