@@ -1,5 +1,5 @@
-//! Triggers that the open transaction has made, dropped, enabled or disabled: changes made
-//! without them are not counted.
+//! Triggers created, dropped, enabled or disabled by the open transaction: table changes made without them are not
+//! counted.
 
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
@@ -13,9 +13,9 @@ use std::cell::RefCell;
 /// A change of triggers.
 #[derive(Clone, Copy)]
 pub enum Altered {
-    /// One was made, enabled or disabled. Its table cannot be looked up at once.
+    /// A trigger created, enabled or disabled; its table cannot be looked up at once.
     Trigger(Oid),
-    /// One of this table was dropped.
+    /// A table of which a trigger was dropped.
     Table(Oid),
 }
 
@@ -28,18 +28,18 @@ pub fn note(altered: Altered) {
     staying(|| NOTED.with_borrow_mut(|noted| noted.push(altered)));
 }
 
-/// How much has been noted so far.
+/// Returns the number of changes noted so far.
 pub fn count() -> usize {
     NOTED.with_borrow(Vec::len)
 }
 
-/// Forgets what was noted since there was so much: `upgrade` sees to the counters itself.
+/// Discards changes noted beyond `count`: `upgrade` updates the counters itself.
 pub fn forget_since(count: usize) {
     NOTED.with_borrow_mut(|noted| noted.truncate(count));
 }
 
-/// The queues whose triggers have changed, and whether these tell of every change of the table from now on. To be called
-/// before the transaction commits.
+/// Returns the queues whose triggers have changed, and whether these now report every change of the table. Must be
+/// called before the transaction commits.
 pub fn settle() -> Vec<(SlotId, bool)> {
     let noted = NOTED.take();
     if !noted.is_empty() {
@@ -54,7 +54,7 @@ fn settled(altered: Altered) -> Option<(SlotId, bool)> {
         Altered::Table(table) => table,
     };
     let slot = slot::find(process::database().into(), table.into())?;
-    // Somebody else may have the table by now, as after a rollback to a savepoint: then the worker looks.
+    // Another transaction may hold the table by now, as after a rollback to a savepoint: then the worker checks.
     let is_locked = relation::try_lock(table, Lock::AccessShare);
     let relation = is_locked.then(|| Relation::open(table, Lock::None)).flatten();
     let telling = relation.as_ref().map_or(Telling::Nothing, telling);

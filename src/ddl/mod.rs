@@ -1,5 +1,5 @@
-//! What other commands do to queues: tables dropped and altered, the extension created and
-//! dropped, databases in somebody's way, prepared transactions resolved.
+//! Effects of other commands on queues: tables dropped and altered, the extension created and dropped, databases needed
+//! exclusively, prepared transactions resolved.
 
 pub mod altered;
 pub mod places;
@@ -16,7 +16,7 @@ use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for the worker to leave the database it needs.
+/// Longest wait of a command for the worker to leave the database that it needs; the command then goes on and may fail.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn object_changed(event: ObjectEvent, object: Oid) {
@@ -50,14 +50,14 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
             }
         }
         ObjectEvent::ExtensionChanged => transaction::note_extension(),
-        // It may be a copy of one that has the extension.
+        // It may be a copy of a database that has the extension.
         ObjectEvent::DatabaseCreated => transaction::note_created_database(object.into()),
         ObjectEvent::DatabaseDropped => transaction::note_dropped_database(object.into()),
     }
 }
 
-/// Looks, before the transaction commits or is prepared, what has become of what it has altered: whose tables are now,
-/// whether the extension is still, or again, installed, and whether triggers tell of every change.
+/// Before commit or prepare, checks the results of DDL in the transaction: the owners of tables, whether the extension
+/// is installed, and whether triggers report every change.
 pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => settle(),
@@ -84,13 +84,13 @@ fn settle() {
 }
 
 thread_local! {
-    /// The database that the command in progress needs for itself.
+    /// The database that the running command needs exclusively.
     static OCCUPIED: Cell<Option<u32>> = const { Cell::new(None) };
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes our workers leave a database that a command needs for itself, if the server would let the current role do
-/// that: a command that is about to be refused is none of theirs.
+/// Makes the extension's workers leave a database that a command needs exclusively. Does nothing if the server would
+/// refuse the command to the current role.
 pub fn before_command(command: &Command) {
     if let Command::OccupyDatabase { name, purpose } = command
         && shared_memory::is_available()
@@ -111,7 +111,7 @@ pub fn before_command(command: &Command) {
     }
 }
 
-/// Whether the current role may use a database for a purpose, as the server judges it.
+/// Returns whether the server would let the current role use a database for this purpose.
 fn may_occupy(database: Oid, purpose: Purpose) -> bool {
     let owns = || privileges::owns_database(database);
     match purpose {
@@ -147,7 +147,7 @@ fn vacate() {
     }
 }
 
-/// Who is terminated in the middle of such a command does not get to its end.
+/// Releases the database if the backend is terminated during the command, before `after_command`.
 fn vacate_on_exit(_argument: u32) {
     vacate();
 }

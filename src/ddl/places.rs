@@ -1,10 +1,8 @@
-//! The places that a role's queues take among those of all roles: a new queue takes one of its owner's, and so does one
-//! that is given to another owner.
+//! Limit on queues per role: a new queue counts for its owner, and so does a queue given to another owner.
 //!
-//! The owner of a queue is compared when a transaction that has altered its table is about to commit: what it is then
-//! counts, by whichever command it has become that. Of several transactions that pass the limit at once the last one,
-//! at least, sees what the others are about to do. While a transaction that gives a queue to another owner is prepared,
-//! the queue is counted for both: it is one's or the other's in the end.
+//! The owner is compared just before the commit of a transaction that altered the table, so it does not matter which
+//! command changed it. Of transactions that pass the limit concurrently at least the last one sees the others. While a
+//! transaction that changes the owner is prepared, the queue counts for both roles, as it may end either way.
 
 use crate::error::{Error, Result};
 use crate::parts::slot;
@@ -14,8 +12,8 @@ use crate::{queue, settings, transaction};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 
-/// Refuses more queues of an owner than it may have. The new one is counted, and so are those that the transaction has
-/// given away: it may yet take them back.
+/// Refuses a new queue beyond its owner's limit. Queues that the transaction has given away still count, as it may take
+/// them back.
 pub fn require_for_new(owner: Oid) -> Result<()> {
     if user::is_superuser(owner) {
         return Ok(());
@@ -23,8 +21,7 @@ pub fn require_for_new(owner: Oid) -> Result<()> {
     require(owner, &transaction::dropped())
 }
 
-/// Notes whose queue a table is that a command alters, before others see what it has done, and whether the limit holds
-/// for the role that does.
+/// Notes the owner of an altered table before the change is visible, and whether the limit binds the altering role.
 pub fn note_owner(slot: SlotId, table: Oid) {
     let Some(owner) = catalog::owner_of(table) else { return };
     let is_bound = !user::is_superuser(user::current());
@@ -34,9 +31,8 @@ pub fn note_owner(slot: SlotId, table: Oid) {
     });
 }
 
-/// Takes places for the queues that the open transaction has given to other owners; refuses more than a role may have.
-/// Superusers may give as many as there is room for: of a table that none but such have altered, by whichever role the
-/// transaction is committed.
+/// Counts queues that the open transaction gave to other owners for these; refuses more than a role's limit. Tables
+/// altered by superusers only are exempt, whichever role commits.
 pub fn settle() -> Result<()> {
     xact::see_own_changes();
     let moved = moved();
@@ -56,7 +52,7 @@ pub fn settle() -> Result<()> {
     moved.iter().filter(is_bound).try_for_each(|(_, owner)| require(*owner, &gone(*owner)))
 }
 
-/// The queues that the open transaction has given to another owner, and that.
+/// Returns the queues that the open transaction gave to another owner, with that owner.
 fn moved() -> Vec<(SlotId, Oid)> {
     let dropped = transaction::dropped();
     let is_there = |slot: &SlotId| !dropped.contains(slot);
@@ -69,10 +65,10 @@ fn moved() -> Vec<(SlotId, Oid)> {
     queues.filter_map(now).collect()
 }
 
-/// `leaving`: queues that are the owner's no more once the transaction commits.
+/// Refuses an owner beyond its limit. `leaving`: queues that cease to be the owner's when the transaction commits.
 fn require(owner: Oid, leaving: &[SlotId]) -> Result<()> {
     let limit = settings::max_queues_per_role();
-    // Those of this database may not have been looked at since the server started.
+    // Queues of this database may not have slots yet since the server started.
     let count = slot::count_of(owner.into(), leaving).max(queue::count_of(owner));
     if count <= limit {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The Graphite plaintext protocol. `worker::graphite` carries the text away.
+//! Formats counters in the Graphite plaintext protocol; `worker::graphite` sends the text.
 
 use std::fmt::Write;
 
-/// The counters of one queue. `tasks` is in the order of the state names that `graphite_lines` is given.
+/// The counters of one queue. `tasks` has the order of the state names given to [`graphite_lines`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub database: String,
@@ -11,7 +11,7 @@ pub struct Sample {
     pub tasks: [i64; 6],
 }
 
-/// One line per queue and state: `<prefix>.<database>.<schema>.<table>.<state> <value> <unix seconds>`.
+/// Formats one line per queue and state: `<prefix>.<database>.<schema>.<table>.<state> <value> <unix seconds>`.
 pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample], names: &[&str]) -> String {
     let mut lines = String::new();
     let prefix = safe_prefix(prefix);
@@ -28,11 +28,11 @@ pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample], names: &
     lines
 }
 
-/// A name as one component of a metric path: letters, digits, `_` and `-` stay, anything else becomes `_`.
+/// Converts a name to one component of a metric path: letters, digits, `_` and `-` stay, other characters become `_`.
 ///
-/// Graphite takes dots and slashes for borders, white space for the end of the path, and the rest ends in file
-/// names and patterns. A name that had to be changed gets a short hash of the original, so that `заказы` and
-/// `клиенты`, or `a b` and `a.b`, do not share one path. The hash depends on the name alone: a path never moves.
+/// Graphite treats dots and slashes as separators and white space as the end of the path; the rest appears in file names
+/// and patterns. A changed name gets a short hash of the original, so that `заказы` and `клиенты`, or `a b` and `a.b`,
+/// have different paths. The hash depends on the name alone, so paths are stable.
 pub fn safe_name(name: &str) -> String {
     if name.is_empty() {
         return "_".to_string();
@@ -41,7 +41,7 @@ pub fn safe_name(name: &str) -> String {
     if safe == name { safe } else { format!("{safe}-{:08x}", fnv1a(name)) }
 }
 
-/// The prefix with its closing dot, or nothing: its dots are borders, so empty components are left out.
+/// Returns the prefix with its closing dot, or nothing. Its dots separate components; empty ones are left out.
 fn safe_prefix(prefix: &str) -> String {
     prefix
         .split('.')
@@ -56,7 +56,7 @@ fn replaced(name: &str) -> String {
         .collect()
 }
 
-/// FNV-1a, spelt out because the standard library's hash may differ from one version of Rust to the next.
+/// Computes FNV-1a. Written out, as the standard library's hash may change between versions of Rust.
 fn fnv1a(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -154,7 +154,7 @@ mod tests {
                 "{name}"
             );
         }
-        // Pinned: dashboards are built on these paths.
+        // Pinned, as dashboards use these paths.
         assert_eq!(safe_name("a b"), "a_b-10a3f9f2");
         assert_eq!(safe_name("Заказы"), "______-c083b6c3");
     }

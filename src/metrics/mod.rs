@@ -1,4 +1,4 @@
-//! Counters as text for monitoring systems. Pure: no Postgres, no sockets.
+//! Formats counters for monitoring systems. Pure: no PostgreSQL, no sockets.
 
 mod graphite;
 mod open_metrics;

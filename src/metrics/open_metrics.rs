@@ -1,8 +1,8 @@
-//! The text format of OpenMetrics 1.0, which Prometheus reads.
+//! Formats counters in the text format of OpenMetrics 1.0, which Prometheus reads.
 
 use std::fmt::Write;
 
-/// The counters of one queue, each by its name.
+/// The counters of one queue, each with its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub database: String,
@@ -14,8 +14,7 @@ pub struct Counters {
     pub exact: bool,
 }
 
-/// All queues as families of metrics: `xqueue_tasks`, `xqueue_calls`, `xqueue_consumers`,
-/// `xqueue_exact`.
+/// Formats all queues as metric families `xqueue_tasks`, `xqueue_calls`, `xqueue_consumers` and `xqueue_exact`.
 pub fn open_metrics(queues: &[Counters]) -> String {
     let mut text = String::new();
     family(&mut text, "tasks", "gauge", "Number of tasks by state.");

@@ -1,4 +1,4 @@
-//! The indexes and triggers that a queue needs, and those that a table has.
+//! Compares the indexes and triggers that a queue needs with those that its table has.
 
 use crate::error::Result;
 use crate::model::definition::Made;
@@ -33,14 +33,15 @@ pub fn add_indexes(
     }
 }
 
-/// An index that is not needed (any more), if it is ours.
+/// Drops an index that is not needed any more, if the extension made it.
 fn drop_index(relation: &Relation, index: Index, ddl: &mut Vec<String>, made: &mut Made) {
     if let Some(name) = made.indexes.remove(index.suffix()) {
         ddl.extend(drop_index_if_there(relation, &name));
     }
 }
 
-/// Drops an index of the table by name, if it has one: another table of the schema may have that by now.
+/// Returns DDL that drops an index of the table by name; None if the table has no such index, as the name may belong to
+/// another table of the schema by now.
 pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     let schema = catalog::quote(&catalog::schema_name(relation.schema()));
     let is_it = |oid| catalog::table_name(oid).is_some_and(|(_, found)| found == name);
@@ -48,8 +49,8 @@ pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     is_there.then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
 }
 
-/// The triggers that are missing, or not as they have to be. `before`: the queue as it was. True if
-/// some of those that it had have not fired for all, so that nobody knows what has happened.
+/// Adds DDL for triggers that are missing or wrong. `before`: the queue's previous names. True if a trigger that the
+/// queue had did not fire in all sessions, so that changes may have been missed.
 pub fn add_triggers(
     relation: &Relation,
     sql: &Table,

@@ -1,5 +1,5 @@
-//! What the rows of a table say that is to become a queue, or another: read in scans that run no code of its owner's,
-//! see [`crate::queue::census`]. They see all rows, also those that row security hides.
+//! Reads what an upgrade needs from a table's rows, in scans that run no code of its owner, see
+//! [`crate::queue::census`]. The scans see all rows, including those hidden by row security.
 
 use crate::error::Result;
 use crate::model::options::Options;
@@ -12,7 +12,7 @@ use crate::server::row::{Row, Tuple};
 use crate::server::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many foreign values are shown.
+/// Maximum foreign status values shown in an error; others are left out.
 const SHOWN: usize = 5;
 
 /// The rows of a table with a status column.
@@ -25,13 +25,13 @@ pub struct Tasks<'a> {
 /// Values of a status column that stand for no state.
 #[derive(Default)]
 pub struct Foreign {
-    /// A few of them.
+    /// Some of the values.
     pub values: BTreeSet<String>,
-    /// Some rows have none.
+    /// Some rows have NULL.
     pub has_null: bool,
 }
 
-/// Tasks of one sub-queue that are taken.
+/// The taken tasks of one sub-queue.
 pub struct Crowd {
     pub label: Option<String>,
     pub count: i64,
@@ -67,7 +67,7 @@ impl Tasks<'_> {
         count
     }
 
-    /// The sub-queue of which the most tasks are taken; without a column of labels all tasks are of one.
+    /// Returns the sub-queue with the most taken tasks; without a label column all tasks belong to one.
     pub fn crowd(&self, labels: Option<&ColumnType>) -> Option<Crowd> {
         let mut crowds: BTreeMap<Option<u64>, Crowd> = BTreeMap::new();
         each(self.relation, |row| {
@@ -88,7 +88,7 @@ impl Tasks<'_> {
     }
 }
 
-/// The greatest value of a column of integers, 0 without any.
+/// Returns the greatest value of an integer column; at least 0.
 pub fn greatest(relation: &Relation, column: &ColumnType) -> i64 {
     let mut greatest = 0;
     each(relation, |row| {

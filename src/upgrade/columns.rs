@@ -1,4 +1,4 @@
-//! Which columns of a table play which part in the queue to be.
+//! Assigns columns of a table to the fields of the queue.
 
 use crate::error::{Error, Result};
 use crate::model::definition::Definition;
@@ -12,18 +12,18 @@ use crate::server::{spi, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
 
-/// Finds the columns of a queue among those of its table.
+/// Finds the columns of a queue in its table.
 pub struct Columns<'a> {
     pub relation: &'a Relation,
     pub options: &'a Options,
-    /// Of the options, those that this call gives.
+    /// The part of the options that this call gives.
     pub newer: &'a Options,
     pub previous: Option<&'a Definition>,
     pub same_table: bool,
 }
 
 impl Columns<'_> {
-    /// The primary key, or else a unique index over columns that are never null.
+    /// Returns the columns of the primary key, or else of a unique index over NOT NULL columns.
     pub fn key(&self) -> Result<Vec<ColumnType>> {
         let numbers = spi::connect(|spi| {
             let rows = spi.run_with(
@@ -53,7 +53,7 @@ impl Columns<'_> {
         Ok(numbers.split(' ').filter_map(|text| find(number(text))).collect())
     }
 
-    /// The columns of all fields in use, and the fields whose columns have to be added.
+    /// Returns the columns of all fields in use, and the fields whose columns must be added.
     pub fn fields(&self) -> Result<(BTreeMap<Field, ColumnType>, Vec<Field>)> {
         let (mut fields, mut added) = (BTreeMap::new(), Vec::new());
         let needed = Field::ALL.into_iter();
@@ -95,13 +95,13 @@ impl Columns<'_> {
         }
     }
 
-    /// The column that the options name for a field.
+    /// Returns the column that the options name for a field.
     fn chosen<'o>(&self, options: &'o Options, field: Field) -> Option<&'o str> {
         options.fields.get(&field).map(String::as_str)
     }
 
-    /// The column that plays a part already, or that the options name, or that we made once.
-    /// Another column that happens to have the field's name is never adopted.
+    /// Returns the column already in use for a field, or named by the options, or made by an earlier upgrade. Any other
+    /// column with the field's name is refused, never adopted.
     fn find(&self, field: Field) -> Result<Option<ColumnType>> {
         let named =
             |name: &str| self.relation.columns().into_iter().find(|column| column.name == name);

@@ -1,4 +1,4 @@
-//! The user's functions that options name: found once, and kept with their schema.
+//! Resolves user functions named in options to their schema-qualified names.
 
 use crate::error::{Error, Result};
 use crate::model::features::Features;
@@ -7,10 +7,10 @@ use crate::server::value::Value;
 use crate::server::{catalog, relation, spi, types};
 use pgrx::PgSqlErrorCode;
 
-/// The parameters that a function that picks may have; the first is preferred.
+/// Allowed parameters of the pick function, in order of preference.
 const PICKS: [&str; 2] = ["(integer, text)", "(integer)"];
 
-/// Gives the functions that the features name their full names.
+/// Qualifies the function names in the features.
 pub fn qualify(features: &mut Features) -> Result<()> {
     if let Some(Id::Function(name)) = &mut features.id {
         *name = find(name, &["()"])?.name;
@@ -19,7 +19,7 @@ pub fn qualify(features: &mut Features) -> Result<()> {
         *name = find(name, &["(jsonb, text)"])?.name;
     }
     if let Some(Hook(Some(name))) = &mut features.pick {
-        // As it is kept it has its parameters.
+        // A stored name includes its parameters.
         let named =
             PICKS.iter().find_map(|parameters| Some((name.strip_suffix(parameters)?, *parameters)));
         let found = match named {
@@ -31,21 +31,21 @@ pub fn qualify(features: &mut Features) -> Result<()> {
     Ok(())
 }
 
-/// The type that a function without parameters gives back.
+/// Returns the return type of a function without parameters.
 pub fn return_type(name: &str) -> Result<String> {
     find(name, &["()"]).map(|found| found.result)
 }
 
-/// A function that is there.
+/// An existing function.
 struct Found {
-    /// With its schema, quoted.
+    /// The quoted name with schema.
     name: String,
     parameters: &'static str,
-    /// The type that it gives back.
+    /// The return type.
     result: String,
 }
 
-/// Finds a function that has one of these lists of parameters.
+/// Finds a function with one of these parameter lists.
 fn find(name: &str, parameters: &[&'static str]) -> Result<Found> {
     let parts = relation::name_parts(name)?;
     let quoted: Vec<String> = parts.iter().map(|part| catalog::quote(part)).collect();

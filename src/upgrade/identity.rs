@@ -1,4 +1,4 @@
-//! Where the keys of new tasks come from: the default of the key column.
+//! Default of the key column, the source of new tasks' keys.
 
 use crate::error::{Error, Result};
 use crate::model::definition::Made;
@@ -9,8 +9,8 @@ use crate::server::{catalog, types};
 use crate::statement::Table;
 use pgrx::PgSqlErrorCode;
 
-/// Gives the key the default that feature `id` asks for, or takes ours away. `known`: what the
-/// feature was before; `greatest`: finds the greatest key there is.
+/// Adds DDL that gives the key the default for feature `id`, or drops a default made by the extension. `known`: the
+/// feature's previous value; `greatest`: finds the greatest existing key.
 pub fn give(
     options: &Options,
     known: Option<&Id>,
@@ -68,7 +68,7 @@ fn default(id: &Id, sql: &Table, column: &ColumnType) -> String {
         }
         Id::Function(name) => format!("{name}()"),
         _ => {
-            // In the order of arrival where the server can make such uuids.
+            // Ordered by time of creation where the server has uuidv7().
             #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
             let uuid = "pg_catalog.gen_random_uuid()";
             #[cfg(feature = "pg18")]

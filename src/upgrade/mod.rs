@@ -1,4 +1,4 @@
-//! What a table lacks to be the queue that the options ask for.
+//! Plans an upgrade: what a table lacks to be the queue that the options describe.
 
 mod attachments;
 mod census;
@@ -27,20 +27,19 @@ use switch::Switch;
 pub use attachments::drop_index_if_there;
 pub use functions::return_type;
 
-/// The queue to be, and the way there.
+/// Plan of an upgrade: the new definition and the statements that lead to it.
 pub struct Blueprint {
     pub definition: Definition,
     pub ddl: Vec<String>,
-    /// Some of the statements lock the table against readers too; better all of them from the
-    /// start, as raising a lock may end in a deadlock.
+    /// Some statements lock the table against readers; the lock is then taken at once, as a lock upgrade may deadlock.
     pub needs_table_alone: bool,
     pub is_new: bool,
-    /// Other tubes have statistics of their own than before.
+    /// The set of tubes with statistics of their own changes.
     pub tubes_changed: bool,
-    /// Changes of tasks have not been counted.
+    /// Some changes of tasks were not counted.
     pub has_missed: bool,
     redefines: bool,
-    /// Names of the columns that are added.
+    /// Names of the added columns.
     adds: Vec<String>,
 }
 
@@ -68,7 +67,7 @@ impl Blueprint {
         refuse_key_columns(&fields, &key)?;
         refuse_never_empty(relation, &fields)?;
         let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
-        // By the names and numbers that they have now; those that are gone are not ours any more.
+        // By present names and numbers; columns that are gone are dropped from the list.
         let ours = made.columns.iter();
         let ours = ours.filter_map(|made| queue::column_of(relation, made, same_table));
         made.columns = ours.map(|column| queue::written(&column)).collect();
@@ -151,7 +150,7 @@ impl Blueprint {
         let counted = |known: &Definition| known.options.tubes_counted().to_vec();
         let tubes = previous.as_ref().map(counted).unwrap_or_default();
         Ok(Blueprint {
-            // A restored table's definition is written anew, so that its numbers count again.
+            // A restored table's definition is rewritten, so that its column numbers are valid again.
             redefines: !same_table || previous.as_ref() != Some(&definition),
             is_new,
             has_missed,
@@ -167,7 +166,7 @@ impl Blueprint {
         self.ddl.is_empty() && !self.redefines
     }
 
-    /// The definition with the numbers of the columns that are there by now.
+    /// Returns the definition with the column numbers of the altered table.
     pub fn settled(&self, relation: &Relation) -> Result<Definition> {
         let columns = relation.columns();
         let settle = |column: &Column| {
@@ -193,7 +192,7 @@ impl Blueprint {
     }
 }
 
-/// The queue as it was, in the names that its table has now.
+/// Returns the queue's previous definition with the present names of the table's columns.
 fn names_before(
     relation: &Relation,
     known: &Definition,
@@ -206,7 +205,7 @@ fn names_before(
     queue::table_names(relation, &known.options, &fields.collect(), key)
 }
 
-/// A definition as `upgrade` shows it.
+/// Formats a definition as shown by `upgrade`.
 pub fn describe(queue: &str, definition: &Definition) -> Value {
     let options = &definition.options;
     let states: Map<String, Value> = Status::ALL
@@ -232,12 +231,12 @@ pub fn describe(queue: &str, definition: &Definition) -> Value {
     described
 }
 
-/// Whether a statement changes rows: then the triggers, the checks and the expressions of the table run.
+/// Returns whether a statement changes rows, which runs the table's triggers, checks and index expressions.
 pub fn changes_rows(statement: &str) -> bool {
     ["UPDATE ", "DELETE "].iter().any(|verb| statement.starts_with(verb))
 }
 
-/// Rows are changed as the table's owner, from whom row security may hide some, if it is forced.
+/// Refuses DDL that changes rows if forced row security hides some from the table's owner, as whom it runs.
 fn refuse_hidden_rows(relation: &Relation, sql: &Table, ddl: &[String]) -> Result<()> {
     let hides_rows = || catalog::hides_rows(relation.oid(), relation.owner());
     if !ddl.iter().any(|statement| changes_rows(statement)) || !hides_rows() {
@@ -267,7 +266,7 @@ fn refuse_foreign_values(sql: &Table, foreign: BTreeSet<String>) -> Result<()> {
     ))
 }
 
-/// Of a sub-queue one task is in flight at the most.
+/// Refuses sub-queues with more than one task in flight.
 fn refuse_crowded(sql: &Table, crowd: Option<Crowd>) -> Result<()> {
     let Some(Crowd { label, count }) = crowd.filter(|crowd| crowd.count > 1) else {
         return Ok(());
@@ -295,7 +294,7 @@ fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
     }
 }
 
-/// The columns of some fields are empty at times.
+/// Refuses NOT NULL columns for fields that are sometimes empty.
 fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
     let is_empty_at_times = |field: &Field| {
         matches!(field, Field::Owner | Field::Runat | Field::Expires | Field::Reason)
@@ -315,7 +314,7 @@ fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>)
     }
 }
 
-/// What the queue changes by itself cannot be what names a task.
+/// Refuses key columns for fields that the queue itself changes.
 fn refuse_key_columns(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Result<()> {
     let is_key = |column: &ColumnType| key.iter().any(|part| part.name == column.name);
     match fields.iter().find(|(field, column)| field.is_own() && is_key(column)) {

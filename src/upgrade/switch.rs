@@ -1,4 +1,4 @@
-//! What becomes of the tasks when features of a queue are switched.
+//! Converts the tasks of a queue when its features are switched.
 
 use crate::error::{Error, Result, tasks};
 use crate::model::definition::Made;
@@ -10,22 +10,22 @@ use crate::statement::Table;
 use crate::upgrade::census::Tasks;
 use pgrx::PgSqlErrorCode;
 
-/// A queue that is switched from one set of options to another.
+/// A switch from one set of options to another.
 pub struct Switch<'a> {
-    /// Its tasks as they are, if their states can be told.
+    /// The present tasks; None if the status column is gone.
     pub tasks: Option<Tasks<'a>>,
     pub old: &'a Options,
     pub new: &'a Options,
-    /// Of the new options, those that this call gives.
+    /// The part of the new options that this call gives.
     pub newer: &'a Options,
-    /// What the queue has been until now.
+    /// The queue's previous names.
     pub before: &'a Table,
     pub made: &'a Made,
 }
 
 impl Switch<'_> {
-    /// The statements that bring the tasks from the old options to the new. Refuses what would
-    /// leave tasks in a state out of which nothing leads.
+    /// Returns the statements that convert the tasks to the new options. Refuses to leave tasks in a state that nothing
+    /// leads out of.
     pub fn settle(&self) -> Result<Vec<String>> {
         let mut ddl = Vec::new();
         for status in Status::ALL {
@@ -42,13 +42,13 @@ impl Switch<'_> {
             ddl.extend(self.forget(Field::Reason, None));
         }
         if !ddl.is_empty() {
-            // ALTER TABLE waits for no trigger.
+            // ALTER TABLE fails while trigger events are pending.
             ddl.push("SET CONSTRAINTS ALL IMMEDIATE".into());
         }
         Ok(ddl)
     }
 
-    /// What becomes of the tasks of a state that the queue had and is to have no more.
+    /// Returns the conversion of tasks in a state that the new options do not have.
     fn give_up(&self, status: Status) -> Result<Option<String>> {
         let conversion = self.newer.convert.get(&status);
         if self.new.has_state(status) {
@@ -109,7 +109,7 @@ impl Switch<'_> {
         )))
     }
 
-    /// Forgets what a field says, if its column is ours. A user's own column is his.
+    /// Clears a field if its column was made by the extension; a user's own column is left alone.
     fn forget(&self, field: Field, of: Option<Status>) -> Option<String> {
         self.has_made(field).then(|| self.before.forget(field, of))
     }
