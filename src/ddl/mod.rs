@@ -56,8 +56,8 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
     }
 }
 
-/// Before commit or prepare, checks the results of DDL in the transaction: the owners of tables, whether the extension
-/// is installed, and whether triggers report every change.
+/// Checks the results of DDL before commit or prepare: the owners of altered tables, whether the extension is (still or
+/// again) installed, and whether triggers report every change.
 pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => settle(),

@@ -1,10 +1,10 @@
-//! Feature capacity: how many tasks a queue holds at the most.
+//! Feature capacity: maximum number of tasks in a queue.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// How many tasks a queue holds at the most, in whatever state they are.
+/// Maximum number of tasks in a queue, in all states; beyond it puts fail or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
     Off,

@@ -1,9 +1,9 @@
-//! What can happen to a task: the kinds of calls, the transitions between states, the outcomes.
+//! Changes of tasks: kinds of calls, transitions between states, outcomes.
 
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
 
-/// What is counted besides the states: how many tasks went through each kind of call.
+/// A kind of call; counters hold the number of tasks of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Inserted, by `put` or by hand.
@@ -12,22 +12,22 @@ pub enum Call {
     Ack,
     Release,
     Bury,
-    /// Dug out, by `dig`, `plow` or `kick`.
+    /// Dug out by `dig`, `plow` or `kick`.
     Kick,
     Touch,
     Switch,
     Snatch,
     Restart,
     Delete,
-    /// Promoted by the worker when their delay was over.
+    /// Promoted by the worker at the end of the delay.
     Delay,
-    /// Given back by the worker because the session that had taken them ended.
+    /// Given back by the worker, as the session that held the task ended.
     Session,
-    /// Given back by the worker because they had been out for too long.
+    /// Given back by the worker, as the time to run was over.
     Ttr,
-    /// Deleted by the worker at the end of their life.
+    /// Deleted by the worker at the end of life.
     Ttl,
-    /// Deleted by the worker some time after they were acked.
+    /// Deleted by the worker some time after the ack.
     Zombie,
 }
 
@@ -62,19 +62,19 @@ impl Call {
 /// Number of tasks by kind of call, indexed by `Call as usize`.
 pub type Calls = [i64; Call::ALL.len()];
 
-/// A tube, as wake-ups and statistics know it.
+/// A tube, as wake-ups and statistics identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tube {
     pub hash: u64,
-    /// Its place among the tubes that have statistics of their own.
+    /// Index among the tubes with statistics of their own.
     pub counted: Option<usize>,
-    /// It is a sub-queue, and the hash that of its lane.
+    /// The tube is a sub-queue, and `hash` its hash.
     pub is_lane: bool,
-    /// A task of it that waits for its time holds up those behind it.
+    /// A waiting task of the sub-queue holds up those behind it.
     pub is_strict: bool,
 }
 
-/// Where a task is: its state and, if the queue has tubes, its tube.
+/// A task's state and, if the queue has tubes, its tube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub status: Status,
@@ -82,19 +82,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether it is in a sub-queue.
+    /// Returns whether the task is in a sub-queue.
     pub fn is_in_lane(&self) -> bool {
         self.tube.is_some_and(|tube| tube.is_lane)
     }
 
-    /// The lane that it concerns there, if it does.
+    /// Returns the sub-queue in whose order the task counts; None for a waiting task unless the sub-queue is strict.
     pub fn lane(&self) -> Option<u64> {
         let tube = self.tube.filter(|tube| tube.is_lane)?;
         (tube.is_strict || self.status != Status::Waiting).then_some(tube.hash)
     }
 }
 
-/// What has become of a task that somebody waits for.
+/// The end of a task, as reported to watchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Acked,
@@ -108,7 +108,7 @@ impl Outcome {
         ["acked", "buried", "expired", "deleted"][self as usize]
     }
 
-    /// The outcome of a change, if it is one: the task has been processed, or will never be.
+    /// Returns the outcome of a change; None unless the task has been processed, or never will be.
     pub fn of(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> Option<Outcome> {
         let was_over = old.is_some_and(Status::is_over);
         match (call, new) {
@@ -122,8 +122,8 @@ impl Outcome {
     }
 }
 
-/// What has happened to a task, in one word, for the user's function. `call` is what the session is
-/// doing; a change by hand is told by the states.
+/// Names a change for the `on_task_change` function. `call` is the session's running call; a change by hand is
+/// classified by its states.
 pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'static str {
     match (call, old, new) {
         (_, None, _) => Call::Put.name(),
@@ -141,8 +141,8 @@ pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'
     }
 }
 
-/// The ends of a transition: the six states, X for a task that is not there, and S for another
-/// tube, as in the statistics of the Tarantool module xqueue.
+/// The ends of a transition: the six states, X for no task and S for another tube, as in the statistics of the Tarantool
+/// module xqueue.
 pub const ENDS: [char; 8] = ['R', 'T', 'W', 'B', 'Z', 'D', 'X', 'S'];
 pub const NOWHERE: usize = 6;
 pub const OTHER_TUBE: usize = 7;
@@ -150,13 +150,13 @@ pub const OTHER_TUBE: usize = 7;
 /// Number of tasks by transition: `[from][to]`, in the order of [`ENDS`].
 pub type Transitions = [[i64; ENDS.len()]; ENDS.len()];
 
-/// A state as the end of a transition.
+/// Returns the index in [`ENDS`] of a state; of X for None.
 pub fn end(status: Option<Status>) -> usize {
     status.map_or(NOWHERE, |status| status as usize)
 }
 
-/// Whether tasks have left a state, or the table, and were not put back. `is_due`: something is to be done at
-/// once for some that were changed: then those that were inserted may be those that were deleted.
+/// Returns whether tasks left a state, or the table, for good. `is_due`: some changed tasks need further work at once;
+/// inserted tasks may then be deleted ones put back, which is no progress.
 pub fn has_progressed(transitions: &Transitions, is_due: bool) -> bool {
     let states = 0..NOWHERE;
     let left = |state: usize| -> i64 {
@@ -169,7 +169,7 @@ pub fn has_progressed(transitions: &Transitions, is_due: bool) -> bool {
     (has_deleted || states.clone().any(|state| left(state) > 0)) && !(has_inserted && is_due)
 }
 
-/// Numbers of tasks: all of them, and those of the tubes that have statistics of their own.
+/// Numbers of tasks: of the queue, and of the tubes with statistics of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub tasks: Tasks,
@@ -185,7 +185,7 @@ impl Counts {
     }
 }
 
-/// A set of counters by transition, those that are not zero, as "R-T" and number.
+/// Returns the non-zero counters of transitions, as "R-T" and number.
 pub fn named(transitions: &Transitions) -> impl Iterator<Item = (String, i64)> {
     let pairs = (0..ENDS.len()).flat_map(|from| (0..ENDS.len()).map(move |to| (from, to)));
     let named = |(from, to): (usize, usize)| {

@@ -1,18 +1,18 @@
-//! What is written down of a queue: the options in force and the columns they were resolved to.
+//! The stored definition of a queue: the options in force and the columns that they resolve to.
 
 use crate::model::field::Field;
 use crate::model::options::Options;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A column by name and number. A rename keeps the number, dump and restore keep the name.
+/// A column by name and number. The number survives a rename, the name survives dump and restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     pub name: String,
     pub number: i16,
 }
 
-/// The row of the registry that makes a table a queue.
+/// A queue's entry in the registry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     pub options: Options,
@@ -22,16 +22,16 @@ pub struct Definition {
     pub made: Made,
 }
 
-/// What `upgrade` has added to the table, so that `downgrade` can take it away.
+/// What `upgrade` added to the table, for `downgrade` to remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     pub columns: Vec<Column>,
-    /// By what they are for.
+    /// Index names by purpose.
     pub indexes: BTreeMap<String, String>,
-    /// The status column is the user's own and has got its default from us.
+    /// The status column is the user's own; `upgrade` set its default.
     #[serde(default)]
     pub status_default: bool,
-    /// The key has got its default, or its identity, from us.
+    /// `upgrade` made the key's default or identity.
     #[serde(default)]
     pub key_default: bool,
 }

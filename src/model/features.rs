@@ -1,4 +1,4 @@
-//! The features of a queue: what may be switched on and off, and what each of them needs.
+//! The features of a queue, and their dependencies.
 
 use crate::model::capacity::Capacity;
 use crate::model::names::{Hook, Id};
@@ -8,11 +8,11 @@ use crate::model::utube::Utube;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What the queue can do beyond put, take, ack and release. Absent means: as it is, or off.
+/// What the queue can do beyond put, take, ack and release. Absent means unchanged, or off.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Features {
-    /// Where the key of a task comes from.
+    /// Source of the keys of new tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Id>,
     /// Tasks may be put and released with a delay.
@@ -27,31 +27,31 @@ pub struct Features {
     /// Acked tasks stay as zombies for a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zombie: Option<Timed>,
-    /// Tasks that nobody has taken in time vanish.
+    /// Tasks not taken in time are deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Timed>,
-    /// Tasks that are out for too long come back.
+    /// Tasks held beyond their time to run come back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttr: Option<Timed>,
     /// Tasks with a smaller number are taken first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<bool>,
-    /// Tasks have a label that a take may ask for.
+    /// Tasks have a label that a take may select.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tube: Option<bool>,
-    /// The tubes are sub-queues: in order, and only one task of each is in flight at a time.
+    /// Tubes are sub-queues: processed in order, with at most one task of each in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utube: Option<Utube>,
     /// Attempts are counted and limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// A function that chooses which tasks are taken.
+    /// A function that picks the tasks to take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pick: Option<Hook>,
-    /// There are never more tasks.
+    /// Maximum number of tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// A function that is called on every change of a task.
+    /// A function called on every change of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_task_change: Option<Hook>,
 }
@@ -61,7 +61,7 @@ impl Features {
         *self == Features::default()
     }
 
-    /// These features with `newer` on top.
+    /// Returns these features, overridden by those set in `newer`.
     pub fn merge(&self, newer: &Features) -> Features {
         Features {
             id: newer.id.clone().or(self.id.clone()),
@@ -81,7 +81,7 @@ impl Features {
         }
     }
 
-    /// All features as they are, also those that nobody has named.
+    /// Returns all features with their values in force, including defaults.
     pub fn in_force(&self) -> Value {
         let on = |timed: &Option<Timed>| timed.clone().unwrap_or(Timed::Off);
         json!({
@@ -102,7 +102,7 @@ impl Features {
         })
     }
 
-    /// Refuses what cannot be together.
+    /// Refuses features that exclude each other.
     pub fn verify(&self) -> Result<(), String> {
         if self.keeps() && self.zombies() {
             return Err("features keep and zombie exclude each other".into());
@@ -119,7 +119,7 @@ impl Features {
         tries.verify()
     }
 
-    /// Has `read` read all times that are given as text.
+    /// Converts all times given as text, by `read`.
     pub fn read_times(
         &mut self,
         mut read: impl FnMut(&str) -> Result<f64, String>,
@@ -145,7 +145,7 @@ impl Features {
         self.delayed == Some(true)
     }
 
-    /// Tasks past their limit are buried: then there are buried tasks.
+    /// Returns whether tasks can be buried; true with a limit of attempts, as tasks beyond it are buried.
     pub fn buries(&self) -> bool {
         self.buried.unwrap_or(self.limit().is_some())
     }
@@ -170,7 +170,7 @@ impl Features {
         self.priority == Some(true)
     }
 
-    /// Sub-queues are tubes, too.
+    /// Returns whether tasks have tubes; sub-queues are tubes.
     pub fn has_tubes(&self) -> bool {
         self.tube == Some(true) || self.has_subqueues()
     }
@@ -179,7 +179,7 @@ impl Features {
         matches!(self.utube, Some(Utube::On { .. }))
     }
 
-    /// Whether a task that waits for its time holds up those behind it in its sub-queue.
+    /// Returns whether a waiting task holds up those behind it in its sub-queue.
     pub fn has_strict_subqueues(&self) -> bool {
         self.utube == Some(Utube::On { strict: true })
     }
@@ -207,17 +207,17 @@ impl Features {
         self.tries().and_then(|tries| tries.limit)
     }
 
-    /// The wait between attempts, if there is one.
+    /// Returns the delays between attempts; None if there are none.
     pub fn backoff(&self) -> Option<Backoff> {
         self.tries()?.backoff()
     }
 
-    /// The function that chooses which tasks are taken, with its parameters.
+    /// Returns the function that picks the tasks to take, with its parameters.
     pub fn picker(&self) -> Option<&str> {
         self.pick.as_ref().and_then(|pick| pick.0.as_deref())
     }
 
-    /// How many tasks there may be, if that is limited.
+    /// Returns the maximum number of tasks; None if unlimited.
     pub fn capacity(&self) -> Option<i64> {
         match self.capacity {
             Some(Capacity::Tasks(tasks)) => Some(tasks),

@@ -1,9 +1,9 @@
-//! The parts that columns of a queue's table play.
+//! The fields of a queue: the roles that columns of its table have.
 
 use crate::model::features::Features;
 use serde::{Deserialize, Serialize};
 
-/// The parts that columns play, in the order in which they are added to a table.
+/// The role of a column, in the order in which columns are added to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Field {
@@ -36,7 +36,7 @@ impl Field {
             [self as usize]
     }
 
-    /// Whether a queue with these features needs a column for this field.
+    /// Returns whether a queue with these features needs a column for this field.
     pub fn is_needed(self, features: &Features) -> bool {
         match self {
             Field::Status | Field::Owner => true,
@@ -55,8 +55,7 @@ impl Field {
         }
     }
 
-    /// Whether only the queue's functions may change the column. The others hold what the user
-    /// says of a task.
+    /// Returns whether only the queue's functions may change the column; the others hold the user's input.
     pub fn is_own(self) -> bool {
         !matches!(self, Field::Priority | Field::Tube | Field::Ttr)
     }

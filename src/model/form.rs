@@ -1,6 +1,6 @@
-//! The form in which tasks are given back.
+//! The form in which tasks are returned.
 
-/// What a statement gives back of each task.
+/// The form of a returned task: jsonb or a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     Json,

@@ -1,4 +1,4 @@
-//! What a queue is, without any PostgreSQL: states, options, definitions.
+//! The pure model of a queue, without PostgreSQL: states, options, definitions.
 
 pub mod capacity;
 pub mod change;

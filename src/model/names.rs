@@ -1,13 +1,13 @@
-//! Features that name something: where keys come from, and the user's functions.
+//! Features that name something: the source of keys, and user functions.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// Where the key of a task comes from.
+/// Source of the keys of new tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Id {
-    /// From the task, or from whatever default the column has.
+    /// The task itself, or the column's own default.
     Off,
     AutoIncrement,
     Time64,
@@ -16,7 +16,7 @@ pub enum Id {
     Function(String),
 }
 
-/// The name of a user's function, or none.
+/// The name of a user function; None switches it off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook(pub Option<String>);
 

@@ -1,4 +1,4 @@
-//! The options of `upgrade` and `create`: what may be asked for, and how a later call changes them.
+//! The options of `upgrade` and `create`, and how a later call changes them.
 
 use crate::model::features::Features;
 use crate::model::field::Field;
@@ -6,30 +6,30 @@ use crate::model::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The `options` argument, as the user gives it. Absent means: as it is, or the default.
+/// The `options` argument. Absent means unchanged, or the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Which columns of the table play which part.
+    /// Columns of the table by field.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<Field, String>,
-    /// Values of the status column that stand for the letters.
+    /// Values of the status column by state.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub states: BTreeMap<Status, String>,
     #[serde(skip_serializing_if = "Features::is_empty")]
     pub features: Features,
-    /// The state given to rows that are there before a status column is.
+    /// State of the rows that exist before the status column is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub existing: Option<Status>,
-    /// The tubes that have statistics of their own.
+    /// Tubes with statistics of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tube_stats: Option<Vec<String>>,
-    /// What becomes of tasks in states that the new features do not have. For one call only.
+    /// Conversion of tasks in states that the new features do not have. Not kept beyond the call.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub convert: BTreeMap<Status, Conversion>,
 }
 
-/// What becomes of the tasks of a state that is no more.
+/// What becomes of the tasks of an abolished state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Conversion {
     #[serde(rename = "R")]
@@ -43,7 +43,7 @@ pub enum Conversion {
 }
 
 impl Conversion {
-    /// The state that the tasks come to; None if they are deleted.
+    /// Returns the new state of the tasks; None if they are deleted.
     pub fn status(self) -> Option<Status> {
         match self {
             Conversion::Ready => Some(Status::Ready),
@@ -54,11 +54,11 @@ impl Conversion {
     }
 }
 
-/// How many tubes of a queue may have statistics of their own.
+/// Maximum tubes of a queue with statistics of their own; options with more are refused.
 pub const TUBES_COUNTED: usize = 16;
 
 impl Options {
-    /// Reads options; the message of an error names what is not known or not right.
+    /// Parses options; error messages name the unknown or invalid part.
     pub fn parse(text: &str) -> Result<Options, String> {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| without_position(&error.to_string()))?;
@@ -68,7 +68,7 @@ impl Options {
         Ok(options)
     }
 
-    /// These options with `newer` on top: what `newer` names is switched, the rest stays.
+    /// Returns these options, overridden by what `newer` sets.
     pub fn merge(&self, newer: &Options) -> Result<Options, String> {
         let (mut fields, mut states) = (self.fields.clone(), self.states.clone());
         fields.extend(newer.fields.clone());
@@ -91,17 +91,17 @@ impl Options {
         Ok(merged)
     }
 
-    /// The value of the status column that stands for `status`.
+    /// Returns the value of the status column for `status`.
     pub fn label(&self, status: Status) -> String {
         self.states.get(&status).cloned().unwrap_or_else(|| status.letter().to_string())
     }
 
-    /// The tubes that have statistics of their own.
+    /// Returns the tubes with statistics of their own.
     pub fn tubes_counted(&self) -> &[String] {
         self.tube_stats.as_deref().unwrap_or_default()
     }
 
-    /// Whether tasks come into a state by the functions of a queue with these options.
+    /// Returns whether the functions of a queue with these options can bring tasks into a state.
     pub fn has_state(&self, status: Status) -> bool {
         let features = &self.features;
         match status {
@@ -145,7 +145,7 @@ impl Options {
     }
 }
 
-/// serde would read the members of a struct from a list, too.
+/// Refuses lists in place of objects, which serde would accept for structs.
 fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
     match value {
         serde_json::Value::Array(_) => Err("a list where an object is needed".into()),
@@ -157,7 +157,7 @@ fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
     }
 }
 
-/// serde_json adds where in the text an error stands, which means nothing for a jsonb value.
+/// Removes the position that serde_json adds to an error: it means nothing for a jsonb value.
 fn without_position(message: &str) -> String {
     match message.rfind(" at line ") {
         Some(end) => message[..end].to_string(),

@@ -1,10 +1,9 @@
-//! Where a task stands in its queue: its key as a number that has the key's order.
+//! Position of a task in its queue: its key as a number in key order.
 
-/// Which tasks of a queue.
+/// A group of tasks with a mark of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Those that are ready; where they are given, of one tube, by the number that stands for it, and of
-    /// one priority.
+    /// Ready tasks; of one tube, given by its hash, and of one priority, where these are set.
     Ready {
         tube: Option<u64>,
         priority: Option<i64>,
@@ -12,7 +11,7 @@ pub enum Group {
     Buried,
 }
 
-/// The kinds of tasks that marks know.
+/// The kinds of tasks that have marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Ready,
@@ -20,14 +19,14 @@ pub enum Kind {
 }
 
 impl Group {
-    /// All tasks that are ready.
+    /// All ready tasks.
     pub const ALL: Group = Group::Ready { tube: None, priority: None };
 
     pub fn kind(self) -> Kind {
         if self == Group::Buried { Kind::Buried } else { Kind::Ready }
     }
 
-    /// As what a task is noted where there is no room for its group: of some tube of a priority, or of
+    /// Returns the group that replaces this one where it does not fit into the bounded table: all tubes of the priority, or
     /// all tasks.
     pub fn wider(self) -> Group {
         match self {
@@ -38,14 +37,13 @@ impl Group {
 }
 
 impl Kind {
-    /// Whether what is noted for a group may be of this kind: the group of all takes in what there is no
-    /// room to note.
+    /// Returns whether what is noted for a group may be of this kind; the group of all includes everything that did not fit.
     pub fn may_be_in(self, group: Group) -> bool {
         group == Group::ALL || group.kind() == self
     }
 }
 
-/// A place in the order of keys. Of two equal ones nothing is known.
+/// A position in key order. Equal positions say nothing about the order of their keys.
 pub type Position = u128;
 
 /// Before all tasks.
@@ -53,12 +51,12 @@ pub const FIRST: Position = 0;
 /// Behind all tasks.
 pub const LAST: Position = Position::MAX;
 
-/// The place of an integer, or of an instant.
+/// Returns the position of an integer or an instant.
 pub fn of_integer(key: i64) -> Position {
     Position::from(key as u64 ^ SIGN)
 }
 
-/// The integer at a place; the least or the greatest of its type before and beyond these.
+/// Returns the integer at a position, clamped to the range of its type.
 pub fn to_integer(position: Position, (least, greatest): (i64, i64)) -> i64 {
     match u64::try_from(position) {
         Ok(bits) => ((bits ^ SIGN) as i64).clamp(least, greatest),
@@ -66,8 +64,8 @@ pub fn to_integer(position: Position, (least, greatest): (i64, i64)) -> i64 {
     }
 }
 
-/// The place of a uuid, which is ordered byte by byte. The greatest one shares the place before the
-/// last with the one before it.
+/// Returns the position of a uuid, in bytewise order. As `LAST` is reserved, the greatest uuid shares its predecessor's
+/// position.
 pub fn of_bytes(key: [u8; 16]) -> Position {
     Position::from_be_bytes(key).min(LAST - 1)
 }
@@ -76,13 +74,13 @@ pub fn to_bytes(position: Position) -> [u8; 16] {
     position.to_be_bytes()
 }
 
-/// A place in the order of priorities and, among equals, of keys, of which this half tells most. The
-/// greatest one shares the place before the last with the one before it.
+/// Returns a position in order of priority, then of key, of which this is the significant half. As `LAST` is reserved, the
+/// greatest pair shares its predecessor's position.
 pub fn by_priority(priority: i64, key: u64) -> Position {
     (of_integer(priority) << 64 | Position::from(key)).min(LAST - 1)
 }
 
-/// The priority and the half of a key at such a place.
+/// Returns the priority and the half key of such a position.
 pub fn parts(position: Position) -> (i64, u64) {
     (to_integer(position >> 64, (i64::MIN, i64::MAX)), position as u64)
 }

@@ -1,11 +1,11 @@
-//! Feature retry: how often a task is tried, and how long it waits in between.
+//! Feature retry: limit of attempts, and delays between them.
 
 use crate::model::time::Time;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// How often a task is tried, and how long it waits in between.
+/// The setting of feature retry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Retry {
     Off,
@@ -15,21 +15,21 @@ pub enum Retry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tries {
-    /// After each `limit` attempts the task is buried.
+    /// The task is buried after every `limit` attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The wait before the second attempt.
+    /// Delay before the second attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Time>,
-    /// By how much each wait is longer than the one before.
+    /// Factor by which each delay exceeds the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
-    /// No wait is longer.
+    /// Longest delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Time>,
 }
 
-/// The longest wait between attempts unless the options say otherwise, in seconds.
+/// Default longest delay between attempts, in seconds; later delays do not grow beyond it.
 const LONGEST_BACKOFF: f64 = 3600.0;
 const BACKOFF_FACTOR: f64 = 2.0;
 
@@ -50,7 +50,7 @@ impl Tries {
         Ok(())
     }
 
-    /// The wait between attempts, if there is one.
+    /// Returns the delays between attempts; None if there are none.
     pub fn backoff(&self) -> Option<Backoff> {
         let first = self.backoff.as_ref()?.as_seconds();
         let longest = self.max.as_ref().map_or(LONGEST_BACKOFF, Time::as_seconds).max(first);
@@ -59,7 +59,7 @@ impl Tries {
     }
 }
 
-/// The waits between attempts: `first`, then longer by `factor` each time, up to `longest` seconds.
+/// Delays between attempts: `first`, then longer by `factor` each time, up to `longest`; in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     pub first: f64,
@@ -68,12 +68,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// How often the wait grows before it is as long as it gets.
+    /// Returns the number of times that the delay grows until it reaches `longest`.
     pub fn steps(&self) -> u32 {
         if self.factor <= 1.0 {
             return 0;
         }
-        // Not so many that the power overflows.
+        // Bounded, so that the power does not overflow.
         let most = 300.0 * std::f64::consts::LN_10 / self.factor.ln();
         ((self.longest / self.first).ln() / self.factor.ln()).ceil().clamp(0.0, most) as u32
     }

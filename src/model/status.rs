@@ -1,4 +1,4 @@
-//! The six states of a task, their letters, and the counters kept for each of them.
+//! The six states of a task, their letters and names, and counters by state.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,25 +33,25 @@ impl Status {
         ['R', 'T', 'W', 'B', 'Z', 'D'][self as usize]
     }
 
-    /// The state that a letter or a word stands for.
+    /// Returns the state with this letter or name.
     pub fn named(text: &str) -> Option<Status> {
         let is_named =
             |status: &Status| text == status.name() || text == status.letter().to_string();
         Status::ALL.into_iter().find(is_named)
     }
 
-    /// The task was processed.
+    /// Returns whether the task has been processed.
     pub fn is_over(self) -> bool {
         matches!(self, Status::Zombie | Status::Done)
     }
 
-    /// The word for this state in statistics and metrics.
+    /// Returns the state's name in statistics and metrics.
     pub fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 }
 
-/// The words for the states, in the order of [`Status::ALL`].
+/// Names of the states, in the order of [`Status::ALL`].
 pub const NAMES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
 
 /// Number of tasks by state, indexed by `Status as usize`.

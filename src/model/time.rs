@@ -1,10 +1,10 @@
-//! Lengths of time, and features that may have one as their default.
+//! Durations, and features that may have a default duration.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// A feature that may have a default time.
+/// A feature that may have a default duration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timed {
     Off,
@@ -12,15 +12,15 @@ pub enum Timed {
     For(Time),
 }
 
-/// A length of time as the options give it.
+/// A duration as given in the options.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Time {
     Seconds(f64),
-    /// An interval that has still to be read by the server.
+    /// An interval still to be parsed by the server.
     Text(String),
 }
 
-/// A time that is longer than this is a mistake: a hundred years, in seconds.
+/// Longest duration, in seconds (100 years); longer ones are refused.
 const LONGEST: f64 = 100.0 * 366.0 * 86400.0;
 
 impl Timed {

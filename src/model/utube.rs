@@ -1,14 +1,14 @@
-//! Feature utube: whether the tubes are sub-queues, and how strict their order is.
+//! Feature utube: whether tubes are sub-queues, and how strict their order is.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// Whether the tubes are sub-queues.
+/// The setting of feature utube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Utube {
     Off,
-    /// `strict`: a task that waits for its time holds up those behind it.
+    /// `strict`: a waiting task holds up those behind it.
     On {
         strict: bool,
     },

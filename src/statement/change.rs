@@ -1,4 +1,4 @@
-//! Changes that pick their tasks themselves: a take, and what the worker does.
+//! Statements that pick their tasks themselves: takes, and the changes of the worker.
 
 use crate::model::field::Field;
 use crate::model::form::Form;
@@ -8,58 +8,58 @@ use crate::statement::{
     AT_LEAST, CLOCK, PLUS, Parameter, Parameters, Return, Table, Text, Within, interval,
 };
 
-/// Changes that pick their tasks themselves.
+/// A change that picks its tasks itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Ready tasks become taken by a session.
     Take {
         form: Form,
         within: Within,
-        /// With a time to run that the caller gives.
+        /// The caller gives a time to run.
         ttr: bool,
-        /// Only those that are not before a place in the order of keys.
+        /// Only tasks at or behind the mark.
         marked: bool,
-        /// More than one, given back in the order in which they are taken.
+        /// More than one task, returned in take order.
         many: bool,
     },
-    /// A task with a given key becomes taken by a session, if it can be taken now.
+    /// The task with a given key becomes taken by a session, if it can be taken now.
     TakeNamed {
         form: Form,
         tube: bool,
         ttr: bool,
-        /// Also one that waits or is buried.
+        /// Also waiting and buried tasks.
         any: bool,
     },
-    /// The first task of a lane becomes taken, if it is there to be.
+    /// The first task of a sub-queue becomes taken, if it is takeable.
     TakeInLane {
         form: Form,
         ttr: bool,
         marked: bool,
-        /// Unless its priority comes later than a given one.
+        /// Only up to a given level.
         limited: bool,
     },
     /// Waiting tasks that are due become ready.
     Promote,
-    /// Taken tasks whose time to run is over come back.
+    /// Taken tasks past their time to run come back.
     Overdue,
-    /// Zombies whose time is over are deleted.
+    /// Zombies past their time are deleted.
     Rot,
     /// Tasks at the end of their life are deleted.
     Expire,
-    /// Tasks taken by sessions that have ended come back.
+    /// Orphans, tasks taken by sessions that have ended, come back.
     Reap {
-        /// Those with given keys.
+        /// Only tasks with given keys.
         named: bool,
     },
     /// Tasks taken by no session come back.
     ReapOwnerless,
-    /// Taken tasks come back, whoever has taken them.
+    /// All taken tasks come back, whichever session holds them.
     SnatchAll,
-    /// The first buried tasks come back, in the order of takes.
+    /// The first buried tasks come back, in take order.
     Plow { form: Form, delay: bool, ttl: bool, marked: bool },
 }
 
-/// The states in which a task may come to the end of its life.
+/// The states in which a task's life may end.
 pub(super) const MORTAL: [Status; 3] = [Status::Ready, Status::Waiting, Status::Buried];
 
 impl Table {
@@ -73,7 +73,7 @@ impl Table {
         parameters.text(self.changing(change, &set, &condition))
     }
 
-    /// Changes one task that has been picked before.
+    /// Changes one task picked before.
     pub fn change_one(&self, change: Change) -> Text {
         let mut parameters = Parameters::default();
         let set = self.set(change, &mut parameters);
@@ -81,7 +81,7 @@ impl Table {
         parameters.text(self.changing(change, &set, &condition))
     }
 
-    /// Locks the tasks to change and gives their keys.
+    /// Locks the tasks to change and returns their keys.
     pub fn pick(&self, change: Change) -> Text {
         let mut parameters = Parameters::default();
         let pick = self.picking(change, &mut parameters);
@@ -118,7 +118,7 @@ impl Table {
         }
     }
 
-    /// The assignments of a change; none if it deletes.
+    /// Returns the assignments of a change; none if it deletes.
     fn set(&self, change: Change, parameters: &mut Parameters) -> Vec<String> {
         let back =
             |failed| Return { delay: None, ttl: None, failed, renews: false, at_once: false };
@@ -179,7 +179,7 @@ impl Table {
         set
     }
 
-    /// The condition, if there are ends of life, that a task's is yet to come.
+    /// Returns the condition that a task's life has not ended; empty without feature ttl.
     fn is_alive(&self) -> String {
         let expires = self.fields.get(&Field::Expires);
         expires.map_or(String::new(), |expires| {
@@ -189,8 +189,8 @@ impl Table {
         })
     }
 
-    /// The task's own time to run, which anybody may have written: one without sense must not keep
-    /// the tasks behind it from being taken.
+    /// Returns the task's own time to run, limited to 0 to 100 years: users write this column, and an absurd value must not
+    /// make the take of the tasks behind it fail.
     fn own_ttr(&self) -> String {
         let ttr = format!("task.{}", self.field(Field::Ttr));
         let (none, longest) = (interval(0), "'100 years'::pg_catalog.interval");

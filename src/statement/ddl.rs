@@ -1,4 +1,4 @@
-//! The statements that make a table a queue, and an ordinary table again.
+//! DDL that makes a table a queue, and an ordinary table again.
 
 use crate::model::field::Field;
 use crate::model::status::Status;
@@ -7,7 +7,7 @@ use crate::statement::lane::IN_STRICT_LINE;
 use crate::statement::{CLOCK, KeyColumn, Table, join};
 
 impl Table {
-    /// Gives rows that have no status one.
+    /// Sets the status of rows that have none.
     pub fn fill_status(&self, status: Status) -> String {
         let (table, column, label) = (self.qualified(), self.status(), self.label(status));
         format!("UPDATE ONLY {table} SET {column} = {label} WHERE {column} IS NULL")
@@ -45,13 +45,13 @@ impl Table {
         )
     }
 
-    /// Gives the key, of one column, a default.
+    /// Sets the default of a key of one column.
     pub fn set_key_default(&self, default: &str) -> String {
         let (table, key) = (self.qualified(), self.key_list(""));
         format!("ALTER TABLE {table} ALTER COLUMN {key} SET DEFAULT {default}")
     }
 
-    /// Makes the key, of one column, an identity that begins after `last`.
+    /// Makes a key of one column an identity that starts after `last`.
     pub fn add_identity(&self, last: i64) -> String {
         let (table, key, first) = (self.qualified(), self.key_list(""), last.saturating_add(1));
         format!(
@@ -59,13 +59,13 @@ impl Table {
         )
     }
 
-    /// Takes the default, or the identity, of the key away.
+    /// Drops the key's default or identity.
     pub fn drop_key_default(&self, is_identity: bool) -> String {
         let what = if is_identity { "IDENTITY IF EXISTS" } else { "DEFAULT" };
         format!("ALTER TABLE {} ALTER COLUMN {} DROP {what}", self.qualified(), self.key_list(""))
     }
 
-    /// Brings the tasks of a state that is no more to another, or deletes them.
+    /// Moves the tasks of an abolished state to another, or deletes them.
     pub fn convert(&self, from: Status, to: Option<Status>) -> String {
         let (table, condition) = (self.qualified(), self.is(from));
         match to {
@@ -75,7 +75,7 @@ impl Table {
                 let cleared = cleared.filter_map(|field| self.fields.get(&field));
                 let mut set = vec![format!("{} = {}", self.status(), self.label(to))];
                 set.extend(cleared.map(|column| format!("{column} = NULL")));
-                // A task that comes back after it was done must not expire at once.
+                // A done task that comes back must not expire at once.
                 set.extend(self.renewed(None).filter(|_| MORTAL.contains(&to)));
                 let set = set.join(", ");
                 format!("UPDATE ONLY {table} AS task SET {set} WHERE {condition}")
@@ -83,8 +83,8 @@ impl Table {
         }
     }
 
-    /// Forgets what a field says of the tasks, since its feature is switched off: it must not come
-    /// into force again with the feature. `of`: only of tasks in this state.
+    /// Clears a field whose feature is switched off, so that old values do not take effect when it is switched on again.
+    /// `of`: only for tasks in this state.
     pub fn forget(&self, field: Field, of: Option<Status>) -> String {
         let (table, column) = (self.qualified(), self.field(field));
         let state = of.map(|status| format!(" AND {}", self.is(status))).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Table {
         )
     }
 
-    /// Ready tasks whose time is yet to come wait, where a column of the table's own says so.
+    /// Makes ready tasks wait whose start time, in a column of the table's own, is in the future.
     pub fn wait_until_due(&self) -> String {
         let (table, runat) = (self.qualified(), self.field(Field::Runat));
         format!(
@@ -116,11 +116,11 @@ impl Table {
         )
     }
 
-    /// Whether the features need an index.
+    /// Returns whether the features need an index.
     pub fn needs_index(&self, index: Index) -> bool {
         match index {
             Index::Taken => true,
-            // Tasks in sub-queues are taken by another index.
+            // Takes from sub-queues use another index.
             Index::Ready => !self.features.has_subqueues(),
             Index::Due => self.has(Field::Runat),
             Index::Tube => self.has(Field::Tube) && !self.features.has_subqueues(),
@@ -138,7 +138,7 @@ impl Table {
         fields.chain(self.index_key(index).iter().map(|column| column.name.as_str()))
     }
 
-    /// The states of the tasks that an index holds.
+    /// Returns the states of the tasks in an index.
     pub fn index_states(&self, index: Index) -> Vec<Status> {
         match index {
             Index::Ready | Index::Tube | Index::Lane => vec![Status::Ready],
@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// The fields that an index begins with, after the lane if it has that.
+    /// Returns the fields that an index begins with, after the sub-queue hash if it has one.
     pub fn index_fields(&self, index: Index) -> Vec<Field> {
         let priority = self.has(Field::Priority).then_some(Field::Priority);
         match index {
@@ -164,7 +164,7 @@ impl Table {
         }
     }
 
-    /// The key, if an index ends with it.
+    /// Returns the key if an index ends with it.
     pub fn index_key(&self, index: Index) -> &[KeyColumn] {
         match index {
             Index::Ready | Index::Tube | Index::Buried => &self.key,
@@ -183,7 +183,7 @@ impl Table {
         }
     }
 
-    /// The predicate of an index as the server shows it, for each way in which it names the type.
+    /// Returns the index predicate as deparsed by the server, in each way that it may name the type.
     pub fn deparsed_predicates(&self, index: Index, short_type: &str) -> Vec<String> {
         let status = self.status();
         let label = match index {
@@ -203,7 +203,7 @@ impl Table {
         }
     }
 
-    /// The states in which a column says when to act, and that column.
+    /// Returns the states in which a time column applies, and that column.
     fn timed(&self, index: Index) -> ([Status; 3], &str) {
         match index {
             Index::Expiry => (MORTAL, self.field(Field::Expires)),
@@ -235,7 +235,7 @@ impl Table {
         }
     }
 
-    /// The triggers that a queue needs, with the statements that make each of them.
+    /// Returns the triggers that a queue needs, each with the statements that make it.
     pub fn triggers(&self) -> Vec<(&'static str, Vec<String>)> {
         let table = self.qualified();
         let mut wanted = vec![
@@ -254,7 +254,7 @@ impl Table {
         }
         let changed = watched.into_iter().filter_map(|field| self.fields.get(&field));
         let changed = changed.map(|column| format!("OLD.{column} IS DISTINCT FROM NEW.{column}"));
-        // The place in the queue depends on it as well.
+        // A changed key changes the position in the queue.
         let rekeyed =
             self.key.iter().map(|key| format!("NOT OLD.{0} {1} NEW.{0}", key.name, key.equals));
         let changed = format!("WHEN ({}) ", join(changed.chain(rekeyed), " OR "));
@@ -269,7 +269,7 @@ impl Table {
         wanted.into_iter().map(make).collect()
     }
 
-    /// Which new rows are not yet as `put` would make them.
+    /// Returns the condition for new rows that still lack what `put` would set.
     fn arrives_unfinished(&self) -> Option<String> {
         let runat = self.features.delays().then(|| self.field(Field::Runat));
         let waits = runat.map(|runat| format!("NEW.{runat} IS NOT NULL"));
@@ -288,30 +288,30 @@ impl Table {
 pub const TRIGGERS: [&str; 5] =
     ["xqueue_arrive", "xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
 
-/// Of these, the ones that tell of whatever happens to a task.
+/// The triggers that report changes of tasks.
 pub const TELLING_TRIGGERS: [&str; 4] =
     ["xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
 
 /// The indexes that a queue may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
-    /// Ready tasks in the order in which they are taken.
+    /// Ready tasks in take order.
     Ready,
-    /// The same by tube.
+    /// Ready tasks by tube, in take order.
     Tube,
     /// Taken tasks by session.
     Taken,
-    /// Tasks by the instant at which the worker has to act.
+    /// Tasks by the instant at which the worker must act.
     Due,
     /// Buried tasks in the order in which they are dug out.
     Buried,
-    /// Tasks by the end of their life.
+    /// Tasks by end of life.
     Expiry,
-    /// Ready tasks by sub-queue, in the order in which they are taken.
+    /// Ready tasks by sub-queue, in take order.
     Lane,
-    /// Taken tasks by sub-queue: one of each at the most.
+    /// Taken tasks by sub-queue; unique, so at most one of each.
     InFlight,
-    /// Tasks that are ready or wait, by sub-queue, in the order in which they are taken.
+    /// Ready and waiting tasks by sub-queue, in take order.
     StrictLane,
 }
 
@@ -328,7 +328,7 @@ impl Index {
         Index::StrictLane,
     ];
 
-    /// Whether it begins with the lane.
+    /// Returns whether the index begins with the sub-queue hash.
     pub fn is_by_lane(self) -> bool {
         matches!(self, Index::Lane | Index::StrictLane | Index::InFlight)
     }
@@ -337,7 +337,7 @@ impl Index {
         self == Index::InFlight
     }
 
-    /// The ending of the index's name.
+    /// Returns the suffix of the index's name.
     pub fn suffix(self) -> &'static str {
         [
             "ready_idx",

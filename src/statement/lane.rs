@@ -1,11 +1,10 @@
-//! Sub-queues in SQL: the lane of a task is a hash of its label, and each statement is about one lane.
+//! SQL for sub-queues: each is identified by a hash of its label, its lane, and each statement is about one lane.
 //!
-//! * The hash is that of an array of one, as every type with a hash has it under the same name, and
-//!   a NULL is hashed, too.
-//! * The array of one lane, and the order by lane, leave the planner only the index that begins with
-//!   the lane.
-//! * The first task is looked up by itself and locked afterwards, by where it is: FOR UPDATE with
-//!   SKIP LOCKED in the look-up would pass over a locked one and break the order.
+//! * The hash is taken of an array of one label: this function has the same name for every hashable type, and also
+//!   hashes NULL.
+//! * The one-element array and the order by lane leave the planner only the index that begins with the lane.
+//! * The first task is looked up by itself and then locked by ctid: FOR UPDATE SKIP LOCKED in the look-up would skip a
+//!   locked task and break the order.
 
 use crate::model::field::Field;
 use crate::model::level;
@@ -16,8 +15,8 @@ use crate::statement::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text}
 pub(super) const IN_STRICT_LINE: [Status; 2] = [Status::Ready, Status::Waiting];
 
 impl Table {
-    /// The states in which a task stands in the line of its lane, the first of which is the next to go; one
-    /// that waits holds up those behind it.
+    /// Returns the states of the tasks that are in order in their sub-queue; the first of these is next. With strict
+    /// sub-queues a waiting task holds up those behind it.
     pub(super) fn in_line(&self) -> &'static [Status] {
         match self.features.has_strict_subqueues() {
             true => &IN_STRICT_LINE,
@@ -25,7 +24,7 @@ impl Table {
         }
     }
 
-    /// The index of those.
+    /// Returns the index of these tasks.
     pub fn line_index(&self) -> Index {
         match self.features.has_strict_subqueues() {
             true => Index::StrictLane,
@@ -33,19 +32,19 @@ impl Table {
         }
     }
 
-    /// The lane of the task that `prefix` names.
+    /// Returns the sub-queue hash of the row named by `prefix`.
     pub(super) fn lane(&self, prefix: &str) -> String {
         let tube = self.field(Field::Tube);
         format!("pg_catalog.hash_array_extended(ARRAY[{prefix}{tube}], '0'::pg_catalog.int8)")
     }
 
-    /// The same as the server shows it.
+    /// Returns the same expression as deparsed by the server.
     pub fn deparsed_lane(&self) -> String {
         format!("hash_array_extended(ARRAY[{}], '0'::bigint)", self.field(Field::Tube))
     }
 
-    /// The task that is the first of a lane, unless the one before is taken: locked, if it is ready
-    /// and nobody else has it locked.
+    /// Picks the first task of a sub-queue, unless one of the sub-queue is taken. The task is returned and locked if it is
+    /// ready and not locked by another transaction.
     pub(super) fn picking_in_lane(
         &self,
         marked: bool,
@@ -70,7 +69,7 @@ impl Table {
         )
     }
 
-    /// The level of the first task of a lane that is there to be taken.
+    /// Selects the level of a sub-queue's first task, if it is takeable.
     pub fn first_level(&self) -> Text {
         let mut parameters = Parameters::default();
         let lane = parameters.add(Parameter::Lane);
@@ -78,13 +77,13 @@ impl Table {
         parameters.text(format!("SELECT ({level}) WHERE {}", self.takeable(&lane)))
     }
 
-    /// How urgent a task is among the sub-queues of a queue with priorities, see [`crate::model::level`].
+    /// Returns a task's level among the sub-queues of a queue with priorities, see [`crate::model::level`].
     fn level(&self, prefix: &str) -> String {
         let priority = self.field(Field::Priority);
         format!("coalesce({prefix}{priority}::pg_catalog.int8, {})", level::LAST)
     }
 
-    /// The lane of one task, if no task of it is taken.
+    /// Selects the sub-queue of one task, if none of its tasks is taken.
     pub fn free_lane(&self) -> Text {
         let mut parameters = Parameters::default();
         let (lane, key) = (self.lane("task."), self.has_key(&mut parameters));
@@ -95,15 +94,15 @@ impl Table {
         ))
     }
 
-    /// Whether the first task of a lane is there to be taken; NULL if there is none.
+    /// Selects whether the first task of a sub-queue is takeable; NULL if there is none.
     pub fn is_takeable(&self) -> Text {
         let mut parameters = Parameters::default();
         let lane = parameters.add(Parameter::Lane);
         parameters.text(format!("SELECT {}", self.takeable(&lane)))
     }
 
-    /// So many lanes that have tasks, from one on; whether the first task of each is there to be
-    /// taken; and the level of that.
+    /// Selects a number of sub-queues that have tasks, from a given hash on, each with whether its first task is takeable
+    /// and the level of that task.
     pub fn lanes(&self) -> Text {
         let mut parameters = Parameters::default();
         let (from, limit) = (parameters.add(Parameter::Lane), parameters.add(Parameter::Limit));
@@ -137,7 +136,7 @@ impl Table {
         format!("({}) AND ({}) IS NULL", self.first_of(&is_ready, lane, None), self.taken_of(lane))
     }
 
-    /// The first of a lane's tasks that stand in line, from a key on.
+    /// Selects from the first task of a sub-queue, at or behind the mark if there is one.
     fn first_of(&self, what: &str, lane: &str, mark: Option<&str>) -> String {
         let mut condition =
             format!("{} AND head.{}", self.is_in("head.", lane), self.in_states(self.in_line()));
@@ -157,7 +156,7 @@ impl Table {
         )
     }
 
-    /// NULL unless a task of the lane is taken.
+    /// Selects true if a task of the sub-queue is taken, else NULL.
     fn taken_of(&self, lane: &str) -> String {
         format!(
             "SELECT true FROM ONLY {} AS other WHERE {} AND other.{} {EQUALS} {} ORDER BY {} LIMIT 1",

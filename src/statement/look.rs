@@ -1,4 +1,4 @@
-//! Statements that only look.
+//! Read-only statements.
 
 use crate::model::field::Field;
 use crate::model::form::Form;
@@ -8,12 +8,12 @@ use crate::statement::step::hidden;
 use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table, Text, Within, join};
 
 impl Table {
-    /// One task in whatever state it is.
+    /// Selects one task in any state.
     pub fn peek(&self, form: Form) -> Text {
         self.look(&self.result(form))
     }
 
-    /// Status, owner and number of attempts of one task.
+    /// Selects status, owner and number of attempts of one task.
     pub fn holder(&self) -> Text {
         let attempts = match self.fields.get(&Field::Attempts) {
             Some(attempts) => format!("task.{attempts}::pg_catalog.int8"),
@@ -26,8 +26,8 @@ impl Table {
         ))
     }
 
-    /// The tasks in a state, in the order in which they leave it, at most as many as the parameter
-    /// says: first those of the first statement, then those of the second, if there is one.
+    /// Selects the tasks in a state, in the order in which they leave it, up to the limit given as parameter. With two
+    /// statements, the tasks of the second follow those of the first.
     pub fn tasks_in(&self, status: Status, form: Form) -> Vec<String> {
         let runat = format!("task.{}", self.field(Field::Runat));
         let key = self.key_list("task.");
@@ -58,8 +58,7 @@ impl Table {
             .text(format!("SELECT {columns} FROM ONLY {} AS task WHERE {key}", self.qualified()))
     }
 
-    /// The key, of one column, of the first task at or behind the mark, whether or not it can be taken
-    /// or dug out; and its priority.
+    /// Selects the key (of one column) and priority of the first task at or behind the mark, locked or not.
     pub fn first(&self, within: Within) -> Text {
         let mut parameters = Parameters::default();
         let mut condition = self.is_within(within, &mut parameters);
@@ -76,8 +75,8 @@ impl Table {
         ))
     }
 
-    /// Asks the user's function, named with its parameters, which tasks to take: their keys, in the
-    /// order in which they are to be taken. And whether it is to be told the tube.
+    /// Calls the pick function, named with its parameters, for the keys of the tasks to take, in order. Also returns whether
+    /// it takes the tube as an argument.
     pub fn ask(&self, function: &str) -> (String, bool) {
         let (name, takes_tube) = match function.strip_suffix("(integer, text)") {
             Some(name) => (name, true),
@@ -91,7 +90,7 @@ impl Table {
         (format!("SELECT {keys} FROM {name}({arguments}) AS pick"), takes_tube)
     }
 
-    /// The least priority of the ready tasks, from a place on; NULL, which comes last, is none.
+    /// Selects the least priority of the ready tasks at or behind the mark; NULL sorts last and means none.
     pub fn least(&self, marked: bool) -> Text {
         let mut parameters = Parameters::default();
         let priority = self.field(Field::Priority);
@@ -110,8 +109,7 @@ impl Table {
         ))
     }
 
-    /// Priority and key, of one column, of the first ready task, of a tube or of all, whose priority is a
-    /// given one or comes later.
+    /// Selects priority and key (of one column) of the first ready task, of a tube or of all, at or behind a given priority.
     pub fn next_level(&self, tube: bool) -> Text {
         let mut parameters = Parameters::default();
         let within = Within::Ready { tube, level: false };
@@ -126,7 +124,7 @@ impl Table {
         ))
     }
 
-    /// The next instant at which the worker has to act.
+    /// Selects the next instant at which the worker must act.
     pub fn next_due(&self) -> Text {
         let mut parameters = Parameters::default();
         let (table, since) = (self.qualified(), parameters.add(Parameter::Since));
@@ -148,7 +146,7 @@ impl Table {
         parameters.text(sql)
     }
 
-    /// The states in which the worker has to act on a task at its `runat`.
+    /// Returns the states in which the worker must act on a task at its `runat`.
     pub fn timed_states(&self) -> Vec<Status> {
         let features = &self.features;
         let deadlines = features.has_deadlines().then_some(Status::Taken);
@@ -156,7 +154,7 @@ impl Table {
         [Status::Waiting].into_iter().chain(deadlines).chain(zombies).collect()
     }
 
-    /// The sessions that hold tasks, and how many.
+    /// Selects the sessions that hold tasks, with the number of tasks.
     pub fn holders(&self) -> Text {
         Parameters::default().text(format!(
             "SELECT task.{0}, pg_catalog.count(*) FROM ONLY {1} AS task WHERE {2} GROUP BY task.{0}",
@@ -166,7 +164,7 @@ impl Table {
         ))
     }
 
-    /// Those of given sessions that hold tasks; `named`: among those with given keys.
+    /// Selects those of the given sessions that hold tasks; `named`: among those with given keys.
     pub fn holding(&self, named: bool) -> Text {
         let mut parameters = Parameters::default();
         let condition = self.is_held(named, &mut parameters);
@@ -176,7 +174,7 @@ impl Table {
         ))
     }
 
-    /// The condition that one of given sessions holds the task; `named`: that has one of given keys.
+    /// Returns the condition that one of the given sessions holds the task; `named`: and its key is one of the given ones.
     pub(super) fn is_held(&self, named: bool, parameters: &mut Parameters) -> String {
         let (owner, sessions) = (self.field(Field::Owner), parameters.add(Parameter::Sessions));
         let is_taken = self.is(Status::Taken);
@@ -192,7 +190,7 @@ impl Table {
         }
     }
 
-    /// The greatest key, an integer, that is not above a limit.
+    /// Selects the greatest integer key up to a limit.
     pub fn greatest_key_up_to(&self, limit: i64) -> String {
         let keys = join(self.key.iter().take(1).map(|key| format!("task.{}", key.name)), "");
         let table = self.qualified();

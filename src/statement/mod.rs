@@ -1,12 +1,11 @@
-//! The SQL text of every statement that a queue runs. Pure: names and literals come in quoted by
-//! the server, see [`Table`].
+//! The SQL text of every statement that a queue runs. Pure: names and literals are quoted by the caller, see [`Table`].
 //!
-//! * Rows are found by key, not by ctid: a row that moved since the snapshot was taken is found.
-//! * FOR NO KEY UPDATE lets a foreign key's check pass, FOR UPDATE does not wait for one where the row
-//!   is deleted; SKIP LOCKED lets consumers pass each other.
-//! * coalesce() keeps a condition out of the planner's sight where only the key index may be used.
-//! * The rows to change are picked first and by themselves: an InitPlan for a key of one column, a
-//!   statement of its own for others. In a join the planner might pick anew for each row.
+//! * Rows are found by key, not by ctid, so a row that moved since the snapshot is still found.
+//! * FOR NO KEY UPDATE does not block foreign key checks. Rows to be deleted are locked FOR UPDATE, so that the DELETE does
+//!   not wait for such a check. SKIP LOCKED lets consumers pass each other.
+//! * coalesce() hides a condition from the planner where only the key index may be used.
+//! * The rows to change are picked separately first: by an InitPlan for a key of one column, by a statement of its own for
+//!   other keys. In a join the planner might repeat the pick for each row.
 
 mod change;
 mod ddl;
@@ -30,23 +29,23 @@ use crate::model::form::Form;
 use crate::model::status::Status;
 use std::collections::BTreeMap;
 
-/// A queue's table as the statements need it. Every name is quoted.
+/// A queue's table as statements name it. All names are quoted.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub schema: String,
     pub name: String,
     pub key: Vec<KeyColumn>,
-    /// The columns that play a part.
+    /// The columns of the fields in use.
     pub fields: BTreeMap<Field, String>,
-    /// All columns by number, for what tasks and updates name.
+    /// All columns by number, for the columns named by tasks and updates.
     pub columns: BTreeMap<i16, String>,
     /// The type of the status column, as written after `::`.
     pub status_type: String,
     /// Equality of the tube column's type.
     pub tube_equals: String,
-    /// The greatest number that the column of the attempts holds, if it is a small one.
+    /// Maximum of the attempts column if it is a smallint; the count stops there.
     pub most_attempts: Option<i64>,
-    /// The length of the column of the reason, if it has one.
+    /// Length limit of the reason column, if it has one.
     pub reason_length: Option<i32>,
     /// Literals of the status column's values, indexed by `Status as usize`.
     pub labels: Vec<String>,
@@ -56,32 +55,32 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct KeyColumn {
     pub name: String,
-    /// Equality of the key's order, as in `OPERATOR(pg_catalog.=)`.
+    /// Equality operator of the key's order, as in `OPERATOR(pg_catalog.=)`.
     pub equals: String,
 }
 
-/// What a parameter of a statement is. Whoever runs the statement gives values by these names.
+/// A statement parameter, by meaning. Its value is set under this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parameter {
     /// The caller's session.
     Session,
     /// An array of sessions.
     Sessions,
-    /// The part of the task's key at this place.
+    /// The key column at this index.
     Key(usize),
     /// An array of keys of one column.
     Keys,
-    /// The instant that is now.
+    /// The current time.
     Now,
-    /// The place in the order of keys to begin at.
+    /// The key at which to begin.
     Mark,
     /// A priority.
     Level,
-    /// Nothing happens before this instant.
+    /// Lower bound of due instants.
     Since,
-    /// How many tasks at the most.
+    /// Maximum number of tasks.
     Limit,
-    /// How many tasks to pass over.
+    /// Number of tasks to skip.
     Skip,
     Delay,
     Ttl,
@@ -90,9 +89,9 @@ pub enum Parameter {
     Attempt,
     Priority,
     Tube,
-    /// A sub-queue, by its lane.
+    /// A sub-queue hash.
     Lane,
-    /// A value for the column of this number.
+    /// The value for the column with this number.
     Column(i16),
     /// A jsonb object: a task, or columns to set.
     Task,
@@ -102,14 +101,14 @@ pub enum Parameter {
     Row,
 }
 
-/// A statement with its parameters in their order.
+/// A statement, and its parameters in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     pub sql: String,
     pub parameters: Vec<Parameter>,
 }
 
-/// Numbers the parameters of a statement while it is written.
+/// Collects and numbers the parameters while a statement is written.
 #[derive(Default)]
 struct Parameters(Vec<Parameter>);
 
@@ -138,7 +137,7 @@ impl Table {
         format!("{}.{}", self.schema, self.name)
     }
 
-    /// The quoted column of a field; a field that is always there, or whose feature is on.
+    /// Returns the quoted column of a field; NULL if the queue does not have the field.
     fn field(&self, field: Field) -> &str {
         self.fields.get(&field).map_or("NULL", String::as_str)
     }
@@ -155,7 +154,7 @@ impl Table {
         &self.labels[status as usize]
     }
 
-    /// The same where the server could not tell its type.
+    /// Returns the label with a cast, for places where the server cannot infer its type.
     fn typed_label(&self, status: Status) -> String {
         format!("{}::{}", self.label(status), self.status_type)
     }
@@ -180,7 +179,7 @@ impl Table {
         join(self.key.iter().map(|column| format!("{prefix}{}", column.name)), ", ")
     }
 
-    /// The order in which tasks are taken.
+    /// Returns the columns of the take order.
     fn take_order(&self, prefix: &str) -> String {
         match self.fields.get(&Field::Priority) {
             Some(priority) => format!("{prefix}{priority}, {}", self.key_list(prefix)),
@@ -188,7 +187,7 @@ impl Table {
         }
     }
 
-    /// `task.a = $1 AND task.b = $2`
+    /// Returns the condition `task.a = $1 AND task.b = $2`.
     fn has_key(&self, parameters: &mut Parameters) -> String {
         let pairs = self.key.iter().enumerate().map(|(index, key)| {
             let value = parameters.add(Parameter::Key(index));
@@ -197,7 +196,7 @@ impl Table {
         join(pairs.collect::<Vec<_>>().into_iter(), " AND ")
     }
 
-    /// For a key of one column.
+    /// Returns the condition that the key, of one column, is among the given ones.
     fn is_among_keys(&self, parameters: &mut Parameters) -> String {
         let keys = parameters.add(Parameter::Keys);
         let columns = self.key.iter().take(1);
@@ -214,20 +213,20 @@ impl Table {
 
 /// How a task comes back to be taken again.
 struct Return {
-    /// Given by the caller: the parameter.
+    /// The parameter of the caller's delay.
     delay: Option<String>,
     ttl: Option<String>,
-    /// For tasks that were taken and not done: why. It counts as a failed attempt.
+    /// The reason, if a taken task comes back without being done: this counts as a failed attempt.
     failed: Option<&'static str>,
-    /// Out of a state in which it was over: then its life begins anew.
+    /// The task may come from a final state; then its life starts anew.
     renews: bool,
-    /// Without the wait between attempts.
+    /// Without the delay between attempts.
     at_once: bool,
 }
 
 impl Table {
-    /// The assignments by which a task comes back: to R, to W with a delay or between attempts, to
-    /// B after the last attempt.
+    /// Returns the assignments by which a task comes back: to ready, to waiting with a delay or between attempts, or to
+    /// buried after the last attempt.
     fn returned(&self, back: &Return) -> Vec<String> {
         let tries = back.failed.and(self.features.tries());
         let exhausted = tries.and_then(|tries| tries.limit).map(|limit| {
@@ -266,7 +265,7 @@ impl Table {
         set
     }
 
-    /// The end of life of a task that may have been over: then it lives for the default time.
+    /// Returns the new end of life: the default time to live if the task was in a final state, else put off by the delay.
     fn renewed(&self, delay: Option<&str>) -> Option<String> {
         let expires = self.fields.get(&Field::Expires)?;
         let put_off = delay.map(|delay| format!(" {PLUS} {delay}")).unwrap_or_default();
@@ -280,7 +279,7 @@ impl Table {
         ))
     }
 
-    /// Why a task is buried after its last attempt.
+    /// Returns the reason of a task buried after its last attempt.
     fn burial(&self, why: &str, limit: u32) -> String {
         let text = format!(
             "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}')",
@@ -292,8 +291,7 @@ impl Table {
         }
     }
 
-    /// The new end of a task's life, if it changes: `ttl` from now, or from the end of the delay; a
-    /// delay alone puts it off.
+    /// Returns the new end of life, if it changes: `ttl` from now, or from the end of the delay; a delay alone puts it off.
     fn prolonged(&self, delay: Option<&str>, ttl: Option<&str>) -> Option<String> {
         let expires = self.fields.get(&Field::Expires)?;
         let (begin, length) = match (delay, ttl) {
@@ -305,11 +303,11 @@ impl Table {
         Some(format!("{expires} = {begin} {PLUS} {length}"))
     }
 
-    /// The wait before the next attempt.
+    /// Returns the delay before the next attempt.
     fn backoff(&self) -> Option<String> {
         let backoff = self.features.backoff()?;
         let attempts = format!("task.{}", self.field(Field::Attempts));
-        // Attempts are counted on and on: those of this round.
+        // The counter never restarts; these are the attempts of the present round.
         let done = match self.features.limit() {
             Some(limit) => {
                 format!("(({attempts} OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.%) {limit})")

@@ -1,11 +1,11 @@
-//! The statements of `put`.
+//! Statements of `put`.
 
 use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::{CLOCK, PLUS, Parameter, Parameters, Table, Text, interval, join};
 
-/// A statement that puts tasks, with what the caller gives besides them.
+/// A statement that puts tasks, and which values the call adds to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Put {
     pub form: Form,
@@ -16,15 +16,15 @@ pub struct Put {
     pub ttl: bool,
     pub ttr: bool,
     pub priority: bool,
-    /// Ahead of all ready tasks.
+    /// Before all ready tasks.
     pub front: bool,
     pub tube: bool,
 }
 
-/// What `put` inserts from.
+/// The source of the inserted rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// A parameter for each column: one task.
+    /// One parameter per column: one task.
     Values,
     /// A jsonb object.
     Task,
@@ -65,7 +65,7 @@ impl Table {
             Source::Values => format!("VALUES ({values})"),
             _ => format!("SELECT {values}{rows}"),
         };
-        // The key tells where in the queue the task stands.
+        // The key determines the task's position in the queue.
         let key = match self.key.as_slice() {
             [key] => match self.fields.get(&Field::Priority) {
                 Some(priority) => format!(", task.{}, task.{priority}::pg_catalog.int8", key.name),
@@ -79,7 +79,7 @@ impl Table {
         ))
     }
 
-    /// The queue's own columns of a new task.
+    /// Returns the queue's own columns of a new task.
     fn arrived(&self, put: &Put, parameters: &mut Parameters) -> Vec<(String, String)> {
         let status = if put.delay { Status::Waiting } else { Status::Ready };
         let mut set = vec![(self.status().to_string(), self.label(status).to_string())];

@@ -1,5 +1,4 @@
-//! Statements about one task that is named by its key: what its consumer, or an administrator,
-//! does with it.
+//! Statements about tasks named by key, for consumers and administrators.
 
 use crate::model::field::Field;
 use crate::model::form::Form;
@@ -8,32 +7,32 @@ use crate::statement::{
     CLOCK, EQUALS, PLUS, Parameter, Parameters, Return, Table, Text, interval, join,
 };
 
-/// What is done with a task.
+/// A step with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Ack,
     Release,
     Bury,
     Touch,
-    /// Out of B.
+    /// From buried.
     Dig,
-    /// To any state, by whoever wants it.
+    /// To any state, by any session; not for taken tasks.
     Switch(Status),
-    /// Away from its owner.
+    /// Takes the task away from its session.
     Snatch,
-    /// Out of W, Z and D.
+    /// From waiting, zombie or done.
     Restart,
     Delete,
 }
 
 impl Verb {
-    /// Only the session that has taken the task may do it.
+    /// Returns whether only the session that holds the task may do it.
     pub fn is_owners(self) -> bool {
         matches!(self, Verb::Ack | Verb::Release | Verb::Bury | Verb::Touch)
     }
 }
 
-/// A statement about one task, with what the caller gives.
+/// A statement about named tasks, and which values the call gives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     pub verb: Verb,
@@ -41,13 +40,13 @@ pub struct Step {
     pub delay: bool,
     pub ttl: bool,
     pub attempt: bool,
-    /// A release without the wait between attempts.
+    /// A release without the delay between attempts.
     pub at_once: bool,
-    /// Several tasks at a time, by a key of one column.
+    /// Several tasks at once, for a key of one column.
     pub many: bool,
     /// Numbers of the columns to set.
     pub update: Vec<i16>,
-    /// Each of their values is a parameter; else one jsonb object holds them all.
+    /// Each value is a parameter; else one jsonb object holds them all.
     pub plain: bool,
 }
 
@@ -68,8 +67,8 @@ impl Step {
 }
 
 impl Table {
-    /// Does a step with one task, if that is as it has to be for it, or with those of several that
-    /// are; gives them back, of several with their keys.
+    /// Applies a step to one task, or to those of several, in the required state. Returns the changed tasks; for several
+    /// also their keys.
     pub fn step(&self, step: &Step) -> Text {
         let mut parameters = Parameters::default();
         let set = self.outcome(step, &mut parameters);
@@ -93,7 +92,7 @@ impl Table {
         parameters.text(sql)
     }
 
-    /// The assignments of the caller's update.
+    /// Returns the assignments of the caller's update.
     fn updated(&self, step: &Step, parameters: &mut Parameters) -> Vec<String> {
         let columns = step.update.iter();
         let columns = columns.filter_map(|number| Some((*number, self.columns.get(number)?)));
@@ -113,14 +112,14 @@ impl Table {
         )]
     }
 
-    /// Whether an ack deletes the task.
+    /// Returns whether an ack deletes the task.
     pub fn ack_deletes(&self, has_delay: bool) -> bool {
         let features = &self.features;
         let stays = has_delay || features.default_zombie().is_some();
         !(features.keeps() || features.zombies() && stays)
     }
 
-    /// The assignments of a step; None if it deletes the task.
+    /// Returns the assignments of a step; None if it deletes the task.
     fn outcome(&self, step: &Step, parameters: &mut Parameters) -> Option<Vec<String>> {
         let delay = step.delay.then(|| parameters.add(Parameter::Delay));
         let ttl = step.ttl.then(|| parameters.add(Parameter::Ttl));
@@ -154,7 +153,7 @@ impl Table {
         }
     }
 
-    /// The assignments by which a task comes to a state in which nobody takes it.
+    /// Returns the assignments by which a task comes to a state that takes ignore.
     fn put_away(&self, status: Status, runat: Option<String>) -> Vec<String> {
         let mut set = vec![
             format!("{} = {}", self.status(), self.label(status)),
@@ -164,13 +163,13 @@ impl Table {
             let runat = runat.unwrap_or("NULL".into());
             set.push(format!("{} = {runat}", self.field(Field::Runat)));
         }
-        // Why a task was buried is of no meaning any more, unless it still is.
+        // The reason of an earlier burial is cleared, unless the task stays buried.
         let reason = self.fields.get(&Field::Reason).filter(|_| status != Status::Buried);
         set.extend(reason.map(|reason| format!("{reason} = NULL")));
         set
     }
 
-    /// When a task that is acked now is deleted.
+    /// Returns the instant at which a task acked now is deleted; None if it stays.
     fn zombie_time(&self, delay: Option<String>) -> Option<String> {
         let length = delay.or(self.features.default_zombie().map(interval))?;
         Some(format!("{CLOCK} {PLUS} {length}"))
@@ -183,7 +182,7 @@ impl Table {
         columns.map(|column| format!("{column} = task.{column} {PLUS} {increment}")).collect()
     }
 
-    /// The conditions under which the step can be done.
+    /// Returns the conditions under which the step applies.
     fn is_fit(&self, step: &Step, parameters: &mut Parameters) -> String {
         let mut conditions = vec![match step.many {
             true => self.is_among_keys(parameters),
@@ -211,7 +210,7 @@ impl Table {
     }
 }
 
-/// A condition that is never a reason to choose a partial index.
+/// Hides a condition from the planner, so that it never leads to a partial index.
 pub(super) fn hidden(condition: &str) -> String {
     format!("coalesce({condition}, false)")
 }

@@ -1,14 +1,13 @@
-//! Which tasks of a queue a statement is about: conditions and an order that leave the planner only the index
-//! that leads to them, from a mark on.
+//! Groups of tasks in SQL: conditions and an order that leave the planner only the matching index, from a mark on.
 
 use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table};
 
-/// Which tasks of a queue.
+/// A group of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Within {
-    /// Those that are ready, of one tube, of one priority.
+    /// Ready tasks; of one tube, of one priority.
     Ready {
         tube: bool,
         level: bool,
@@ -20,8 +19,7 @@ impl Table {
     pub(super) fn is_within(&self, within: Within, parameters: &mut Parameters) -> String {
         let Within::Ready { tube, level } = within else { return self.is(Status::Buried) };
         let mut condition = self.is(Status::Ready);
-        // An array of one, and an order by tube, leave the planner only the index that begins with the
-        // tube.
+        // The one-element array and the order by tube leave the planner only the index that begins with the tube.
         if tube {
             let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
             condition += &format!(" AND task.{column} {} ANY (ARRAY[{tube}])", self.tube_equals);
@@ -33,8 +31,7 @@ impl Table {
         condition
     }
 
-    /// The condition that a task does not stand before the mark. That of the buried ones is a place in the
-    /// order of priorities and keys.
+    /// Returns the condition that a task is not before the mark. Marks of buried tasks are in order of priority and key.
     pub(super) fn is_at_or_behind_mark(
         &self,
         within: Within,
@@ -51,7 +48,7 @@ impl Table {
         }
     }
 
-    /// The order in which they are taken, or dug out.
+    /// Returns the order in which the tasks are taken, or dug out.
     pub(super) fn order_within(&self, within: Within) -> String {
         match within {
             Within::Buried | Within::Ready { tube: false, .. } => self.take_order("task."),
