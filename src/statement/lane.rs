@@ -15,7 +15,7 @@ use crate::statement::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text}
 pub(super) const IN_STRICT_LINE: [Status; 2] = [Status::Ready, Status::Waiting];
 
 impl Table {
-    /// Returns the states of the tasks that are in order in their sub-queue; the first of these is next. With strict
+    /// Returns the states of the tasks that count in the order of their sub-queue; the first of them is next. With strict
     /// sub-queues a waiting task holds up those behind it.
     pub(super) fn in_line(&self) -> &'static [Status] {
         match self.features.has_strict_subqueues() {

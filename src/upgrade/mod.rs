@@ -236,7 +236,7 @@ pub fn changes_rows(statement: &str) -> bool {
     ["UPDATE ", "DELETE "].iter().any(|verb| statement.starts_with(verb))
 }
 
-/// Refuses DDL that changes rows if forced row security hides some from the table's owner, as whom it runs.
+/// Refuses DDL that changes rows if forced row security hides some of them: it runs as the table's owner.
 fn refuse_hidden_rows(relation: &Relation, sql: &Table, ddl: &[String]) -> Result<()> {
     let hides_rows = || catalog::hides_rows(relation.oid(), relation.owner());
     if !ddl.iter().any(|statement| changes_rows(statement)) || !hides_rows() {

@@ -200,7 +200,7 @@ struct Stand {
 /// A sub-queue's hash and its first task; None for the task if it is not ready.
 type Head = (u64, Option<Stand>);
 
-/// Returns the next sub-queue, by hash, that has tasks in order.
+/// Returns the next sub-queue, by hash, that has tasks to take in order.
 fn first_of(
     queue: &Queue,
     relation: &Relation,
