@@ -168,9 +168,7 @@ fn a_served_waiter_that_rolls_back() {
 /// The task of one wake-up per put, with the consumers dying all the time: none may be left lying.
 #[test]
 fn kills_at_random() {
-    let seed: u64 =
-        std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
+    let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let mut q = Queue::new("end");
     let (db, name) = (database(), q.name.clone());

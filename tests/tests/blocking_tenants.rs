@@ -288,9 +288,7 @@ fn a_timeout_that_meets_the_wake_up() {
 /// However the first ends that was woken, and whenever: the last has the task.
 #[test]
 fn an_end_that_meets_the_wake_up() {
-    let seed: u64 =
-        std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
+    let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let mut shared = Shared::secured(&json!({}));
     let name = shared.q.name.clone();

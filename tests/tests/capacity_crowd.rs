@@ -56,9 +56,7 @@ fn observe(mut c: Client, name: &str, is_over: &AtomicBool) -> i64 {
 
 #[test]
 fn a_hundred_producers() {
-    let seed: u64 =
-        std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
+    let seed = seed();
     let mut q = Queue::limited("crowd", CAPACITY, 0);
     let name = q.name.clone();
     let (are_all_put, is_over) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -6,12 +6,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
-fn seed() -> u64 {
-    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
-    seed
-}
-
 /// One statement, or a few, that change the table in some way. None may fail, but for a deadlock.
 fn change(random: &mut StdRng, q: &str, depth: u32) -> Vec<String> {
     let n = random.random_range(1..6);

@@ -14,12 +14,6 @@ fn queue() -> Queue {
     Queue::with("marks_tubes", COLUMNS, &json!({ "features": features }))
 }
 
-fn seed() -> u64 {
-    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
-    seed
-}
-
 #[test]
 fn more_tubes_than_have_marks() {
     let mut t = Tubes::new(&json!({}));

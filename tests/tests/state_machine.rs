@@ -23,15 +23,10 @@ use crowd::Crowd;
 use machine::Machine;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use xqueue_tests::seed;
 
 const QUEUES: u64 = 10;
 const STEPS: usize = 250;
-
-fn seed() -> u64 {
-    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
-    seed
-}
 
 #[test]
 fn a_queue_is_what_the_model_says() {

@@ -21,12 +21,6 @@ const CALLS_BETWEEN: usize = 60;
 const PRODUCERS: u64 = 2;
 const CONSUMERS: u64 = 4;
 
-fn seed() -> u64 {
-    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
-    seed
-}
-
 /// A combination of features, each on or off; all times are so long that they never end, but for
 /// the zombies'.
 fn features(random: &mut StdRng) -> Value {

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use xqueue_models::leases::replay::{Event, Left, Replay, Tampering, Verb, events};
+use xqueue_models::leases::replay::{Event, Left, Replay, Verb, events, tamperings};
 use xqueue_tests::*;
 
 const CLIENTS: u64 = 6;
@@ -114,7 +114,8 @@ fn work(seed: u64, prepare: &str) -> Option<(Vec<Event>, Left)> {
     }
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let mut worker = Worker::new(cluster.config(), seed * CLIENTS + number);
+            let mut worker =
+                Worker::new(cluster.config(), seed.wrapping_mul(CLIENTS).wrapping_add(number));
             scope.spawn(move || (0..STEPS).for_each(|_| worker.step()));
         }
     });
@@ -132,7 +133,7 @@ fn work(seed: u64, prepare: &str) -> Option<(Vec<Event>, Left)> {
 
 fn is_replayed(name: &str, prepare: &str) {
     let began = Instant::now();
-    let Some((trace, left)) = work(rand::random_range(0..1000), prepare) else { return };
+    let Some((trace, left)) = work(seed(), prepare) else { return };
     let worked = began.elapsed();
     let mut verbs: BTreeMap<Verb, usize> = BTreeMap::new();
     trace.iter().for_each(|event| *verbs.entry(event.verb).or_default() += 1);
@@ -152,7 +153,7 @@ fn is_replayed(name: &str, prepare: &str) {
     ] {
         assert!(verbs.contains_key(&verb), "{verb:?} has not come about");
     }
-    let tampered = Tampering::all(&trace);
+    let tampered = tamperings(&trace);
     for tampering in &tampered {
         let replayed = Replay::run(tampering.of(&trace), &left);
         assert!(replayed.is_err(), "{name}: {tampering:?} goes unnoticed");

@@ -232,10 +232,9 @@ const LEAST: &str = "SELECT coalesce(to_jsonb(min(priority)), 'null') FROM (SELE
 
 #[test]
 fn at_random_the_most_urgent_is_next() {
-    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
+    let seed = seed();
     for run in 0..8u64 {
         let seed = u64::wrapping_add(seed, run);
-        println!("XQUEUE_SEED={seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let (by_statement, is_strict) = (random.random_bool(0.5), random.random_bool(0.3));
         let utube = if is_strict { json!({"strict": true}) } else { json!(true) };

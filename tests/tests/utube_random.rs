@@ -56,8 +56,8 @@ fn queue(is_strict: bool, has_priority: bool) -> Queue {
 }
 
 /// Puts tasks into sub-queues of its own, so that they are committed in the order of their keys.
-fn produce(mut c: Client, queue: &str, number: u64, has_priority: bool) {
-    let mut chance = StdRng::seed_from_u64(number);
+fn produce(mut c: Client, queue: &str, (seed, number): (u64, u64), has_priority: bool) {
+    let mut chance = StdRng::seed_from_u64(seed.wrapping_add(number));
     for put in 0..PUTS {
         let tasks: Vec<Value> = (0..chance.random_range(1..5))
             .map(|_| match chance.random_range(0..LANES) {
@@ -86,8 +86,8 @@ fn produce(mut c: Client, queue: &str, number: u64, has_priority: bool) {
 }
 
 /// Takes tasks and does with them whatever can be done, until there are none.
-fn consume(mut c: Client, q: &mut Queue, number: u64, is_over: &AtomicBool) {
-    let mut chance = StdRng::seed_from_u64(1000 + number);
+fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
+    let mut chance = StdRng::seed_from_u64(seed);
     let name = q.name.clone();
     let run = |c: &mut Client, sql: &str| ask(c, &name, sql);
     while !is_over.load(Ordering::Relaxed) {
@@ -175,6 +175,7 @@ fn every_sub_queue_keeps_the_order_of_priorities_and_all_tasks_are_done() {
 
 fn at_random(mut q: Queue, has_priority: bool) {
     let name = q.name.clone();
+    let seed = seed();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for number in 0..CONSUMERS {
@@ -184,13 +185,13 @@ fn at_random(mut q: Queue, has_priority: bool) {
             let consumer = of_its_own.client();
             scope.spawn(move || {
                 let _over = OnPanic(is_over);
-                consume(consumer, &mut of_its_own, number, is_over);
+                consume(consumer, &mut of_its_own, seed.wrapping_add(1000 + number), is_over);
             });
         }
         let producers: Vec<_> = (0..PRODUCERS)
             .map(|number| {
                 let (c, name) = (q.client(), &name);
-                scope.spawn(move || produce(c, name, number, has_priority))
+                scope.spawn(move || produce(c, name, (seed, number), has_priority))
             })
             .collect();
         let _over = OnPanic(&is_over);

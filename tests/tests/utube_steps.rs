@@ -46,7 +46,6 @@ fn statement(random: &mut StdRng, has_priority: bool) -> String {
 }
 
 fn run(seed: u64) {
-    println!("XQUEUE_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let has_priority = random.random_bool(0.3);
     let is_strict = random.random_bool(0.5);
@@ -119,6 +118,6 @@ fn run(seed: u64) {
 
 #[test]
 fn whatever_can_be_taken_is_known_after_every_step() {
-    let seed = std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
+    let seed = seed();
     (0..RUNS).for_each(|number| run(u64::wrapping_add(seed, number)));
 }

@@ -32,9 +32,7 @@ const OF_THE_SERVER: [&str; 3] = [
 ];
 
 fn random() -> StdRng {
-    let seed: u64 =
-        std::env::var("XQUEUE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
-    println!("XQUEUE_SEED={seed}");
+    let seed = seed();
     StdRng::seed_from_u64(seed)
 }
 

@@ -81,7 +81,7 @@ fn arguments(words: &[String]) -> Option<Arguments> {
     let mut arguments = Arguments {
         minutes: None,
         operations: u64::MAX,
-        seed: rand::random::<u32>().into(),
+        seed: xqueue_tests::chosen_seed(),
         clients: 6,
         gentle: false,
     };
@@ -105,7 +105,7 @@ fn check(arguments: &Arguments) -> bool {
         arguments.minutes.unwrap_or(if arguments.operations == u64::MAX { 1.0 } else { 1e6 });
     let duration = Duration::from_secs_f64(minutes * 60.0);
     xqueue_tests::allow(duration + Duration::from_secs(900));
-    println!("seed {}", arguments.seed);
+    println!("XQUEUE_SEED={}", arguments.seed);
     let folder = Folder::new();
     let site = Site::new(&folder.0);
     site.client().batch_execute(&queues::definitions()).expect("the queues are made");

@@ -54,7 +54,7 @@ fn main() {
 }
 
 fn arguments(words: &[String]) -> Option<Arguments> {
-    let mut arguments = Arguments { minutes: 1.0, seed: rand::random::<u32>().into() };
+    let mut arguments = Arguments { minutes: 1.0, seed: xqueue_tests::chosen_seed() };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {

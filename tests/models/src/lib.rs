@@ -19,6 +19,7 @@ pub mod levels;
 pub mod marks;
 pub mod recount;
 pub mod subqueues;
+pub mod tampering;
 pub mod trace;
 pub mod wakeups;
 

@@ -2,6 +2,7 @@
 //! trace (src/trace) has to be a step that the state before permits, and what is left in the end what the table has.
 
 use super::rules::{Row, Rules, Step};
+use crate::tampering::Tampering;
 use crate::trace;
 use serde::{Deserialize, Deserializer};
 use std::collections::{HashMap, HashSet};
@@ -204,47 +205,26 @@ impl<'trace> Replay<'trace> {
     }
 }
 
-/// Something that is wrong with a trace.
-#[derive(Clone, Copy, Debug)]
-pub enum Tampering {
-    Dropped(usize),
-    Doubled(usize),
-    Swapped(usize, usize),
-}
-
-impl Tampering {
-    /// All that can be done to one event of a trace: dropped, doubled, and swapped with the next event of the same
-    /// task, or with the beginning or the end of its session.
-    pub fn all(trace: &[Event]) -> Vec<Tampering> {
-        let mut all = Vec::with_capacity(3 * trace.len());
-        let mut last_of_task: HashMap<&str, usize> = HashMap::new();
-        let mut last_of_session: HashMap<Uuid, usize> = HashMap::new();
-        for (index, event) in trace.iter().enumerate() {
-            all.extend([Tampering::Dropped(index), Tampering::Doubled(index)]);
-            let is_of_session = matches!(event.verb, Verb::Begin | Verb::End);
-            let before = match is_of_session {
-                true => event.by.and_then(|session| last_of_session.get(&session).copied()),
-                false => last_of_task.insert(&event.task, index),
-            };
-            all.extend(before.map(|before| Tampering::Swapped(before, index)));
-            if let Some(session) = event.by {
-                let begun = last_of_session.insert(session, index);
-                let begun = begun.filter(|begun| trace[*begun].verb == Verb::Begin);
-                let begun = begun.filter(|_| !is_of_session);
-                all.extend(begun.map(|begun| Tampering::Swapped(begun, index)));
-            }
+/// All that can be done to one event of a trace: dropped, doubled, and swapped with the next event of the same
+/// task, or with the beginning or the end of its session.
+pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
+    let mut all = Vec::with_capacity(3 * trace.len());
+    let mut last_of_task: HashMap<&str, usize> = HashMap::new();
+    let mut last_of_session: HashMap<Uuid, usize> = HashMap::new();
+    for (index, event) in trace.iter().enumerate() {
+        all.extend([Tampering::Dropped(index), Tampering::Doubled(index)]);
+        let is_of_session = matches!(event.verb, Verb::Begin | Verb::End);
+        let before = match is_of_session {
+            true => event.by.and_then(|session| last_of_session.get(&session).copied()),
+            false => last_of_task.insert(&event.task, index),
+        };
+        all.extend(before.map(|before| Tampering::Swapped(before, index)));
+        if let Some(session) = event.by {
+            let begun = last_of_session.insert(session, index);
+            let begun = begun.filter(|begun| trace[*begun].verb == Verb::Begin);
+            let begun = begun.filter(|_| !is_of_session);
+            all.extend(begun.map(|begun| Tampering::Swapped(begun, index)));
         }
-        all
     }
-
-    /// The trace with that done to it.
-    pub fn of(self, trace: &[Event]) -> Vec<&Event> {
-        let mut events: Vec<&Event> = trace.iter().collect();
-        match self {
-            Tampering::Dropped(index) => drop(events.remove(index)),
-            Tampering::Doubled(index) => events.insert(index, events[index]),
-            Tampering::Swapped(one, other) => events.swap(one, other),
-        }
-        events
-    }
+    all
 }

@@ -10,6 +10,7 @@
 
 use super::rules::{hides, may_be_exact};
 use crate::model::status::Tasks;
+use crate::tampering::Tampering;
 use crate::trace;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -262,62 +263,41 @@ impl Queue {
     }
 }
 
-/// A trace with one event dropped, doubled, or swapped with the next one of its queue.
-#[derive(Clone, Copy, Debug)]
-pub enum Tampering {
-    Dropped(usize),
-    Doubled(usize),
-    Swapped(usize, usize),
-}
-
-impl Tampering {
-    /// All that can be done to one event, unless it is the same history again: a callback that has changed no task
-    /// or a mark that was there already may be missing or come at another time, as may what the next one makes
-    /// anew, which may be done twice.
-    pub fn all(trace: &[Event]) -> Vec<Tampering> {
-        let mut all = vec![];
-        let mut last: BTreeMap<u64, usize> = BTreeMap::new();
-        let mut says_something = vec![false; trace.len()];
-        for (index, event) in trace.iter().enumerate() {
-            let Some(before) = last.insert(event.queue, index) else { continue };
-            says_something[index] = match event.step {
-                Step::Tell { .. } => event.after.tasks != trace[before].after.tasks,
-                Step::Mark | Step::Clear => event.after != trace[before].after,
-                _ => true,
-            };
-            if !says_something[index] {
-                continue;
-            }
-            let next = trace[index + 1..].iter().find(|next| next.queue == event.queue);
-            let is_lost = |next: &Event| match next.step {
-                Step::Mark => event.step == Step::Mark,
-                Step::Tell { replaces, .. } => replaces && matches!(event.step, Step::Tell { .. }),
-                _ => false,
-            };
-            if !next.is_some_and(is_lost) {
-                all.push(Tampering::Dropped(index));
-            }
-            let may_be_twice = match event.step {
-                Step::Tell { replaces, .. } => replaces,
-                _ => matches!(event.step, Step::Mark | Step::Clear),
-            };
-            all.extend((!may_be_twice).then_some(Tampering::Doubled(index)));
-            let is_mark = matches!(trace[before].step, Step::Mark | Step::Clear);
-            if !is_mark && says_something[before] {
-                all.push(Tampering::Swapped(before, index));
-            }
+/// All that can be done to one event, unless it is the same history again: a callback that has changed no task
+/// or a mark that was there already may be missing or come at another time, as may what the next one makes
+/// anew, which may be done twice.
+pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
+    let mut all = vec![];
+    let mut last: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut says_something = vec![false; trace.len()];
+    for (index, event) in trace.iter().enumerate() {
+        let Some(before) = last.insert(event.queue, index) else { continue };
+        says_something[index] = match event.step {
+            Step::Tell { .. } => event.after.tasks != trace[before].after.tasks,
+            Step::Mark | Step::Clear => event.after != trace[before].after,
+            _ => true,
+        };
+        if !says_something[index] {
+            continue;
         }
-        all
-    }
-
-    /// The trace with that done to it.
-    pub fn of(self, trace: &[Event]) -> Vec<&Event> {
-        let mut events: Vec<&Event> = trace.iter().collect();
-        match self {
-            Tampering::Dropped(index) => drop(events.remove(index)),
-            Tampering::Doubled(index) => events.insert(index, events[index]),
-            Tampering::Swapped(one, other) => events.swap(one, other),
+        let next = trace[index + 1..].iter().find(|next| next.queue == event.queue);
+        let is_lost = |next: &Event| match next.step {
+            Step::Mark => event.step == Step::Mark,
+            Step::Tell { replaces, .. } => replaces && matches!(event.step, Step::Tell { .. }),
+            _ => false,
+        };
+        if !next.is_some_and(is_lost) {
+            all.push(Tampering::Dropped(index));
         }
-        events
+        let may_be_twice = match event.step {
+            Step::Tell { replaces, .. } => replaces,
+            _ => matches!(event.step, Step::Mark | Step::Clear),
+        };
+        all.extend((!may_be_twice).then_some(Tampering::Doubled(index)));
+        let is_mark = matches!(trace[before].step, Step::Mark | Step::Clear);
+        if !is_mark && says_something[before] {
+            all.push(Tampering::Swapped(before, index));
+        }
     }
+    all
 }

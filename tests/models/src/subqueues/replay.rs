@@ -18,6 +18,7 @@
 
 use super::rules::{Act, Entry, Move, Refused, State, Subqueue};
 use crate::model::status::Status;
+use crate::tampering::Tampering;
 use crate::trace;
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
@@ -308,73 +309,36 @@ impl Replay {
     }
 }
 
-/// Something that is wrong with a trace.
-#[derive(Clone, Copy, Debug)]
-pub enum Tampering {
-    Dropped(usize),
-    Doubled(usize),
-    Swapped(usize, usize),
+/// Whether a tampering says the same as the trace: only events that change nothing are concerned, and each finds
+/// what it would find without the tampering.
+pub fn is_harmless(tampering: Tampering, trace: &[Event]) -> bool {
+    match tampering {
+        Tampering::Dropped(index) | Tampering::Doubled(index) => trace[index].changes_nothing(),
+        Tampering::Swapped(one, other) => {
+            trace[one].changes_nothing() && trace[other].changes_nothing()
+        }
+    }
 }
 
-impl Tampering {
-    /// What can be done to the event at an index: it is dropped, doubled, or swapped with the one before it of the
-    /// same sub-queue or task, which is at `before`.
-    fn of(index: usize, before: Option<usize>) -> impl Iterator<Item = Tampering> {
-        let swapped = before.map(|before| Tampering::Swapped(before, index));
-        [Tampering::Dropped(index), Tampering::Doubled(index)].into_iter().chain(swapped)
+/// All that can be done to one event of a trace, which may be swapped with the one before it of the same sub-queue or
+/// task, and whether the trace is then refused.
+pub fn tamperings(trace: &[Event], left: &Left) -> Vec<(Tampering, bool)> {
+    let mut last: HashMap<Subject, usize> = HashMap::new();
+    let mut all: Vec<Tampering> = Vec::with_capacity(3 * trace.len());
+    for (index, event) in trace.iter().enumerate() {
+        all.extend(Tampering::of_event(index, last.insert(Subject::of(event), index)));
     }
-
-    /// Whether it says the same as the trace: only events that change nothing are concerned, and each finds
-    /// what it would find without the tampering.
-    pub fn is_harmless(self, trace: &[Event]) -> bool {
-        match self {
-            Tampering::Dropped(index) | Tampering::Doubled(index) => trace[index].changes_nothing(),
-            Tampering::Swapped(one, other) => {
-                trace[one].changes_nothing() && trace[other].changes_nothing()
-            }
+    all.sort_by_key(|tampering| tampering.begins());
+    let (mut replay, mut done) = (Replay::default(), 0);
+    let is_refused = |tampering: Tampering| {
+        while done < tampering.begins() {
+            replay.step(&trace[done]).expect("the trace is a good one");
+            done += 1;
         }
-    }
-
-    /// The first event that is concerned.
-    fn begins(self) -> usize {
-        match self {
-            Tampering::Dropped(index) | Tampering::Doubled(index) => index,
-            Tampering::Swapped(one, _) => one,
-        }
-    }
-
-    /// The trace from there on, with that done to it.
-    fn rest(self, trace: &[Event]) -> impl Iterator<Item = &Event> {
-        let begins = self.begins();
-        let twice = matches!(self, Tampering::Doubled(_)).then_some(begins);
-        let rest = (begins..trace.len()).filter_map(move |index| match self {
-            Tampering::Dropped(dropped) if dropped == index => None,
-            Tampering::Swapped(one, other) if one == index => Some(other),
-            Tampering::Swapped(one, other) if other == index => Some(one),
-            _ => Some(index),
-        });
-        twice.into_iter().chain(rest).map(|index| &trace[index])
-    }
-
-    /// All that can be done to one event of a trace, and whether the trace is then refused.
-    pub fn all(trace: &[Event], left: &Left) -> Vec<(Tampering, bool)> {
-        let mut last: HashMap<Subject, usize> = HashMap::new();
-        let mut all: Vec<Tampering> = Vec::with_capacity(3 * trace.len());
-        for (index, event) in trace.iter().enumerate() {
-            all.extend(Tampering::of(index, last.insert(Subject::of(event), index)));
-        }
-        all.sort_by_key(|tampering| tampering.begins());
-        let (mut replay, mut done) = (Replay::default(), 0);
-        let is_refused = |tampering: Tampering| {
-            while done < tampering.begins() {
-                replay.step(&trace[done]).expect("the trace is a good one");
-                done += 1;
-            }
-            let replayed = replay.clone().go_on(tampering.rest(trace), left);
-            (tampering, replayed.is_err())
-        };
-        all.into_iter().map(is_refused).collect()
-    }
+        let replayed = replay.clone().go_on(tampering.rest(trace), left);
+        (tampering, replayed.is_err())
+    };
+    all.into_iter().map(is_refused).collect()
 }
 
 /// What an event is about.

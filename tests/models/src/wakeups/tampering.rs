@@ -1,66 +1,45 @@
 //! What can be done to a trace of wake-ups so that it is none.
 
 use super::replay::{Event, Number, Process, Step};
+use crate::tampering::Tampering;
 use std::collections::HashMap;
 
-/// Something that is wrong with a trace.
-#[derive(Clone, Copy, Debug)]
-pub enum Tampering {
-    Dropped(usize),
-    Doubled(usize),
-    Swapped(usize, usize),
+/// All that can be done to one event of a trace: dropped, doubled, and swapped with the event before of the same
+/// process; but for what changes nothing, see [`is_idle`] and [`commute`].
+pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
+    let mut all = Vec::with_capacity(3 * trace.len());
+    let mut last: HashMap<(Process, u32), usize> = HashMap::new();
+    let mut tokens: HashMap<(Process, u32), Option<Number>> = HashMap::new();
+    let following = following(trace);
+    for (index, event) in trace.iter().enumerate() {
+        let of = (event.by, event.queue);
+        let before = last.insert(of, index);
+        let has_token = tokens.get(&of).is_some_and(Option::is_some);
+        match event.step {
+            Step::Join { token, .. } | Step::EndVain { kept: token, .. } => {
+                tokens.insert(of, token);
+            }
+            _ => {}
+        }
+        let is_last = index + 1 == trace.len();
+        if !is_idle(&event.step, following[index], has_token) && !is_last {
+            all.push(Tampering::Dropped(index));
+        }
+        if event.step != (Step::Nudge {}) {
+            all.push(Tampering::Doubled(index));
+            let matters = |before: &usize| !commute(&trace[*before].step, &event.step);
+            let before = before.filter(matters);
+            all.extend(before.map(|before| Tampering::Swapped(before, index)));
+        }
+    }
+    all
 }
 
-impl Tampering {
-    /// All that can be done to one event of a trace: dropped, doubled, and swapped with the event before of the same
-    /// process; but for what changes nothing, see [`is_idle`] and [`commute`].
-    pub fn all(trace: &[Event]) -> Vec<Tampering> {
-        let mut all = Vec::with_capacity(3 * trace.len());
-        let mut last: HashMap<(Process, u32), usize> = HashMap::new();
-        let mut tokens: HashMap<(Process, u32), Option<Number>> = HashMap::new();
-        let following = following(trace);
-        for (index, event) in trace.iter().enumerate() {
-            let of = (event.by, event.queue);
-            let before = last.insert(of, index);
-            let has_token = tokens.get(&of).is_some_and(Option::is_some);
-            match event.step {
-                Step::Join { token, .. } | Step::EndVain { kept: token, .. } => {
-                    tokens.insert(of, token);
-                }
-                _ => {}
-            }
-            let is_last = index + 1 == trace.len();
-            if !is_idle(&event.step, following[index], has_token) && !is_last {
-                all.push(Tampering::Dropped(index));
-            }
-            if event.step != (Step::Nudge {}) {
-                all.push(Tampering::Doubled(index));
-                let matters = |before: &usize| !commute(&trace[*before].step, &event.step);
-                let before = before.filter(matters);
-                all.extend(before.map(|before| Tampering::Swapped(before, index)));
-            }
-        }
-        all
-    }
-
-    /// The events that it is about, and what the same process does next.
-    pub fn where_in(self, trace: &[Event]) -> Vec<&Event> {
-        let (Tampering::Dropped(first) | Tampering::Doubled(first) | Tampering::Swapped(first, _)) =
-            self;
-        let by = trace[first].by;
-        trace[first..].iter().filter(|event| event.by == by).take(3).collect()
-    }
-
-    /// The trace with that done to it.
-    pub fn of(self, trace: &[Event]) -> Vec<&Event> {
-        let mut events: Vec<&Event> = trace.iter().collect();
-        match self {
-            Tampering::Dropped(index) => drop(events.remove(index)),
-            Tampering::Doubled(index) => events.insert(index, events[index]),
-            Tampering::Swapped(one, other) => events.swap(one, other),
-        }
-        events
-    }
+/// The events that it is about, and what the same process does next.
+pub fn where_in(tampering: Tampering, trace: &[Event]) -> Vec<&Event> {
+    let first = tampering.begins();
+    let by = trace[first].by;
+    trace[first..].iter().filter(|event| event.by == by).take(3).collect()
 }
 
 /// What the same process does next, for each event.
