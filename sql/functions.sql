@@ -6,7 +6,7 @@
 -- Trigger functions --------------------------------------------------------------------------------
 
 CREATE FUNCTION xqueue.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
-COMMENT ON FUNCTION xqueue.row_changed() IS 'Trigger of a queue: keeps counters, wake-ups and due times right, whoever changes a row. Set by xqueue.upgrade().';
+COMMENT ON FUNCTION xqueue.row_changed() IS 'Trigger of a queue: keeps counters, wake-ups and due times right, by whatever means a row is changed. Set by xqueue.upgrade().';
 
 CREATE FUNCTION xqueue.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
 COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature delayed, or ttl with a default: a ready row whose runat lies in the future is inserted as waiting, one without an end of life gets the default. Set by xqueue.upgrade().';
@@ -33,7 +33,7 @@ COMMENT ON FUNCTION xqueue.create(text, jsonb, boolean, boolean) IS
 CREATE FUNCTION xqueue.downgrade(queue text, drop_columns boolean DEFAULT false)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'downgrade';
 COMMENT ON FUNCTION xqueue.downgrade(text, boolean) IS
-'Makes a queue an ordinary table again: takes triggers and indexes away that upgrade has made, with drop_columns its columns too. Those who wait get an error. Lock: ACCESS EXCLUSIVE. Errors: 42501 not the owner, 55000 not a queue.';
+'Makes a queue an ordinary table again: drops the triggers and indexes that upgrade has made, with drop_columns its columns too. Waiting consumers and producers get an error. Lock: ACCESS EXCLUSIVE. Errors: 42501 not the owner, 55000 not a queue.';
 
 CREATE FUNCTION xqueue.downgrade(queue anyelement, drop_columns boolean DEFAULT false)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'downgrade';
@@ -53,7 +53,7 @@ COMMENT ON FUNCTION xqueue.drop(anyelement) IS 'As drop(text), the queue named b
 CREATE FUNCTION xqueue.put(queue text, task jsonb, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority bigint DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0')
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'put';
 COMMENT ON FUNCTION xqueue.put(text, jsonb, interval, interval, interval, bigint, text, boolean, interval) IS
-'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay (feature ttl). ttr: how long a consumer may have it (feature ttr). priority: smaller numbers are taken first; within the range of its column, which may be a bigint (feature priority). tube: its label (feature tube). front: ahead of all ready tasks, by a priority one less than their least and at most -1 (feature priority). timeout: how long to wait for room under the queue''s capacity (feature capacity), first come first served; while it waits it holds no lock, but the snapshot of its statement. All tasks of a call are put together, or none. Returns the tasks as they are now; no row if there was no room in time. A plain INSERT or COPY does as well, but does not wait for room. Errors: 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22004 no key (feature id is required), 22023 no object, negative time, a column that is the queue''s own or given twice, front with a priority, 22003 a priority that its column cannot hold, or no priority is less, 0A000 the feature is off, or waiting in repeatable read, 53400 more tasks than the capacity, 55000 the tasks have not been counted since the server started, 42P01 the queue was dropped meanwhile. After tarantool/queue''s limfifottl, and its predecessor''s push.';
+'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). ttl: it vanishes if it has not been taken for so long, counted from the end of the delay (feature ttl). ttr: how long a consumer may have it (feature ttr). priority: smaller numbers are taken first; within the range of its column, which may be a bigint (feature priority). tube: its label (feature tube). front: ahead of all ready tasks, by a priority one less than their least and at most -1 (feature priority). timeout: how long to wait for room under the queue''s capacity (feature capacity), first come first served; while it waits it holds no lock, but the snapshot of its statement. All tasks of a call are put together, or none. Returns the tasks as they are now; no row if there was no room in time. A plain INSERT or COPY does as well, but does not wait for room. Errors: 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22004 no key (feature id is required), 22023 no object, negative time, a column that is the queue''s own or given twice, front with a priority, 22003 a priority that its column cannot hold, or no priority is less, 0A000 the feature is off, or waiting in repeatable read, 53400 more tasks than the capacity, 55000 the tasks have not been counted since the server started, 42P01 the queue was dropped meanwhile. After tarantool/queue''s limfifottl, and its predecessor''s push.';
 
 CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority bigint DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0')
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'put';
@@ -105,7 +105,7 @@ COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integ
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
 COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval) IS
-'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed) or, without one, as feature retry says (zero: not at all); after its last attempt it is buried. update: columns to set in the same statement. ttl: it vanishes if nobody has taken it for so long, counted from the end of the delay; a delay without ttl puts the end of its life off. Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 the feature is off.';
+'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed) or, without one, as feature retry says (zero: not at all); after its last attempt it is buried. update: columns to set in the same statement. ttl: it vanishes if it has not been taken for so long, counted from the end of the delay; a delay without ttl puts the end of its life off. Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 the feature is off.';
 
 CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'release';
@@ -114,7 +114,7 @@ COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, jsonb, interval, i
 CREATE FUNCTION xqueue.bury(queue text, id anycompatible, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
 COMMENT ON FUNCTION xqueue.bury(text, anycompatible, jsonb, interval) IS
-'Puts a task that this session has taken aside: it is buried, and nobody takes it until it is dug out (feature buried). update: columns to set in the same statement. ttl: it vanishes after so long. Returns it as it is now. Errors: those of ack. After beanstalkd.';
+'Puts a task that this session has taken aside: it is buried, and no take finds it until it is dug out (feature buried). update: columns to set in the same statement. ttl: it vanishes after so long. Returns it as it is now. Errors: those of ack. After beanstalkd.';
 
 CREATE FUNCTION xqueue.bury(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
@@ -157,7 +157,7 @@ COMMENT ON FUNCTION xqueue.tasks_by_state(anyelement, text, integer) IS 'As task
 CREATE FUNCTION xqueue.dig(queue text, id anycompatible, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'dig';
 COMMENT ON FUNCTION xqueue.dig(text, anycompatible, interval, interval) IS
-'Digs a buried task out: it is ready again, or waits for delay (features buried, delayed). ttl: it vanishes if nobody has taken it for so long. Returns it as it is now. Errors: P0002 not found, 55000 not buried, 0A000 the feature is off. After xqueue.';
+'Digs a buried task out: it is ready again, or waits for delay (features buried, delayed). ttl: it vanishes if it has not been taken for so long. Returns it as it is now. Errors: P0002 not found, 55000 not buried, 0A000 the feature is off. After xqueue.';
 
 CREATE FUNCTION xqueue.dig(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'dig';
@@ -166,7 +166,7 @@ COMMENT ON FUNCTION xqueue.dig(anyelement, anycompatible, interval, interval) IS
 CREATE FUNCTION xqueue.plow(queue text, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
 COMMENT ON FUNCTION xqueue.plow(text, integer, interval, interval) IS
-'Digs the first n buried tasks out, in the order of priority (feature priority) and key, all if n is NULL, as dig does with one; passes over those that somebody has locked. Returns them as they are now, in this order. Errors: 22023 negative n, 0A000 the feature is off. After xqueue.';
+'Digs the first n buried tasks out, in the order of priority (feature priority) and key, all if n is NULL, as dig does with one; passes over those that another transaction has locked. Returns them as they are now, in this order. Errors: 22023 negative n, 0A000 the feature is off. After xqueue.';
 
 CREATE FUNCTION xqueue.plow(queue anyelement, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
@@ -184,7 +184,7 @@ COMMENT ON FUNCTION xqueue.kick(anyelement, integer) IS 'As kick(text, …), the
 CREATE FUNCTION xqueue.switch(queue text, id anycompatible, status text, delay interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'switch_task';
 COMMENT ON FUNCTION xqueue.switch(text, anycompatible, text, interval) IS
-'Brings a task that nobody holds to a state that the queue has: R, W, B, Z or D, a word such as ready, or the value of the status column. delay: how long it stays in W or Z. Returns it as it is now. Errors: P0002 not found, 55006 taken, 22023 no such state, T, or no delay where one is needed, 0A000 the state''s feature is off.';
+'Brings a task that is not taken to a state that the queue has: R, W, B, Z or D, a word such as ready, or the value of the status column. delay: how long it stays in W or Z. Returns it as it is now. Errors: P0002 not found, 55006 taken, 22023 no such state, T, or no delay where one is needed, 0A000 the state''s feature is off.';
 
 CREATE FUNCTION xqueue.switch(queue anyelement, id anycompatible DEFAULT NULL, status text DEFAULT NULL, delay interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'switch_task';
@@ -193,7 +193,7 @@ COMMENT ON FUNCTION xqueue.switch(anyelement, anycompatible, text, interval) IS 
 CREATE FUNCTION xqueue.snatch(queue text, id anycompatible, delay interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'snatch';
 COMMENT ON FUNCTION xqueue.snatch(text, anycompatible, interval) IS
-'Takes a task away from whoever has taken it: it is ready again, or waits for delay (feature delayed). It does not count as a failed attempt. Returns it as it is now. Errors: P0002 not found, 55000 not taken, 0A000 the feature is off.';
+'Takes a task away from the session that has taken it: it is ready again, or waits for delay (feature delayed). It does not count as a failed attempt. Returns it as it is now. Errors: P0002 not found, 55000 not taken, 0A000 the feature is off.';
 
 CREATE FUNCTION xqueue.snatch(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'snatch';
@@ -202,7 +202,7 @@ COMMENT ON FUNCTION xqueue.snatch(anyelement, anycompatible, interval) IS 'As sn
 CREATE FUNCTION xqueue.release_all(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
 COMMENT ON FUNCTION xqueue.release_all(text) IS
-'Takes all taken tasks away from whoever has taken them: they are ready again. Returns how many. It does not count as a failed attempt; each counts as a snatch. Passes over those that somebody has locked, as they are being acked or released. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby. After tarantool/queue.';
+'Takes all taken tasks away from the sessions that have taken them: they are ready again. Returns how many. It does not count as a failed attempt; each counts as a snatch. Passes over those that another transaction has locked, as they are being acked or released. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby. After tarantool/queue.';
 
 CREATE FUNCTION xqueue.release_all(queue anyelement)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
@@ -220,7 +220,7 @@ COMMENT ON FUNCTION xqueue.restart(anyelement, anycompatible, interval) IS 'As r
 CREATE FUNCTION xqueue.delete(queue text, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'delete_task';
 COMMENT ON FUNCTION xqueue.delete(text, anycompatible) IS
-'Deletes a task in whatever state it is, also if somebody has taken it. Returns it as it was. Errors: P0002 not found. xqueue''s kill.';
+'Deletes a task in whatever state it is, also if it is taken. Returns it as it was. Errors: P0002 not found. xqueue''s kill.';
 
 CREATE FUNCTION xqueue.delete(queue anyelement, id anycompatible DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'delete_task';
@@ -229,7 +229,7 @@ COMMENT ON FUNCTION xqueue.delete(anyelement, anycompatible) IS 'As delete(text,
 CREATE FUNCTION xqueue.pause(queue text, duration interval DEFAULT NULL)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
 COMMENT ON FUNCTION xqueue.pause(text, interval) IS
-'Pauses a queue for duration, from now, or until resume if that is NULL: take and next find nothing and wait on, a take of given tasks as well; all else goes on, also work on tasks that are taken. In place of an earlier pause; zero: none. It ends by itself, and those who wait take then, first come first served; it outlasts a restart of the server. Errors: 42501 not the owner, 22023 negative or infinite duration. After beanstalkd''s pause-tube.';
+'Pauses a queue for duration, from now, or until resume if that is NULL: take and next find nothing and wait on, a take of given tasks as well; all else goes on, also work on tasks that are taken. In place of an earlier pause; zero: none. It ends by itself, and waiting consumers take then, first come first served; it outlasts a restart of the server. Errors: 42501 not the owner, 22023 negative or infinite duration. After beanstalkd''s pause-tube.';
 
 CREATE FUNCTION xqueue.pause(queue anyelement, duration interval DEFAULT NULL)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
@@ -238,7 +238,7 @@ COMMENT ON FUNCTION xqueue.pause(anyelement, interval) IS 'As pause(text, …), 
 CREATE FUNCTION xqueue.resume(queue text)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
 COMMENT ON FUNCTION xqueue.resume(text) IS
-'Ends the pause of a queue; those who wait take what is there, first come first served. Does nothing if it is not paused. Errors: 42501 not the owner.';
+'Ends the pause of a queue; waiting consumers take what is there, first come first served. Does nothing if it is not paused. Errors: 42501 not the owner.';
 
 CREATE FUNCTION xqueue.resume(queue anyelement)
 RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
@@ -301,7 +301,7 @@ COMMENT ON FUNCTION xqueue.stats_reset() IS 'The same for each queue of this dat
 CREATE FUNCTION xqueue.check(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
 COMMENT ON FUNCTION xqueue.check(text) IS
-'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or that nobody would look into, tasks that the own connection has taken and does not know of, the key, columns, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks nobody; waits up to three seconds for what the worker is about to mend. Runs no code of the table''s owner. Errors: 42501 no SELECT on the table, or row security applies to the role, 55000 no queue.';
+'Checks a queue: counters against the table, tasks taken by sessions that are gone, tasks that wait for nothing, ready and buried ones before their low-water marks, sub-queues of which several tasks are in flight or whose first task no take would find, tasks that the calling session has taken and does not know of, the key, columns, triggers and indexes. Returns {"queue", "ok", "problems"}, and the marks where there are such: {"mark", "buried_mark"}. Reads the whole table and blocks no other transaction; waits up to three seconds for what the worker is about to repair. Runs no code of the table''s owner. Errors: 42501 no SELECT on the table, or row security applies to the role, 55000 no queue.';
 
 CREATE FUNCTION xqueue.check(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
@@ -309,7 +309,7 @@ COMMENT ON FUNCTION xqueue.check(anyelement) IS 'As check(text), the queue named
 
 CREATE FUNCTION xqueue.state()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'state';
-COMMENT ON FUNCTION xqueue.state() IS 'How the queues of this database are looked after. INIT: nobody has asked for a worker yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
+COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: no worker has been asked for yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
 
 CREATE FUNCTION xqueue.metrics()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';

@@ -41,7 +41,7 @@ COMMENT ON TABLE xqueue.queue IS 'The tables that are queues, and how. Read the 
 COMMENT ON COLUMN xqueue.queue.relation IS 'The table.';
 COMMENT ON COLUMN xqueue.queue.incarnation IS 'The oid that the table had when this was written.';
 COMMENT ON COLUMN xqueue.queue.definition IS 'Options, and the columns they were resolved to.';
-COMMENT ON COLUMN xqueue.queue.paused_until IS 'Until then nobody takes a task; NULL or past: it is not paused.';
+COMMENT ON COLUMN xqueue.queue.paused_until IS 'End of the pause, until which no task is taken; NULL or past: not paused.';
 
 CREATE FUNCTION xqueue.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'registry_changed';
 COMMENT ON FUNCTION xqueue.registry_changed() IS 'Trigger of the registry: tells the worker of queues that come with a restored dump.';

@@ -146,7 +146,7 @@ pub fn init(preloading: bool) {
     GucRegistry::define_enum_guc(
         c"xqueue.graphite_protocol",
         c"The transport of metrics: tcp or udp.",
-        c"Over udp nobody notices what is lost.",
+        c"Over udp a loss goes unnoticed.",
         &GRAPHITE_PROTOCOL,
         GucContext::Sighup,
         GucFlags::default(),

@@ -170,7 +170,7 @@ fn uncounted(queue: &Queue) -> Error {
         PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("the tasks of queue \"{}\" have not been counted yet", queue.name),
     )
-    .detail("Until they are nobody knows whether there is room under its capacity.")
+    .detail("Until then it is not known whether there is room under its capacity.")
     .hint(
         "Try again: after the start of the server and after ALTER TABLE … ENABLE TRIGGER the \
          worker counts them. xqueue.state() tells whether it runs.",
@@ -180,7 +180,7 @@ fn uncounted(queue: &Queue) -> Error {
 fn unresolved(queue: &Queue) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        format!("nobody knows how many tasks queue \"{}\" is about to have", queue.name),
+        format!("it is not known how many tasks queue \"{}\" is about to have", queue.name),
     )
     .detail("A transaction that was prepared before the server started may have put some.")
     .hint("See pg_prepared_xacts: COMMIT PREPARED or ROLLBACK PREPARED what is there.")

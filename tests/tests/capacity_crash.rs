@@ -81,8 +81,8 @@ fn prepared_before_the_server_started() {
         ));
         server.restart("fast");
         q.reconnect();
-        q.fails("SELECT xqueue.put('{q}', '{}')", "55000", "nobody knows");
-        q.fails("INSERT INTO {q} DEFAULT VALUES", "55000", "nobody knows");
+        q.fails("SELECT xqueue.put('{q}', '{}')", "55000", "it is not known");
+        q.fails("INSERT INTO {q} DEFAULT VALUES", "55000", "it is not known");
         q.sql(&format!("{outcome} PREPARED '{gid}'"));
         q.assert_exact();
         assert_eq!((q.puts(left) as i64, q.puts(1)), (left, 0), "{outcome}");

@@ -174,7 +174,7 @@ pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
         let mark = || subqueues::mark(queue.slot, lane);
         let wrong = match position {
             _ if !is_free => None,
-            _ if !subqueues::knows(queue.slot, lane) => Some("nobody looks for the first task"),
+            _ if !subqueues::knows(queue.slot, lane) => Some("no take looks for the first task"),
             Some(position) if position < mark() => {
                 Some("the first task stands before the low-water mark")
             }
