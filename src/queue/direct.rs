@@ -79,7 +79,8 @@ impl Queue {
     pub fn in_flight_index(&self) -> Option<Oid> {
         *self.in_flight.get_or_init(|| {
             let relation = Relation::open(self.table, Lock::None)?;
-            let serving = self.serving(&index::of(&relation), [Index::InFlight].into_iter());
+            let serving =
+                self.serving(&relation, &index::of(&relation), [Index::InFlight].into_iter());
             serving.first().map(|(_, oid)| *oid)
         })
     }
@@ -88,7 +89,7 @@ impl Queue {
     pub fn index(&self, relation: &Relation, wanted: Index) -> Option<Oid> {
         let mut present = index::of(relation);
         present.retain(|index| !index.lacks_old_rows);
-        let serving = self.serving(&present, [wanted].into_iter());
+        let serving = self.serving(relation, &present, [wanted].into_iter());
         serving.first().map(|(_, oid)| *oid)
     }
 
@@ -107,6 +108,7 @@ impl Queue {
     /// Which of the indexes that are there are the ones that are needed, as far as they say so themselves.
     fn serving(
         &self,
+        relation: &Relation,
         present: &[index::Index],
         needed: impl Iterator<Item = Index>,
     ) -> Vec<(Index, Oid)> {
@@ -118,7 +120,8 @@ impl Queue {
             .collect();
         let key: Vec<ColumnType> = self.key.iter().filter_map(|key| find(key.number)).collect();
         let serves = |needed| {
-            let wanted = WantedIndex::new(&self.sql, needed, &fields, &key, &self.definition.made);
+            let wanted =
+                WantedIndex::new(relation, &self.sql, needed, &fields, &key, &self.definition.made);
             let index = present.iter().find(|index| wanted.is_surely_served_by(index));
             index.map(|index| (needed, index.oid))
         };
@@ -151,7 +154,7 @@ impl Direct {
         let mut present = index::of(&relation);
         present.retain(|index| heap.has_index(index.oid));
         let needed = Index::ALL.into_iter().filter(|index| queue.sql.needs_index(*index));
-        let serving = queue.serving(&present, needed);
+        let serving = queue.serving(&relation, &present, needed);
         let serves = |wanted| {
             let found = serving.iter().find(|(index, _)| *index == wanted);
             found.map(|(_, oid)| *oid)

@@ -1,57 +1,64 @@
-//! Which of a table's indexes is the one that a queue needs for something.
+//! Recognizes which of a table's indexes serves a queue's purpose: by its columns, and by the server's own text of its
+//! expression and predicate.
 
 use crate::model::definition::Made;
-
 use crate::model::field::Field;
-use crate::server::relation::ColumnType;
-use crate::server::{index, types};
+use crate::server::index;
+use crate::server::relation::{ColumnType, Relation};
 use crate::statement::{Index, Table};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// An index that a queue needs.
-pub struct WantedIndex {
+pub struct WantedIndex<'a> {
+    relation: &'a Relation,
+    /// The table has the columns that it is about; `upgrade` may be about to add them.
+    has_columns: bool,
     is_unique: bool,
     /// An expression stands as 0 among the numbers of the columns.
     columns: Vec<i16>,
-    expressions: String,
-    predicates: Vec<String>,
-    /// The name of the one that we have made ourselves.
+    expression: Option<String>,
+    predicate: String,
+    /// Expression and predicate as the server shows them, once they were compared.
+    shown: OnceCell<(String, String)>,
+    /// The name of the one that the extension has made itself.
     ours: Option<String>,
 }
 
-impl WantedIndex {
+impl<'a> WantedIndex<'a> {
     pub fn new(
+        relation: &'a Relation,
         sql: &Table,
         index: Index,
         fields: &BTreeMap<Field, ColumnType>,
         key: &[ColumnType],
         made: &Made,
-    ) -> WantedIndex {
-        let status = fields.get(&Field::Status).map_or(types::CHAR, |status| status.oid);
-        let (lane, expressions) = match index.is_by_lane() {
-            true => (Some(0), sql.deparsed_lane()),
-            false => (None, String::new()),
-        };
+    ) -> WantedIndex<'a> {
+        let expression = sql.index_expression(index);
+        let tube = expression.iter().map(|_| Field::Tube);
+        let mut about = [Field::Status].into_iter().chain(tube).chain(sql.index_fields(index));
         let begins = sql.index_fields(index).into_iter();
         let begins = begins.filter_map(|field| fields.get(&field)).map(|column| column.number);
         let ends = key.iter().take(sql.index_key(index).len()).map(|column| column.number);
         WantedIndex {
+            relation,
+            has_columns: about.all(|field| fields.contains_key(&field)),
             is_unique: index.is_unique(),
-            columns: lane.into_iter().chain(begins).chain(ends).collect(),
-            expressions,
-            predicates: sql.deparsed_predicates(index, &types::short_type_name(status)),
+            columns: expression.iter().map(|_| 0).chain(begins).chain(ends).collect(),
+            expression,
+            predicate: sql.index_predicate(index),
+            shown: OnceCell::new(),
             ours: made.indexes.get(index.suffix()).cloned(),
         }
     }
 
-    /// Whether an index is what is wanted. What we have made ourselves need not be recognised by its
-    /// text.
+    /// Returns whether an index serves the purpose. One that the extension has made need not be recognized by its text.
     pub fn is_served_by(&self, known: &index::Index) -> bool {
         let is_ours = self.ours.as_ref() == Some(&known.name) && known.predicate.is_some();
         self.has_shape(known) && (is_ours || self.is_told_by(known))
     }
 
-    /// The same, as far as the index itself says so: somebody may have put another one in its place.
+    /// Does the same by the index alone, as another one may have been put in the place of one that the extension made.
     pub fn is_surely_served_by(&self, known: &index::Index) -> bool {
         self.has_shape(known) && self.is_told_by(known)
     }
@@ -61,8 +68,13 @@ impl WantedIndex {
     }
 
     fn is_told_by(&self, known: &index::Index) -> bool {
-        let predicate = known.predicate.as_ref();
-        predicate.is_some_and(|predicate| self.predicates.contains(predicate))
-            && known.expressions == self.expressions
+        if !self.has_columns || known.predicate.is_none() {
+            return false;
+        }
+        let (expression, predicate) = self.shown.get_or_init(|| {
+            let shown = |sql: &String| index::shown_expression(self.relation, sql);
+            (self.expression.as_ref().map(shown).unwrap_or_default(), shown(&self.predicate))
+        });
+        known.predicate.as_ref() == Some(predicate) && known.expressions == *expression
     }
 }

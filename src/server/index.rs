@@ -1,10 +1,11 @@
 //! The indexes of a table.
 
-use crate::server::foreign::attribute;
+use crate::server::foreign::{attribute, list_nth};
 use crate::server::relation::{Lock, Relation, name_text};
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum, Oid};
+use std::ffi::CString;
 
 /// A valid btree index in the default order of its columns.
 pub struct Index {
@@ -137,9 +138,50 @@ unsafe fn shown(index: pg_sys::Relation, number: u32) -> Option<String> {
         let cache = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
         let tuple = (*index).rd_indextuple;
         let tree = pg_sys::SysCacheGetAttr(cache, tuple, number as i16, &mut is_null);
-        let arguments = [Some(tree), Some(Datum::from((*(*index).rd_index).indrelid))];
-        let text = (!is_null)
-            .then(|| pgrx::direct_function_call_as_datum(pg_sys::pg_get_expr, &arguments))??;
-        Some(Value::new(text, types::TEXT).to_text())
+        if is_null { None } else { shown_tree(tree, (*(*index).rd_index).indrelid) }
     }
+}
+
+/// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the definition
+/// of an index: parsed, resolved and deparsed by the server itself.
+pub fn shown_expression(relation: &Relation, sql: &str) -> String {
+    let sql = CString::new(format!("SELECT {sql}")).unwrap_or_default();
+    // SAFETY: the parser gives a list of one SELECT with one target; the table is open, and the state lives until it is
+    // freed.
+    unsafe {
+        let statements = pg_sys::raw_parser(sql.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
+        let select =
+            (*list_nth::<pg_sys::RawStmt>(statements, 0)).stmt.cast::<pg_sys::SelectStmt>();
+        let target = list_nth::<pg_sys::ResTarget>((*select).targetList, 0);
+        let state = pg_sys::make_parsestate(std::ptr::null_mut());
+        (*state).p_sourcetext = sql.as_ptr();
+        let item = pg_sys::addRangeTableEntryForRelation(
+            state,
+            relation.pointer(),
+            Lock::AccessShare.mode(),
+            std::ptr::null_mut(),
+            false,
+            true,
+        );
+        pg_sys::addNSItemToQuery(state, item, false, true, true);
+        let kind = pg_sys::ParseExprKind::EXPR_KIND_INDEX_PREDICATE;
+        let node = pg_sys::transformExpr(state, (*target).val, kind);
+        pg_sys::assign_expr_collations(state, node);
+        let tree = pg_sys::cstring_to_text(pg_sys::nodeToString(node.cast()));
+        let shown = shown_tree(Datum::from(tree), relation.oid()).unwrap_or_default();
+        pg_sys::free_parsestate(state);
+        shown
+    }
+}
+
+/// Returns a stored expression over a table's columns as the server shows it.
+///
+/// # Safety
+/// `tree` is the text of a node tree.
+unsafe fn shown_tree(tree: Datum, table: Oid) -> Option<String> {
+    let arguments = [Some(tree), Some(Datum::from(table))];
+    // SAFETY: by the contract of this function; the server's function for such an expression.
+    let text = unsafe { pgrx::direct_function_call_as_datum(pg_sys::pg_get_expr, &arguments) }?;
+    // SAFETY: it gives a text.
+    Some(unsafe { Value::new(text, types::TEXT) }.to_text())
 }

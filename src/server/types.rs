@@ -59,12 +59,6 @@ pub fn type_name(oid: Oid) -> String {
     unsafe { owned(pg_sys::format_type_be_qualified(oid)) }.unwrap_or_default()
 }
 
-/// A type's name as the server shows it in the current search path.
-pub fn short_type_name(oid: Oid) -> String {
-    // SAFETY: a palloc'ed string.
-    unsafe { owned(pg_sys::format_type_be(oid)) }.unwrap_or_default()
-}
-
 /// The element type of an array type, None if it is none.
 pub fn element_type(oid: Oid) -> Option<Oid> {
     // SAFETY: a look-up.
@@ -92,8 +86,13 @@ pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
 
 /// Whether a type is one of rows.
 pub fn is_composite(oid: Oid) -> bool {
+    kind(oid) == pg_sys::TYPTYPE_COMPOSITE
+}
+
+/// The kind of a type, as in `pg_type`.
+fn kind(oid: Oid) -> u8 {
     // SAFETY: a look-up.
-    unsafe { pg_sys::get_typtype(oid) as u8 == pg_sys::TYPTYPE_COMPOSITE }
+    unsafe { pg_sys::get_typtype(oid) as u8 }
 }
 
 /// Whether a type, or the one below a domain, is PostgreSQL's own.
@@ -102,8 +101,7 @@ pub fn is_of_the_server(oid: Oid) -> bool {
 }
 
 pub fn is_enum(oid: Oid) -> bool {
-    // SAFETY: a look-up.
-    unsafe { pg_sys::type_is_enum(oid) }
+    kind(oid) == pg_sys::TYPTYPE_ENUM
 }
 
 /// The value of an enum by its label.
@@ -131,9 +129,7 @@ pub fn type_collation(oid: Oid) -> Oid {
 
 /// Whether a type is a domain, or a composite type, whose columns may be of domains.
 pub fn has_parts_or_checks(oid: Oid) -> bool {
-    // SAFETY: a look-up.
-    let kind = unsafe { pg_sys::get_typtype(oid) } as u8;
-    [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind)
+    [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind(oid))
 }
 
 /// Whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be a

@@ -105,8 +105,10 @@ impl Table {
     }
 
     pub fn create_index(&self, index: Index, name: &str) -> String {
-        let lane = index.is_by_lane().then(|| self.lane(""));
-        let columns = lane.into_iter().chain(self.index_columns(index).map(String::from));
+        let columns = self
+            .index_expression(index)
+            .into_iter()
+            .chain(self.index_columns(index).map(String::from));
         format!(
             "CREATE {}INDEX {name} ON {} ({}) WHERE {}",
             if index.is_unique() { "UNIQUE " } else { "" },
@@ -114,6 +116,11 @@ impl Table {
             join(columns, ", "),
             self.index_predicate(index)
         )
+    }
+
+    /// Returns the expression that an index begins with, if it begins with none of the fields.
+    pub fn index_expression(&self, index: Index) -> Option<String> {
+        index.is_by_lane().then(|| self.lane(""))
     }
 
     /// Returns whether the features need an index.
@@ -173,7 +180,8 @@ impl Table {
         }
     }
 
-    fn index_predicate(&self, index: Index) -> String {
+    /// Returns the condition on the tasks in an index.
+    pub fn index_predicate(&self, index: Index) -> String {
         let states = self.in_states(&self.index_states(index));
         match index {
             Index::Due | Index::Expiry => {
@@ -183,55 +191,11 @@ impl Table {
         }
     }
 
-    /// Returns the index predicate as deparsed by the server, in each way that it may name the type.
-    pub fn deparsed_predicates(&self, index: Index, short_type: &str) -> Vec<String> {
-        let status = self.status();
-        let label = match index {
-            Index::Ready | Index::Tube | Index::Lane => self.label(Status::Ready),
-            Index::Taken | Index::InFlight => self.label(Status::Taken),
-            Index::Buried => self.label(Status::Buried),
-            Index::StrictLane => return self.deparsed_states(&IN_STRICT_LINE, short_type),
-            Index::Due | Index::Expiry => return self.deparsed_timed(index, short_type),
-        };
-        match short_type {
-            "character varying" => vec![format!("(({status})::text = {label}::text)")],
-            "character" => vec![format!("({status} = {label}::bpchar)")],
-            short => vec![
-                format!("({status} = {label}::{short})"),
-                format!("({status} = {label}::{})", self.status_type),
-            ],
-        }
-    }
-
     /// Returns the states in which a time column applies, and that column.
     fn timed(&self, index: Index) -> ([Status; 3], &str) {
         match index {
             Index::Expiry => (MORTAL, self.field(Field::Expires)),
             _ => ([Status::Taken, Status::Waiting, Status::Zombie], self.field(Field::Runat)),
-        }
-    }
-
-    fn deparsed_timed(&self, index: Index, short_type: &str) -> Vec<String> {
-        let (states, column) = self.timed(index);
-        let any = self.deparsed_states(&states, short_type).into_iter();
-        any.map(|any| format!("({any} AND ({column} IS NOT NULL))")).collect()
-    }
-
-    fn deparsed_states(&self, states: &[Status], short_type: &str) -> Vec<String> {
-        let status = self.status();
-        let array = |name: &str, cast: &str| {
-            let labels = states.iter().map(|status| format!("{}::{name}", self.label(*status)));
-            format!("ARRAY[{}]{cast}", join(labels, ", "))
-        };
-        match short_type {
-            "character varying" => {
-                vec![format!("(({status})::text = ANY (({})::text[]))", array(short_type, ""))]
-            }
-            "character" => vec![format!("({status} = ANY ({}))", array("bpchar", ""))],
-            short => vec![
-                format!("({status} = ANY ({}))", array(short, "")),
-                format!("({status} = ANY ({}))", array(&self.status_type, "")),
-            ],
         }
     }
 

@@ -38,11 +38,6 @@ impl Table {
         format!("pg_catalog.hash_array_extended(ARRAY[{prefix}{tube}], '0'::pg_catalog.int8)")
     }
 
-    /// Returns the same expression as deparsed by the server.
-    pub fn deparsed_lane(&self) -> String {
-        format!("hash_array_extended(ARRAY[{}], '0'::bigint)", self.field(Field::Tube))
-    }
-
     /// Picks the first task of a sub-queue, unless one of the sub-queue is taken. The task is returned and locked if it is
     /// ready and not locked by another transaction.
     pub(super) fn picking_in_lane(

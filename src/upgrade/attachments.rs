@@ -23,7 +23,7 @@ pub fn add_indexes(
             drop_index(relation, index, ddl, made);
             continue;
         }
-        let wanted = WantedIndex::new(sql, index, fields, key, made);
+        let wanted = WantedIndex::new(relation, sql, index, fields, key, made);
         if !present.iter().any(|known| wanted.is_served_by(known)) {
             drop_index(relation, index, ddl, made);
             let name = catalog::free_name(&relation.name(), index.suffix(), relation.schema());

@@ -126,6 +126,54 @@ fn an_index_that_exists_is_used() {
     assert_eq!(take_all(&mut q.admin, &name).len(), 1);
 }
 
+/// Whatever the type of the status column, indexes that an administrator has made as the dry run says, under names of
+/// its own, are the queue's: the server is asked what the text of each would be.
+#[test]
+fn indexes_made_beforehand_are_recognized_by_the_servers_text() {
+    let features =
+        json!({"utube": true, "delayed": true, "ttl": true, "buried": true, "priority": true});
+    for kind in ["text", "varchar(10)", "char(1)", "char(3)", "\"char\"", "{q}_enum", "{q}_domain"]
+    {
+        let mut q = adopted(&format!(
+            "CREATE TYPE {{q}}_enum AS ENUM ('R', 'T', 'W', 'B', 'Z', 'D'); CREATE DOMAIN {{q}}_domain AS varchar(5); \
+             CREATE TABLE {{q}} (id bigserial PRIMARY KEY, st {kind}, payload jsonb)"
+        ));
+        let name = q.name.clone();
+        let options = json!({"fields": {"status": "st"}, "features": features});
+        let dry_run = "SELECT xqueue.upgrade($1::text, $2::jsonb, true)";
+        let plan: Value = scalar(&mut q.admin, dry_run, &[&name, &options]);
+        let ddl = plan["ddl"].as_array().unwrap().iter().map(|sql| sql.as_str().unwrap());
+        let mut fields = json!({"status": "st"});
+        let mut made = 0;
+        for sql in ddl {
+            if let Some((_, column)) = sql.split_once(" ADD COLUMN ") {
+                q.sql(sql);
+                let column = column.split(' ').next().unwrap();
+                fields[column] = json!(column);
+            } else if let Some((unique, index)) = sql.split_once("INDEX ") {
+                let (_, on) = index.split_once(" ON ").unwrap();
+                made += 1;
+                q.sql(&format!("{unique}INDEX {name}_made_{made} ON {on}"));
+            }
+        }
+        assert!(made > 4, "{kind}: {plan}");
+        q.upgrade(&json!({"fields": fields, "features": features}));
+        let own: i64 = scalar(
+            &mut q.admin,
+            "SELECT count(*) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
+             WHERE indrelid = $1::text::regclass AND NOT indisprimary AND relname NOT LIKE '%\\_made\\_%'",
+            &[&name],
+        );
+        assert_eq!(own, 0, "{kind}: a second index was made");
+        q.status_is("st", ["R", "T", "W", "B", "Z", "D"]);
+        q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+        assert_eq!(take_all(&mut q.admin, &name).len(), 1, "{kind}");
+        let mut admin = q.client();
+        drop(q);
+        admin.batch_execute(&format!("DROP TYPE {name}_enum; DROP DOMAIN {name}_domain")).unwrap();
+    }
+}
+
 #[test]
 fn indexes_of_that_name_that_are_not_ours() {
     let mut q = adopted("CREATE TABLE {q} (id bigserial PRIMARY KEY, status text)");
