@@ -1,5 +1,5 @@
-//! What a transaction changes of a queue beyond its rows, and what processes share of it, by part. Each part has
-//! a `change` (what a transaction has done; pure) and a `shared` (its piece of shared memory).
+//! State of queues beyond rows, by part. Each part has a `change` (what a transaction has done; pure) and a `shared`
+//! (its piece of shared memory, with the lock that guards it).
 
 pub mod capacity;
 mod commit;

@@ -1,4 +1,5 @@
-//! A slot for each queue: which is whose, and the lock under which its parts are used.
+//! Slots: a place in shared memory for each queue, the lock under which its parts are used, and the assignment of
+//! slots to tables.
 
 use crate::parts::capacity::shared::Room;
 use crate::parts::counters::shared::Shared as Counters;
@@ -17,7 +18,7 @@ use crate::server::shared_memory::{Guard, Guarded, Shared, Zeroed};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-/// What processes share of a queue, part by part.
+/// State of a queue that processes share, part by part.
 #[repr(C)]
 pub struct SharedQueue {
     /// 0 while the slot is free.
@@ -35,7 +36,7 @@ pub struct SharedQueue {
     pub(in crate::parts) shown: Shown,
 }
 
-/// A place for a queue.
+/// Slot of a queue.
 pub struct Slot(UnsafeCell<SharedQueue>);
 
 // SAFETY: used under the queue's lock.
@@ -44,12 +45,12 @@ unsafe impl Sync for Slot {}
 unsafe impl Zeroed for Slot {}
 
 pub(in crate::parts) static SLOTS: Shared<Slot> = Shared::new();
-/// Whose each slot is: what is looked for lies close together.
+/// Table of each slot, kept apart so that a search reads little memory.
 pub(in crate::parts) static ASSIGNMENTS: Guarded<Assignment, DirectoryLock> = Guarded::new();
-/// The last that was given to a slot.
+/// Last generation given to a slot.
 pub(in crate::parts) static GENERATION: Guarded<u64, DirectoryLock> = Guarded::new();
 
-/// The table that a slot is for.
+/// Table that a slot is assigned to.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Assignment {
@@ -62,7 +63,7 @@ pub struct Assignment {
 // SAFETY: numbers.
 unsafe impl Zeroed for Assignment {}
 
-/// A queue, locked.
+/// A slot whose lock this process holds.
 pub struct QueueGuard {
     index: u32,
     queue: &'static mut SharedQueue,
@@ -97,13 +98,13 @@ pub fn lock(id: SlotId) -> Option<QueueGuard> {
     at(id.index).filter(|queue| queue.generation == id.generation)
 }
 
-/// The slot of a table, if it has one.
+/// Returns the slot of a table, if it has one.
 pub fn find(database: u32, table: u32) -> Option<SlotId> {
     find_in(&directory(), database, table)
 }
 
-/// The slot of a table; a new one, of this owner or 0 if that is not known, if it has none, and whether it is new. None if
-/// all are in use.
+/// Returns the slot of a table and whether it is new; assigns a free one, with this owner (0: unknown), if the table
+/// has none. None if all slots are in use.
 pub fn find_or_add(
     database: u32,
     table: u32,
@@ -118,7 +119,7 @@ pub fn find_or_add(
     let last = &mut GENERATION.get_mut(&mut directory)[0];
     *last += 1;
     let generation = *last;
-    // What was a queue before may have tasks that are taken.
+    // A table that was a queue before may have taken tasks that no session knows of.
     let doubt = epoch::next_doubt(&mut directory);
     ASSIGNMENTS.get_mut(&mut directory)[index] = Assignment { generation, database, table };
     let queue = at(index as u32)?;
@@ -140,8 +141,8 @@ pub fn find_or_add(
     Some((queue.id(), true))
 }
 
-/// How many slots of all databases are in use by queues of an owner, or of one that is about to be that or is if a
-/// prepared transaction commits; but for some that are about to be its own no more.
+/// Counts the slots of all databases that belong to an owner now, will once the current transaction commits, or may
+/// once a prepared one does; without those in `but`, which are about to leave it.
 pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
     let counts = |queue: QueueGuard| {
         let owners = queue.table.owners();
@@ -150,7 +151,7 @@ pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
     in_use(&directory()).filter(|(id, _)| lock(*id).is_some_and(counts)).count()
 }
 
-/// All slots of a database, or of all databases.
+/// Returns the slots of a database, or of all databases, with their tables.
 pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
     let mut found = Vec::with_capacity(SLOTS.len());
     let directory = directory();
@@ -161,7 +162,7 @@ pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
     found
 }
 
-/// Whether prepared transactions may have changed queues of a database.
+/// Returns whether prepared transactions may have changed queues of a database.
 pub fn any_prepared(database: u32) -> bool {
     let directory = directory();
     let mut of_database = in_use(&directory).filter(|(_, assigned)| assigned.database == database);
@@ -173,7 +174,7 @@ fn find_in(directory: &Directory, database: u32, table: u32) -> Option<SlotId> {
     in_use(directory).find(|(_, assigned)| is_its(assigned)).map(|(id, _)| id)
 }
 
-/// The slots that are not free.
+/// Returns the slots in use.
 fn in_use(directory: &Directory) -> impl Iterator<Item = (SlotId, Assignment)> {
     let slots = ASSIGNMENTS.get(directory).iter().copied().enumerate();
     let id = |(index, assigned): (usize, Assignment)| {
@@ -182,7 +183,7 @@ fn in_use(directory: &Directory) -> impl Iterator<Item = (SlotId, Assignment)> {
     slots.map(id).filter(|(id, _)| id.generation != 0)
 }
 
-/// Frees the slot of a queue that is gone. Those who wait are woken to find out.
+/// Frees the slot of a queue that is gone. Waiting processes are woken to find out.
 pub fn remove(id: SlotId) {
     free(&mut directory(), id);
 }
@@ -208,8 +209,8 @@ fn free(directory: &mut Directory, id: SlotId) {
     }
 }
 
-/// Notes that something may have happened to a queue's tasks of which nobody was told. Must neither
-/// allocate nor fail.
+/// Raises the invalidation epoch of a queue: sessions that began earlier may not know all leases they hold. Must
+/// neither allocate nor fail.
 pub fn invalidate(id: SlotId) {
     let mut directory = directory();
     let doubt = epoch::next_doubt(&mut directory);

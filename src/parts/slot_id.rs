@@ -1,6 +1,6 @@
-//! The name of a queue's slot in shared memory.
+//! Identity of a queue's slot in shared memory.
 
-/// Names a queue's slot in shared memory. The generation tells a slot from its reuse.
+/// Identity of a slot. The generation tells its uses apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotId {
     pub index: u32,

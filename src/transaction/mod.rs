@@ -1,5 +1,5 @@
-//! The one transaction callback: what a transaction has changed reaches shared memory, and wakes
-//! whom it concerns, when it ends.
+//! The transaction callback: hands what a transaction has changed to shared memory when it ends, and wakes the
+//! processes concerned.
 
 pub mod stack;
 #[cfg(test)]
@@ -26,20 +26,20 @@ use std::cell::{Cell, RefCell};
 
 thread_local! {
     static CHANGES: RefCell<Stack> = const { RefCell::new(Stack::new()) };
-    /// Up to here the open transaction has written nothing to the log but takes of tasks that are ready
-    /// again anyway after a crash.
+    /// Up to this WAL position the open transaction has written only takes of tasks that a crash would make ready
+    /// again.
     static ONLY_TAKEN: Cell<u64> = const { Cell::new(0) };
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NOTHING) };
-    /// What this session does to the tasks of a queue just now.
+    /// Call that this session is executing on the tasks of a queue.
     static DOING: Cell<Option<(SlotId, Call)>> = const { Cell::new(None) };
 }
 
-/// What the open transaction does beyond changes of queues.
+/// Changes of the open transaction beyond those of queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Noted {
-    /// An extension was created or dropped, whichever it was.
+    /// An extension, whichever it was, was created or dropped.
     extension: bool,
-    /// With that: whether ours is installed as the transaction commits.
+    /// With that: ours is installed as the transaction commits.
     installed: bool,
     /// The transaction is being prepared, and has marked its queues.
     preparing: bool,
@@ -66,12 +66,12 @@ impl Noted {
     };
 }
 
-/// Whether the open transaction has written nothing, or only what `note_only_taken` knows of.
+/// Returns whether the open transaction has written nothing, or only what `note_only_taken` covers.
 pub fn has_only_taken() -> bool {
     durability::written() == ONLY_TAKEN.get()
 }
 
-/// What the transaction has written since it had only taken were takes as well.
+/// Declares what the transaction has written so far to be takes only.
 pub fn note_only_taken() {
     ONLY_TAKEN.set(durability::written());
 }
@@ -82,93 +82,93 @@ fn note_beyond(change: impl FnOnce(&mut Noted)) {
     NOTED.set(noted);
 }
 
-/// Notes a change of a queue by the current (sub)transaction.
+/// Records a change of a queue by the current (sub)transaction.
 pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
     staying(|| CHANGES.with_borrow_mut(|stack| change(stack.at(xact::depth(), slot))))
 }
 
-/// What the open transaction has changed of a queue.
+/// Returns what the open transaction has changed of a queue.
 pub fn pending(slot: SlotId) -> Delta {
     CHANGES.with_borrow(|stack| stack.total(slot))
 }
 
-/// How many tasks, of all queues, the connection's own session has got and lost in the open transaction.
+/// Returns how many tasks, of all queues, the connection's own session has got and lost in the open transaction.
 pub fn held() -> (u64, u64) {
     CHANGES.with_borrow(Stack::held)
 }
 
-/// The queues that the open transaction has dropped.
+/// Returns the queues that the open transaction has dropped.
 pub fn dropped() -> Vec<SlotId> {
     CHANGES.with_borrow(Stack::dropped)
 }
 
-/// Whose the queues were whose tables the open transaction has altered.
+/// Returns the previous owners of queues whose tables the open transaction has altered.
 pub fn owners_before() -> Vec<(SlotId, u32)> {
     CHANGES.with_borrow(Stack::owners_before)
 }
 
-/// Whether a role that is no superuser has altered a queue's table in the open transaction.
+/// Returns whether a role that is not a superuser has altered a queue's table in the open transaction.
 pub fn is_altered_by_user(slot: SlotId) -> bool {
     CHANGES.with_borrow(|stack| stack.is_altered_by_user(slot))
 }
 
-/// What the open transaction does to the number of a queue's tasks.
+/// Returns the effect of the open transaction on the number of a queue's tasks.
 pub fn growth(slot: SlotId) -> Growth {
     CHANGES.with_borrow(|stack| stack.growth(slot))
 }
 
-/// How tasks of a queue have come from state to state in the open transaction, and the earliest instant at which
-/// something is to be done for those that it has changed.
+/// Returns the transitions of a queue's tasks in the open transaction, and the earliest instant of work for tasks
+/// that it has changed.
 pub fn transitions(slot: SlotId) -> (Transitions, Option<i64>) {
     CHANGES.with_borrow(|stack| stack.transitions(slot))
 }
 
-/// Whether the open transaction does not see ready, or buried, tasks where others do, and where they are
-/// again after a rollback.
+/// Returns whether other transactions may see ready, or buried, tasks where this one does not; a rollback brings them
+/// back.
 pub fn hides(slot: SlotId, tasks: Kind) -> bool {
     CHANGES.with_borrow(|stack| stack.hides(slot, tasks))
 }
 
-/// Whether the open transaction has changed a queue's table or its triggers: what it has done since nobody
-/// may have been told of.
+/// Returns whether the open transaction has changed a queue's table or its triggers, so that later changes may not
+/// have been reported.
 pub fn has_redefined(slot: SlotId) -> bool {
     NOTED.get().altered || CHANGES.with_borrow(|stack| stack.has_redefined(slot))
 }
 
-/// The first place of a queue in which the open transaction has made a task ready, or buried one, which
-/// nobody else knows of.
+/// Returns the first position at which the open transaction has made a task ready, or buried one; other transactions
+/// do not know of it.
 pub fn lowest(slot: SlotId, tasks: Kind) -> Option<Position> {
     CHANGES.with_borrow(|stack| stack.lowest(slot, tasks))
 }
 
-/// What the open transaction has done in the sub-queues of a queue.
+/// Returns the changes of a queue's sub-queues by the open transaction.
 pub fn pending_lanes(slot: SlotId) -> LaneChanges {
     CHANGES.with_borrow(|stack| stack.lanes(slot))
 }
 
-/// The same of one of them.
+/// Returns those of one sub-queue.
 pub fn pending_lane(slot: SlotId, lane: u64) -> LaneChange {
     CHANGES.with_borrow(|stack| stack.lane(slot, lane))
 }
 
-/// Runs `work`, which does `call` to tasks of a queue: its triggers are told.
+/// Runs `work`, which does `call` to tasks of a queue; triggers learn of the call.
 pub fn doing<T>(slot: SlotId, call: Call, work: impl FnOnce() -> T) -> T {
     let _before = Before(DOING.replace(Some((slot, call))));
     work()
 }
 
-/// Runs `work` of the user's: what it changes itself is no part of the call that it runs in.
+/// Runs user code, whose own changes are not part of the call that it runs in.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     let _before = Before(DOING.replace(None));
     work()
 }
 
-/// What this session does to the tasks of a queue just now; None for changes by hand.
+/// Returns the call in progress on the tasks of a queue; None for changes by hand.
 pub fn being_done(slot: SlotId) -> Option<Call> {
     DOING.get().filter(|(queue, _)| *queue == slot).map(|(_, call)| call)
 }
 
-/// Puts back, in case of an error as well, what was being done before.
+/// Restores the previous call on drop, also after an error.
 struct Before(Option<(SlotId, Call)>);
 
 impl Drop for Before {
@@ -185,7 +185,7 @@ pub fn note_registry_change() {
     note_beyond(|noted| noted.registry_changed = true);
 }
 
-/// A command alters a queue's table.
+/// Records that a command alters a queue's table.
 pub fn note_table(slot: SlotId) {
     note_beyond(|noted| noted.tables_altered = true);
     note(slot, |delta| delta.table.redefined = true);
@@ -207,7 +207,7 @@ pub fn has_changed_extension() -> bool {
     NOTED.get().extension
 }
 
-/// Whether the extension is installed as the transaction is about to commit.
+/// Records whether the extension is installed as the transaction is about to commit.
 pub fn note_installed(is_installed: bool) {
     note_beyond(|noted| noted.installed = is_installed);
 }
@@ -220,7 +220,7 @@ pub fn note_dropped_database(database: u32) {
     note_beyond(|noted| noted.dropped_database = Some(database));
 }
 
-/// To be called when what the transaction has altered has been looked at.
+/// Handles the end of a transaction. Called after altered tables and triggers have been examined.
 pub fn transaction_ended(event: TransactionEvent) {
     trace::transaction_ended(event);
     match event {
@@ -238,8 +238,8 @@ pub fn transaction_ended(event: TransactionEvent) {
             note_beyond(|noted| noted.preparing = true);
             mark_prepared();
         }
-        // Again, now that the locks belong to the prepared transaction: the worker may have looked
-        // for them in between and found none.
+        // Repeated now that the prepared transaction holds the locks: the worker may have looked for them in between
+        // and found none.
         TransactionEvent::Prepare => {
             mark_prepared();
             hand_over_room();
@@ -263,7 +263,7 @@ pub fn transaction_ended(event: TransactionEvent) {
                 sessions::set_committing(0);
             }
             if NOTED.get().preparing {
-                // It has come to nothing: the marks are to be taken back.
+                // PREPARE has failed: the worker has to take the marks back.
                 let database = u32::from(process::database());
                 databases::request(database, |requests| requests.prepared = true);
             }
@@ -295,15 +295,15 @@ fn forget() {
     NOTED.set(Noted::NOTHING);
 }
 
-/// The changes are visible and the locks still held: earlier writers have been here before.
-/// Must neither allocate nor fail.
+/// Applies the changes of a queue: they are visible, and locks are still held, so earlier writers have been here
+/// before. Must neither allocate nor fail.
 fn commit(slot: SlotId, delta: &Delta) {
     injection::point(c"xqueue-commit-is-visible");
     if delta.table.dropped == Some(true) {
         return slot::remove(slot);
     }
     held::commit(slot, &delta.leases.held);
-    // Somebody may have taken a task while nobody told of it, or told by other keys.
+    // Tasks may have been taken unreported, or have got other keys.
     if delta.table.redefined || delta.counters.recount {
         slot::invalidate(slot);
     }
@@ -321,14 +321,14 @@ fn commit(slot: SlotId, delta: &Delta) {
             requests.sweep |= delta.counters.recount;
         });
     }
-    // Now that the counters say that there are such tasks.
+    // After the counters, which say that there are such tasks.
     delta.leases.given.sessions().for_each(sessions::look_after);
     if delta.leases.given.more {
         databases::request(database, |requests| requests.sweep = true);
     }
 }
 
-/// What was taken is ready again, and nobody else tells those who wait.
+/// Undoes the changes of a queue. What was taken is ready again; no other process wakes waiting consumers for it.
 fn undo(slot: SlotId, delta: &Delta) {
     if delta.table.created {
         return slot::remove(slot);
@@ -378,8 +378,8 @@ fn commit_catalogue_changes() {
     }
 }
 
-/// A subscriber ends prepared transactions by no command that could be seen, in a transaction that
-/// does nothing else.
+/// A subscriber ends prepared transactions by no command that could be observed, in a transaction that does nothing
+/// else.
 fn look_for_replayed_end() {
     let database = u32::from(process::database());
     let does_nothing = CHANGES.with_borrow(Stack::is_empty);
@@ -388,7 +388,7 @@ fn look_for_replayed_end() {
     }
 }
 
-/// A prepared transaction belongs to no session, so nobody could ever give its tasks back.
+/// Refuses to prepare takes: a prepared transaction belongs to no session, whose end would give its tasks back.
 fn refuse_to_prepare_takes() {
     let mut taken = 0;
     CHANGES.with_borrow(|stack| stack.for_each(|_, delta| taken += delta.leases.taken));
@@ -409,7 +409,7 @@ fn refuse_to_prepare_takes() {
 fn mark_prepared() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
-            // Written by hand: nobody tells the session whether it is committed.
+            // Leases changed by hand: the session does not learn whether the transaction commits.
             if !delta.leases.held.is_empty() {
                 held::forget();
             }
@@ -432,7 +432,7 @@ fn give_up_claims() {
     });
 }
 
-/// The prepared transaction keeps the room that was reserved for it.
+/// Hands reserved room to the prepared transaction.
 fn hand_over_room() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
@@ -446,7 +446,7 @@ fn hand_over_room() {
     });
 }
 
-/// Whether what is there again once a transaction is undone has been told by nobody.
+/// Returns whether tasks come back with the rollback without being reported.
 fn resets(delta: &Delta) -> bool {
     delta.counters.replaces || delta.table.redefined
 }

@@ -1,8 +1,8 @@
-//! The changes of the open transaction, by nesting depth and queue.
+//! Changes of the open transaction, by nesting depth and queue.
 //!
-//! Modelled on the stack of PostgreSQL's own statistics (pgstat): a level for each nesting depth
-//! at which something changed; a released savepoint is added to its parent, a rolled back one is
-//! dropped, a TRUNCATE replaces what was there before it.
+//! Modelled on the stack of PostgreSQL's own statistics (pgstat): one level for each nesting depth at which something
+//! changed; a released savepoint is added to its parent, a rolled back one is dropped, a TRUNCATE replaces what was
+//! there before it.
 
 use crate::model::change::Transitions;
 use crate::model::position::{Kind, Position};
@@ -12,7 +12,7 @@ use crate::parts::delta::Delta;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::{LaneChange, LaneChanges};
 
-/// The memory of so many queues' changes is kept from one transaction to the next.
+/// Number of queues whose memory is kept for the next transaction.
 const SPARE: usize = 8;
 
 struct Level {
@@ -20,10 +20,10 @@ struct Level {
     deltas: Vec<(SlotId, Delta)>,
 }
 
-/// The changes of the open transaction. Levels are ordered by depth, outermost first.
+/// Changes of the open transaction. Levels are ordered by depth, outermost first.
 pub struct Stack {
     levels: Vec<Level>,
-    /// Memory of the transaction before, for this one.
+    /// Memory of the previous transaction.
     spare: Vec<(SlotId, Delta)>,
 }
 
@@ -32,7 +32,7 @@ impl Stack {
         Stack { levels: Vec::new(), spare: Vec::new() }
     }
 
-    /// The changes of `slot` at nesting depth `depth`, to be added to.
+    /// Returns the changes of `slot` at nesting depth `depth`, to be added to.
     pub fn at(&mut self, depth: i32, slot: SlotId) -> &mut Delta {
         if self.levels.last().is_none_or(|level| level.depth < depth) {
             self.levels.push(Level { depth, deltas: std::mem::take(&mut self.spare) });
@@ -46,7 +46,7 @@ impl Stack {
         &mut deltas[position].1
     }
 
-    /// The subtransaction at `depth` has committed: its changes become its parent's.
+    /// Adds the changes of the subtransaction at `depth`, which has committed, to its parent.
     pub fn commit_subtransaction(&mut self, depth: i32) {
         let Some(mut level) = self.levels.pop_if(|level| level.depth >= depth) else { return };
         match self.levels.last_mut() {
@@ -65,21 +65,21 @@ impl Stack {
         }
     }
 
-    /// The subtransaction at `depth` is rolled back: `undone` sees what it had changed.
+    /// Drops the changes of the subtransaction at `depth`, which is rolled back, and shows them to `undone`.
     pub fn abort_subtransaction(&mut self, depth: i32, mut undone: impl FnMut(SlotId, &Delta)) {
         while let Some(level) = self.levels.pop_if(|level| level.depth >= depth) {
             level.deltas.iter().for_each(|(slot, delta)| undone(*slot, delta));
         }
     }
 
-    /// All changes of the transaction, outermost first. Allocates nothing.
+    /// Shows all changes, outermost first. Allocates nothing.
     pub fn for_each(&self, mut see: impl FnMut(SlotId, &Delta)) {
         for level in &self.levels {
             level.deltas.iter().for_each(|(slot, delta)| see(*slot, delta));
         }
     }
 
-    /// How many tasks, of all queues, the connection's own session has got and lost.
+    /// Returns how many tasks, of all queues, the connection's own session has got and lost.
     pub fn held(&self) -> (u64, u64) {
         let (mut got, mut lost) = (0, 0);
         self.for_each(|_, delta| {
@@ -89,7 +89,7 @@ impl Stack {
         (got, lost)
     }
 
-    /// The queues that were dropped, and not made again.
+    /// Returns the queues that were dropped and not made again.
     pub fn dropped(&self) -> Vec<SlotId> {
         let mut dropped = Vec::new();
         self.for_each(|slot, delta| {
@@ -101,7 +101,7 @@ impl Stack {
         dropped
     }
 
-    /// Whose the queues were whose tables have been altered.
+    /// Returns the previous owners of queues whose tables have been altered.
     pub fn owners_before(&self) -> Vec<(SlotId, u32)> {
         let mut owners: Vec<(SlotId, u32)> = Vec::new();
         self.for_each(|slot, delta| {
@@ -112,12 +112,12 @@ impl Stack {
         owners
     }
 
-    /// Whether a role that is no superuser has altered the queue's table.
+    /// Returns whether a role that is not a superuser has altered the queue's table.
     pub fn is_altered_by_user(&self, slot: SlotId) -> bool {
         self.of(slot).any(|delta| delta.table.altered_by_user)
     }
 
-    /// The change of one queue by the whole open transaction.
+    /// Returns the changes of one queue by the whole transaction.
     pub fn total(&self, slot: SlotId) -> Delta {
         let mut total = Delta::default();
         self.for_each(|known, delta| {
@@ -128,22 +128,21 @@ impl Stack {
         total
     }
 
-    /// The transitions of one queue's tasks in the whole open transaction, and the earliest instant at which
-    /// something is to be done for those that it has changed.
+    /// Returns the transitions of one queue's tasks, and the earliest instant of work for tasks that were changed.
     pub fn transitions(&self, slot: SlotId) -> (Transitions, Option<i64>) {
         let mut total = Transitions::default();
         self.of(slot).for_each(|delta| add_all(&mut total, &delta.counters.transitions));
         (total, self.of(slot).filter_map(|delta| delta.schedule.due).min())
     }
 
-    /// What the whole open transaction does to the number of a queue's tasks.
+    /// Returns the effect on the number of a queue's tasks.
     pub fn growth(&self, slot: SlotId) -> Growth {
         let mut growth = Growth::default();
         self.of(slot).for_each(|delta| growth.absorb(&delta.counters, &delta.capacity));
         growth
     }
 
-    /// Whether tasks of a kind that others see may not be where they were for this transaction.
+    /// Returns whether other transactions may see tasks of a kind where this one does not.
     pub fn hides(&self, slot: SlotId, kind: Kind) -> bool {
         let hides = |delta: &Delta| {
             let has_changed = match kind {
@@ -155,13 +154,13 @@ impl Stack {
         self.of(slot).any(hides)
     }
 
-    /// Whether the transaction has done what nobody tells of row by row.
+    /// Returns whether the transaction has done what is not reported row by row.
     pub fn has_redefined(&self, slot: SlotId) -> bool {
         self.of(slot)
             .any(|delta| delta.table.redefined || delta.counters.recount || delta.counters.replaces)
     }
 
-    /// The first place in which the transaction has made a task be of a kind.
+    /// Returns the first position at which the transaction has made a task be of a kind.
     pub fn lowest(&self, slot: SlotId, kind: Kind) -> Option<Position> {
         let places = self.of(slot).flat_map(|delta| delta.marks.lowest.by_group());
         places.filter(|(group, _)| kind.may_be_in(*group)).map(|(_, position)| position).min()
@@ -172,14 +171,14 @@ impl Stack {
         changes.filter(move |(known, _)| *known == slot).map(|(_, delta)| delta)
     }
 
-    /// What the whole open transaction has done in the lanes of a queue.
+    /// Returns the changes of a queue's sub-queues.
     pub fn lanes(&self, slot: SlotId) -> LaneChanges {
         let mut total = LaneChanges::default();
         self.of(slot).for_each(|delta| total.absorb(&delta.subqueues));
         total
     }
 
-    /// The same of one lane.
+    /// Returns those of one sub-queue.
     pub fn lane(&self, slot: SlotId, lane: u64) -> LaneChange {
         let mut total = LaneChange::default();
         self.of(slot).for_each(|delta| delta.subqueues.add_to(&mut total, lane));

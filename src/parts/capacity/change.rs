@@ -1,12 +1,12 @@
-//! What the open transaction does to the room under a queue's capacity.
+//! What a transaction does to the room under a queue's capacity.
 
 use crate::parts::counters;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Room that this transaction has under the queue's capacity: by so many tasks it may grow.
+    /// Number of tasks by which the transaction may let the queue grow.
     pub reserved: i64,
-    /// The capacity is this from now on; inside, None: unlimited.
+    /// New capacity; inside, None: unlimited.
     pub limit: Option<Option<i64>>,
 }
 
@@ -17,14 +17,14 @@ impl Change {
     }
 }
 
-/// What a transaction does to the number of a queue's tasks, as far as capacity is concerned.
+/// Effect of a transaction on the number of a queue's tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
-    /// By so many tasks it grows; with `replaces`, so many there will be.
+    /// Growth in tasks; with `replaces`, the number of tasks.
     pub tasks: i64,
     pub replaces: bool,
     pub reserved: i64,
-    /// The capacity is changed by the same transaction.
+    /// The transaction changes the capacity as well.
     pub redefines: bool,
 }
 
@@ -38,13 +38,13 @@ impl Growth {
         self.redefines |= capacity.limit.is_some();
     }
 
-    /// How much room `tasks` more need beyond what is reserved. A task that the same transaction
-    /// has deleted is room: if the deletion is rolled back, so is whatever came after it.
+    /// Returns how much room `tasks` more need beyond the reservation. Tasks that the same transaction has deleted
+    /// are room: rolling back the deletion rolls back what came after it.
     pub fn lacking(&self, tasks: i64) -> i64 {
         self.tasks + tasks - self.reserved
     }
 
-    /// Room that is reserved and not used.
+    /// Returns the part of the reservation that is not used.
     pub fn surplus(&self) -> i64 {
         self.reserved - self.tasks.max(0)
     }

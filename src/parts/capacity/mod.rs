@@ -1,4 +1,4 @@
-//! Room under a queue's capacity.
+//! Capacity: room for tasks is reserved before they are put.
 
 pub mod change;
 pub mod shared;
@@ -9,19 +9,19 @@ pub use shared::*;
 use crate::parts::slot::QueueGuard;
 
 impl QueueGuard {
-    /// Reserves room for `tasks` more, for a transaction that has changed the queue by `growth` and
-    /// holds a lock on the table under which `capacity` cannot change.
+    /// Reserves room for `tasks` more, for a transaction that has changed the queue by `growth` and holds a lock on
+    /// the table under which `capacity` cannot change.
     pub fn reserve(&mut self, tasks: i64, capacity: i64, growth: &Growth) -> Answer {
         let known = self.capacity.capacity;
         if known != Some(capacity) && !growth.redefines {
             self.set_capacity(Some(capacity));
         }
-        // Who has room already is no newcomer: those in line might wait for him to end.
+        // A transaction that has room is not queued behind producers that may be waiting for it to end.
         if growth.reserved == 0 && self.has_producers() {
             return Answer::Full;
         }
         let room = self.capacity.of(capacity);
-        // Who has emptied the table has it for himself.
+        // A transaction that has emptied the table holds it exclusively.
         let answer = match growth.replaces {
             true if room.fits(0, tasks) => Answer::Reserved,
             true => Answer::Full,
@@ -33,7 +33,7 @@ impl QueueGuard {
         answer
     }
 
-    /// Gives room back that has been reserved and not used.
+    /// Returns reserved room that was not used.
     pub fn give_back(&mut self, tasks: i64) {
         if tasks > 0 {
             self.capacity.reserved -= tasks;
@@ -41,20 +41,20 @@ impl QueueGuard {
         }
     }
 
-    /// A transaction that has reserved room has been prepared.
+    /// Moves a reservation to a transaction that has been prepared.
     pub fn keep_for_prepared(&mut self, tasks: i64) {
         self.capacity.reserved -= tasks;
         self.capacity.prepared += tasks;
     }
 
-    /// The capacity is another one. Who waits for more room than there can ever be is to look.
+    /// Sets the capacity. Producers that wait for more room than there can ever be are woken to find out.
     pub(in crate::parts) fn set_capacity(&mut self, capacity: Option<i64>) {
         self.capacity.capacity = capacity;
         self.turn_away(capacity.unwrap_or(i64::MAX));
         self.grant();
     }
 
-    /// Whether producers may be told now that there is room for `tasks` more.
+    /// Returns whether waiting producers may be granted room for `tasks` more.
     pub(in crate::parts) fn has_room(&self, tasks: i64) -> bool {
         self.capacity.capacity.is_none()
             || self.capacity.answer(self.total(), tasks) == Answer::Reserved

@@ -1,43 +1,43 @@
-//! Room under a queue's capacity. Whoever puts reserves it first; what is committed and what is
-//! reserved never come to more than the capacity, so neither does what will be committed.
+//! Room under a queue's capacity. Producers reserve it first; committed and reserved tasks together never exceed the
+//! capacity, so what will be committed does not either.
 
-/// The room of a queue.
+/// Room of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Room {
-    /// How many tasks there may be; None: any number.
+    /// Maximum number of tasks; None: unlimited.
     pub(in crate::parts) capacity: Option<i64>,
-    /// By open transactions, and by producers that have been told so but do not know it yet.
+    /// Reserved by open transactions, and granted to producers that have not noticed yet.
     pub(in crate::parts) reserved: i64,
-    /// By prepared transactions.
+    /// Reserved by prepared transactions.
     pub(super) prepared: i64,
-    /// Of these, by transactions that have ended: the next recount sees what they have put.
+    /// Part of `prepared` whose transactions have ended: the next recount sees their tasks.
     resolved: i64,
-    /// There are no more tasks than the counters say, but for what has been reserved.
+    /// The counters, with what is reserved, bound the number of tasks.
     counted: bool,
     survivors: Survivors,
 }
 
-/// Transactions that were prepared before the server started: nobody knows what they have put.
+/// Transactions prepared before the server started, whose tasks are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 enum Survivors {
-    /// It has not been looked for them yet.
+    /// Not looked for yet.
     #[default]
     Unknown,
     Open,
     None,
 }
 
-/// What comes of asking for room.
+/// Answer to a request for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Reserved,
-    /// There is none, or others have waited for it for longer.
+    /// There is none, or other producers have waited longer.
     Full,
     /// The tasks have not been counted since the server started.
     Uncounted,
-    /// They cannot be: a transaction that was prepared before the server started is open.
+    /// They cannot be counted: a transaction prepared before the server started is open.
     Unresolved,
 }
 
@@ -46,12 +46,12 @@ impl Room {
         Room { capacity, ..Room::default() }
     }
 
-    /// The same under another capacity.
+    /// Returns the same room under another capacity.
     pub(super) fn of(self, capacity: i64) -> Room {
         Room { capacity: Some(capacity), ..self }
     }
 
-    /// Whether `tasks` more fit beside `committed` ones and what is reserved.
+    /// Returns whether `tasks` more fit beside `committed` ones and what is reserved.
     pub(in crate::parts) fn fits(&self, committed: i64, tasks: i64) -> bool {
         let limit = self.capacity.unwrap_or(i64::MAX);
         committed + self.reserved + self.prepared + tasks <= limit
@@ -66,7 +66,7 @@ impl Room {
         }
     }
 
-    /// The tasks were counted anew; `for_good`: nobody has asked for another count meanwhile.
+    /// Applies a recount; `for_good`: no other one has been requested meanwhile.
     pub(in crate::parts) fn count(&mut self, for_good: bool) {
         self.counted |= for_good;
         if for_good {
@@ -74,12 +74,12 @@ impl Room {
         }
     }
 
-    /// The table was emptied by somebody who had it for himself.
+    /// Applies the emptying of the table by a transaction that holds it exclusively.
     pub(in crate::parts) fn empty(&mut self) {
         (self.counted, self.survivors) = (true, Survivors::None);
     }
 
-    /// Rows may have come that were not counted.
+    /// Discards the count: rows may have come that were not counted.
     pub(in crate::parts) fn distrust(&mut self) {
         self.counted = false;
     }
@@ -88,13 +88,12 @@ impl Room {
         self.prepared
     }
 
-    /// The prepared transactions that had reserved `room` have ended, and all before the server
-    /// started.
+    /// Applies the end of the prepared transactions that had reserved `room`, and of all before the server started.
     pub(in crate::parts) fn resolve(&mut self, room: i64) {
         (self.resolved, self.survivors) = (room, Survivors::None);
     }
 
-    /// A prepared transaction has the table locked.
+    /// Notes that a prepared transaction has the table locked.
     pub(in crate::parts) fn find_prepared(&mut self) {
         if self.survivors == Survivors::Unknown {
             self.survivors = Survivors::Open;

@@ -1,4 +1,4 @@
-//! What the open transaction has changed of a queue's counters.
+//! Changes that a transaction makes to a queue's counters.
 
 use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Place, Transitions, end};
 use crate::model::status::Tasks;
@@ -8,15 +8,15 @@ pub struct Change {
     pub tasks: Tasks,
     pub calls: Calls,
     pub transitions: Transitions,
-    /// The same of the tubes that have statistics of their own, by their place.
+    /// Changes of tubes that have statistics of their own, by their index.
     pub tubes: Vec<(usize, TubeDelta)>,
-    /// `tasks` is not a change but the whole count, as after TRUNCATE.
+    /// `tasks` is the whole count instead of a change, as after TRUNCATE.
     pub replaces: bool,
-    /// From now on the table's triggers tell of every change, or they do not.
+    /// From now on the table's triggers report every change, or do not.
     pub told: Option<bool>,
-    /// The counters have to be counted anew.
+    /// A recount is needed.
     pub recount: bool,
-    /// Other tubes have statistics of their own than before.
+    /// Other tubes have statistics than before.
     pub tubes_changed: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct TubeDelta {
 }
 
 impl Change {
-    /// A task has come from one place to another, or from or to nowhere.
+    /// Records that a task has moved from one place to another; None: from or to nowhere.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
         if let Some(status) = from {
@@ -79,7 +79,7 @@ impl Change {
         self.calls[call as usize] += tasks as i64;
     }
 
-    /// From here on the queue holds exactly so many tasks.
+    /// Replaces the count: from here on the queue holds exactly these tasks.
     pub fn replace(&mut self, counts: &Counts) {
         self.tasks = counts.tasks;
         self.replaces = true;
@@ -109,7 +109,7 @@ impl Change {
     }
 }
 
-/// Whether a task has come from one tube to another.
+/// Returns whether a task has moved to another tube.
 pub fn has_moved(old: Option<Place>, new: Option<Place>) -> bool {
     old.zip(new).is_some_and(|(old, new)| old.tube != new.tube)
 }

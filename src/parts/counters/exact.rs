@@ -1,5 +1,5 @@
-//! Whether the counters are those of the table: not while a prepared transaction may have changed it, while a recount
-//! is wanted, and while no triggers tell what happens.
+//! Whether counters are exact: not while a prepared transaction may have changed the table, while a recount is
+//! pending, or while triggers do not report every change.
 
 use crate::model::change::Counts;
 use crate::parts::counters::change::Change;
@@ -7,7 +7,7 @@ use crate::parts::slot::QueueGuard;
 use serde_json::json;
 
 impl QueueGuard {
-    /// Takes over what a transaction has committed.
+    /// Applies what a transaction has committed.
     pub(in crate::parts) fn commit_counters(&mut self, change: &Change) {
         if let Some(told) = change.told {
             self.counters.told = told;
@@ -17,13 +17,13 @@ impl QueueGuard {
         self.counters.exact |= change.replaces && self.may_be_exact();
     }
 
-    /// The counters have to be counted anew.
+    /// Requests a recount.
     pub(in crate::parts) fn want_recount(&mut self) {
         (self.counters.recount, self.counters.exact) = (true, false);
     }
 
-    /// The same as the caller has found, who keeps away whoever changes triggers. What happened while they did not
-    /// is not counted.
+    /// Notes whether triggers report every change, as found by a caller that holds a lock against changes of
+    /// triggers. Earlier changes were not counted.
     pub fn find_told(&mut self, told: bool) {
         let is_news = told && !self.counters.told;
         self.counters.told = told;
@@ -35,7 +35,7 @@ impl QueueGuard {
         self.counters.recount
     }
 
-    /// The counters become what a recount has found.
+    /// Sets the counters to the result of a recount.
     pub fn set_counted(&mut self, counts: &Counts) {
         self.counters.tasks = counts.tasks;
         for (tube, tasks) in self.counters.tubes.iter_mut().zip(counts.tubes) {
@@ -48,7 +48,7 @@ impl QueueGuard {
         self.grant();
     }
 
-    /// Whether nothing changes the table but what is counted.
+    /// Returns whether every change of the table is counted.
     pub(in crate::parts) fn may_be_exact(&self) -> bool {
         self.counters.told && !self.is_prepared()
     }

@@ -1,4 +1,4 @@
-//! How many tasks a queue has in each state, and what has been done to them.
+//! Counters: how many tasks a queue has in each state, and what was done to them.
 
 pub mod change;
 mod exact;
@@ -20,15 +20,15 @@ impl QueueGuard {
         self.counters.counts_tubes
     }
 
-    /// The committed tasks, in whatever state.
+    /// Returns the number of committed tasks.
     pub(in crate::parts) fn total(&self) -> i64 {
         self.counters.tasks.iter().sum()
     }
 
-    /// How many consumers have something to take, as far as is known.
+    /// Returns how many consumers have something to take, as far as is known.
     pub(in crate::parts) fn ready(&self) -> u32 {
         match self.table.has_subqueues {
-            // What is behind the first task of a sub-queue is nobody's yet.
+            // A sub-queue offers its first task only.
             true if self.has_ready() => subqueues::waiting(self.id()).max(1),
             true => 0,
             false => {
@@ -41,7 +41,7 @@ impl QueueGuard {
         !self.counters.exact || self.counters.tasks[Status::Taken as usize] != 0
     }
 
-    /// Whether there may be something to take.
+    /// Returns whether there may be something to take.
     pub fn has_ready(&self) -> bool {
         let has_ready = self.counters.tasks[Status::Ready as usize] != 0;
         has_ready && (!self.table.has_subqueues || subqueues::may_have_some(self.id()))

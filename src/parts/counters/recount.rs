@@ -1,7 +1,7 @@
-//! Counting a queue's tasks anew while others go on changing them.
+//! Recounts: counting a queue's tasks while other transactions change them.
 //!
-//! A recount counts what a snapshot sees. Whoever commits meanwhile adds its changes to `since` if
-//! that snapshot does not see them. What was counted and what came since add up to the truth.
+//! A recount counts what a snapshot sees. A transaction that commits meanwhile adds its changes to `since` if the
+//! snapshot does not see them. The count and `since` add up to the truth.
 
 use crate::model::change::Counts;
 use crate::parts::counters::change::{Change, add};
@@ -17,17 +17,17 @@ use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many recounts may run at the same time that compare counters with a table, which any role may ask for.
+/// Maximum concurrent recounts by `check`, which any role may call.
 const CHECKS: usize = 16;
-/// How many of them one role may have running: they take as long as its tables are large.
+/// Maximum of these for one role, as they take as long as its tables are large.
 const CHECKS_OF_ROLE: usize = 4;
-/// How many recounts may run at the same time; those that renew counters have areas of their own.
+/// Maximum concurrent recounts; those that renew counters have areas of their own.
 pub const LIMIT: usize = 2 * CHECKS;
 
-/// A place to publish a recount in. All-zero bytes are a free one.
+/// An area to publish a recount in. All zeros: free.
 #[repr(C)]
 pub struct Area {
-    /// The role whose recount it is, `RENEWAL` for one that renews counters, 0 while it is free.
+    /// Role of the recount, `RENEWAL` for one that renews counters, 0: free.
     holder: AtomicU32,
     published: UnsafeCell<Published>,
 }
@@ -35,18 +35,18 @@ pub struct Area {
 // SAFETY: what is published is guarded by the lock of the queue that it is published for.
 unsafe impl Sync for Area {}
 
-/// A recount, for those who commit changes of its queue.
+/// A recount as committing transactions see it.
 #[repr(C)]
 struct Published {
     xmin: u32,
     xmax: u32,
     others: usize,
     since: Counts,
-    /// The table was truncated: only what came since counts.
+    /// The table was truncated: only `since` counts.
     replaced: bool,
-    /// The counters are to become what is counted.
+    /// The counters will be set to the result.
     renews: bool,
-    /// A prepared transaction may have changed the table since the snapshot, of which nothing tells.
+    /// A prepared transaction may have changed the table since the snapshot, unnoticed.
     doubtful: bool,
 }
 
@@ -54,13 +54,13 @@ struct Published {
 unsafe impl Zeroed for Area {}
 
 pub(in crate::parts) static AREAS: Shared<Area> = Shared::new();
-/// The transactions in progress that each area names, in parts of equal length.
+/// Transactions in progress of each area's snapshot, in parts of equal length.
 pub(in crate::parts) static IN_PROGRESS: Shared<AtomicU32> = Shared::new();
 
-/// In place of a role.
+/// Holder of an area that renews counters.
 const RENEWAL: u32 = u32::MAX;
 
-/// An area that is this process's, freed on drop, or when the process ends.
+/// An area that this process has claimed; freed on drop, or when the process ends.
 pub struct Claim(usize);
 
 /// A recount in progress.
@@ -69,14 +69,14 @@ pub struct Recount {
 }
 
 thread_local! {
-    /// The area that this process has claimed.
+    /// Area claimed by this process.
     static CLAIMED: Cell<Option<(usize, SlotId)>> = const { Cell::new(None) };
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 impl QueueGuard {
-    /// Begins a recount: takes its snapshot under the queue's lock. `renews`: the counters are to
-    /// become what is counted; who asks for a recount meanwhile gets another one.
+    /// Begins a recount; takes its snapshot under the queue's lock. `renews`: the counters are set to the result, and
+    /// a recount requested meanwhile is another one.
     pub fn begin_recount(
         &mut self,
         claim: Claim,
@@ -106,7 +106,7 @@ impl QueueGuard {
         (Recount { claim }, snapshot)
     }
 
-    /// Ends a recount whose snapshot saw `counted`: gives what there is now, and whether that is certain.
+    /// Ends a recount whose snapshot saw `counted`. Returns the tasks as of now, and whether they are certain.
     pub fn end_recount(&mut self, recount: &Recount, counted: Counts) -> (Counts, bool) {
         let index = recount.claim.0;
         let Some(published) = self.published(index) else { return (counted, false) };
@@ -127,7 +127,7 @@ impl QueueGuard {
         (counts, is_certain)
     }
 
-    /// A transaction is prepared, or was found to be: what comes of it no recount in progress is told.
+    /// Makes the recounts in progress uncertain: a prepared transaction ends unnoticed.
     pub(in crate::parts) fn doubt_recounts(&mut self) {
         for index in 0..LIMIT {
             if let Some(published) = self.published(index) {
@@ -136,7 +136,7 @@ impl QueueGuard {
         }
     }
 
-    /// Tells the recounts in progress what transaction `xid` has changed.
+    /// Adds the changes of transaction `xid` to the recounts in progress.
     pub(in crate::parts) fn tell_recounts(&mut self, xid: u32, change: &Change) {
         if self.counters.recounts == 0 {
             return;
@@ -156,18 +156,18 @@ impl QueueGuard {
         }
     }
 
-    /// What is published of a recount of this queue; None if the area is another's.
+    /// Returns what is published of a recount of this queue; None if the area is not this queue's.
     fn published(&mut self, index: usize) -> Option<&mut Published> {
         let is_own = self.counters.recounts & (1 << index) != 0;
         let area = &AREAS.get()[index];
-        // SAFETY: this queue's lock is held exclusively, for as long as the guard is borrowed, and only under it
-        // is an area used that the queue's `recounts` names; it is claimed for one queue at a time.
+        // SAFETY: this queue's lock is held exclusively while the guard is borrowed. An area that the queue's
+        // `recounts` names is used under that lock only, and claimed for one queue at a time.
         is_own.then(|| unsafe { &mut *area.published.get() })
     }
 }
 
 impl QueueGuard {
-    /// Notes a step that bears on recounts, and how all stands after it, for tests.
+    /// Traces a step that concerns recounts, and the state after it, for tests.
     pub(in crate::parts) fn trace_recount(&mut self, step: impl FnOnce() -> Value) {
         trace::step("recount", || {
             let mut step = step();
@@ -192,14 +192,14 @@ impl Published {
     }
 }
 
-/// Whether a snapshot with these bounds does not see what `xid` has done. `is_between`: it was in progress.
+/// Returns whether a snapshot with these bounds does not see `xid`. `is_between`: it was in progress.
 fn hides((xmin, xmax): (u32, u32), xid: u32, is_between: impl FnOnce() -> bool) -> bool {
     let precedes = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
     !precedes(xid, xmin) && (!precedes(xid, xmax) || is_between())
 }
 
-/// Whether a transaction that the snapshot sees has not told the counters yet: it would be counted twice. That takes it
-/// moments.
+/// Returns whether a transaction that the snapshot sees has not updated the counters yet and would be counted twice.
+/// It does so within moments.
 pub fn is_ahead(snapshot: &Snapshot) -> bool {
     let InProgress { xmin, xmax, others } = snapshot.in_progress();
     let is_other = |xid| others.iter().any(|other| u32::from(*other) == xid);
@@ -207,15 +207,15 @@ pub fn is_ahead(snapshot: &Snapshot) -> bool {
 }
 
 impl Area {
-    /// A free area for a role's check; None if too many are running, or too many of that role's.
+    /// Claims an area for a role's check; None if too many are running, or too many of that role's.
     pub fn claim_for_check(role: u32) -> Option<Claim> {
         let claim = Area::claim(0..CHECKS, role)?;
         let is_roles = |index: &usize| areas()[*index].holder.load(Ordering::Acquire) == role;
-        // Of several that come at once all may be refused, but none is one too many.
+        // Of several concurrent claims all may be refused, but none exceeds the limit.
         ((0..CHECKS).filter(is_roles).count() <= CHECKS_OF_ROLE).then_some(claim)
     }
 
-    /// A free area for renewing counters; None if too many recounts are doing that.
+    /// Claims an area for renewing counters; None if all are in use.
     pub fn claim_for_renewal() -> Option<Claim> {
         Area::claim(CHECKS..LIMIT, RENEWAL)
     }
@@ -244,7 +244,7 @@ impl Drop for Claim {
     }
 }
 
-/// Who is terminated in the middle of a recount does not get to its end.
+/// Frees the area of a process that is terminated during a recount.
 fn give_up_on_exit(_argument: u32) {
     if let Some((index, _)) = CLAIMED.get() {
         give_up();
@@ -253,8 +253,8 @@ fn give_up_on_exit(_argument: u32) {
     }
 }
 
-/// After an error the queue has to forget the area before that is used again, and to be counted
-/// by somebody else.
+/// Withdraws a recount after an error: the queue forgets the area before it is used again, and requests another
+/// recount.
 fn give_up() {
     if let Some((index, slot)) = CLAIMED.take()
         && let Some(mut queue) = crate::parts::slot::lock(slot)
@@ -269,7 +269,7 @@ fn areas() -> &'static [Area] {
     AREAS.get()
 }
 
-/// The transactions in progress that an area names; written before it is published.
+/// Returns the transactions in progress of an area; written before it is published.
 fn xids(area: usize) -> &'static [AtomicU32] {
     let all = IN_PROGRESS.get();
     let count = all.len() / LIMIT;

@@ -1,4 +1,4 @@
-//! The counters of a queue in shared memory, under its lock.
+//! Counters of a queue in shared memory, under the queue's lock.
 
 use crate::model::change::{Calls, Transitions};
 use crate::model::options::TUBES_COUNTED;
@@ -10,21 +10,21 @@ pub struct Shared {
     pub(in crate::parts) tasks: Tasks,
     pub(super) calls: Calls,
     pub(super) transitions: Transitions,
-    /// Some tubes have statistics of their own, or had.
+    /// Tubes have or had statistics of their own.
     pub(in crate::parts) counts_tubes: bool,
-    /// Those, in the order of the options.
+    /// Counters of these tubes, in the order of the options.
     pub(super) tubes: [Tube; TUBES_COUNTED],
-    /// The counters are those of the table.
+    /// The counters are equal to the table.
     pub(in crate::parts) exact: bool,
-    /// The table's triggers tell of every change.
+    /// The table's triggers report every change.
     pub(super) told: bool,
-    /// The counters have to be counted anew.
+    /// A recount is needed.
     pub(in crate::parts) recount: bool,
-    /// Bit i: the recount in area i is about this queue.
+    /// Bit i: the recount in area i is of this queue.
     pub(super) recounts: u32,
 }
 
-/// The counters of a tube.
+/// Counters of a tube.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tube {
@@ -33,7 +33,7 @@ pub struct Tube {
 }
 
 impl Shared {
-    /// Nothing is known yet.
+    /// Returns counters that wait for their first recount.
     pub(in crate::parts) fn uncounted() -> Shared {
         Shared {
             tasks: Tasks::default(),
@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Takes over what a transaction has committed.
+    /// Applies what a transaction has committed.
     pub(super) fn commit(&mut self, change: &Change) {
         if change.tubes_changed {
             self.tubes = [Tube::default(); TUBES_COUNTED];

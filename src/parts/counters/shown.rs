@@ -1,4 +1,4 @@
-//! What is shown of a queue beside its counters, as it lies in its slot: names, and the worker's last failure.
+//! Names and the worker's last failure in a queue's slot.
 
 pub const NAME_LENGTH: usize = 64;
 pub const ERROR_LENGTH: usize = 512;
@@ -17,7 +17,7 @@ impl Default for Shared {
     }
 }
 
-/// A text as it lies in shared memory: copied under the lock, where nothing may be allocated, and read without it.
+/// A text in shared memory: copied under the lock, where nothing may be allocated, and read without it.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<const LENGTH: usize>(pub(super) [u8; LENGTH]);
 

@@ -1,4 +1,4 @@
-//! What is shown of a queue: its counters, its names, and the worker's last failure with it.
+//! What views and metrics show of a queue: counters, names, the worker's last failure.
 
 use crate::model::change::{Calls, Transitions};
 use crate::model::options::TUBES_COUNTED;
@@ -16,13 +16,13 @@ pub struct Statistics {
     pub transitions: Transitions,
     pub tubes: [Tube; TUBES_COUNTED],
     pub consumers: u32,
-    /// Those that wait for room.
+    /// Producers that wait for room.
     pub producers: u32,
     pub capacity: Option<i64>,
-    /// Room that open and prepared transactions have.
+    /// Room reserved by open and prepared transactions.
     pub reserved: i64,
     pub exact: bool,
-    /// The last failure of the worker, and when it was.
+    /// Last failure of the worker, and its instant.
     pub error: Option<(Text<ERROR_LENGTH>, i64)>,
 }
 
@@ -43,14 +43,14 @@ impl QueueGuard {
         }
     }
 
-    /// Sets to zero what counts what has happened; how many tasks there are stays.
+    /// Resets the counters of calls and transitions; numbers of tasks stay.
     pub fn reset_statistics(&mut self) {
         self.counters.calls = Calls::default();
         self.counters.transitions = Transitions::default();
         self.counters.tubes.iter_mut().for_each(|tube| tube.transitions = Transitions::default());
     }
 
-    /// Names for the metrics: database, schema, table.
+    /// Returns the names for metrics: database, schema, table.
     pub fn names(&self) -> [Text<NAME_LENGTH>; 3] {
         self.shown.names.map(Text)
     }
@@ -62,7 +62,7 @@ impl QueueGuard {
         }
     }
 
-    /// Keeps the last failure of the worker, for the view `xqueue.queues`.
+    /// Records a failure of the worker, for the view `xqueue.queues`.
     pub fn set_error(&mut self, error: &str) {
         set_text(&mut self.shown.error, error);
         self.shown.error_at = time::now();

@@ -1,16 +1,16 @@
-//! What the open transaction changes in what this connection's own session holds of a queue: it is told
-//! to [`crate::parts::leases::held`] at commit.
+//! Changes that the open transaction makes to what the connection's own session holds of a queue; applied to
+//! [`crate::parts::leases::held`] at commit.
 
 use crate::model::position::Position;
 use crate::parts::leases::given::Given;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Tasks taken by this session.
+    /// Number of tasks taken by this session.
     pub taken: u32,
-    /// What the connection's own session has got, and lost.
+    /// Leases that the connection's own session has got and lost.
     pub held: HeldChanges,
-    /// To whom it has given some by hand.
+    /// Foreign sessions that were given tasks by hand.
     pub given: Given,
 }
 
@@ -22,36 +22,36 @@ impl Change {
     }
 }
 
-/// So many tasks are noted by their places; the others are only counted.
+/// Maximum number of tasks recorded by position; the others are only counted.
 pub const TASKS_NOTED: usize = 256;
 
-/// What has happened to a task, or to several.
+/// Change of one lease, or of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldChange {
-    /// The session has got the task in this place.
+    /// The session has got the task at this position.
     Got(Position),
-    /// It has lost it, by whatever call.
+    /// The session has lost the task at this position, by whatever call.
     Lost(Position),
-    /// It has got so many tasks whose places nobody has noted, and lost so many of all that it had.
+    /// It has got so many tasks at unrecorded positions, and lost so many of all that it had.
     Count { got: u64, lost: u64 },
 }
 
-/// All that has happened.
+/// All changes, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldChanges(Vec<HeldChange>);
 
 impl HeldChanges {
-    /// The session has got a task; None: in a place that does not say which one it is.
+    /// Records a task that the session has got; None: its position does not identify it.
     pub fn get(&mut self, position: Option<Position>) {
         self.add(position.map_or(HeldChange::Count { got: 1, lost: 0 }, HeldChange::Got));
     }
 
-    /// The session has lost a task.
+    /// Records a task that the session has lost.
     pub fn lose(&mut self, position: Option<Position>) {
         self.add(position.map_or(HeldChange::Count { got: 0, lost: 1 }, HeldChange::Lost));
     }
 
-    /// The session has got so many tasks, and lost so many.
+    /// Records numbers of tasks got and lost.
     pub fn count(&mut self, got: u64, lost: u64) {
         match self.0.last_mut() {
             Some(HeldChange::Count { got: sum, lost: sum_lost }) => {
@@ -82,7 +82,7 @@ impl HeldChanges {
         self.0.iter().copied()
     }
 
-    /// How many tasks it has got, and lost.
+    /// Returns how many tasks it has got and lost.
     pub fn total(&self) -> (u64, u64) {
         self.iter().fold((0, 0), |(got, lost), change| match change {
             HeldChange::Got(_) => (got + 1, lost),

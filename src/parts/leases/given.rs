@@ -1,14 +1,14 @@
-//! The sessions, but for the connection's own, to which the open transaction has given tasks by hand: those
-//! that have ended when it is committed, or have never been, somebody has to look after.
+//! Foreign sessions to which the open transaction has assigned tasks by hand. Those that have ended by its commit, or
+//! never existed, are handed to the worker.
 
-/// So many are noted.
+/// Maximum number of sessions recorded; beyond it the worker compares all owners with live sessions.
 const SESSIONS_NOTED: usize = 16;
 
-/// The sessions, by their identifiers.
+/// Sessions by their identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     sessions: Vec<[u8; 16]>,
-    /// There are more.
+    /// There are more sessions than recorded.
     pub more: bool,
 }
 
@@ -17,7 +17,7 @@ impl Given {
         self.sessions.contains(&session)
     }
 
-    /// Notes a session.
+    /// Records a session.
     pub fn add(&mut self, session: [u8; 16]) {
         if self.knows(session) {
             return;

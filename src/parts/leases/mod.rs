@@ -1,4 +1,4 @@
-//! Which session holds which tasks.
+//! Leases: which session holds which tasks.
 
 pub mod change;
 #[allow(unsafe_code, reason = "shared memory")]
@@ -18,7 +18,7 @@ pub use change::Change;
 use crate::parts::slot::QueueGuard;
 
 impl QueueGuard {
-    /// Since there were so many doubts there was none about this queue, but for triggers that are off.
+    /// Returns the queue's invalidation epoch; triggers that are off are not part of it.
     pub fn doubt(&self) -> u64 {
         self.leases.doubt
     }

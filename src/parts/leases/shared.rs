@@ -1,7 +1,8 @@
-//! What a queue's slot says of leases, under the queue's lock.
+//! State of leases in a queue's slot, under the queue's lock.
 
 #[repr(C)]
 pub struct Shared {
-    /// The last of the doubts about what has happened to its tasks, by its number among those of all queues.
+    /// Invalidation epoch: number of the last event after which sessions may not know all leases they hold, counted
+    /// over all queues.
     pub(in crate::parts) doubt: u64,
 }

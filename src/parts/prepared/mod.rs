@@ -1,4 +1,4 @@
-//! Queues that prepared transactions have changed: nobody is told when those end, so the worker looks.
+//! Queues that prepared transactions have changed. Their end is not told, so the worker looks for it.
 
 pub mod shared;
 
@@ -9,12 +9,12 @@ use crate::trace;
 use serde_json::{Value, json};
 
 impl QueueGuard {
-    /// A transaction that changed the table is prepared, or one was when the server started.
+    /// Notes a transaction that changed the table and is prepared, or may have been when the server started.
     pub fn mark_prepared(&mut self) {
         self.forbid_raises(|_| Some(json!({ "do": "Prepare", "commit": trace::number() })));
     }
 
-    /// The marks are forgotten, and not raised while a prepared transaction may end and tell nobody.
+    /// Forgets the marks; they are not raised while a prepared transaction may end unnoticed.
     fn forbid_raises(&mut self, step: impl FnOnce(bool) -> Option<Value>) {
         let forget = |queue: &mut SharedQueue| {
             (queue.marks, queue.prepared.may_change) = (Marks::default(), true)
@@ -25,14 +25,14 @@ impl QueueGuard {
         self.trace_recount(|| json!({ "do": "Mark" }));
     }
 
-    /// Whether a prepared transaction may have changed the table. While that is looked up, one may end
-    /// and not be told of.
+    /// Returns whether a prepared transaction may have changed the table. While the worker looks, one may end
+    /// unnoticed.
     pub fn is_prepared(&self) -> bool {
         self.prepared.may_change || self.prepared.is_looked_for
     }
 
-    /// It is about to be looked whether a prepared transaction has the table locked. Gives the room
-    /// that those before now have reserved.
+    /// Begins the search for prepared transactions that lock the table. Returns the room that earlier ones have
+    /// reserved.
     pub fn clear_prepared(&mut self) -> i64 {
         self.change_marks(
             |queue| (queue.prepared.may_change, queue.prepared.is_looked_for) = (false, true),
@@ -44,7 +44,7 @@ impl QueueGuard {
         self.capacity.prepared()
     }
 
-    /// A prepared transaction was found to have the table locked.
+    /// Notes that a prepared transaction has the table locked.
     pub fn find_prepared(&mut self) {
         self.change_marks(
             |queue| queue.prepared.is_looked_for = false,
@@ -55,8 +55,8 @@ impl QueueGuard {
         self.capacity.find_prepared();
     }
 
-    /// None was found: those that had reserved `room` have ended, and the next recount sees what
-    /// they have put. One that has begun before this does not.
+    /// Notes that none has: those that had reserved `room` have ended, and the next recount sees their tasks. A
+    /// recount that began before this does not.
     pub fn resolve_prepared(&mut self, room: i64) {
         self.change_marks(
             |queue| queue.prepared.is_looked_for = false,

@@ -1,15 +1,15 @@
-//! What a queue's slot says of prepared transactions, under the queue's lock.
+//! Prepared transactions of a queue, under the queue's lock.
 
 #[repr(C)]
 pub struct Shared {
-    /// One may have changed the table: what it did is not counted yet.
+    /// One may have changed the table; its changes are not counted.
     pub(in crate::parts) may_change: bool,
-    /// The worker is looking whether one has it locked.
+    /// The worker is looking for one that has the table locked.
     pub(in crate::parts) is_looked_for: bool,
 }
 
 impl Shared {
-    /// As after the start of the server.
+    /// State after the start of the server.
     pub(in crate::parts) fn unknown() -> Shared {
         Shared { may_change: true, is_looked_for: false }
     }

@@ -1,8 +1,8 @@
-//! When the worker has to act for what the open transaction has changed.
+//! When the worker has to act for what a transaction has changed.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// The earliest instant, in microseconds.
+    /// Earliest instant, in microseconds.
     pub due: Option<i64>,
 }
 

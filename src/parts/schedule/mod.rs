@@ -1,4 +1,4 @@
-//! When and by which process the worker acts.
+//! Schedule: when the worker has to act for a queue, and which process does it.
 
 pub mod change;
 #[allow(unsafe_code, reason = "shared memory")]
@@ -15,15 +15,15 @@ pub use shared::NEVER;
 use crate::parts::slot::QueueGuard;
 
 impl QueueGuard {
-    /// The worker has to act at `instant`. True if that is earlier than it knew.
+    /// Makes the worker act at `instant` at the latest. True if that is earlier than before.
     pub fn lower_due(&mut self, instant: i64) -> bool {
         let earlier = instant < self.schedule.due;
         self.schedule.due = self.schedule.due.min(instant);
         earlier
     }
 
-    /// Forgets when the worker has to act; it looks into the table next. Whoever commits an
-    /// instant meanwhile is not forgotten.
+    /// Forgets when the worker has to act; the caller looks into the table next. An instant that a transaction
+    /// commits meanwhile is kept.
     pub fn forget_due(&mut self) {
         self.schedule.due = NEVER;
     }

@@ -1,4 +1,4 @@
-//! What the open transaction has done to a queue itself: its definition, its table, the table's owner.
+//! Changes that a transaction makes to a queue itself: its definition, its table, the table's owner.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
@@ -6,15 +6,15 @@ pub struct Change {
     pub redefined: bool,
     /// The queue was paused (true), or resumed (false).
     pub paused: Option<bool>,
-    /// The slot is there because of this transaction.
+    /// The slot was assigned by this transaction.
     pub created: bool,
-    /// Whose the table was before it was altered.
+    /// Owner of the table before it was altered.
     pub owner_before: Option<u32>,
-    /// A role that is no superuser has altered it.
+    /// The table was altered by a role that is not a superuser.
     pub altered_by_user: bool,
-    /// It is about to be another's: that is noted in the slot.
+    /// The table is about to change its owner; the slot says so.
     pub given_away: bool,
-    /// The table or the definition is gone (true), or there again (false).
+    /// The table or the definition is gone (true), or back (false).
     pub dropped: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! A queue itself: its definition, its table, the table's owner.
+//! The queue itself: its definition, its table, the table's owner.
 
 pub mod change;
 pub mod shared;
@@ -8,7 +8,7 @@ pub use change::Change;
 use crate::parts::slot::QueueGuard;
 
 impl QueueGuard {
-    /// Takes over what a transaction has committed.
+    /// Applies what a transaction has committed.
     pub(in crate::parts) fn commit_table(&mut self, change: &Change) {
         if change.given_away {
             self.end_next_owner(true);
@@ -16,17 +16,17 @@ impl QueueGuard {
         self.table.commit(change);
     }
 
-    /// Whose the table is, as this process sees it.
+    /// Sets the table's owner, as this process sees it.
     pub fn learn_owner(&mut self, owner: u32) {
         self.table.owner = owner;
     }
 
-    /// The table is this role's once the open transaction has committed.
+    /// Sets the owner that the table has once the current transaction commits.
     pub fn set_next_owner(&mut self, owner: u32) {
         self.table.next_owner = owner;
     }
 
-    /// The transaction that has set the next owner has committed, or it was rolled back.
+    /// Ends the change of owner of a transaction that has committed or was rolled back.
     pub fn end_next_owner(&mut self, is_committed: bool) {
         let next = std::mem::take(&mut self.table.next_owner);
         if is_committed {
@@ -34,7 +34,7 @@ impl QueueGuard {
         }
     }
 
-    /// That transaction is prepared: the table is the old owner's as well, until it is known how that ends.
+    /// Counts the table for both owners while the transaction that changes the owner is prepared.
     pub fn prepare_next_owner(&mut self) {
         self.table.prepared_owner = std::mem::take(&mut self.table.next_owner);
     }
@@ -43,15 +43,15 @@ impl QueueGuard {
         self.table.prepared_owner != 0
     }
 
-    /// The prepared transaction that was to change the owner has ended, and this is the owner since; unless another has
-    /// been prepared meanwhile, which is looked for again.
+    /// Ends the change of owner of a prepared transaction, after which the owner is `owner`; not if another one has
+    /// been prepared meanwhile.
     pub fn resolve_owner(&mut self, owner: u32) {
         if !self.prepared.may_change && std::mem::take(&mut self.table.prepared_owner) == owner {
             self.table.owner = owner;
         }
     }
 
-    /// A key made of the clock, greater than all before it. None if the last one is not known.
+    /// Returns a key made of the clock, greater than all before. None if the last one is not known.
     pub fn next_key(&mut self, now: i64) -> Option<i64> {
         if self.table.last_key == 0 {
             return None;
@@ -60,18 +60,18 @@ impl QueueGuard {
         Some(self.table.last_key)
     }
 
-    /// Keys made of the clock will be greater than this one.
+    /// Makes keys of the clock greater than this one.
     pub fn raise_last_key(&mut self, key: i64) {
         self.table.last_key = self.table.last_key.max(key).max(1);
     }
 
-    /// Some tubes have statistics of their own; the queue is paused.
+    /// Notes whether tubes have statistics of their own and whether the queue is paused.
     pub fn note_kind(&mut self, counts_tubes: bool, pauses: bool) {
         self.counters.counts_tubes |= counts_tubes;
         self.table.pauses |= pauses;
     }
 
-    /// Whether it may be paused.
+    /// Returns whether the queue may be paused.
     pub fn pauses(&self) -> bool {
         self.table.pauses
     }

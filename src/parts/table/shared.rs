@@ -1,22 +1,22 @@
-//! What processes share of a queue itself, under its lock.
+//! State of a queue itself in shared memory, under the queue's lock.
 
 use crate::parts::table::change::Change;
 
 #[repr(C)]
 pub struct Shared {
-    /// The table's owner, as far as it is known.
+    /// Owner of the table, as far as it is known.
     pub(super) owner: u32,
-    /// Who is to be that if a transaction commits that is about to; 0 if there is no such transaction.
+    /// Owner once a transaction commits that is about to; 0 if there is none.
     pub(super) next_owner: u32,
-    /// The same of a prepared transaction, until its end is known; it has the table locked, so there is one at the most.
+    /// Owner once a prepared transaction commits. It has the table locked, so there is at most one.
     pub(super) prepared_owner: u32,
-    /// A committed transaction has to do with it: it is not just about to be made.
+    /// A committed transaction knows of the queue; it is not about to be made.
     pub(in crate::parts) settled: bool,
-    /// How often it was defined anew, paused or resumed.
+    /// Number of times that it was redefined, paused or resumed.
     pub(super) redefinitions: u64,
-    /// It is paused, or was.
+    /// It is or was paused.
     pub(super) pauses: bool,
-    /// The last key made of the clock; 0 while that is not known.
+    /// Last key made of the clock; 0 while unknown.
     pub(super) last_key: i64,
     /// The tubes are sub-queues.
     pub(in crate::parts) has_subqueues: bool,
@@ -36,12 +36,12 @@ impl Shared {
         }
     }
 
-    /// The role that owns it, and those that may come to.
+    /// Returns the owner and the roles that may become it.
     pub(in crate::parts) fn owners(&self) -> [u32; 3] {
         [self.owner, self.next_owner, self.prepared_owner]
     }
 
-    /// Takes over what a transaction has committed.
+    /// Applies what a transaction has committed.
     pub(super) fn commit(&mut self, change: &Change) {
         self.settled = true;
         self.redefinitions += u64::from(change.redefined || change.paused.is_some());

@@ -1,33 +1,33 @@
-//! For which waiting processes the open transaction has done something.
+//! Changes of a transaction that concern waiting processes.
 
 use crate::model::change::{Outcome, Place};
 use crate::model::status::Status;
 
-/// Maximum number of tubes of which a transaction notes how many of their tasks came to be ready; those of more tubes are
-/// noted without their tube.
+/// Maximum number of tubes whose ready tasks are counted apart; tasks of further tubes are counted without their
+/// tube.
 pub const TUBES_NOTED: usize = 256;
 
-/// Maximum number of outcomes noted for each transaction; beyond it all that wait for one look again.
+/// Maximum outcomes recorded per transaction; beyond it all watchers recheck.
 const ENDED_NOTED: usize = 100_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Tasks that came to be ready: so many waiting consumers are woken at commit.
+    /// Tasks that became ready: so many consumers are woken at commit.
     pub made_ready: Ready,
-    /// Tasks that ceased to be ready: so many waiting consumers are woken at rollback.
+    /// Tasks that ceased to be ready: so many consumers are woken at rollback.
     pub unmade_ready: Ready,
-    /// What has become of tasks that may be waited for, by the number that stands for the key.
+    /// Outcomes of tasks, by the hash of the key.
     pub ended: Vec<(u64, Outcome)>,
-    /// There were more than are noted.
+    /// There are more than recorded.
     pub ended_more: bool,
 }
 
-/// A number of tasks that came to be ready, or ceased to be, by tube.
+/// Numbers of tasks that became ready, or ceased to be, by tube.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready(Vec<(Option<u64>, u32)>);
 
 impl Change {
-    /// A task has come from one place to another, or from or to nowhere.
+    /// Records that a task has moved from one place to another; None: from or to nowhere.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let is_ready = |place: Option<Place>| {
             place.is_some_and(|place| place.status == Status::Ready && !place.is_in_lane())
@@ -43,7 +43,7 @@ impl Change {
         }
     }
 
-    /// Notes what has become of the task with the key that `hash` stands for.
+    /// Records the outcome of the task whose key has this hash.
     pub fn end(&mut self, hash: impl FnOnce() -> u64, outcome: Outcome) {
         if self.ended.len() < ENDED_NOTED {
             self.ended.push((hash(), outcome));
@@ -83,7 +83,7 @@ impl Ready {
         self.0.is_empty()
     }
 
-    /// The numbers by tube; None where the queue has none.
+    /// Returns the numbers by tube; None for tasks without one.
     pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
         self.0.iter().copied()
     }

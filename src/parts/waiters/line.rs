@@ -1,8 +1,8 @@
-//! The line of a queue, and what is waited for in it.
+//! The wait queue of a queue, and what processes in it wait for.
 
 use crate::parts::waiters::wake::Offer;
 
-/// What somebody waits for.
+/// What a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Want {
@@ -10,33 +10,33 @@ pub enum Want {
     Any,
     /// A ready task of one tube.
     Tube(u64),
-    /// The end of the task with this key.
+    /// The end of the task whose key has this hash.
     End(u64),
-    /// Room for so many tasks more.
+    /// Room for this many more tasks.
     Room(i64),
 }
 
-/// The line of a queue.
+/// Wait queue of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Line {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(in crate::parts) length: u32,
-    /// Of these, those who want the tasks of one tube.
+    /// Consumers among them that want one tube.
     pub(super) choosy: u32,
-    /// Of these, those who wait for the end of a task.
+    /// Processes among them that wait for the end of a task.
     pub(super) watchers: u32,
-    /// Of these, those who wait for room.
+    /// Producers among them that wait for room.
     pub(in crate::parts) producers: u32,
-    /// How often consumers were to be woken: the number of the last wake-up.
+    /// Number of the last wake-up.
     pub(super) wakes: u64,
-    /// The end of the pause that those in line wait for, if there is one.
+    /// End of the pause that consumers in it wait for, if there is one.
     pub(in crate::parts) paused_until: i64,
 }
 
 impl Want {
-    /// Whether a ready task is what is wanted. Where its tube is not known it may be.
+    /// Returns whether a ready task satisfies this; if its tube is unknown, it may.
     pub(super) fn accepts(self, offer: Offer) -> bool {
         match self {
             Want::Any => true,
@@ -51,12 +51,12 @@ impl Want {
 }
 
 impl Line {
-    /// Consumers that wait for a task.
+    /// Returns the number of consumers that wait for a task.
     pub(in crate::parts) fn consumers(&self) -> u32 {
         self.length - self.watchers - self.producers
     }
 
-    /// Counts someone in or out.
+    /// Counts a process in or out.
     pub(super) fn count(&mut self, want: Want, change: impl Fn(u32) -> u32) {
         self.length = change(self.length);
         match want {

@@ -1,4 +1,5 @@
-//! Consumers and producers that wait.
+//! Waiters: consumers and producers that wait. A process registers in the wait queue, looks again, sleeps, and passes
+//! on a wake token that it does not use.
 
 pub mod change;
 pub mod line;

@@ -1,12 +1,12 @@
-//! Those who wait for a task, for the end of one, or for room: a line for each queue, first come,
-//! first served.
+//! Wait queues in shared memory: processes that wait for a task, for the end of one, or for room. First come, first
+//! served.
 //!
-//! A wake-up is a token: the consumer at the head is taken out of the line and woken; if it ends
-//! without having used the token, it passes it on. Producers are woken with their room reserved, so
-//! that nobody comes before them.
+//! A wake-up is a token: the consumer at the head is taken out of the wait queue and woken, and passes the token on
+//! if it ends without having used it. Producers are woken with their room reserved, so that no other producer comes
+//! before them.
 //!
-//! Where the tasks that a consumer gets depend on who it is, by row security or by a function that
-//! picks, a look in vain says nothing of the others: see [`super::token`].
+//! Where row security or a picking function makes the tasks depend on the consumer, a look in vain says nothing about
+//! other consumers: see [`super::token`].
 
 use crate::model::change::Outcome;
 use crate::parts::slot::QueueGuard;
@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const NO_QUEUE: u32 = u32::MAX;
 
-/// A process as it waits, read and changed by [`QueueGuard::entry`] only, but for what is atomic.
+/// State of a waiting process, accessed by [`QueueGuard::entry`] only, but for the atomics.
 #[repr(C)]
 pub struct Waiter {
-    /// The queue in whose line this process stands, `NO_QUEUE` if in none. Stored under the lock of that queue.
+    /// The queue in whose wait queue the process is, `NO_QUEUE` if in none. Stored under that queue's lock.
     queue: AtomicU32,
-    /// Taken out of the line by a wake-up that has not been used yet. Stored under the same lock, read without.
+    /// Taken out of the wait queue by a wake-up that is not used yet. Stored under the same lock, read without.
     pub(super) woken: AtomicBool,
     entry: UnsafeCell<Entry>,
 }
@@ -34,7 +34,7 @@ pub struct Waiter {
 // is the only one that uses it.
 unsafe impl Sync for Waiter {}
 
-/// A process's place in a line. Links are process indexes plus one, 0 being none.
+/// A process in a wait queue. Links are process indexes plus one; 0: none.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Entry {
@@ -42,23 +42,23 @@ pub(super) struct Entry {
     pub(super) next: u32,
     pub(super) want: Want,
     pub(super) token: WakeToken,
-    /// How many wake-ups there had been when its last look began.
+    /// Number of the last wake-up before its last look began.
     pub(super) seen: u64,
-    /// Others may find what that look did not.
+    /// Other consumers may find what that look did not.
     pub(super) by_caller: bool,
     pub(super) outcome: Option<Outcome>,
-    /// Room that has been reserved for this process, which it has not taken over yet.
+    /// Room that was reserved for the process, which it has not taken over yet.
     pub(super) granted: i64,
-    /// It stands in front of all newcomers.
+    /// It goes before all newcomers.
     pub(super) precedes: bool,
     pub(super) pid: i32,
     pub(super) since: i64,
-    /// When to look again without a wake-up, after one that came to nothing.
+    /// Instant of the next look without a wake-up, after one that came to nothing.
     pub(super) nudge_at: i64,
     pub(super) session: [u8; 16],
 }
 
-/// Someone who waits, for the views `xqueue.consumers` and `xqueue.producers`.
+/// A waiting process, as the views `xqueue.consumers` and `xqueue.producers` show it.
 pub struct Waiting {
     pub want: Want,
     pub pid: i32,
@@ -67,7 +67,7 @@ pub struct Waiting {
 }
 
 impl Waiter {
-    /// Of a process that has just been given memory: it stands in no line.
+    /// Resets the entry of a process that is in no wait queue.
     pub(in crate::parts) fn reset(&self) {
         self.queue.store(NO_QUEUE, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ unsafe impl Zeroed for Waiter {}
 
 pub(in crate::parts) static WAITERS: Shared<Waiter> = Shared::new();
 
-/// No process stands in line at first.
+/// Puts no process into a wait queue.
 pub(in crate::parts) fn fill() {
     WAITERS.get().iter().for_each(Waiter::reset);
 }
@@ -93,10 +93,9 @@ pub(super) fn own() -> &'static Waiter {
 }
 
 impl QueueGuard {
-    /// Puts this process into the line, behind all who have waited since an earlier instant.
-    /// `nudge_at`: when to be woken again though nothing has happened, `NEVER` if not at all.
-    /// `precedes`: in front of all who are newcomers, as they may be waiting for its end.
-    /// `by_caller`: others may find what its looks do not.
+    /// Inserts this process into the wait queue, behind all processes that have waited since an earlier instant.
+    /// `nudge_at`: when to be woken without a wake-up, `NEVER` for not at all. `precedes`: before all newcomers,
+    /// which may be waiting for its end. `by_caller`: other consumers may find what its looks do not.
     pub fn join_line(
         &mut self,
         since: i64,
@@ -107,7 +106,7 @@ impl QueueGuard {
         if own().queue.load(Ordering::Relaxed) != NO_QUEUE {
             return;
         }
-        // Newcomers belong at the end, those who come back near the head. Producers do not come back.
+        // Newcomers belong at the end, returning consumers near the head. Producers do not return.
         let belongs_at_end = matches!(want, Want::Room(_))
             || self.standing(self.waiters.tail).is_none_or(|last| last.since <= since);
         let mut next = if belongs_at_end && !precedes { 0 } else { self.waiters.head };
@@ -149,9 +148,9 @@ impl QueueGuard {
         self.grant();
     }
 
-    /// Takes this process out of the line. If it had been woken meanwhile, it gets the wake-up,
-    /// which it has either used or has to pass on, with whether others may find what it does not; room
-    /// that it has not taken over is given back.
+    /// Removes this process from the wait queue. Returns a wake-up that it got meanwhile, which it has either used or
+    /// has to pass on, and whether other consumers may find what it does not. Room that it has not taken over is
+    /// returned.
     pub fn leave_line(&mut self) -> Option<(WakeToken, bool)> {
         let process = process::index();
         if self.standing(process + 1).is_some() {
@@ -162,19 +161,19 @@ impl QueueGuard {
         let (want, token) = (entry.want, (entry.token, entry.by_caller));
         if matches!(want, Want::Room(_)) {
             self.capacity.reserved -= std::mem::take(&mut entry.granted);
-            // It may have stood before others that need less.
+            // It may have been before producers that need less.
             self.grant();
         }
         (was_woken && want.is_for_task()).then_some(token)
     }
 
-    /// What this process has been given when it was taken out of the line.
+    /// Returns the token that this process got when it was taken out of the wait queue.
     pub fn token(&mut self) -> WakeToken {
         self.own_entry().map_or(WakeToken::NUDGE, |entry| entry.token)
     }
 
-    /// Wakes the first `count` consumers in the line that want what there is. If nobody knows what
-    /// that is and some want only one tube, all look for themselves.
+    /// Wakes the first `count` consumers that accept the offer. If the tube is unknown and some consumers want a
+    /// single tube, all are woken to look.
     pub fn wake(&mut self, cause: Cause, count: u32, offer: Offer) {
         let token = self.next_token(offer, cause, count);
         let everyone = offer.tube.is_none() && self.waiters.choosy > 0;
@@ -191,7 +190,7 @@ impl QueueGuard {
         }
     }
 
-    /// The pause is over: wakes those whose turn it is.
+    /// Ends the pause: wakes as many consumers as there are tasks for.
     pub(in crate::parts) fn wake_for_ready(&mut self) {
         self.waiters.paused_until = i64::MIN;
         match self.is_exact() && self.knows_all_lanes() {
@@ -200,20 +199,20 @@ impl QueueGuard {
         }
     }
 
-    /// This process waits for the end of a pause.
+    /// Notes the pause whose end this process waits for.
     pub fn note_pause(&mut self, until: i64) {
         self.waiters.paused_until = until;
     }
 
-    /// A pause is over, which everyone in line notices at the same instant: whoever comes first wakes
-    /// those whose turn it is.
+    /// Ends a pause that all waiting processes notice at the same instant: the first to call this wakes the
+    /// consumers.
     pub fn end_pause(&mut self, until: i64) {
         if self.waiters.paused_until == until {
             self.wake_for_ready();
         }
     }
 
-    /// Wakes everyone to look again.
+    /// Wakes all consumers and watchers to look again.
     pub fn wake_everyone(&mut self) {
         let token = self.next_token(Offer { tube: None }, Cause::Redefined, u32::MAX);
         self.tell_end(None, None);
@@ -226,8 +225,7 @@ impl QueueGuard {
         }
     }
 
-    /// Reserves room for the producers in the order of their line, until there is not enough for
-    /// the next, and wakes them.
+    /// Grants room to waiting producers in their order, until there is not enough for the next, and wakes them.
     pub fn grant(&mut self) {
         let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
@@ -245,7 +243,7 @@ impl QueueGuard {
         }
     }
 
-    /// Wakes the producers that wait for more room than there can ever be, without any.
+    /// Wakes, without room, the producers that wait for more than the capacity.
     pub(in crate::parts) fn turn_away(&mut self, capacity: i64) {
         let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
@@ -256,20 +254,19 @@ impl QueueGuard {
         }
     }
 
-    /// Takes over the room that has been reserved for this process, if any: it is its own to give
-    /// back from now on.
+    /// Takes over the room that was granted to this process, if any; the process has to return it from now on.
     pub fn take_grant(&mut self) -> i64 {
         self.own_entry().map_or(0, |entry| std::mem::take(&mut entry.granted))
     }
 
-    /// Sends everyone away: the queue is gone.
+    /// Wakes and removes all processes: the queue is gone.
     pub fn dismiss_everyone(&mut self) {
         while self.waiters.head != 0 {
             self.notify(self.waiters.head - 1, WakeToken::NUDGE, None);
         }
     }
 
-    /// Tells what has become of tasks in a transaction that has committed. `all`: whatever there was is deleted.
+    /// Tells watchers the outcomes of a committed transaction. `all`: whatever there was is deleted.
     pub(in crate::parts) fn tell_ends(&mut self, change: &Change, all: bool) {
         for (hash, outcome) in &change.ended {
             self.tell_end(Some(*hash), Some(*outcome));
@@ -281,9 +278,8 @@ impl QueueGuard {
         }
     }
 
-    /// Tells those who wait for the end of a task what has become of it; without `hash`, all who
-    /// wait for the end of any; without outcome, they look for themselves, and stay in line so as
-    /// to miss nothing.
+    /// Tells watchers of a task its outcome; without `hash`, the watchers of all tasks. Without outcome they look for
+    /// themselves, and stay in the wait queue so as to miss nothing.
     pub fn tell_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
         let mut link = if self.waiters.watchers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
@@ -302,8 +298,7 @@ impl QueueGuard {
         }
     }
 
-    /// What this process, which waits for the end of a task, has been told since it last asked: the
-    /// outcome, or to look for itself.
+    /// Returns what this process, a watcher, was told since the last call: the outcome, or None to look for itself.
     pub fn news(&mut self) -> Option<Option<Outcome>> {
         if !own().woken.load(Ordering::Relaxed) {
             return None;
@@ -315,7 +310,7 @@ impl QueueGuard {
         Some(outcome)
     }
 
-    /// Those who wait for what is `wanted`, in their order.
+    /// Lists processes that wait for what is `wanted`, in their order.
     pub fn waiting(&mut self, wanted: fn(Want) -> bool, into: &mut Vec<Waiting>) {
         let mut link = self.waiters.head;
         while into.len() < into.capacity()
@@ -328,7 +323,7 @@ impl QueueGuard {
         }
     }
 
-    /// Takes a process out of the line and wakes it.
+    /// Removes a process from the wait queue and wakes it.
     pub(super) fn notify(&mut self, process: u32, token: WakeToken, outcome: Option<Outcome>) {
         if let Some(entry) = self.standing(process + 1) {
             (entry.token, entry.outcome) = (token, outcome);
@@ -354,33 +349,33 @@ impl QueueGuard {
         self.waiters.count(want, |count| count - 1);
     }
 
-    /// The entry of the process that a link of this queue's line leads to. None at the end of the line.
+    /// Returns the entry that a link of this wait queue leads to. None at the end.
     pub(super) fn standing(&mut self, link: u32) -> Option<&mut Entry> {
         let process = link.checked_sub(1)?;
         let stands_here = waiter(process).queue.load(Ordering::Relaxed) == self.index();
         if stands_here { self.entry(process) } else { None }
     }
 
-    /// The entry of this process, which stands in this line or in none.
+    /// Returns the entry of this process, which is in this wait queue or in none.
     pub(super) fn own_entry(&mut self) -> Option<&mut Entry> {
         self.entry(process::index())
     }
 
-    /// The entry of a process that stands in this line, or of this process if it stands in none.
+    /// Returns the entry of a process in this wait queue, or of this process if it is in none.
     fn entry(&mut self, process: u32) -> Option<&mut Entry> {
         let waiter = waiter(process);
         let is_mine = match waiter.queue.load(Ordering::Acquire) {
             NO_QUEUE => process == process::index(),
             queue => queue == self.index(),
         };
-        // SAFETY: this queue's lock is held exclusively, for as long as the guard is borrowed: nobody else uses the
-        // entry of a process in its line, and `queue` changes under that lock. What is in no line is its
-        // process's own, which borrows one guard at a time.
+        // SAFETY: this queue's lock is held exclusively while the guard is borrowed. The entry of a process in its
+        // wait queue is used under that lock only, under which `queue` changes as well. A process in no wait queue is
+        // the only one that uses its entry, and borrows one guard at a time.
         is_mine.then(|| unsafe { &mut *waiter.entry.get() })
     }
 }
 
-/// Whether this process has been taken out of the line since it joined.
+/// Returns whether this process has been taken out of the wait queue since it joined.
 pub fn was_woken() -> bool {
     own().woken.load(Ordering::Acquire)
 }

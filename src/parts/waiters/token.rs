@@ -1,14 +1,14 @@
-//! Wake tokens that go on. Where the tasks that a consumer gets depend on who it is, by row security or by a
-//! function that picks, its look in vain says nothing of the others.
+//! Wake tokens that are passed on. Where row security or a picking function makes tasks depend on the consumer, a
+//! look in vain says nothing about other consumers.
 //!
-//! Wake-ups are numbered, and each consumer in line notes the last before its look began. A look sees what
-//! was committed before the wake-ups up to there, so a token goes to the first whose look began before the last
-//! wake-up. When there is none it has been round the line, and ends: for one wake-up each consumer is woken once at
-//! the most.
+//! Wake-ups are numbered, and each waiting consumer records the last one before its look began. A look sees what was
+//! committed before the wake-ups up to there, so a token goes to the first consumer whose look began before the last
+//! wake-up. If there is none, the token has been round the wait queue and ends: for one wake-up each consumer is
+//! woken at most once.
 //!
-//! Tokens are not tied to tasks: the task of one may go to the holder of a later one, whose own task the look of
-//! the first came too early for. So a look in vain does not use a token up if there was a wake-up since it began: the
-//! consumer looks again with it, or, if it has been given another meanwhile, passes it on.
+//! Tokens are not tied to tasks: the task of one may go to the holder of a later one, whose own task the first look
+//! came too early for. So a look in vain does not use up its token if there was a wake-up since it began: the
+//! consumer looks again with it, or passes it on if it has got another one meanwhile.
 
 use crate::model::status::Status;
 use crate::parts::schedule::NEVER;
@@ -22,11 +22,11 @@ use std::sync::atomic::Ordering;
 
 /// What follows from a look in vain.
 pub struct LookEnd {
-    /// There was a wake-up since it began.
+    /// There was a wake-up since the look began.
     pub has_changed: bool,
-    /// It may have missed a task, and no wake-up of its own is to come.
+    /// The look may have missed a task, and no further wake-up of the consumer's own is to come.
     pub looks_again: bool,
-    /// The token for that look.
+    /// Token for the next look.
     pub kept: Option<WakeToken>,
 }
 
@@ -42,8 +42,8 @@ impl QueueGuard {
         WakeToken { offer, number: self.waiters.wakes }
     }
 
-    /// Passes a token on that this process has not used. `by_caller`: others may find what its look
-    /// has not, or would not have; else all find the same, and it is the first's turn again.
+    /// Passes on a token that this process has not used. `by_caller`: other consumers may find what its look has not;
+    /// otherwise all find the same, and the first in the wait queue is next.
     pub fn hand_on(&mut self, token: WakeToken, by_caller: bool) {
         match by_caller {
             true => self.pass_on(token),
@@ -51,7 +51,7 @@ impl QueueGuard {
         }
     }
 
-    /// Passes a token on to the next whose look began before the last wake-up, unless nothing is ready.
+    /// Passes a token on to the next consumer whose look began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
         let is_empty = self.is_exact() && self.counters.tasks[Status::Ready as usize] == 0;
         self.note_step("PassOn", || json!({ "number": token.number, "is_empty": is_empty }));
@@ -68,8 +68,8 @@ impl QueueGuard {
         }
     }
 
-    /// A look of this process, for which it had a `token`, has come to nothing. `by_caller`: others may find
-    /// what it did not.
+    /// Ends a look in vain of this process, for which it had `token`. `by_caller`: other consumers may find what it
+    /// did not.
     pub fn end_look(&mut self, token: Option<WakeToken>, by_caller: bool) -> LookEnd {
         let wakes = self.waiters.wakes;
         let has_changed = self.own_entry().is_some_and(|entry| {
@@ -92,7 +92,7 @@ impl QueueGuard {
         LookEnd { has_changed, looks_again, kept }
     }
 
-    /// Wakes consumers that wait beside ready tasks: they had better look everywhere.
+    /// Wakes consumers that wait although there are ready tasks, to look everywhere.
     pub fn nudge_for_ready(&mut self) {
         let now = time::now();
         if self.has_idle_consumers(now) {
@@ -101,7 +101,7 @@ impl QueueGuard {
         }
     }
 
-    /// The same once the tasks were counted, for those that nobody had told of.
+    /// Does the same after a recount, for tasks whose arrival was not reported.
     pub fn nudge_for_counted(&mut self) {
         if self.has_idle_consumers(time::now()) {
             self.forget_marks();
@@ -109,9 +109,8 @@ impl QueueGuard {
         }
     }
 
-    /// Wakes the first `count` consumers that take any task. Those who want one tube's, or what there is for
-    /// them, are woken if a wake-up of theirs has come to nothing, less and less often: someone may
-    /// have had the task's row locked.
+    /// Wakes the first `count` consumers of any task. Consumers of one tube, or of tasks that depend on the consumer,
+    /// are woken if a wake-up has come to nothing, ever less often: the row may have been locked.
     fn nudge(&mut self, count: u32, now: i64) {
         self.note_step("Nudge", || json!({}));
         let (mut left, mut link) = (count, self.waiters.head);
@@ -131,7 +130,7 @@ impl QueueGuard {
         }
     }
 
-    /// Whether consumers wait beside ready tasks, and not because the queue is paused.
+    /// Returns whether consumers wait although there are ready tasks and the queue is not paused.
     pub fn has_idle_consumers(&self, now: i64) -> bool {
         self.waiters.consumers() > 0 && self.has_ready() && self.waiters.paused_until <= now
     }

@@ -1,5 +1,4 @@
-//! Waiting for a task, for the end of one, or for room: stand in line, look again, sleep, pass the
-//! wake token on.
+//! Waiting for a task, for the end of one, or for room: register, look again, sleep, pass the wake token on.
 
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
@@ -18,21 +17,20 @@ use std::time::{Duration, Instant};
 
 thread_local! {
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// The queue in whose line this process stands.
+    /// The queue in whose wait queue this process is.
     static LINE: Cell<Option<SlotId>> = const { Cell::new(None) };
-    /// A wake-up has been received, and the look for the task that it tells of has not ended yet. With
-    /// it, whether others may find what that look does not.
+    /// Wake-up whose task is being looked for, and whether other consumers may find what that look does not.
     static TOKEN: Cell<Option<(WakeToken, bool)>> = const { Cell::new(None) };
-    /// The end of the transaction is part of the wait, not the end of it.
+    /// The end of the transaction does not end the wait.
     static KEEPS_PLACE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The end of a wait; None if it has none.
+/// End of a wait; None if it has none.
 #[derive(Clone, Copy)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// `microseconds` from now; None: never.
+    /// Returns the instant `microseconds` from now; None: never.
     pub fn after(microseconds: Option<i64>) -> Deadline {
         let length = microseconds.map(|length| Duration::from_micros(length.max(0) as u64));
         Deadline(length.and_then(|length| Instant::now().checked_add(length)))
@@ -47,57 +45,57 @@ impl Deadline {
     }
 }
 
-/// A place in a queue's line, given up on drop.
+/// A place in a wait queue, given up on drop.
 pub struct Place {
     slot: SlotId,
     since: i64,
     want: Cell<Want>,
     precedes: bool,
-    /// After how many microseconds to look again after a wake-up that came to nothing.
+    /// Microseconds until the next look after a wake-up that came to nothing.
     patience: Cell<i64>,
-    /// Others may find what the last look did not.
+    /// Other consumers may find what the last look did not.
     by_caller: Cell<bool>,
 }
 
-/// The first look again, and the longest pause before another.
+/// First and longest pause before such a look, in microseconds.
 const PATIENCE: (i64, i64) = (1_000_000, 64_000_000);
 
-/// A look for tasks that has found none.
+/// A look in vain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InVain {
-    /// The end of the pause that the queue is in.
+    /// End of the pause of the queue.
     pub paused_until: Option<i64>,
-    /// What the queue gives depends on the caller: others may find what this one did not.
+    /// Tasks depend on the caller: other consumers may find what this one did not.
     pub by_caller: bool,
 }
 
-/// What somebody who waits for the end of a task comes to know.
+/// What a watcher of a task comes to know.
 pub enum News {
-    /// It has ended so.
+    /// The task has ended with this outcome.
     Ended(Outcome),
-    /// Something has happened, perhaps this end: look. The process stands in line meanwhile.
+    /// Something has happened, perhaps this end: look. The process stays in the wait queue.
     Look(Option<Outcome>),
-    /// Nothing, until the time was over.
+    /// Nothing until the deadline.
     None,
 }
 
-/// What comes of a producer's wait for room.
+/// Result of a producer's wait for room.
 pub enum Waited {
-    /// Room for so many tasks has been reserved: it is the caller's to note.
+    /// Room for this many tasks was reserved, which the caller has to record.
     Granted(i64),
-    /// The capacity is another: look.
+    /// The capacity has changed: look.
     Look,
-    /// The time is over.
+    /// The deadline has passed.
     InVain,
 }
 
 impl Place {
-    /// Joins the line at its end.
+    /// Joins the wait queue at its end.
     pub fn join(slot: SlotId, queue: &str, want: Want) -> Result<Place> {
         Place::join_at(slot, queue, want, false)
     }
 
-    /// The same; with `precedes` in front of all newcomers.
+    /// Does the same; with `precedes` before all newcomers.
     pub fn join_at(slot: SlotId, queue: &str, want: Want, precedes: bool) -> Result<Place> {
         if LINE.get().is_some() {
             return Err(Error::new(
@@ -126,7 +124,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Joins the line, after `prepare` has had it locked, which says when to look again without a wake-up.
+    /// Joins the wait queue under its lock, after `prepare`, which says when to look again without a wake-up.
     fn stand(&self, queue: &str, prepare: impl FnOnce(&mut QueueGuard) -> i64) -> Result<()> {
         let session = session::current()?;
         watch_exit();
@@ -142,8 +140,8 @@ impl Place {
         }
     }
 
-    /// Stands in line for something else from now on, in the old place. True if it is something else:
-    /// what was offered before that nobody was told of.
+    /// Waits for something else from now on, in the old place. True if it is something else: earlier offers of it
+    /// were not told to this process.
     pub fn wants(&self, want: Want, queue: &str) -> Result<bool> {
         if self.want.replace(want) == want {
             return Ok(false);
@@ -159,8 +157,8 @@ impl Place {
         Ok(true)
     }
 
-    /// Sleeps, after a look in vain, until this consumer is woken; false when the deadline has passed
-    /// before that. Once woken it stands in line again, in the old place, should the task be gone.
+    /// Sleeps after a look in vain until this consumer is woken; false if the deadline passes first. Once woken it is
+    /// in the wait queue again, in the old place, in case the task is gone.
     pub fn sleep(&self, deadline: Deadline, look: InVain, queue: &str) -> Result<bool> {
         self.by_caller.set(look.by_caller);
         if !deadline.is_over() && self.has_missed_some(look) {
@@ -171,7 +169,7 @@ impl Place {
         if !self.is_woken_before(deadline, look.paused_until) {
             return Ok(false);
         }
-        // Nothing is taken for a client that is gone.
+        // Takes nothing for a client that has closed.
         latch::wait(Some(Duration::ZERO), true);
         self.stand(queue, |line| {
             let token = line.token();
@@ -180,7 +178,7 @@ impl Place {
                 line.note_step("Again", || serde_json::json!({ "by_caller": by_caller }));
                 line.hand_on(token, by_caller);
             }
-            // Where others take what there is, a wake-up in vain says nothing of the next.
+            // Where other consumers take the tasks, a wake-up in vain says nothing of the next.
             let is_first = look.by_caller && !token.is_nudge();
             let patience = if is_first { 0 } else { self.patience.get() * 2 };
             self.patience.set(patience.clamp(PATIENCE.0, PATIENCE.1));
@@ -189,8 +187,7 @@ impl Place {
         Ok(true)
     }
 
-    /// Sleeps until there is news of the task whose end this process waits for. `is_hint`: an end that is told of
-    /// has to be looked for.
+    /// Sleeps until there is news of the watched task. `is_hint`: an outcome only says to look.
     pub fn watch(&self, deadline: Deadline, is_hint: bool, queue: &str) -> Result<News> {
         if !self.is_woken_before(deadline, None) {
             return Ok(News::None);
@@ -204,7 +201,7 @@ impl Place {
         }
     }
 
-    /// The news that there is by now.
+    /// Returns the news so far.
     pub fn news(&self, queue: &str) -> Result<News> {
         let mut line = slot::lock(self.slot).ok_or_else(|| gone(queue))?;
         Ok(match line.news() {
@@ -217,7 +214,7 @@ impl Place {
     /// Sleeps until there is room.
     pub fn room(&self, deadline: Deadline, queue: &str) -> Result<Waited> {
         let is_woken = self.is_woken_before(deadline, None);
-        // Nothing is put for a client that is gone.
+        // Puts nothing for a client that has closed.
         latch::wait(Some(Duration::ZERO), true);
         let granted = slot::lock(self.slot).ok_or_else(|| gone(queue))?.take_grant();
         Ok(match granted {
@@ -227,15 +224,15 @@ impl Place {
         })
     }
 
-    /// Whether tasks came to be ready while this consumer looked in vain, which others may have
-    /// been woken for. Should it sleep beside ready tasks, the worker is to look after it.
+    /// Returns whether tasks became ready while this consumer looked in vain, for which other consumers may have been
+    /// woken. If it is about to sleep although tasks are ready, the worker is asked to check.
     fn has_missed_some(&self, look: InVain) -> bool {
         let Some(mut line) = slot::lock(self.slot) else { return false };
         let token = TOKEN.take().map(|(token, _)| token);
         let LookEnd { has_changed, looks_again, kept } = line.end_look(token, look.by_caller);
         TOKEN.set(kept.map(|token| (token, look.by_caller)));
         let has_ready = line.has_ready();
-        // If somebody was woken meanwhile the pause may be over: this consumer looks again first.
+        // After a wake-up the pause may be over: this consumer looks again first.
         if let Some(until) = look.paused_until.filter(|_| !has_changed) {
             line.note_pause(until);
         }
@@ -263,18 +260,18 @@ impl Place {
         true
     }
 
-    /// A look begins.
+    /// Begins a look.
     pub fn looks(&self) {
         waiters::note_look(self.slot.index, false);
     }
 
-    /// Ends the wait: a task was found. Another wake-up that came meanwhile goes to the next.
+    /// Ends the wait as a task was found. A further wake-up goes to the next consumer.
     pub fn succeed(self) {
         waiters::note_look(self.slot.index, true);
         TOKEN.set(None);
     }
 
-    /// Ends the transaction without leaving the line.
+    /// Ends the transaction without leaving the wait queue.
     pub fn over_transaction_end(&self, end: impl FnOnce()) {
         KEEPS_PLACE.set(true);
         end();
@@ -289,8 +286,8 @@ impl Drop for Place {
     }
 }
 
-/// Leaves the line that this process stands in, if any, and passes an unused wake-up on. For every
-/// end of a wait: a task found, timeout, error, cancel, end of the process.
+/// Leaves the wait queue, if this process is in one, and passes an unused wake-up on. Called at every end of a wait:
+/// a task found, timeout, error, cancel, end of the process.
 pub fn leave_any_line() {
     if KEEPS_PLACE.get() {
         return;
@@ -307,15 +304,15 @@ pub fn leave_any_line() {
     }
 }
 
-/// Has the process leave its line when it ends: before its session does, which watches the end already, as the server calls
-/// the last to watch first.
+/// Makes the process leave its wait queue at exit. The server calls exit callbacks in reverse order of registration,
+/// so this runs before the session's.
 fn watch_exit() {
     if !EXIT_WATCHED.replace(true) {
         callbacks::at_exit(leave_at_exit, 0);
     }
 }
 
-/// The same at the end of the process, whatever it was doing.
+/// Leaves the wait queue at the end of the process.
 fn leave_at_exit(_argument: u32) {
     KEEPS_PLACE.set(false);
     leave_any_line();

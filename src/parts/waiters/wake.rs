@@ -1,6 +1,6 @@
-//! What a wake-up is: why there is one, of what it tells, and the token that it gives.
+//! Wake-ups: cause, offer and token.
 
-/// A wake-up: there is a ready task, of this tube where that is known.
+/// An offer: there is a ready task, of this tube if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub tube: Option<u64>,
@@ -9,30 +9,30 @@ pub struct Offer {
 /// Why consumers are woken.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause {
-    /// A transaction is committed that has made tasks ready.
+    /// A committed transaction has made tasks ready.
     Commit,
-    /// One is undone that had taken some.
+    /// A transaction that had taken tasks is rolled back.
     Undo,
-    /// A wake-up that was not used.
+    /// A wake-up was not used.
     HandOn,
-    /// A look came to nothing, or a sub-queue was given back in which there is something by now.
+    /// A look came to nothing, or a sub-queue was given back that has something to take by now.
     GivenBack,
     /// The pause is over.
     PauseOver,
-    /// What the queue gives is another.
+    /// The queue was redefined.
     Redefined,
 }
 
-/// A wake-up that a consumer has been given.
+/// Wake-up given to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeToken {
     pub(super) offer: Offer,
-    /// Its number among the wake-ups of the queue; 0: it is for one process alone.
+    /// Number among the wake-ups of the queue; 0: for one process alone.
     pub(super) number: u64,
 }
 
 impl WakeToken {
-    /// To look, and no more.
+    /// Makes the consumer look, without an offer.
     pub(in crate::parts) const NUDGE: WakeToken =
         WakeToken { offer: Offer { tube: None }, number: 0 };
 
