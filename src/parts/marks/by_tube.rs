@@ -1,5 +1,4 @@
-//! What is kept for each of the tubes last asked for, by the numbers that stand for them. There is room for
-//! some; they give way to others in turn. Pure.
+//! A bounded table of values by tube, for the tubes last asked for; new ones evict others in turn. Pure.
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -7,7 +6,7 @@ pub struct ByTube<T, const LIMIT: usize> {
     kept: [T; LIMIT],
     names: [u64; LIMIT],
     count: usize,
-    /// The next one to give way.
+    /// Next entry to evict.
     next: usize,
 }
 
@@ -22,12 +21,12 @@ impl<T, const LIMIT: usize> ByTube<T, LIMIT> {
         self.place(tube).is_some()
     }
 
-    /// What is kept for a tube.
+    /// Returns the value of a tube.
     pub fn get(&mut self, tube: u64) -> Option<&mut T> {
         self.place(tube).map(|place| &mut self.kept[place])
     }
 
-    /// The same; something new where there is nothing, in the place of another's if there is no room.
+    /// Returns the value of a tube; a new one if there is none, which may evict another tube's.
     pub fn get_or_insert(&mut self, tube: u64, new: impl FnOnce() -> T) -> &mut T {
         let place = self.place(tube).unwrap_or_else(|| {
             let place = self.next;
@@ -39,7 +38,7 @@ impl<T, const LIMIT: usize> ByTube<T, LIMIT> {
         &mut self.kept[place]
     }
 
-    /// What is kept for the tube of a task; for every tube if it may be of any.
+    /// Shows the value of a task's tube; those of all tubes if its tube is unknown.
     pub fn concerning(&mut self, tube: Option<u64>) -> impl Iterator<Item = &mut T> {
         let kept = self.kept.iter_mut().zip(&self.names).take(self.count);
         kept.filter(move |(_, name)| tube.is_none_or(|tube| **name == tube)).map(|(kept, _)| kept)

@@ -1,29 +1,29 @@
-//! Where in a queue the open transaction has made tasks ready, or buried them: low-water marks are lowered
-//! to that at commit.
+//! Positions at which the open transaction has made tasks ready, or buried them; low-water marks are lowered to them
+//! at commit.
 
 use crate::model::change::Place;
 use crate::model::position::{Group, Position};
 use crate::model::status::Status;
 
-/// Tubes of which the lowest places are noted one by one; those of more are noted for all together.
+/// Maximum number of tubes recorded apart; further tubes are recorded together.
 const TUBES_NOTED: usize = 256;
 
-/// Of so many groups a transaction notes where their tasks came to stand. What there is no room for by
-/// tube leaves the marks of whole priorities to others.
+/// Maximum number of groups recorded; beyond it tasks are recorded without their tube, which leaves the marks of
+/// whole priorities to others.
 const GROUPS_NOTED: usize = 2 * TUBES_NOTED;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Where tasks came to be ready or buried.
+    /// First positions of tasks that became ready or buried.
     pub lowest: Lowest,
-    /// Ready or buried tasks have perhaps got other keys or priorities.
+    /// Ready or buried tasks may have got other keys or priorities.
     pub moved: bool,
-    /// Buried tasks have ceased to be that.
+    /// Buried tasks have ceased to be buried.
     pub unmade_buried: bool,
 }
 
 impl Change {
-    /// A task has come from one place to another, or from or to nowhere.
+    /// Records that a task has moved from one place to another; None: from or to nowhere.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let status = |place: Option<Place>| place.map(|place| place.status);
         self.unmade_buried |= status(old) == Some(Status::Buried) && status(new) != status(old);
@@ -36,12 +36,12 @@ impl Change {
     }
 }
 
-/// The first place in which a task came to be ready, by tube and priority, or to be buried.
+/// First position at which a task became ready, by tube and priority, or buried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lowest(Vec<(Group, Position)>);
 
 impl Lowest {
-    /// A task of this group has come to stand in this place.
+    /// Records a task of this group at this position.
     pub fn add(&mut self, group: Group, position: Position) {
         let known = self.0.iter().position(|(known, _)| *known == group);
         match known {
@@ -59,7 +59,7 @@ impl Lowest {
         }
     }
 
-    /// The places by group: of some tube, or of all tasks, where a group is not noted.
+    /// Returns the positions by group; a group that is not recorded is part of a wider one.
     pub fn by_group(&self) -> impl Iterator<Item = (Group, Position)> {
         self.0.iter().copied()
     }

@@ -1,13 +1,13 @@
-//! The low-water marks of a queue: places in it before which no task is ready, so that a take need not walk
-//! over the index entries of all the tasks that were there.
+//! Low-water marks of a queue: positions before which no task is ready, so that a take does not walk over the index
+//! entries of all earlier tasks.
 //!
-//! One for the whole queue and one for each of some tubes; with priorities one for each of those, in the
-//! whole queue and in each of some tubes; and one before which no task is buried, of which the same is true.
-//! Invariant: every task that is ready and visible to all stands at its marks or behind them, but for the
-//! moment between the visibility of a commit and its callback. A commit lowers the marks to the tasks
-//! that it made ready. One process at a time raises a mark, to what it finds there by a look: commits
-//! before the snapshot of that are in what it finds, those after it are in `floor`. Tasks that others
-//! have taken and not committed are still ready for it, so that a rollback needs nothing. Pure.
+//! There is one for the whole queue and one for each of some tubes; with priorities one for each priority, in the
+//! whole queue and in each of some tubes; and one before which no task is buried, for which the same holds.
+//! Invariant: every task that is ready and visible to all is at its marks or behind them, but for the moment between
+//! the visibility of a commit and its callback. A commit lowers the marks to the tasks that it made ready. One
+//! process at a time raises a mark, to what a look finds there: commits before the look's snapshot are in what it
+//! finds, later ones are in `floor`. Tasks that other transactions have taken and not committed are still ready for
+//! the look, so that a rollback needs nothing. Pure.
 
 use crate::model::position::{FIRST, Group, Position};
 use crate::parts::marks::by_tube::ByTube;
@@ -15,9 +15,9 @@ use crate::parts::marks::mark::{Mark, Start};
 use crate::parts::marks::priorities::{Priorities, Sight};
 use std::iter::once;
 
-/// How many tubes of a queue have marks.
+/// Maximum number of tubes with marks.
 const TUBES_MARKED: usize = 16;
-/// The same where each has several.
+/// Maximum number of tubes with marks by priority.
 const TUBES_MARKED_BY_PRIORITY: usize = 8;
 
 #[repr(C)]
@@ -31,7 +31,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// A task of a group has come to stand in this place.
+    /// Lowers the marks of a group to a task that has become ready at this position.
     pub fn lower(&mut self, group: Group, position: Position) {
         if matches!(group, Group::Buried | Group::ALL) {
             self.buried.lower(position);
@@ -46,7 +46,7 @@ impl Marks {
         });
     }
 
-    /// Where to begin to look for so many tasks, see [`Mark::start`].
+    /// Returns where to begin to look for this many tasks, see [`Mark::start`].
     pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
         if let Group::Ready { tube, priority: Some(priority) } = group {
             let priorities = self.priorities(tube);
@@ -55,21 +55,21 @@ impl Marks {
                 .unwrap_or_default();
         }
         if let Group::Ready { tube: Some(tube), .. } = group {
-            // What is before all tubes' first task is before this one's.
+            // No task of any tube stands before the whole queue's mark.
             self.tubes.get_or_insert(tube, || Mark::new(self.all.at));
         }
         let mark = self.mark(group);
         mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
     }
 
-    /// Ends what `start` began at `since`. A mark that has given way to another is not made anew.
+    /// Ends the raise that `start` began at `since`. A mark that has been evicted is not made again.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
         if let Some(mark) = self.mark(group) {
             mark.end_raise(since, found);
         }
     }
 
-    /// The place before which no task of a group is ready, or buried, as far as that is known.
+    /// Returns the position before which no task of a group is ready, or buried, as far as known.
     pub fn marked(&mut self, group: Group) -> Position {
         match group {
             Group::Ready { tube, priority: Some(priority) } => {
@@ -79,7 +79,7 @@ impl Marks {
         }
     }
 
-    /// The priorities that ready tasks, of a tube if one is given, may have, see [`Priorities::sight`].
+    /// Returns the priorities that ready tasks, of a tube if one is given, may have, see [`Priorities::sight`].
     pub fn sight(
         &mut self,
         tube: Option<u64>,
@@ -98,19 +98,19 @@ impl Marks {
         known.sight(into, may_survey, now)
     }
 
-    /// Ends a survey, see [`Priorities::end_survey`]. What has given way to another tube is not made anew.
+    /// Ends a survey, see [`Priorities::end_survey`]. The priorities of an evicted tube are not made again.
     pub fn end_survey(&mut self, tube: Option<u64>, since: i64, found: Option<&[(i64, Position)]>) {
         if let Some(priorities) = self.priorities(tube) {
             priorities.end_survey(since, found);
         }
     }
 
-    /// The marks of all tasks that are ready, and of those that are buried.
+    /// Returns the marks of all ready and of all buried tasks.
     pub fn whole(&self) -> (Mark, Mark) {
         (self.all, self.buried)
     }
 
-    /// Whether a tube has marks.
+    /// Returns whether a tube has marks.
     pub fn knows(&self, tube: u64) -> bool {
         self.tubes.knows(tube) || self.priorities_of_tubes.knows(tube)
     }
@@ -126,7 +126,7 @@ impl Marks {
         }
     }
 
-    /// The marks by priority, of a tube or of the whole queue.
+    /// Returns the marks by priority, of a tube or of the whole queue.
     fn priorities(&mut self, tube: Option<u64>) -> Option<&mut Priorities> {
         match tube {
             None => Some(&mut self.priorities),
@@ -217,7 +217,7 @@ mod tests {
         marks.lower(Group::ALL, 10);
         let marked = [of(1, None), of(2, None), Group::ALL].map(|group| marks.marked(group));
         assert_eq!(marked, [10, 10, 10]);
-        // What is before all tubes' first task is before that of one nobody has asked for yet.
+        // No task of any tube stands before the whole queue's mark.
         assert_eq!(marks.start(of(3, None), 1, false, 9).from, 10);
     }
 

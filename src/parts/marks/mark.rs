@@ -1,29 +1,29 @@
-//! A low-water mark, as shared memory keeps it: see [`crate::parts::marks::groups`]. Pure.
+//! A low-water mark as shared memory keeps it, see [`crate::parts::marks::groups`]. Pure.
 
 use crate::model::position::{LAST, Position};
 
-/// After so many tasks a mark is raised.
+/// Number of tasks taken after which a mark is raised.
 pub const RAISE_AFTER: u32 = 128;
-/// Who has begun to raise a mark and not ended it after so many microseconds never will.
+/// A raise older than this (µs) is considered abandoned.
 pub const LOST_AFTER: i64 = 10_000_000;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
     pub at: Position,
-    /// The first place in which a task came to be ready while somebody looks.
+    /// First position at which a task became ready during a raise.
     pub floor: Position,
-    /// When somebody began to look; 0 if nobody does.
+    /// Start of the raise in progress; 0: none.
     raised_since: i64,
     takes: u32,
 }
 
-/// What a take that begins to look is told.
+/// Answer to a take that begins to look.
 #[derive(Clone, Copy, Default)]
 pub struct Start {
-    /// No task is ready before this place.
+    /// No task is ready before this position.
     pub from: Position,
-    /// This process is to find out where the first one is, and to tell by `end_raise`.
+    /// The caller has to find the first task and report it by `end_raise`.
     pub raises: bool,
 }
 
@@ -48,17 +48,17 @@ impl Mark {
         self.raised_since != 0 && now - self.raised_since <= LOST_AFTER
     }
 
-    /// When a raise has begun that has not ended; 0 if none has.
+    /// Returns the start of the raise in progress; 0: none.
     pub fn raised_since(&self) -> i64 {
         self.raised_since
     }
 
-    /// Somebody looks by other means for what the mark is about: who has begun to raise it never ends that.
+    /// Abandons a raise in progress: the mark is set by other means.
     pub fn watch(&mut self) {
         (self.raised_since, self.floor) = (0, LAST);
     }
 
-    /// Where to begin to look for so many tasks; with `may_raise` the caller may be asked to raise the
+    /// Returns where to begin to look for this many tasks; with `may_raise` the caller may be asked to raise the
     /// mark.
     pub fn start(&mut self, tasks: u32, may_raise: bool, now: i64) -> Start {
         self.takes = self.takes.saturating_add(tasks);
@@ -70,7 +70,7 @@ impl Mark {
         Start { from: self.at, raises }
     }
 
-    /// Ends what `start` began at `since`.
+    /// Ends the raise that `start` began at `since`.
     pub fn end_raise(&mut self, since: i64, found: Option<Position>) {
         if self.raised_since != since {
             return;

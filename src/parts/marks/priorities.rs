@@ -1,55 +1,54 @@
-//! The low-water marks of a queue with priorities, or of one of its tubes: one for each priority, as a task
-//! of one that comes later may stand before those of one that comes first.
+//! Low-water marks of a queue with priorities, or of one of its tubes: one for each priority, as a task of a later
+//! priority may stand before those of an earlier one.
 //!
-//! That every ready task has one of the priorities known here is found out by a survey, which meets
-//! other transactions as the raising of a mark does: those that commit before the look at a priority
-//! are in what it finds, those after it lower `floor`, or make their priority known; where that cannot be
-//! done the survey has come to nothing. Pure.
+//! That every ready task has one of the known priorities is established by a survey, which treats concurrent
+//! transactions as the raise of a mark does: those that commit before the look at a priority are in what it finds,
+//! later ones lower `floor` or add their priority; if that is impossible, the survey fails. Pure.
 
 use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER, Start};
 
-/// How many priorities of a queue, or of a tube, have marks.
+/// Maximum number of priorities with marks, of a queue or of a tube.
 pub const LIMIT: usize = 16;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Priorities {
-    /// In the order of the priorities.
+    /// In order of priority.
     known: [(i64, Mark); LIMIT],
     count: usize,
-    /// Every ready task has one of them.
+    /// Every ready task has one of the known priorities.
     complete: bool,
-    /// When somebody began a survey; 0 if nobody does one.
+    /// Start of the survey in progress; 0: none.
     surveyed_since: i64,
-    /// Since the last survey.
+    /// Tasks taken since the last survey.
     takes: u32,
 }
 
-/// What is known of the priorities.
+/// What is known of priorities.
 pub enum Sight {
-    /// All that ready tasks have, in their order.
+    /// All priorities of ready tasks, in order.
     All(Vec<i64>),
-    /// Not enough.
+    /// Not all.
     Some,
-    /// Not enough: this process is to do a survey, and to tell by `end_survey`.
+    /// Not all: the caller has to do a survey and report it by `end_survey`.
     Survey,
 }
 
 impl Priorities {
-    /// The mark of a priority that is known.
+    /// Returns the mark of a known priority.
     pub fn mark(&mut self, priority: i64) -> Option<&mut Mark> {
         let place = self.place(priority).ok()?;
         Some(&mut self.known[place].1)
     }
 
-    /// Where to begin to look for so many tasks of a priority, see [`Mark::start`].
+    /// Returns where to begin to look for this many tasks of a priority, see [`Mark::start`].
     pub fn start(&mut self, priority: i64, tasks: u32, may_raise: bool, now: i64) -> Start {
         let mark = if self.complete { self.mark(priority) } else { None };
         mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
     }
 
-    /// The place before which no task of a priority is ready, as far as that is known.
+    /// Returns the position before which no task of a priority is ready, as far as known.
     pub fn marked(&self, priority: i64) -> Position {
         match self.place(priority) {
             _ if !self.complete => FIRST,
@@ -58,7 +57,7 @@ impl Priorities {
         }
     }
 
-    /// What is known of all tubes is true of each: with that the marks of a tube begin.
+    /// Returns the initial marks of a tube: what holds for all tubes holds for each.
     pub fn learn(&mut self, of_all_tubes: &Priorities) {
         if !self.complete && of_all_tubes.complete {
             let known = of_all_tubes.known.map(|(priority, mark)| (priority, Mark::new(mark.at)));
@@ -66,7 +65,7 @@ impl Priorities {
         }
     }
 
-    /// A task of this priority has come to be ready.
+    /// Records that a task of this priority has become ready.
     pub fn lower(&mut self, priority: i64, position: Position) {
         if let Some(mark) = self.mark(priority) {
             mark.lower(position);
@@ -75,13 +74,13 @@ impl Priorities {
         }
     }
 
-    /// A task has come to be ready whose priority nobody has noted.
+    /// Records that a task of an unrecorded priority has become ready.
     pub fn lower_all(&mut self, position: Position) {
         self.lose();
         self.known[..self.count].iter_mut().for_each(|(_, mark)| mark.lower(position));
     }
 
-    /// A ready task may have a priority that is not known, and not be seen by the survey that is under way.
+    /// Discards the list of priorities, and the survey in progress.
     fn lose(&mut self) {
         (self.complete, self.surveyed_since) = (false, 0);
     }
@@ -90,10 +89,10 @@ impl Priorities {
         self.known[..self.count].binary_search_by_key(&priority, |(known, _)| *known)
     }
 
-    /// Makes a priority known; false if there is no room.
+    /// Adds a priority; false if there is no room.
     fn insert(&mut self, priority: i64, position: Position) -> bool {
         if self.count == LIMIT {
-            // One that no ready task has gives way.
+            // A priority without ready tasks is evicted.
             let idle = self.known.iter().position(|(_, mark)| mark.at == LAST);
             let Some(idle) = idle.filter(|_| self.surveyed_since == 0) else { return false };
             self.known.copy_within(idle + 1.., idle);
@@ -106,8 +105,8 @@ impl Priorities {
         true
     }
 
-    /// The priorities that ready tasks may have. `into`: an empty list with room for all. With
-    /// `may_survey` the caller may be asked to find them out.
+    /// Returns the priorities that ready tasks may have. `into`: an empty list with room for all. With `may_survey`
+    /// the caller may be asked for a survey.
     pub fn sight(&mut self, mut into: Vec<i64>, may_survey: bool, now: i64) -> Sight {
         if self.complete {
             let known = self.known[..self.count].iter();
@@ -122,7 +121,7 @@ impl Priorities {
         }
     }
 
-    /// Begins a survey, unless somebody looks at anything.
+    /// Begins a survey, unless a raise or a survey is in progress.
     fn begin_survey(&mut self, now: i64) -> bool {
         let known = &mut self.known[..self.count];
         let is_looked_at = known.iter().any(|(_, mark)| mark.is_being_raised(now));
@@ -134,8 +133,8 @@ impl Priorities {
         true
     }
 
-    /// Ends the survey begun at `since`. `found`: the priorities of ready tasks, and where the first
-    /// of each stands; None if the survey has failed, or found too many.
+    /// Ends the survey begun at `since`. `found`: the priorities of ready tasks with the position of the first task
+    /// of each; None if the survey has failed or found too many.
     pub fn end_survey(&mut self, since: i64, found: Option<&[(i64, Position)]>) {
         if self.surveyed_since != since {
             return;

@@ -1,5 +1,5 @@
-//! The low-water marks of a queue in shared memory, see [`crate::parts::marks::groups`]. They are not raised while a
-//! prepared transaction may have changed the table: nobody is told when that ends.
+//! Low-water marks of a queue in shared memory, see [`crate::parts::marks::groups`]. They are not raised while a
+//! prepared transaction may have changed the table, as its end is not told.
 
 use crate::model::position::{Group, Position};
 use crate::parts::marks::change::Change;
@@ -13,7 +13,7 @@ use crate::trace;
 use serde_json::{Value, json};
 
 impl QueueGuard {
-    /// Where to begin to look for so many tasks. With `may_raise` the caller may be asked to raise the
+    /// Returns where to begin to look for this many tasks. With `may_raise` the caller may be asked to raise the
     /// mark.
     pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
         let may_raise = may_raise && !self.is_prepared();
@@ -23,8 +23,8 @@ impl QueueGuard {
         )
     }
 
-    /// Ends what `start` began at `since`. `found`: the place of the first task of the group; None
-    /// if the look has failed.
+    /// Ends the raise that `start` began at `since`. `found`: the position of the first task of the group; None if
+    /// the look has failed.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
         let believed = found.filter(|_| !self.is_prepared());
         self.change_marks(
@@ -33,18 +33,18 @@ impl QueueGuard {
         );
     }
 
-    /// Where the mark is; at the first place if there is none.
+    /// Returns the mark; the first position if there is none.
     pub fn marked(&mut self, group: Group) -> Position {
         self.marks.marked(group)
     }
 
-    /// All of them, as they are now.
+    /// Returns a copy of all marks.
     pub fn marks(&self) -> Marks {
         self.marks
     }
 
-    /// The priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with
-    /// room for all. With `may_survey` the caller may be asked to find them out.
+    /// Returns the priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with room
+    /// for all. With `may_survey` the caller may be asked for a survey.
     pub fn sight(
         &mut self,
         tube: Option<u64>,
@@ -56,14 +56,14 @@ impl QueueGuard {
         self.marks.sight(tube, into, may_survey, now)
     }
 
-    /// Ends a survey begun at `since`. `found`: the priorities, and where the first task of each stands;
-    /// None if the survey has failed.
+    /// Ends a survey begun at `since`. `found`: the priorities with the position of the first task of each; None if
+    /// the survey has failed.
     pub fn end_survey(&mut self, tube: Option<u64>, since: i64, found: Option<&[(i64, Position)]>) {
         let found = found.filter(|_| !self.is_prepared());
         self.marks.end_survey(tube, since, found);
     }
 
-    /// Forgets the marks: something may have happened that nobody has told of.
+    /// Forgets the marks, after changes that may not have been reported.
     pub fn forget_marks(&mut self) {
         self.change_marks(
             |queue| queue.marks = Marks::default(),
@@ -71,7 +71,7 @@ impl QueueGuard {
         );
     }
 
-    /// Takes over what a transaction has committed. `forgets`: it is not known what it has done.
+    /// Applies what a transaction has committed. `forgets`: it has done what is not reported row by row.
     pub(in crate::parts) fn lower_marks(&mut self, change: &Change, forgets: bool) {
         let places = || change.lowest.by_group();
         let lower = |queue: &mut SharedQueue| match forgets {
@@ -84,8 +84,8 @@ impl QueueGuard {
         });
     }
 
-    /// Does what may change the marks, or whether they may be raised, and traces the step that it was, if it was one: `step`
-    /// is told whether anything has changed.
+    /// Changes the marks, or whether they may be raised, and traces the step. `step` describes it, told whether
+    /// anything has changed.
     #[inline]
     pub(in crate::parts) fn change_marks<T>(
         &mut self,
@@ -98,7 +98,7 @@ impl QueueGuard {
         let before = self.seen_marks();
         let done = change(self);
         let after = self.seen_marks();
-        // Apart from what the lock forbids.
+        // Allocates in spite of the lock, in builds that trace.
         let step = allocator::apart(|| step(&done, before != after));
         if let Some(step) = step {
             traced::step(self.id().generation, (before, after), || step);

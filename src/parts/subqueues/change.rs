@@ -1,4 +1,4 @@
-//! What a transaction has done in the sub-queues of a queue, see [`crate::parts::subqueues::pool`].
+//! Changes of a transaction in the sub-queues of a queue, see [`crate::parts::subqueues::pool`].
 
 use crate::model::change::Place;
 use crate::model::level::{LAST as LAST_LEVEL, Level};
@@ -6,30 +6,30 @@ use crate::model::position::{FIRST, LAST, Position};
 use crate::model::status::Status;
 use std::collections::HashMap;
 
-/// What has happened in one lane.
+/// Changes in one sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneChange {
-    /// How many more of its tasks are taken.
+    /// Change of the number of taken tasks.
     pub taken: i32,
-    /// There may be something to take that was not before.
+    /// There may be a task to take that was not there before.
     pub offers: bool,
-    /// A task that was ready, or waited, is so no more.
+    /// A task that was ready or waiting has ceased to be.
     pub lost: bool,
-    /// This transaction has the lane for itself.
+    /// This transaction has claimed the sub-queue.
     pub claimed: bool,
-    /// It has looked in vain for another task since the last one was taken.
+    /// This transaction has looked in vain for another task since the last one was taken.
     pub exhausted: bool,
-    /// The first place in which a task came to be ready or to wait, the last there is if none did.
+    /// First position at which a task became ready or waiting; the last possible one if none did.
     pub least: Position,
-    /// The least level at which one did, the last there is if none did.
+    /// Least level at which one did; the last possible one if none did.
     pub level: Level,
-    /// The place of the task that was taken last.
+    /// Position of the task taken last.
     pub first: Position,
-    /// The least level of the tasks that were taken, the last there is if none was.
+    /// Least level of the tasks taken; the last possible one if none was.
     pub taken_level: Level,
-    /// The task that was taken last, by the number that stands for its key.
+    /// Key hash of the task taken last.
     pub took: Option<u64>,
-    /// The first that was taken and is so no more.
+    /// Key hash of the first task that was taken and is no longer.
     pub left: Option<u64>,
 }
 
@@ -66,48 +66,48 @@ impl LaneChange {
         self.left = self.left.or(later.left);
     }
 
-    /// A task has come to be ready, or to wait, in this place at this level.
+    /// Records a task that became ready or waiting at this position and level.
     fn stand(&mut self, position: Position, level: Level) {
         (self.least, self.level) = (self.least.min(position), self.level.min(level));
     }
 
-    /// Whether nothing has happened that concerns anybody else.
+    /// Returns whether nothing concerns other processes.
     pub fn is_none(&self) -> bool {
         let has_held = self.took.is_some() || self.left.is_some();
         !self.claimed && !has_held && !self.is_seen_otherwise()
     }
 
-    /// Whether this transaction sees the lane otherwise than all others do.
+    /// Returns whether this transaction sees the sub-queue differently from others.
     pub fn is_seen_otherwise(&self) -> bool {
         self.taken != 0 || self.offers || self.lost || self.least != LAST
     }
 
-    /// Whether this transaction has the lane for itself, with nothing in flight.
+    /// Returns whether this transaction has claimed the sub-queue and has nothing in flight.
     pub fn is_own(&self) -> bool {
         if self.claimed { self.taken <= 0 } else { self.taken < 0 }
     }
 
-    /// The same, if there may be another task to take in its turn.
+    /// Returns the same if there may be another task to take.
     pub fn is_left(&self) -> bool {
         self.is_own() && !self.exhausted
     }
 }
 
-/// What has happened in the lanes of a queue, in the order in which they were touched.
+/// Changes in the sub-queues of a queue, in the order in which they were touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneChanges {
     changes: Vec<(u64, LaneChange)>,
     places: HashMap<u64, usize>,
-    /// There are more than are noted.
+    /// There are more than recorded.
     pub more: bool,
 }
 
-/// Of so many lanes a transaction notes what it has done in each, beside those that it has claimed.
+/// Maximum number of sub-queues recorded, not counting claimed ones.
 pub const LANES_NOTED: usize = 100_000;
 
 impl LaneChanges {
-    /// A task has come from one place to another, or from or to nowhere. `position`: that of
-    /// its key, for which `hash` gives the number that stands for it, and its level.
+    /// Records that a task has moved from one place to another; None: from or to nowhere. `position` is that of its
+    /// key, whose hash `hash` gives, with its level.
     pub fn change(
         &mut self,
         old: Option<Place>,
@@ -129,7 +129,7 @@ impl LaneChanges {
                     change.taken -= 1;
                     change.left = change.left.or_else(|| Some(hash()));
                 }
-                // Behind one that waited there may be one that is ready.
+                // A ready task may have stood behind a waiting one.
                 Status::Waiting => (change.offers, change.lost) = (true, true),
                 Status::Ready => change.lost = true,
                 _ => {}
@@ -138,7 +138,7 @@ impl LaneChanges {
         let Some((lane, status)) = new else { return };
         if is_open(status) {
             self.note(lane, |change| {
-                // One that waits and stays has got another place, perhaps behind one that is ready.
+                // A waiting task that stays has another position, perhaps behind a ready one.
                 change.offers |= status == Status::Ready || old == new;
                 change.stand(position, level);
             });
@@ -151,7 +151,7 @@ impl LaneChanges {
         }
     }
 
-    /// A task that stays where it is has got another position in its lane.
+    /// Records another position of a task that stays in its place.
     pub fn moved(&mut self, place: Place, (position, level): (Position, Level)) {
         if let Some(lane) = place.lane()
             && matches!(place.status, Status::Ready | Status::Waiting)
@@ -181,7 +181,7 @@ impl LaneChanges {
         &mut self.changes[place].1
     }
 
-    /// Notes that `claim` has claimed a lane, which then cannot fail to be noted.
+    /// Records a claim that `claim` makes; the record cannot fail after the claim.
     pub fn claim<E>(&mut self, claim: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
         self.changes.reserve(1);
         self.places.reserve(1);
@@ -190,12 +190,12 @@ impl LaneChanges {
         Ok(lane)
     }
 
-    /// A lane that was claimed has been given back.
+    /// Records that a claimed sub-queue has been given back.
     pub fn unclaim(&mut self, lane: u64) {
         self.at(lane).claimed = false;
     }
 
-    /// In a lane that this transaction has for itself there is nothing more to take.
+    /// Records that a claimed sub-queue has nothing more to take.
     pub fn exhaust(&mut self, lane: u64) {
         self.at(lane).exhausted = true;
     }
@@ -204,16 +204,16 @@ impl LaneChanges {
         self.more || self.places.contains_key(&lane)
     }
 
-    /// Adds what has happened in a lane to what had before.
+    /// Adds the changes of a sub-queue to a sum.
     pub fn add_to(&self, known: &mut LaneChange, lane: u64) {
         match self.find(lane) {
             Some(later) => known.absorb(later),
-            // Something may have come there since it was looked at in vain.
+            // A task may have come after the look in vain.
             None => known.exhausted &= !self.more,
         }
     }
 
-    /// What has happened in a lane; None if nothing is noted of it.
+    /// Returns the changes of a sub-queue; None if none are recorded.
     fn find(&self, lane: u64) -> Option<&LaneChange> {
         self.places.get(&lane).map(|place| &self.changes[*place].1)
     }

@@ -1,4 +1,4 @@
-//! Sub-queues.
+//! Sub-queues, of each of which only one task is in flight at a time.
 
 pub mod change;
 pub mod pool;

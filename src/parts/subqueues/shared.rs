@@ -1,4 +1,4 @@
-//! The lanes of all queues in shared memory, see [`crate::parts::subqueues::pool`].
+//! The sub-queues of all queues in shared memory, see [`crate::parts::subqueues::pool`].
 
 use crate::model::level::Level;
 use crate::model::position::Position;
@@ -27,12 +27,12 @@ pub(in crate::parts) static RINGS: Guarded<Ring, SubqueuesLock> = Guarded::new()
 pub(in crate::parts) static ENTRIES: Guarded<Entry, SubqueuesLock> = Guarded::new();
 pub(in crate::parts) static BUCKETS: Guarded<u32, SubqueuesLock> = Guarded::new();
 
-/// Hashes cannot be foreseen by users.
+/// Draws a secret, so that users cannot foresee hashes.
 pub(in crate::parts) fn fill() {
     HEADER.get_mut(&mut Held::acquire())[0].secret = u128::from_ne_bytes(process::random()) as u64;
 }
 
-/// Each process may claim a lane, whatever room the others leave.
+/// Returns the number of entries reserved for claims: one for each process.
 fn reserve() -> usize {
     process::limit()
 }
@@ -45,7 +45,7 @@ pub(in crate::parts) fn bucket_count() -> usize {
     entry_count().next_power_of_two()
 }
 
-/// Lets `work` work with what is known of one lane, under their lock, and traces it as a step.
+/// Runs `work` on one sub-queue under the sub-queues' lock, and traces it as a step.
 fn step<T>(
     id: SlotId,
     lane: u64,
@@ -61,14 +61,14 @@ fn step<T>(
     })
 }
 
-/// The same of all that is known of a queue's lanes.
+/// Does the same for all sub-queues of a queue.
 fn step_of_all(pool: &mut Pool, id: SlotId, verb: &str, work: impl FnOnce(&mut Pool)) {
     let step = Step::begin(pool, id, None);
     work(pool);
     step.end(pool, verb, || json!({}));
 }
 
-/// Lets `work` work with the lanes, under their lock.
+/// Runs `work` on the pool under the sub-queues' lock.
 fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
     let held = Held::acquire();
     // SAFETY: these are the only references, to four areas.
@@ -85,8 +85,8 @@ fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
 }
 
 impl QueueGuard {
-    /// What has happened in the sub-queues; one consumer is woken for each that has come to have
-    /// something to take.
+    /// Applies the changes of a committed transaction; wakes one consumer for each sub-queue that has got something
+    /// to take.
     pub(in crate::parts) fn commit_lanes(&mut self, changes: &LaneChanges, resets: bool) {
         let id = self.id();
         if !changes.is_empty() {
@@ -100,8 +100,8 @@ impl QueueGuard {
         }
     }
 
-    /// Gives up the sub-queues of a transaction that is prepared: nobody could give them back at its end,
-    /// nor does anybody else know of the tasks that it has taken by hand.
+    /// Gives up the claims of a transaction that is prepared: no process could give them back at its end, nor does
+    /// any know of the tasks that it has taken by hand.
     pub fn give_up_lanes(&mut self, changes: &LaneChanges, resets: bool) {
         let id = self.id();
         with(|pool| {
@@ -115,11 +115,11 @@ impl QueueGuard {
         self.undo_lanes(changes, resets);
     }
 
-    /// Takes back what a transaction, or a part of it, has done in the sub-queues.
+    /// Undoes the changes of a transaction, or of a part of it.
     pub fn undo_lanes(&mut self, changes: &LaneChanges, resets: bool) {
         let id = self.id();
         undo(id, changes, |lane| self.wake(Cause::Undo, 1, Offer { tube: Some(lane) }));
-        // What is there again after a TRUNCATE that is undone, nobody has told of.
+        // Tasks that come back with the rollback of a TRUNCATE are not reported.
         if resets || changes.more {
             reset(id);
             self.wake(Cause::Undo, u32::MAX, Offer { tube: None });
@@ -139,8 +139,8 @@ pub(in crate::parts) fn reset(id: SlotId) {
     with(|pool| step_of_all(pool, id, "Reset", |pool| pool.reset(id)));
 }
 
-/// Takes over what a transaction has done; `wake` sees the lanes for which somebody is to be woken.
-/// False if nobody knows which those are.
+/// Applies the changes of a transaction; `wake` sees the sub-queues to wake consumers for. False if these are not
+/// known.
 fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool {
     with(|pool| {
         for (lane, change) in changes.iter() {
@@ -158,10 +158,10 @@ fn commit(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) -> bool 
     !changes.more
 }
 
-/// Puts the lanes that a transaction had claimed back to where they were.
+/// Puts the claimed sub-queues back to where they were.
 fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
     with(|pool| {
-        // The first that was claimed is to be the first again.
+        // The first to be claimed becomes the first again.
         for (lane, change) in changes.iter().rev() {
             let step = Step::begin(pool, id, Some(lane));
             let has_some = pool.undo(id, lane, change);
@@ -173,37 +173,37 @@ fn undo(id: SlotId, changes: &LaneChanges, mut wake: impl FnMut(u64)) {
     });
 }
 
-/// The number of lanes that are to be looked at.
+/// Returns the number of sub-queues in the ring.
 pub fn waiting(id: SlotId) -> u32 {
     with(|pool| pool.waiting(id))
 }
 
-/// Whether there may be something to take that nobody is about to take.
+/// Returns whether there may be a task to take in a sub-queue that is not claimed.
 pub fn may_have_some(id: SlotId) -> bool {
     with(|pool| pool.may_have_some(id))
 }
 
-/// Whether the ring has all lanes that may have something to take.
+/// Returns whether the ring is complete.
 pub(in crate::parts) fn is_complete(id: SlotId) -> bool {
     with(|pool| pool.begin_scan(id).is_none())
 }
 
-/// Whether it is known of a lane that it may have something to take.
+/// Returns whether a sub-queue is known to have something to take.
 pub fn knows(id: SlotId, lane: u64) -> bool {
     with(|pool| pool.knows(id, lane))
 }
 
-/// The lane that is next, if there is one.
+/// Returns the next sub-queue.
 pub fn next(id: SlotId) -> Option<u64> {
     with(|pool| pool.next(id))
 }
 
-/// No task of the lane that may be its first stands before this place.
+/// Returns the sub-queue's mark: no task that may be its first stands before it.
 pub fn mark(id: SlotId, lane: u64) -> Position {
     with(|pool| pool.mark(id, lane))
 }
 
-/// Claims the lane that is next, if there is one.
+/// Claims the next sub-queue.
 pub fn claim_next(id: SlotId) -> Option<Next> {
     with(|pool| {
         let step = Step::begin_next(pool, id);
@@ -215,12 +215,12 @@ pub fn claim_next(id: SlotId) -> Option<Next> {
     })
 }
 
-/// Claims a lane out of its turn.
+/// Claims a sub-queue out of turn.
 pub fn claim(id: SlotId, lane: u64) -> Result<u64, Refusal> {
     claim_as(id, lane, "Claim", |pool| pool.claim(id, lane))
 }
 
-/// Claims a lane of which a task was taken by hand, if there is room.
+/// Claims a sub-queue of which a task was taken by hand, if there is room.
 pub fn claim_by_hand(id: SlotId, lane: u64) -> Result<u64, Refusal> {
     claim_as(id, lane, "ByHand", |pool| pool.claim_by_hand(id, lane))
 }
@@ -243,12 +243,12 @@ fn claim_as(
     })
 }
 
-/// Whether shared memory knows of every task of the lane that is taken.
+/// Returns whether shared memory knows every taken task of a sub-queue.
 pub fn is_clear(id: SlotId, lane: u64) -> bool {
     with(|pool| pool.is_clear(id, lane))
 }
 
-/// Whether shared memory knows of a task of the lane that is taken.
+/// Returns whether shared memory knows a taken task of a sub-queue.
 pub fn is_busy(id: SlotId, lane: u64) -> bool {
     with(|pool| pool.is_busy(id, lane))
 }
@@ -263,13 +263,13 @@ pub fn take_unclaimed(id: SlotId, lane: u64) {
     step(id, lane, "TakeUnclaimed", || json!({}), |pool| pool.take_unclaimed(id, lane));
 }
 
-/// Gives back a lane that was claimed; whether somebody is to be woken for it.
+/// Gives back a claimed sub-queue. True if a consumer has to be woken for it.
 pub fn give_back(id: SlotId, lane: u64, to: Back) -> bool {
     let about = || json!({ "to": format!("{to:?}") });
     step(id, lane, "GiveBack", about, |pool| pool.give_back(id, lane, to))
 }
 
-/// Queues a lane that has something to take, none of it of a lesser level, unless it is known.
+/// Queues a sub-queue that has something to take, none of it of a lesser level, unless it is known.
 pub fn offer(id: SlotId, lane: u64, level: Level) -> Offered {
     step(id, lane, "Offer", || json!({}), |pool| pool.offer(id, lane, level))
 }
@@ -278,17 +278,17 @@ pub fn begin_scan(id: SlotId) -> Option<Scan> {
     with(|pool| pool.begin_scan(id))
 }
 
-/// The same if there is room for what it may find.
+/// Begins a pass if there is room for what it may find.
 pub fn begin_scan_in_room(id: SlotId) -> Option<Scan> {
     with(|pool| pool.begin_scan(id).filter(|_| pool.has_room()))
 }
 
-/// The least level of the lanes that are to be looked at.
+/// Returns the least level of the sub-queues in the ring.
 pub fn least_level(id: SlotId) -> Option<Level> {
     with(|pool| pool.least(id))
 }
 
-/// The level of a lane in the ring: no task of its line has a lesser one.
+/// Returns the level of a sub-queue in the ring: none of its tasks has a lesser one.
 pub fn level(id: SlotId, lane: u64) -> Level {
     with(|pool| pool.level(id, lane))
 }
@@ -302,26 +302,25 @@ pub fn end_scan(id: SlotId, scan: Scan, next: Option<i64>) {
     });
 }
 
-/// Begins a look for the first task of a lane; no task that may be it stands before what this
-/// gives.
+/// Begins a look for the first task of a sub-queue. Returns the position to look from.
 pub fn begin_look(id: SlotId, lane: u64) -> Position {
     step(id, lane, "BeginLook", || json!({}), |pool| pool.begin_look(id, lane))
 }
 
-/// The look has found the first task at `first`, and none of a lesser level; these are the first of all if
-/// they must not be relied on.
+/// Ends a look that has found the first task at `first`, and none of a lesser level; both are the first possible ones
+/// if they must not be relied on.
 pub fn end_look(id: SlotId, lane: u64, first: Position, level: Level) {
     let about = || json!({ "first": first.to_string() });
     step(id, lane, "EndLook", about, |pool| pool.end_look(id, lane, first, level));
 }
 
 impl QueueGuard {
-    /// Whether the tubes are sub-queues.
+    /// Sets whether the tubes are sub-queues.
     pub fn set_has_subqueues(&mut self, has_subqueues: bool) {
         self.table.has_subqueues = has_subqueues;
     }
 
-    /// Whether none of the lanes that may have something to take is missing in the ring.
+    /// Returns whether the ring is complete.
     pub(in crate::parts) fn knows_all_lanes(&self) -> bool {
         !self.table.has_subqueues || is_complete(self.id())
     }

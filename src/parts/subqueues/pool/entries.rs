@@ -1,5 +1,5 @@
-//! The entries of all queues' lanes: found through a hash table with chains, kept for each queue in its ring,
-//! see [`crate::parts::subqueues::pool::levels`], or in one of two lists.
+//! Entries of all queues' lanes: found through a hash table with chains; each is in its queue's ring, see
+//! [`crate::parts::subqueues::pool::levels`], or in one of two lists.
 
 #[cfg(test)]
 #[path = "integrity.rs"]
@@ -15,36 +15,36 @@ use crate::parts::subqueues::pool::Back;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub lane: u64,
-    /// No task that is ready or waits stands before this place.
+    /// No ready or waiting task stands before this position.
     pub mark: Position,
-    /// The first place in which one came to do so since the last look began.
+    /// First position at which one arrived since the last look began.
     pub floor: Position,
-    /// No task of its line has a lesser level.
+    /// No ready or waiting task has a lesser level.
     pub level: Level,
-    /// The least level at which one came to be there since the last look began.
+    /// Least level at which one arrived since the last look began.
     pub level_floor: Level,
-    /// While it is busy: the task that is taken, by the number that stands for its key.
+    /// While busy: key hash of the taken task.
     pub in_flight: u64,
-    /// The queue's slot.
+    /// Slot of the queue.
     pub(super) queue: u32,
-    /// The neighbours in the list, or in the circle of a level. Links are indexes plus one, 0 being none.
+    /// Neighbours in the list, or in the circle of a level. Links are indexes plus one; 0: none.
     pub(super) previous: u32,
     pub(super) next: u32,
-    /// While it stands for a level: the levels that come before and behind it in the tree.
+    /// While it stands for a level: the levels before and behind it in the tree.
     pub(super) left: u32,
     pub(super) right: u32,
-    /// The same: those of less weight are below it.
+    /// While it stands for a level: its weight; those of less weight are below it.
     pub(super) weight: u32,
-    /// The next in the hash table's chain, or the next free one.
+    /// Next in the hash table's chain, or next free entry.
     chain: u32,
     pub state: State,
-    /// While it was claimed, something has come to be there to take.
+    /// A task to take has arrived while it was claimed.
     pub dirty: bool,
-    /// While it was claimed, a task that was taken has come back or ended.
+    /// A taken task has come back or ended while it was claimed.
     pub settled: bool,
-    /// No task of the lane is taken but by whoever has claimed it, or while it is busy.
+    /// Only the claiming transaction, or the one that made it busy, has a task of the lane.
     pub clear: bool,
-    /// A task was taken without the lane: its end may be told after it has been taken once more.
+    /// A task was taken without claiming the lane: its end may be reported after it has been taken again.
     pub unclaimed: bool,
 }
 
@@ -59,24 +59,24 @@ pub enum State {
     Idle,
 }
 
-/// The lists of a queue's entries that are not in the ring.
+/// Lists of a queue's entries that are not in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// Those that are claimed or busy.
+    /// Claimed or busy entries.
     Away,
-    /// Those that have nothing to take.
+    /// Entries that have nothing to take.
     Idle,
 }
 
 const LISTS: [List; 2] = [List::Away, List::Idle];
 
-/// The lanes of a queue.
+/// Lanes of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ring {
-    /// 0 while there is no queue.
+    /// 0 while the slot is free.
     generation: u64,
-    /// The levels of the lanes in the ring.
+    /// Levels of the lanes in the ring.
     pub(super) root: u32,
     /// First and last of each list.
     ends: [[u32; 2]; LISTS.len()],
@@ -84,13 +84,13 @@ pub struct Ring {
     pub waiting: u32,
     /// Lanes that have something to take may be missing.
     pub incomplete: bool,
-    /// A task was taken without its lane, which has no entry to say so.
+    /// A task was taken without claiming its lane, which has no entry to say so.
     pub unclaimed: bool,
-    /// How often that has come about.
+    /// Number of times that the ring became incomplete.
     pub doubts: u64,
-    /// The same when the pass that is under way began.
+    /// The same number when the pass in progress began.
     pub pass: u64,
-    /// How far that has come: the lane to go on with.
+    /// Lane with which the pass goes on.
     pub cursor: i64,
 }
 
@@ -100,24 +100,25 @@ impl Ring {
     }
 }
 
-/// Which entries are free.
+/// Free entries, and the secret of the weights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// The first of those that are free again.
+    /// First entry of the free list.
     free: u32,
-    /// Those from here on have never been used.
+    /// First entry that has never been used.
     fresh: u32,
-    /// How many are in use.
+    /// Number of entries in use.
     used: u32,
-    /// How many of these are idle, and give way where room is needed.
+    /// Number of idle ones among them, which are evicted where room is needed.
     idle: u32,
-    /// What the weights of levels depend on, so that nobody can choose labels that make the tree a list.
+    /// Secret from which the weights of levels are made, so that users cannot choose labels that make the tree a
+    /// list.
     pub secret: u64,
 }
 
 impl Header {
-    /// The weight of a level for which a lane begins to stand.
+    /// Returns the weight of a level that a lane begins to stand for.
     pub fn weight(&self, lane: u64) -> u32 {
         let mixed = (lane ^ self.secret).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed =
@@ -126,15 +127,15 @@ impl Header {
     }
 }
 
-/// All entries, and what leads to them.
+/// All entries, and the structures that lead to them.
 pub struct Pool<'a> {
     pub header: &'a mut Header,
     pub entries: &'a mut [Entry],
-    /// The heads of the hash table's chains; their number is a power of two.
+    /// Heads of the hash table's chains; their number is a power of two.
     pub buckets: &'a mut [u32],
-    /// One for each slot.
+    /// Rings, one for each slot.
     pub rings: &'a mut [Ring],
-    /// So many entries are kept for claims.
+    /// Number of entries reserved for claims.
     pub reserve: usize,
 }
 
@@ -148,7 +149,7 @@ impl Pool<'_> {
         &mut self.entries[link as usize - 1]
     }
 
-    /// Whether there is room for more than claims.
+    /// Returns whether there is room for more than claims.
     pub fn has_room(&self) -> bool {
         let Header { used, idle, .. } = *self.header;
         (used - idle) as usize + self.reserve < self.entries.len()
@@ -158,7 +159,7 @@ impl Pool<'_> {
         some(self.rings[queue as usize].ends[list as usize][0])
     }
 
-    /// The next in the same list.
+    /// Returns the next entry in the same list.
     pub fn after(&self, link: u32) -> Option<u32> {
         some(self.entries[link as usize - 1].next)
     }
@@ -175,7 +176,7 @@ impl Pool<'_> {
         None
     }
 
-    /// The entry of a lane that is claimed.
+    /// Returns the entry of a claimed lane.
     pub fn claimed(&mut self, id: SlotId, lane: u64) -> Option<u32> {
         self.ring(id)?;
         let link = self.find(id.index, lane)?;
@@ -225,7 +226,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Changes the level of an entry; in the ring it comes to the tail of that.
+    /// Changes the level of an entry; in the ring it goes to the tail of that level.
     pub fn set_level(&mut self, link: u32, level: Level) {
         let is_waiting = self.entry(link).state == State::Waiting;
         if is_waiting && self.entry(link).level != level {
@@ -236,7 +237,7 @@ impl Pool<'_> {
         self.entry(link).level = level;
     }
 
-    /// Brings an entry to a state, to the front or the tail of its list.
+    /// Moves an entry to the list of a state, to its front or tail.
     pub fn place(&mut self, link: u32, state: State, to: Back) {
         self.unlink(link);
         self.link(link, state, to);
@@ -322,7 +323,7 @@ impl Pool<'_> {
     }
 }
 
-/// None of one that is in the ring.
+/// Returns the list of a state; None for the ring.
 fn list_of(state: State) -> Option<List> {
     match state {
         State::Waiting => None,

@@ -1,11 +1,11 @@
-//! Whether the links between the entries are whole.
+//! Checks that the links between entries are consistent.
 
 use crate::model::level::Level;
 use crate::parts::subqueues::pool::entries::{LISTS, List, Pool, State, list_of, some};
 use std::collections::BTreeSet;
 
 impl Pool<'_> {
-    /// Follows every link there is, and counts.
+    /// Follows every link and counts.
     pub fn assert_whole(&self) {
         let entries = (1..).zip(self.entries.iter());
         let used: Vec<(u32, _)> = entries.filter(|(_, entry)| entry.state != State::Free).collect();
@@ -43,7 +43,7 @@ impl Pool<'_> {
         assert_eq!(free, (self.header.fresh - self.header.used) as usize, "free entries");
     }
 
-    /// The levels below a link lie between bounds, and weigh no more than what is above them.
+    /// Checks that the levels below a link lie between bounds and weigh no more than what is above them.
     fn walk_tree(
         &self,
         link: u32,

@@ -1,23 +1,22 @@
-//! What is known of lanes from the looks into them.
+//! What looks have found out about lanes.
 
 use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::pool::entries::{Pool, State};
 
-/// Lanes that are clear: shared memory knows of every task of theirs that is taken. Who claims such a lane
-/// need not look whether one is.
+/// Clear lanes: shared memory knows each of their taken tasks, so a claim need not look for others.
 impl Pool<'_> {
     pub fn is_clear(&mut self, id: SlotId, lane: u64) -> bool {
         self.known(id, lane).is_some_and(|link| self.entry(link).clear)
     }
 
-    /// Whether shared memory knows of a task of the lane that is taken.
+    /// Returns whether shared memory knows a taken task of the lane.
     pub fn is_busy(&mut self, id: SlotId, lane: u64) -> bool {
         self.known(id, lane).is_some_and(|link| self.entry(link).state == State::Busy)
     }
 
-    /// The transaction that has claimed the lane has taken a task of it, and seen that no other is taken.
+    /// Makes a claimed lane clear: the transaction has taken a task of it and seen that no other is taken.
     pub fn set_clear(&mut self, id: SlotId, lane: u64) {
         let is_sure = self.ring(id).is_some_and(|ring| !ring.unclaimed);
         if let Some(link) = self.known(id, lane).filter(|_| is_sure) {
@@ -26,9 +25,9 @@ impl Pool<'_> {
         }
     }
 
-    /// A task was taken without the lane, which is not clear from here on. When the task comes back that is
-    /// told after it can be seen: it may have been taken by then by who has claimed the lane, and the lane would be
-    /// freed in its place.
+    /// Makes a lane not clear: a task was taken without claiming it. When that task comes back, this is reported
+    /// after it is visible: the transaction that has claimed the lane may have taken it by then, and the lane would
+    /// be freed in its place.
     pub fn take_unclaimed(&mut self, id: SlotId, lane: u64) {
         if let Some(link) = self.known(id, lane) {
             let entry = self.entry(link);
@@ -44,15 +43,15 @@ impl Pool<'_> {
     }
 }
 
-/// Marks and levels: no task in the line of a lane stands before its mark, which keeps a take from walking over
-/// what earlier takes have left behind in the index, nor has one a lesser level.
+/// Marks and levels: no ready or waiting task of a lane stands before its mark, which keeps a take from walking over
+/// the index entries of earlier tasks, nor has one a lesser level.
 impl Pool<'_> {
-    /// The mark of a lane.
+    /// Returns the mark of a lane.
     pub fn mark(&mut self, id: SlotId, lane: u64) -> Position {
         self.known(id, lane).map_or(FIRST, |link| self.entry(link).mark)
     }
 
-    /// Begins a look for the first task of a lane that the caller has for itself.
+    /// Begins a look for the first task of a claimed lane.
     pub fn begin_look(&mut self, id: SlotId, lane: u64) -> Position {
         if let Some(link) = self.known(id, lane) {
             let entry = self.entry(link);
@@ -61,19 +60,19 @@ impl Pool<'_> {
         self.mark(id, lane)
     }
 
-    /// The level of a lane in the ring. That of a claimed one is beyond what its claimer has taken.
+    /// Returns the level of a lane in the ring. That of a claimed one is beyond what was taken.
     pub fn level(&mut self, id: SlotId, lane: u64) -> Level {
         let entry = self.known(id, lane).map(|link| *self.entry(link));
         let waits = entry.filter(|entry| entry.state == State::Waiting);
         waits.map_or(UNKNOWN, |entry| entry.level)
     }
 
-    /// The least level of the lanes in the ring.
+    /// Returns the least level of the lanes in the ring.
     pub fn least(&mut self, id: SlotId) -> Option<Level> {
         self.first_of_ring(id).map(|(_, level)| level)
     }
 
-    /// The look, in a snapshot of its own, has found that the first task stands at `first`, and none of a
+    /// Ends the look, which has found in a snapshot of its own that the first task stands at `first`, and none has a
     /// lesser level.
     pub fn end_look(&mut self, id: SlotId, lane: u64, first: Position, level: Level) {
         if let Some(link) = self.known(id, lane) {
@@ -84,7 +83,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Tasks from `least` on, and none of a lesser level, have come to be ready or to wait in a lane.
+    /// Lowers mark and level of a lane to tasks that became ready or waiting, from `least` on and of no lesser level.
     pub(super) fn lower(&mut self, id: SlotId, lane: u64, least: Position, level: Level) {
         if let Some(link) = self.known(id, lane) {
             let entry = self.entry(link);

@@ -1,28 +1,26 @@
-//! The ring of a queue: its waiting lanes by level and, within a level, in the order in which they were last
-//! served.
+//! The ring of a queue: its waiting lanes by level and, within a level, in the order in which they were last served.
 //!
-//! The lanes of a level are linked to a circle. The first of them, which is the next to go, stands for its
-//! level in a treap: a tree with the levels from left to right and random weights from top to bottom, so its
-//! depth grows with the logarithm of their number. A queue without priorities has one level: then this is a
-//! list with both ends at hand.
+//! The lanes of a level are linked to a circle. The first of them, which is the next to go, stands for its level in a
+//! treap: a tree with the levels from left to right and random weights from top to bottom, whose depth grows with the
+//! logarithm of their number. A queue without priorities has one level: then this is a list with both ends at hand.
 
 use crate::model::level::Level;
 use crate::parts::subqueues::pool::Back;
 use crate::parts::subqueues::pool::entries::{Pool, some};
 
-/// Where the link to a level is kept.
+/// Location of the link to a level.
 #[derive(Clone, Copy)]
 enum Edge {
     /// In the ring of a queue.
     Root(u32),
-    /// In the level before which it comes.
+    /// In the level before which it stands.
     Left(u32),
-    /// In the one behind which it comes.
+    /// In the level behind which it stands.
     Right(u32),
 }
 
 impl Pool<'_> {
-    /// The lane that is next.
+    /// Returns the next lane.
     pub fn first_waiting(&self, queue: u32) -> Option<u32> {
         let mut first = some(self.at(Edge::Root(queue)))?;
         while let Some(lesser) = some(self.at(Edge::Left(first))) {
@@ -31,7 +29,7 @@ impl Pool<'_> {
         Some(first)
     }
 
-    /// Puts an entry into the ring, to the front or the tail of its level.
+    /// Puts an entry into the ring, at the front or the tail of its level.
     pub fn enter_ring(&mut self, link: u32, to: Back) {
         let edge = self.edge_to(link);
         let Some(first) = some(self.at(edge)) else {
@@ -61,7 +59,7 @@ impl Pool<'_> {
         self.entry(next).previous = previous;
     }
 
-    /// Where the level of an entry is, or would be.
+    /// Returns where the level of an entry is, or would be.
     fn edge_to(&self, link: u32) -> Edge {
         let level = self.level_of(link);
         let mut edge = Edge::Root(self.queue_of(link));
@@ -75,7 +73,7 @@ impl Pool<'_> {
         edge
     }
 
-    /// Another entry stands for a level from now on.
+    /// Makes another entry stand for a level.
     fn replace(&mut self, edge: Edge, before: u32, now: u32) {
         let (left, right, weight) = {
             let before = self.entry(before);
@@ -98,7 +96,7 @@ impl Pool<'_> {
         {
             edge = if level < self.level_of(at) { Edge::Left(at) } else { Edge::Right(at) };
         }
-        // Those below are parted into the lesser and the greater ones.
+        // Those below are split into the lesser and the greater ones.
         let mut rest = self.at(edge);
         self.hang(edge, link);
         let (mut lesser, mut greater) = (Edge::Left(link), Edge::Right(link));
@@ -117,7 +115,7 @@ impl Pool<'_> {
         self.hang(greater, 0);
     }
 
-    /// Takes the level at an edge away.
+    /// Removes the level at an edge.
     fn fell(&mut self, mut edge: Edge) {
         let at = self.at(edge);
         let (mut left, mut right) = (self.at(Edge::Left(at)), self.at(Edge::Right(at)));

@@ -1,25 +1,22 @@
-//! Sub-queues, of which only one task is in flight at a time: which of them to look at next. Pure:
-//! it works on arrays that live in shared memory.
+//! Which sub-queue to look at next. Pure: works on arrays that live in shared memory.
 //!
-//! A *lane* is a sub-queue as the hash of its label; labels that share a hash share a lane. Each
-//! queue has a ring of lanes to be looked at, in the order in which they were last served, so the
-//! cost of a take does not grow with the number of lanes or of tasks. A lane has an entry in one of
-//! these states, or none, when nothing to take is known of:
+//! A *lane* is a sub-queue as the hash of its label; labels with the same hash share a lane. Each queue has a ring of
+//! lanes to look at, in the order in which they were last served, so the cost of a take does not grow with the number
+//! of lanes or tasks. A lane has an entry in one of these states, or none when it is not known to have a task:
 //!
 //! * waiting: it is in the ring;
 //! * claimed: a transaction looks for its first task, or has taken it and not ended yet;
-//! * busy: a task of it is taken, so it is looked at again when that comes back or ends;
-//! * idle: it had nothing to take, and what is known of it is kept for as long as there is room.
+//! * busy: one of its tasks is taken; it is looked at again when that task comes back or ends;
+//! * idle: it had nothing to take; the entry is kept while there is room.
 //!
-//! Invariant: a lane whose first task can be taken is in the ring or claimed, or the ring is
-//! *incomplete*; then a take that finds the ring empty looks for lanes in the table's index. What
-//! is in the ring without need is harmless: whoever finds nothing there to take drops it.
+//! Invariant: a lane whose first task can be taken is in the ring or claimed, or the ring is *incomplete*; then a
+//! take that finds the ring empty looks for lanes in the table's index. A lane in the ring without a task is
+//! harmless: a take that finds nothing there drops it.
 //!
-//! With priorities the ring is ordered by *level* first: an entry's is no greater than the least priority
-//! number in its line. A commit lowers it to what came there; a look raises it to what it found, unless
-//! something less came during the look. So whoever claims the next lane and finds its first task at a greater
-//! level than the entry said, and others in the ring before that, gives it back with what it has learned and
-//! tries the next.
+//! With priorities the ring is ordered by *level* first: that of an entry is at most the least priority number among
+//! its tasks. A commit lowers it to what it added; a look raises it to what it found, unless something less came
+//! during the look. So a take that finds the first task of the next lane at a greater level than the entry said, with
+//! other lanes in the ring before that level, gives the lane back with what it has learned and tries the next.
 
 mod entries;
 mod known;
@@ -37,9 +34,9 @@ use entries::{List, State};
 /// Where a lane goes that a transaction has claimed and not taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Back {
-    /// It is the next again: the take is undone.
+    /// To the front: the take is undone.
     Front,
-    /// It is the last: its first task cannot be had just now.
+    /// To the tail: its first task cannot be had just now.
     Tail,
     /// Out of the ring: it has nothing to take.
     Away,
@@ -54,7 +51,7 @@ pub enum Refusal {
     NoRoom,
 }
 
-/// What has become of a lane that was offered to a ring.
+/// Result of offering a lane to a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     Queued,
@@ -64,26 +61,26 @@ pub enum Offered {
     NoRoom,
 }
 
-/// The lane that was the next in a ring.
+/// The lane that was next in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     pub lane: u64,
     /// None of its tasks has a lesser one.
     pub level: Level,
-    /// The same of the lanes that are still in the ring, if there are any.
+    /// The least level of the lanes still in the ring, if there are any.
     pub others: Option<Level>,
 }
 
 impl Next {
-    /// Up to which level the first task of this lane goes before the others, and before `own`, of which only the
-    /// caller knows. One that is as urgent as was known has its turn; another goes behind those of its level.
+    /// Returns the level up to which the first task of this lane goes before the others, and before `own`, known to
+    /// the caller only. A task as urgent as the entry said has its turn; another one goes behind those of its level.
     pub fn limit(&self, own: Option<Level>) -> Level {
         let before_others = self.others.map_or(LAST_LEVEL, |others| others.saturating_sub(1));
         self.level.max(before_others.min(own.unwrap_or(LAST_LEVEL)))
     }
 }
 
-/// A part of a pass through the index of a queue's lanes, which makes its ring complete.
+/// Part of a pass through the index of a queue's lanes, which makes its ring complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scan {
     /// The first lane to look at.
@@ -92,7 +89,7 @@ pub struct Scan {
 }
 
 impl Pool<'_> {
-    /// Prepares the ring of a queue that has come to a slot: nothing is known of its lanes.
+    /// Prepares the ring of a queue new in its slot: no lane is known.
     pub fn open(&mut self, id: SlotId) {
         self.empty(id.index);
         self.rings[id.index as usize] = Ring::new(id.generation);
@@ -106,7 +103,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Forgets what is known of a queue's lanes, as after changes that nobody has told of.
+    /// Forgets what is known of a queue's lanes, as after unreported changes.
     pub fn reset(&mut self, id: SlotId) {
         if self.ring(id).is_none() {
             return;
@@ -131,7 +128,7 @@ impl Pool<'_> {
         self.doubt(id);
     }
 
-    /// The lane that is next.
+    /// Returns the next lane.
     pub fn next(&mut self, id: SlotId) -> Option<u64> {
         let (link, _) = self.first_of_ring(id)?;
         Some(self.entry(link).lane)
@@ -143,7 +140,7 @@ impl Pool<'_> {
         Some((link, self.entry(link).level))
     }
 
-    /// Claims the lane that is next.
+    /// Claims the next lane.
     pub fn claim_next(&mut self, id: SlotId) -> Option<Next> {
         let (link, level) = self.first_of_ring(id)?;
         self.mark_claimed(link);
@@ -171,7 +168,7 @@ impl Pool<'_> {
         if is_known || self.has_room() { self.claim(id, lane) } else { Err(Refusal::NoRoom) }
     }
 
-    /// Whether nobody has claimed a lane, nor has a task of it.
+    /// Returns whether a lane is neither claimed nor has a taken task.
     fn is_free(&mut self, link: u32) -> bool {
         matches!(self.entry(link).state, State::Waiting | State::Idle)
     }
@@ -186,7 +183,7 @@ impl Pool<'_> {
         (entry.dirty, entry.settled) = (false, false);
     }
 
-    /// Gives back a lane that was claimed; whether somebody is to be woken for it.
+    /// Gives back a claimed lane. True if a consumer has to be woken for it.
     pub fn give_back(&mut self, id: SlotId, lane: u64, to: Back) -> bool {
         let Some(link) = self.claimed(id, lane) else { return false };
         let dirty = self.entry(link).dirty;
@@ -198,14 +195,13 @@ impl Pool<'_> {
         to == Back::Front || dirty
     }
 
-    /// A transaction, or a part of it, is undone: what it has taken is there again. Whether somebody is to be
-    /// woken for it.
+    /// Undoes the changes of a transaction, or of a part of it. True if a consumer has to be woken.
     pub fn undo(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
         self.lower(id, lane, LAST, change.taken_level);
         change.claimed && self.give_back(id, lane, Back::Front)
     }
 
-    /// Takes over what a transaction has done in a lane; whether somebody is to be woken for it.
+    /// Applies the changes of a transaction in a lane. True if a consumer has to be woken.
     pub fn commit(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
         if self.ring(id).is_none() || change.is_none() {
             return false;
@@ -218,7 +214,7 @@ impl Pool<'_> {
         let state = found.map(|link| self.entry(link).state);
         if let Some(link) = found {
             let entry = self.entry(link);
-            // A task that nobody knew of has come to be taken, or to be so no more.
+            // A task that shared memory did not know was taken, or has ended.
             let is_known = |left| entry.state == State::Busy && entry.in_flight == left;
             entry.clear &= change.taken <= 0 && change.left.is_none_or(is_known);
             entry.in_flight = change.took.unwrap_or(entry.in_flight);
@@ -241,21 +237,21 @@ impl Pool<'_> {
                 let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
                 self.offer(id, lane, level) != Offered::Known
             }
-            // Whoever waits has found its first task locked, or come a moment too early.
+            // A waiting consumer has found its first task locked, or looked a moment too early.
             (Some(_), Some(State::Waiting)) => change.offers,
             _ => false,
         }
     }
 
-    /// A transaction that had claimed a lane has ended.
+    /// Ends the claim of a transaction.
     fn commit_claim(&mut self, id: SlotId, lane: u64, change: &LaneChange) -> bool {
         let Some(link) = self.claimed(id, lane) else { return false };
         let entry = self.entry(link);
         entry.in_flight = change.took.unwrap_or_default();
-        // Who has given the task back, as its time to run was over, may have come here first; or it was
-        // another task that had been taken, which nobody knew of.
+        // The process that gave the task back, as its time to run was over, may have come here first; or another task
+        // had been taken that shared memory did not know.
         entry.clear &= !entry.settled;
-        // It has acked a task that it had taken before, and taken another, of which nobody knows.
+        // The transaction has acked a task that it had taken before, and taken another, unknown one.
         entry.clear &= change.taken != 0 || change.left == change.took;
         let is_busy = change.taken > 0 && !entry.settled;
         if !is_busy {
@@ -263,7 +259,7 @@ impl Pool<'_> {
         } else if self.has_room() {
             self.place(link, State::Busy, Back::Tail);
         } else {
-            // Nobody needs to know: who looks finds the task that is taken.
+            // No note is needed: a look finds the taken task.
             self.remove(link);
         }
         !is_busy
@@ -306,7 +302,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Nobody knows any more which lanes have something to take.
+    /// Makes the ring incomplete.
     pub fn doubt(&mut self, id: SlotId) {
         if let Some(ring) = self.ring(id) {
             ring.incomplete = true;
@@ -314,17 +310,17 @@ impl Pool<'_> {
         }
     }
 
-    /// The number of lanes in the ring.
+    /// Returns the number of lanes in the ring.
     pub fn waiting(&mut self, id: SlotId) -> u32 {
         self.ring(id).map_or(0, |ring| ring.waiting)
     }
 
-    /// Whether there may be something to take that nobody is about to take.
+    /// Returns whether there may be a task to take in a lane that is not claimed.
     pub fn may_have_some(&mut self, id: SlotId) -> bool {
         self.ring(id).is_some_and(|ring| ring.waiting > 0 || ring.incomplete)
     }
 
-    /// Whether a lane is known to have something to take, or may be among those that are not known.
+    /// Returns whether a lane is known to have something to take, or may be among the unknown ones.
     pub fn knows(&mut self, id: SlotId, lane: u64) -> bool {
         let Some(ring) = self.ring(id) else { return false };
         let state = |pool: &mut Self, link| pool.entry(link).state;
@@ -340,8 +336,8 @@ impl Pool<'_> {
         Some(Scan { from: ring.cursor, doubts: ring.doubts })
     }
 
-    /// Ends a part of a pass, after which the lanes from `next` are to be looked at; None at the
-    /// end of the pass. If nothing came into doubt since it began, the ring is complete.
+    /// Ends a part of a pass, after which the lanes from `next` are to be looked at; None at the end of the pass. The
+    /// ring is complete then if it has not become incomplete since the pass began.
     pub fn end_scan(&mut self, id: SlotId, scan: Scan, next: Option<i64>) {
         let Some(ring) = self.ring(id).filter(|ring| ring.cursor == scan.from) else { return };
         if scan.from == i64::MIN {
