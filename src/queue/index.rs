@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// An index that a queue needs.
 pub struct WantedIndex<'a> {
     relation: &'a Relation,
-    /// The table has the columns that it is about; `upgrade` may be about to add them.
+    /// The table has the columns that it is about. Those that `upgrade` is about to add have no number.
     has_columns: bool,
     is_unique: bool,
     /// An expression stands as 0 among the numbers of the columns.
@@ -42,7 +42,8 @@ impl<'a> WantedIndex<'a> {
         let ends = key.iter().take(sql.index_key(index).len()).map(|column| column.number);
         WantedIndex {
             relation,
-            has_columns: about.all(|field| fields.contains_key(&field)),
+            has_columns: about
+                .all(|field| fields.get(&field).is_some_and(|column| column.number > 0)),
             is_unique: index.is_unique(),
             columns: expression.iter().map(|_| 0).chain(begins).chain(ends).collect(),
             expression,
@@ -64,13 +65,10 @@ impl<'a> WantedIndex<'a> {
     }
 
     fn has_shape(&self, known: &index::Index) -> bool {
-        known.columns == self.columns && (known.is_unique || !self.is_unique)
+        self.has_columns && known.columns == self.columns && (known.is_unique || !self.is_unique)
     }
 
     fn is_told_by(&self, known: &index::Index) -> bool {
-        if !self.has_columns || known.predicate.is_none() {
-            return false;
-        }
         let (expression, predicate) = self.shown.get_or_init(|| {
             let shown = |sql: &String| index::shown_expression(self.relation, sql);
             (self.expression.as_ref().map(shown).unwrap_or_default(), shown(&self.predicate))
