@@ -2,16 +2,15 @@
 
 use crate::api::argument::{self, Target};
 use crate::api::features::{not_enabled, tube_value};
-use crate::api::line::{Line, gone_or, refuse_fixed_snapshot};
 use crate::api::named;
-
 use crate::api::settle::Plan;
+use crate::api::wait_queue::{Look, WaitQueue, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::parts::leases::session;
-use crate::parts::waiters::wait::{Deadline, InVain};
+use crate::parts::waiters::wait::{Deadline, InVain, Place};
 use crate::queue::{Arguments, Queue};
 use crate::server::argument::{Argument, sql_type};
 use crate::server::function::{Call, Output};
@@ -89,23 +88,9 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return Ok(None);
     }
     let deadline = Deadline::after(Some(timeout));
-    let line = Line::of(&target, order.tube.as_deref())?;
-    let place = line.join()?;
+    let waiting = WaitQueue::of(&target, order.tube.as_deref())?;
     order.waits = true;
-    loop {
-        place.looks();
-        let in_vain = match look(&order) {
-            Ok(Look::Taken) => break place.succeed(),
-            Ok(Look::InVain(look)) => look,
-            Err(error) => return Err(gone_or(error, &target, &line.name)),
-        };
-        if line.has_changed(&place, &target, order.tube.as_deref())? {
-            continue;
-        }
-        if !place.sleep(deadline, in_vain, &line.name)? {
-            break;
-        }
-    }
+    waiting.wait(&target, order.tube.as_deref(), deadline, || look(&order), |_| {})?;
     Ok(None)
 }
 
@@ -185,36 +170,22 @@ fn next<'call>(
             };
             Plan::unseen(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
         }
-        if look(&order, &mut taken)? == Look::Taken {
-            spi.commit();
+        let mut look = |order: &Order| {
+            let seen = look(order, &mut taken)?;
+            if seen == Look::Taken {
+                spi.commit();
+            }
+            Ok(seen)
+        };
+        if look(&order)? == Look::Taken {
             return Ok(());
         }
-        let line = Line::of(target, order.tube.as_deref())?;
+        let tube = order.tube.clone();
+        let waiting = WaitQueue::of(target, tube.as_deref())?;
         spi.commit();
-        let place = line.join()?;
         order.waits = true;
-        loop {
-            place.looks();
-            let in_vain = match look(&order, &mut taken) {
-                Ok(Look::Taken) => {
-                    spi.commit();
-                    place.succeed();
-                    return Ok(());
-                }
-                Ok(Look::InVain(look)) => {
-                    let has_changed = line.has_changed(&place, target, order.tube.as_deref());
-                    place.over_transaction_end(|| spi.rollback());
-                    if has_changed? {
-                        continue;
-                    }
-                    look
-                }
-                Err(error) => return Err(gone_or(error, target, &line.name)),
-            };
-            if !place.sleep(deadline, in_vain, &line.name)? {
-                return Ok(());
-            }
-        }
+        let end_look = |place: &Place| place.over_transaction_end(|| spi.rollback());
+        waiting.wait(target, tube.as_deref(), deadline, || look(&order), end_look)
     })?;
     let first = taken.first().copied();
     let task = if count > 1 && first.is_some() { Some(jsonb::array(&taken)) } else { first };
@@ -247,13 +218,6 @@ impl<'call> Order<'call> {
         }
         Ok(arguments)
     }
-}
-
-/// Result of a look for tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    Taken,
-    InVain(InVain),
 }
 
 impl Look {

@@ -10,7 +10,6 @@ pub mod creator;
 mod direct_put;
 mod features;
 pub mod identity;
-pub mod line;
 pub mod look;
 pub mod monitor;
 pub mod named;
@@ -21,6 +20,7 @@ pub mod producer;
 pub mod refusal;
 pub mod settle;
 pub mod values;
+pub mod wait_queue;
 
 /// Functions called once per task, which get a plan node of their own.
 pub const CALLED_MOST: &[Function] = &[

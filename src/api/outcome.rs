@@ -1,9 +1,9 @@
 //! `wait` and `put_wait`: wait for the outcome of a task.
 
 use crate::api::argument::{self, Key, Target};
-use crate::api::line::{gone_or, refuse_fixed_snapshot};
 use crate::api::producer::Put;
 use crate::api::settle::named_keys;
+use crate::api::wait_queue::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::model::form::Form;
@@ -20,6 +20,7 @@ use crate::server::spi;
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
+use crate::write::reservation;
 use pgrx::PgSqlErrorCode;
 
 sql_functions! {
@@ -63,16 +64,37 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     }
     // Joins the wait queue before it looks again, so that no event in between is missed.
     let place = Place::join(slot, &name, Want::End(hash))?;
-    let mut told = None;
-    loop {
+    let look = || {
         let again = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
-        if let Some(word) = told_or_seen(&place, &name, told, &again.sight)? {
-            return Ok(Some(Value::text(word)));
-        }
-        match place.watch(deadline, again.is_hint, &name)? {
-            News::Ended(outcome) => return Ok(Some(Value::text(outcome.name()))),
-            News::Look(outcome) => told = outcome,
+        Ok((again.sight, again.is_hint))
+    };
+    let (sight, is_hint) = look()?;
+    let word = match told_or_seen(&place, &name, None, &sight)? {
+        None => watch(&place, &name, deadline, is_hint, look)?,
+        word => word,
+    };
+    Ok(word.map(Value::text))
+}
+
+/// Waits until a task has ended; None if the deadline passes first. `look` returns what is seen of the task, and whether an
+/// end is only a reason to look again, which `is_hint` says for the beginning.
+fn watch(
+    place: &Place,
+    name: &str,
+    deadline: Deadline,
+    mut is_hint: bool,
+    mut look: impl FnMut() -> Result<(Sight, bool)>,
+) -> Result<Option<&'static str>> {
+    loop {
+        let told = match place.watch(deadline, is_hint, name)? {
+            News::Ended(outcome) => return Ok(Some(outcome.name())),
             News::None => return Ok(None),
+            News::Look(told) => told,
+        };
+        let seen = look()?;
+        is_hint = seen.1;
+        if let Some(word) = told_or_seen(place, name, told, &seen.0)? {
+            return Ok(Some(word));
         }
     }
 }
@@ -150,45 +172,36 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let mut id = None;
     let word = spi::connect_nonatomic(|spi| -> Result<Option<&'static str>> {
         let mut put = None;
-        let mut run = |queue: &Queue| {
-            Put::new(queue, Form::Json).run(Some(task), None, |rows| {
+        let mut run = || {
+            let queue = target.open(Lock::RowExclusive)?;
+            Put::new(&queue, Form::Json).run(Some(task), None, |rows| {
                 put = rows.value(0, 1).map(|put| memory.run(|| put.copied()));
                 Ok(())
             })
         };
-        let mut queue = target.open(Lock::RowExclusive)?;
-        while let Some(lack) = run(&queue)? {
-            if !lack.wait(deadline, || spi.commit())? {
-                return Ok(Some(FULL));
-            }
-            let again = target.open(Lock::RowExclusive);
-            queue = again.map_err(|error| gone_or(error, &target, &lack.name))?;
+        let lack = run()?;
+        let again = |name: &str| run().map_err(|error| gone_or(error, &target, name));
+        if !reservation::wait(lack, deadline, again, || spi.commit())? {
+            return Ok(Some(FULL));
         }
+        let queue = target.open(Lock::RowExclusive)?;
         let Some(put) = put else { return Ok(Sight::Gone.word()) };
         id = Some(memory.run(|| argument::id_of_object(put, &queue))?);
         let key = argument::key_of_object(put, &queue)?;
         let hash = queue.key_hash(key.into_iter().map(Some));
-        let (slot, name, mut is_hint) = (queue.slot, queue.name.clone(), queue.has_row_security);
+        let (slot, name, is_hint) = (queue.slot, queue.name.clone(), queue.has_row_security);
         // No event is missed: the task cannot be taken before the commit.
         let place = Place::join(slot, &name, Want::End(hash))?;
         place.over_transaction_end(|| spi.commit());
-        loop {
-            match place.watch(deadline, is_hint, &name)? {
-                News::Ended(outcome) => return Ok(Some(outcome.name())),
-                News::None => return Ok(None),
-                News::Look(told) => {
-                    let queue = target.open(Lock::AccessShare);
-                    let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
-                    let sight = look(&queue, &argument::key_of_object(put, &queue)?);
-                    is_hint = queue.has_row_security;
-                    drop(queue);
-                    place.over_transaction_end(|| spi.rollback());
-                    if let Some(word) = told_or_seen(&place, &name, told, &sight)? {
-                        return Ok(Some(word));
-                    }
-                }
-            }
-        }
+        watch(&place, &name, deadline, is_hint, || {
+            let queue = target.open(Lock::AccessShare);
+            let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
+            let seen = look(&queue, &argument::key_of_object(put, &queue)?);
+            let is_hint = queue.has_row_security;
+            drop(queue);
+            place.over_transaction_end(|| spi.rollback());
+            Ok((seen, is_hint))
+        })
     })?;
     Ok(Some(call.record([word.map(Value::text), id])))
 }

@@ -2,8 +2,8 @@
 
 use crate::api::argument::{self, Target};
 use crate::api::features::{not_enabled, tube_value};
-use crate::api::line::{gone_or, refuse_fixed_snapshot};
 use crate::api::values::Values;
+use crate::api::wait_queue::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::field::Field;
@@ -81,13 +81,8 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
         lack
     };
     let deadline = Deadline::after(Some(timeout));
-    let mut lack = look()?;
-    while let Some(lacking) = lack
-        && lacking.wait(deadline, || {})?
-    {
-        lack = look().map_err(|error| gone_or(error, &target, &lacking.name))?;
-        lacking.give_back();
-    }
+    let again = |name: &str| look().map_err(|error| gone_or(error, &target, name));
+    reservation::wait(look()?, deadline, again, || {})?;
     Ok(None)
 }
 

@@ -38,7 +38,7 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
             attempts: rows.value(0, 3).map(|count| count.to_integer()),
         };
         match verb {
-            verb if verb.is_owners() => {
+            verb if verb.applies().own => {
                 found.not_mine(spi, queue, arguments.get(Parameter::Attempt))
             }
             Verb::Dig => found.not_in(Status::Buried, "Only a buried task can be dug out."),

@@ -112,7 +112,7 @@ pub struct Plan<'m> {
 impl<'m> Plan<'m> {
     pub fn new(verb: Verb, form: Form) -> Result<Plan<'m>> {
         let mut arguments = Arguments::default();
-        if verb.is_owners() {
+        if verb.applies().own {
             arguments.set(Parameter::Session, Value::uuid(session::current()?));
         }
         Ok(Plan { step: Step::new(verb, form), arguments })

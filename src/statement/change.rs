@@ -3,10 +3,9 @@
 use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::status::Status;
+use crate::statement::rule::{Applies, Return};
 use crate::statement::step::hidden;
-use crate::statement::{
-    AT_LEAST, CLOCK, PLUS, Parameter, Parameters, Return, Table, Text, Within, interval,
-};
+use crate::statement::{AT_LEAST, Parameter, Parameters, Table, Text, Within, join};
 
 /// A change that picks its tasks itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,84 +119,22 @@ impl Table {
 
     /// Returns the assignments of a change; none if it deletes.
     fn set(&self, change: Change, parameters: &mut Parameters) -> Vec<String> {
-        let back =
-            |failed| Return { delay: None, ttl: None, failed, renews: false, at_once: false };
-        match change {
-            Change::Take { ttr, .. } | Change::TakeNamed { ttr, any: false, .. } => {
-                self.taken(ttr, parameters)
-            }
-            Change::TakeNamed { ttr, .. } => {
-                let mut set = self.taken(ttr, parameters);
-                let runat = Some(Field::Runat).filter(|_| !self.features.has_deadlines());
-                let of_before = runat.into_iter().chain([Field::Reason]);
-                let of_before = of_before.filter_map(|field| self.fields.get(&field));
-                set.extend(of_before.map(|column| format!("{column} = NULL")));
-                set
-            }
-            Change::TakeInLane { ttr, .. } => self.taken(ttr, parameters),
-            Change::Promote => vec![
-                format!("{} = {}", self.status(), self.label(Status::Ready)),
-                format!("{} = NULL", self.field(Field::Runat)),
-            ],
+        let failed = |why| self.on_return(Return { failed: Some(why), ..Return::default() });
+        let set = match change {
+            Change::Take { ttr, .. }
+            | Change::TakeInLane { ttr, .. }
+            | Change::TakeNamed { ttr, any: false, .. } => self.on_take(ttr).collect(),
+            Change::TakeNamed { ttr, any: true, .. } => self.on_take_of_any(ttr).collect(),
+            Change::Promote => self.on_promotion().into(),
             Change::Rot | Change::Expire => vec![],
-            Change::Overdue => self.returned(&back(Some("time to run was over"))),
-            Change::Reap { .. } | Change::ReapOwnerless => {
-                self.returned(&back(Some("session was lost")))
+            Change::Overdue => failed("time to run was over"),
+            Change::Reap { .. } | Change::ReapOwnerless => failed("session was lost"),
+            Change::SnatchAll => self.on_return(Return::default()),
+            Change::Plow { delay, ttl, .. } => {
+                self.on_return(Return { delay, ttl, ..Return::default() })
             }
-            Change::SnatchAll => self.returned(&back(None)),
-            Change::Plow { delay, ttl, .. } => self.returned(&Return {
-                delay: delay.then(|| parameters.add(Parameter::Delay)),
-                ttl: ttl.then(|| parameters.add(Parameter::Ttl)),
-                failed: None,
-                renews: false,
-                at_once: false,
-            }),
-        }
-    }
-
-    fn taken(&self, ttr: bool, parameters: &mut Parameters) -> Vec<String> {
-        let mut set = vec![
-            format!("{} = {}", self.status(), self.label(Status::Taken)),
-            format!("{} = {}", self.field(Field::Owner), parameters.add(Parameter::Session)),
-        ];
-        if self.features.has_deadlines() {
-            let own = self.own_ttr();
-            let length = match (ttr, self.features.default_ttr()) {
-                (true, _) => parameters.add(Parameter::Ttr),
-                (false, Some(default)) => format!("coalesce({own}, {})", interval(default)),
-                (false, None) => own,
-            };
-            set.push(format!("{} = {CLOCK} {PLUS} {length}", self.field(Field::Runat)));
-        }
-        if let Some(attempts) = self.fields.get(&Field::Attempts) {
-            let next = format!("coalesce(task.{attempts}, 0) {PLUS} 1");
-            set.push(match self.most_attempts {
-                Some(most) => format!("{attempts} = LEAST({next}, {most})"),
-                None => format!("{attempts} = {next}"),
-            });
-        }
-        set
-    }
-
-    /// Returns the condition that a task's life has not ended; empty without feature ttl.
-    fn is_alive(&self) -> String {
-        let expires = self.fields.get(&Field::Expires);
-        expires.map_or(String::new(), |expires| {
-            format!(
-                " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
-            )
-        })
-    }
-
-    /// Returns the task's own time to run, limited to 0 to 100 years: users write this column, and an absurd value must not
-    /// make the take of the tasks behind it fail.
-    fn own_ttr(&self) -> String {
-        let ttr = format!("task.{}", self.field(Field::Ttr));
-        let (none, longest) = (interval(0), "'100 years'::pg_catalog.interval");
-        format!(
-            "CASE WHEN {ttr} OPERATOR(pg_catalog.<) {none} THEN {none} \
-             WHEN {ttr} OPERATOR(pg_catalog.>) {longest} THEN {longest} ELSE {ttr} END"
-        )
+        };
+        self.assign(set, parameters)
     }
 
     fn picking(&self, change: Change, parameters: &mut Parameters) -> String {
@@ -217,16 +154,14 @@ impl Table {
                 if marked {
                     condition += &self.is_at_or_behind_mark(within, parameters);
                 }
-                condition += &self.is_alive();
+                condition += &self.is_alive(Applies::TO_TAKE);
                 (condition, format!(" ORDER BY {}", self.order_within(within)))
             }
             Change::TakeNamed { tube, any, .. } => {
-                let state = match any {
-                    true => self.is_one_of(&[Status::Ready, Status::Waiting, Status::Buried]),
-                    false => self.is(Status::Ready),
-                };
-                let mut condition = format!("{} AND {}", self.has_key(parameters), hidden(&state))
-                    + &self.is_alive();
+                let applies = if any { Applies::TO_TAKE_ANY } else { Applies::TO_TAKE };
+                let state = self.in_states_of(applies).map(|state| hidden(&state));
+                let conditions = [self.has_key(parameters)].into_iter().chain(state);
+                let mut condition = join(conditions, " AND ") + &self.is_alive(applies);
                 if tube {
                     let (column, tube) = (self.field(Field::Tube), parameters.add(Parameter::Tube));
                     let is_of_tube = format!("task.{column} {} {tube}", self.tube_equals);

@@ -4,7 +4,8 @@ use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::statement::change::MORTAL;
 use crate::statement::lane::IN_STRICT_LINE;
-use crate::statement::{CLOCK, KeyColumn, Table, join};
+use crate::statement::rule::Assigned;
+use crate::statement::{CLOCK, KeyColumn, Parameters, Table, join};
 
 impl Table {
     /// Sets the status of rows that have none.
@@ -71,12 +72,10 @@ impl Table {
         match to {
             None => format!("DELETE FROM ONLY {table} AS task WHERE {condition}"),
             Some(to) => {
-                let cleared = [Field::Owner, Field::Runat, Field::Reason].into_iter();
-                let cleared = cleared.filter_map(|field| self.fields.get(&field));
-                let mut set = vec![format!("{} = {}", self.status(), self.label(to))];
-                set.extend(cleared.map(|column| format!("{column} = NULL")));
+                let mut set = self.put_away(to, Assigned::Null);
                 // A done task that comes back must not expire at once.
-                set.extend(self.renewed(None).filter(|_| MORTAL.contains(&to)));
+                set.extend(self.renewed(false).filter(|_| MORTAL.contains(&to)));
+                let set = self.assign(set, &mut Parameters::default());
                 let set = set.join(", ");
                 format!("UPDATE ONLY {table} AS task SET {set} WHERE {condition}")
             }

@@ -7,11 +7,13 @@
 //! * The rows to change are picked separately first: by an InitPlan for a key of one column, by a statement of its own for
 //!   other keys. In a join the planner might repeat the pick for each row.
 
+mod assign;
 mod change;
 mod ddl;
 mod lane;
 mod look;
 mod put;
+pub mod rule;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -209,128 +211,6 @@ impl Table {
             Form::Row => format!("task.*::{}", self.qualified()),
         }
     }
-}
-
-/// How a task comes back to be taken again.
-struct Return {
-    /// The parameter of the caller's delay.
-    delay: Option<String>,
-    ttl: Option<String>,
-    /// The reason, if a taken task comes back without being done: this counts as a failed attempt.
-    failed: Option<&'static str>,
-    /// The task may come from a final state; then its life starts anew.
-    renews: bool,
-    /// Without the delay between attempts.
-    at_once: bool,
-}
-
-impl Table {
-    /// Returns the assignments by which a task comes back: to ready, to waiting with a delay or between attempts, or to
-    /// buried after the last attempt.
-    fn returned(&self, back: &Return) -> Vec<String> {
-        let tries = back.failed.and(self.features.tries());
-        let exhausted = tries.and_then(|tries| tries.limit).map(|limit| {
-            format!(
-                "task.{0} OPERATOR(pg_catalog.>) 0 AND \
-                 (task.{0} OPERATOR(pg_catalog.%) {limit}) {EQUALS} 0",
-                self.field(Field::Attempts)
-            )
-        });
-        let backs_off = tries.is_some() && !back.at_once;
-        let wait = back.delay.clone().or_else(|| self.backoff().filter(|_| backs_off));
-        let status = if wait.is_some() { Status::Waiting } else { Status::Ready };
-        let unless_exhausted = |then: &str, otherwise: &str| match &exhausted {
-            Some(exhausted) => format!("CASE WHEN {exhausted} THEN {then} ELSE {otherwise} END"),
-            None => otherwise.to_string(),
-        };
-        let (buried, other) = (self.typed_label(Status::Buried), self.typed_label(status));
-        let mut set = vec![
-            format!("{} = {}", self.status(), unless_exhausted(&buried, &other)),
-            format!("{} = NULL", self.field(Field::Owner)),
-        ];
-        if self.has(Field::Runat) {
-            let runat = wait.map_or("NULL".into(), |wait| format!("{CLOCK} {PLUS} {wait}"));
-            let runat = unless_exhausted("NULL::pg_catalog.timestamptz", &runat);
-            set.push(format!("{} = {runat}", self.field(Field::Runat)));
-        }
-        if self.has(Field::Reason) {
-            let reason = match (back.failed, tries.and_then(|tries| tries.limit)) {
-                (Some(why), Some(limit)) => unless_exhausted(&self.burial(why, limit), "NULL"),
-                _ => "NULL".into(),
-            };
-            set.push(format!("{} = {reason}", self.field(Field::Reason)));
-        }
-        let (delay, ttl) = (back.delay.as_deref(), back.ttl.as_deref());
-        set.extend(if back.renews { self.renewed(delay) } else { self.prolonged(delay, ttl) });
-        set
-    }
-
-    /// Returns the new end of life: the default time to live if the task was in a final state, else put off by the delay.
-    fn renewed(&self, delay: Option<&str>) -> Option<String> {
-        let expires = self.fields.get(&Field::Expires)?;
-        let put_off = delay.map(|delay| format!(" {PLUS} {delay}")).unwrap_or_default();
-        let new = match self.features.default_ttl() {
-            Some(ttl) => format!("{CLOCK}{put_off} {PLUS} {}", interval(ttl)),
-            None => "NULL".into(),
-        };
-        let was_over = self.is_one_of(&[Status::Zombie, Status::Done]);
-        Some(format!(
-            "{expires} = CASE WHEN {was_over} THEN {new} ELSE task.{expires}{put_off} END"
-        ))
-    }
-
-    /// Returns the reason of a task buried after its last attempt.
-    fn burial(&self, why: &str, limit: u32) -> String {
-        let text = format!(
-            "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}')",
-            self.field(Field::Attempts)
-        );
-        match self.reason_length {
-            Some(length) => format!("pg_catalog.left({text}, {length})"),
-            None => text,
-        }
-    }
-
-    /// Returns the new end of life, if it changes: `ttl` from now, or from the end of the delay; a delay alone puts it off.
-    fn prolonged(&self, delay: Option<&str>, ttl: Option<&str>) -> Option<String> {
-        let expires = self.fields.get(&Field::Expires)?;
-        let (begin, length) = match (delay, ttl) {
-            (Some(delay), Some(ttl)) => (format!("{CLOCK} {PLUS} {delay}"), ttl),
-            (None, Some(ttl)) => (CLOCK.to_string(), ttl),
-            (Some(delay), None) => (format!("task.{expires}"), delay),
-            (None, None) => return None,
-        };
-        Some(format!("{expires} = {begin} {PLUS} {length}"))
-    }
-
-    /// Returns the delay before the next attempt.
-    fn backoff(&self) -> Option<String> {
-        let backoff = self.features.backoff()?;
-        let attempts = format!("task.{}", self.field(Field::Attempts));
-        // The counter never restarts; these are the attempts of the present round.
-        let done = match self.features.limit() {
-            Some(limit) => {
-                format!("(({attempts} OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.%) {limit})")
-            }
-            None => format!("({attempts} OPERATOR(pg_catalog.-) 1)"),
-        };
-        Some(format!(
-            "pg_catalog.make_interval(secs => LEAST({longest}, {first} OPERATOR(pg_catalog.*) \
-             pg_catalog.power({factor}, LEAST(GREATEST({done}, 0), {steps})::pg_catalog.float8)))",
-            longest = float(backoff.longest),
-            first = float(backoff.first),
-            factor = float(backoff.factor),
-            steps = backoff.steps(),
-        ))
-    }
-}
-
-fn float(number: f64) -> String {
-    format!("'{number}'::pg_catalog.float8")
-}
-
-fn interval(microseconds: i64) -> String {
-    format!("'{microseconds} microseconds'::pg_catalog.interval")
 }
 
 fn join(parts: impl Iterator<Item = String>, separator: &str) -> String {

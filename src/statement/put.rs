@@ -3,7 +3,7 @@
 use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::status::Status;
-use crate::statement::{CLOCK, PLUS, Parameter, Parameters, Table, Text, interval, join};
+use crate::statement::{Parameter, Parameters, Table, Text};
 
 /// A statement that puts tasks, and which values the call adds to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,10 +34,21 @@ pub enum Source {
     Row,
 }
 
+impl Put {
+    /// Returns the state of new tasks.
+    pub fn status(&self) -> Status {
+        if self.delay { Status::Waiting } else { Status::Ready }
+    }
+}
+
 impl Table {
     pub fn put(&self, put: &Put) -> Text {
         let mut parameters = Parameters::default();
-        let mut set = self.arrived(put, &mut parameters);
+        let assigned = self.on_put(put).map(|assignment| {
+            let column = self.field(assignment.field).to_string();
+            (column, self.value(assignment, &mut parameters))
+        });
+        let mut set: Vec<_> = assigned.collect();
         let table = self.qualified();
         let rows = match put.source {
             Source::Values => String::new(),
@@ -77,37 +88,6 @@ impl Table {
             "INSERT INTO {table} AS task ({names}) {values} RETURNING {}{key}",
             self.result(put.form)
         ))
-    }
-
-    /// Returns the queue's own columns of a new task.
-    fn arrived(&self, put: &Put, parameters: &mut Parameters) -> Vec<(String, String)> {
-        let status = if put.delay { Status::Waiting } else { Status::Ready };
-        let mut set = vec![(self.status().to_string(), self.label(status).to_string())];
-        let column = |field| self.field(field).to_string();
-        let delay = put.delay.then(|| parameters.add(Parameter::Delay));
-        if let Some(delay) = &delay {
-            set.push((column(Field::Runat), format!("{CLOCK} {PLUS} {delay}")));
-        }
-        let ttl = match self.features.default_ttl() {
-            _ if put.ttl => Some(parameters.add(Parameter::Ttl)),
-            default => default.filter(|_| self.has(Field::Expires)).map(interval),
-        };
-        if let Some(ttl) = ttl {
-            let lengths = delay.into_iter().chain([ttl]);
-            let lengths = join(lengths.map(|length| format!(" {PLUS} {length}")), "");
-            set.push((column(Field::Expires), format!("{CLOCK}{lengths}")));
-        }
-        for (is_given, field, parameter) in [
-            (put.ttr, Field::Ttr, Parameter::Ttr),
-            (put.priority, Field::Priority, Parameter::Priority),
-            (put.front, Field::Priority, Parameter::Level),
-            (put.tube, Field::Tube, Parameter::Tube),
-        ] {
-            if is_given {
-                set.push((column(field), parameters.add(parameter)));
-            }
-        }
-        set
     }
 }
 

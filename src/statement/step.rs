@@ -3,9 +3,7 @@
 use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::status::Status;
-use crate::statement::{
-    CLOCK, EQUALS, PLUS, Parameter, Parameters, Return, Table, Text, interval, join,
-};
+use crate::statement::{EQUALS, Parameter, Parameters, Table, Text, join};
 
 /// A step with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,13 +21,6 @@ pub enum Verb {
     /// From waiting, zombie or done.
     Restart,
     Delete,
-}
-
-impl Verb {
-    /// Returns whether only the session that holds the task may do it.
-    pub fn is_owners(self) -> bool {
-        matches!(self, Verb::Ack | Verb::Release | Verb::Bury | Verb::Touch)
-    }
 }
 
 /// A statement about named tasks, and which values the call gives.
@@ -71,7 +62,7 @@ impl Table {
     /// also their keys.
     pub fn step(&self, step: &Step) -> Text {
         let mut parameters = Parameters::default();
-        let set = self.outcome(step, &mut parameters);
+        let set = self.on_step(step).map(|set| self.assign(set, &mut parameters));
         let condition = self.is_fit(step, &mut parameters);
         let (table, mut result) = (self.qualified(), self.result(step.form));
         if step.many {
@@ -112,92 +103,15 @@ impl Table {
         )]
     }
 
-    /// Returns whether an ack deletes the task.
-    pub fn ack_deletes(&self, has_delay: bool) -> bool {
-        let features = &self.features;
-        let stays = has_delay || features.default_zombie().is_some();
-        !(features.keeps() || features.zombies() && stays)
-    }
-
-    /// Returns the assignments of a step; None if it deletes the task.
-    fn outcome(&self, step: &Step, parameters: &mut Parameters) -> Option<Vec<String>> {
-        let delay = step.delay.then(|| parameters.add(Parameter::Delay));
-        let ttl = step.ttl.then(|| parameters.add(Parameter::Ttl));
-        let renews = matches!(step.verb, Verb::Restart | Verb::Switch(_));
-        let back = |failed| {
-            let (delay, ttl) = (delay.clone(), ttl.clone());
-            self.returned(&Return { delay, ttl, failed, renews, at_once: step.at_once })
-        };
-        match step.verb {
-            Verb::Ack if self.ack_deletes(step.delay) => None,
-            Verb::Ack if self.features.keeps() => Some(self.put_away(Status::Done, None)),
-            Verb::Ack => Some(self.put_away(Status::Zombie, self.zombie_time(delay))),
-            Verb::Release => Some(back(Some("released"))),
-            Verb::Bury => {
-                let mut set = self.put_away(Status::Buried, None);
-                set.extend(self.prolonged(None, ttl.as_deref()));
-                Some(set)
-            }
-            Verb::Touch => Some(self.touched(&parameters.add(Parameter::Increment))),
-            Verb::Dig | Verb::Snatch | Verb::Restart => Some(back(None)),
-            Verb::Switch(Status::Ready | Status::Waiting) => Some(back(None)),
-            Verb::Switch(Status::Zombie) => {
-                Some(self.put_away(Status::Zombie, self.zombie_time(delay)))
-            }
-            Verb::Switch(status) => {
-                let mut set = self.put_away(status, None);
-                set.extend(self.renewed(None).filter(|_| status == Status::Buried));
-                Some(set)
-            }
-            Verb::Delete => None,
-        }
-    }
-
-    /// Returns the assignments by which a task comes to a state that takes ignore.
-    fn put_away(&self, status: Status, runat: Option<String>) -> Vec<String> {
-        let mut set = vec![
-            format!("{} = {}", self.status(), self.label(status)),
-            format!("{} = NULL", self.field(Field::Owner)),
-        ];
-        if self.has(Field::Runat) {
-            let runat = runat.unwrap_or("NULL".into());
-            set.push(format!("{} = {runat}", self.field(Field::Runat)));
-        }
-        // The reason of an earlier burial is cleared, unless the task stays buried.
-        let reason = self.fields.get(&Field::Reason).filter(|_| status != Status::Buried);
-        set.extend(reason.map(|reason| format!("{reason} = NULL")));
-        set
-    }
-
-    /// Returns the instant at which a task acked now is deleted; None if it stays.
-    fn zombie_time(&self, delay: Option<String>) -> Option<String> {
-        let length = delay.or(self.features.default_zombie().map(interval))?;
-        Some(format!("{CLOCK} {PLUS} {length}"))
-    }
-
-    fn touched(&self, increment: &str) -> Vec<String> {
-        let deadline = self.features.has_deadlines().then_some(Field::Runat);
-        let life = self.features.expires().then_some(Field::Expires);
-        let columns = deadline.into_iter().chain(life).map(|field| self.field(field));
-        columns.map(|column| format!("{column} = task.{column} {PLUS} {increment}")).collect()
-    }
-
     /// Returns the conditions under which the step applies.
     fn is_fit(&self, step: &Step, parameters: &mut Parameters) -> String {
         let mut conditions = vec![match step.many {
             true => self.is_among_keys(parameters),
             false => self.has_key(parameters),
         }];
-        let state = match step.verb {
-            verb if verb.is_owners() => Some(self.is(Status::Taken)),
-            Verb::Dig => Some(self.is(Status::Buried)),
-            Verb::Snatch => Some(self.is(Status::Taken)),
-            Verb::Switch(_) => Some(format!("NOT ({})", self.is(Status::Taken))),
-            Verb::Restart => Some(self.is_one_of(&[Status::Waiting, Status::Zombie, Status::Done])),
-            _ => None,
-        };
-        conditions.extend(state.map(|state| hidden(&state)));
-        if step.verb.is_owners() {
+        let applies = step.verb.applies();
+        conditions.extend(self.in_states_of(applies).map(|state| hidden(&state)));
+        if applies.own {
             let session = parameters.add(Parameter::Session);
             let is_owner = format!("task.{} {EQUALS} {session}", self.field(Field::Owner));
             conditions.push(hidden(&is_owner));

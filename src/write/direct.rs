@@ -16,13 +16,15 @@ use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::queue::{Arguments, Direct, Queue};
 use crate::server::heap::{Bound, Found, Is, Open, Scan};
-use crate::server::row::Row;
 use crate::server::spi::Rows;
 use crate::server::value::Value;
-use crate::server::{jsonb, privileges, time, xact};
-use crate::statement::Parameter;
+use crate::server::{jsonb, privileges, xact};
+use crate::statement::Verb;
+use crate::statement::rule::Applies;
+use crate::statement::{Parameter, Put};
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
+use crate::write::assign::{Assignments, Values, applies, applies_to_own};
 use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
@@ -30,9 +32,6 @@ use std::rc::Rc;
 
 /// Of up to so many tasks each is noted, at the price of a statement that counts them.
 const FEW: usize = 32;
-
-/// Values by the numbers of their columns.
-pub type Values<'m> = Vec<(i16, Option<Value<'m>>)>;
 
 /// What has come of a take.
 pub struct Taken {
@@ -57,12 +56,12 @@ pub fn take(
     let Some((index, bounds)) = way(queue, &direct, group, arguments) else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
     let Some(open) = direct.open(is_wanted) else { return Ok(None) };
-    let taken = queue.status_value(Status::Taken)?;
+    let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let is_passing = is_passing(queue, &direct);
     let (mut rows, mut has_missed) = (Vec::new(), false);
     open.scan(index, &bounds, |found| {
-        if is_in(Status::Ready, found, queue) && is_alive(found, queue) {
-            let Some(changes) = changes(found, queue, taken, arguments) else {
+        if applies(queue, Applies::TO_TAKE, found) {
+            let Some(changes) = assignments.values(queue, found) else {
                 has_missed = true;
                 return Scan::Ends;
             };
@@ -119,38 +118,9 @@ fn way<'m>(
     Some((index, bounds))
 }
 
-/// Whether the end of a task's life is yet to come.
-fn is_alive(found: &Found, queue: &Queue) -> bool {
-    queue.instant_of(found, Field::Expires).is_none_or(|end| end > time::now())
-}
-
-/// What a take changes of a task; None if the number of its attempts does not fit.
-fn changes<'m>(
-    found: &Found,
-    queue: &Queue,
-    taken: Value<'m>,
-    arguments: &Arguments<'m>,
-) -> Option<Values<'m>> {
-    let number = |field| queue.number_of(field);
-    let session = arguments.get(Parameter::Session);
-    let mut changes = vec![(number(Field::Status), Some(taken)), (number(Field::Owner), session)];
-    if queue.features().has_deadlines() {
-        let own = || queue.value_of(found, Field::Ttr).map(time::sensible);
-        let now = time::now();
-        let end = match arguments.get(Parameter::Ttr).or_else(own) {
-            Some(length) => Some(time::plus(now, length)),
-            None => queue.features().default_ttr().and_then(|length| time::after(now, length)),
-        };
-        changes.push((number(Field::Runat), end.map(Value::instant)));
-    }
-    if let Some(column) = queue.column_of(Field::Attempts) {
-        let before = found.value(column.number);
-        let before = before.map_or(Some(0), Value::try_integer)?;
-        let most = queue.sql.most_attempts.unwrap_or(i64::MAX);
-        let next = Value::integer(before.checked_add(1)?.min(most), column.oid)?;
-        changes.push((column.number, Some(next)));
-    }
-    Some(changes)
+fn assignments_of_take<'m>(queue: &Queue, arguments: &Arguments<'m>) -> Option<Assignments<'m>> {
+    let ttr = arguments.get(Parameter::Ttr).is_some();
+    Assignments::of(queue, queue.sql.on_take(ttr), arguments)
 }
 
 /// Deletes, of the tasks with these keys, those up to the first that is not there to be acked by this
@@ -164,14 +134,12 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: For
     let Some(direct) = queue.direct() else { return none() };
     let Some(index) = direct.key else { return none() };
     let Some(open) = direct.open(|oid| oid == index) else { return none() };
-    let owner = queue.number_of(Field::Owner);
     let delete = |key: &Vec<Value>| {
         let bounds: Vec<_> =
             key.iter().map(|value| Bound { is: Is::Equal, value: *value }).collect();
         let mut row = None;
         open.scan(index, &bounds, |found| {
-            let is_own = found.value(owner).map(Value::to_uuid) == Some(session);
-            if is_own && is_in(Status::Taken, found, queue) {
+            if applies_to_own(queue, Verb::Ack.applies(), found, session) {
                 row = found.delete();
             }
             if row.is_some() {
@@ -200,14 +168,13 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
     let Some(index) = direct.due else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Ready);
     let Some(open) = direct.open(is_wanted) else { return Ok(None) };
-    let changes = [
-        (queue.number_of(Field::Status), Some(queue.status_value(Status::Ready)?)),
-        (queue.number_of(Field::Runat), None),
-    ];
+    let assignments = Assignments::of(queue, queue.sql.on_promotion(), &Arguments::default());
+    let Some(assignments) = assignments else { return Ok(None) };
     let mut promoted = 0;
     open.scan(index, &[Bound { is: Is::AtLeast, value: Value::instant(since) }], |found| {
         let is_due = queue.instant_of(found, Field::Runat).is_some_and(|instant| instant <= now);
-        if is_due && is_in(Status::Waiting, found, queue) && found.update(&changes) {
+        let is_fit = is_due && applies(queue, Applies::TO_PROMOTE, found);
+        if is_fit && found.update(assignments.common()) {
             promoted += 1;
             note_move(queue, found, &open, (Status::Waiting, Status::Ready), Call::Delay);
         }
@@ -225,23 +192,25 @@ pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     queue.direct().filter(|direct| is_allowed && direct.inserts)
 }
 
-/// Puts tasks that have values for some columns, in a state, with more values that all have in common.
+/// Puts tasks that have values for some columns; the call gives them more, and their state.
 pub fn put(
     queue: &Queue,
     direct: &Direct,
     tasks: &[Values],
-    (status, common): (Status, Values),
-    form: Form,
+    put: &Put,
+    arguments: &Arguments,
 ) -> Result<Option<Rows<'static>>> {
+    let assignments = Assignments::of(queue, queue.sql.on_put(put), arguments);
+    let Some(assignments) = assignments else { return Ok(None) };
+    let status = put.status();
     let Some(open) = direct.open(|oid| direct.may_hold(oid, status)) else { return Ok(None) };
-    let value = (queue.number_of(Field::Status), Some(queue.status_value(status)?));
     let insert = |task: &Values| {
-        let row = open.insert(task.iter().chain(&common).chain([&value]));
+        let row = open.insert(task.iter().chain(assignments.common()));
         let place = Place { status, tube: queue.tube_of(&open) };
         row::note(queue, None::<Seen<Found>>, Some(Seen { place, row: &open }), Some(Call::Put));
         row
     };
-    let rows = shown(tasks.iter().map(insert).collect(), form);
+    let rows = shown(tasks.iter().map(insert).collect(), put.form);
     drop(open);
     transaction::note(queue.slot, |delta| delta.counters.call(Call::Put, rows.len()));
     shortcuts::count(Shortcut::Put, rows.len());
@@ -266,10 +235,6 @@ fn note_move(
 /// Of many tasks a statement does each for less, if it need not say what it does to each.
 fn is_bulk(queue: &Queue, tasks: usize) -> bool {
     tasks > FEW && queue.counts_itself && queue.has_simple_key
-}
-
-fn is_in(status: Status, found: &Found, queue: &Queue) -> bool {
-    queue.status_read(found.value(queue.number_of(Field::Status))) == Some(status)
 }
 
 /// To be called while the table is open: what makes jsonb of a type may want a snapshot.

@@ -1,5 +1,6 @@
 //! How tasks are changed: by whichever statement or direct path, and what is noted of each change.
 
+pub mod assign;
 pub mod counting;
 pub mod direct;
 pub mod front;

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Lack {
     slot: SlotId,
     /// The queue that lacks it.
-    pub name: String,
+    name: String,
     /// For so many tasks.
     tasks: i64,
     /// The caller has put already: those who came later may be waiting for its end.
@@ -82,11 +82,29 @@ pub fn give_back(slot: SlotId) {
     }
 }
 
+/// Waits for a capacity until nothing is lacking; false if the deadline passes first. `again` tries again, told the name of
+/// the queue; `end_transaction` ends the transaction before the sleep, if it can.
+pub fn wait(
+    mut lack: Option<Lack>,
+    deadline: Deadline,
+    mut again: impl FnMut(&str) -> Result<Option<Lack>>,
+    end_transaction: impl Fn(),
+) -> Result<bool> {
+    while let Some(lacking) = lack {
+        if !lacking.wait(deadline, &end_transaction)? {
+            return Ok(false);
+        }
+        lack = again(&lacking.name)?;
+        give_back(lacking.slot);
+    }
+    Ok(true)
+}
+
 impl Lack {
     /// Stands in line until there is room, which is then reserved for this transaction, or until
     /// there is another reason to look again; false if there is none until the deadline.
     /// `over_transaction_end`: ends the transaction without leaving the line.
-    pub fn wait(&self, deadline: Deadline, over_transaction_end: impl FnOnce()) -> Result<bool> {
+    fn wait(&self, deadline: Deadline, over_transaction_end: impl FnOnce()) -> Result<bool> {
         if self.is_for_good || deadline.is_over() {
             return Ok(false);
         }
@@ -100,11 +118,6 @@ impl Lack {
             Waited::Look => true,
             Waited::InVain => false,
         })
-    }
-
-    /// Gives back what was reserved after a wait and not used.
-    pub fn give_back(&self) {
-        give_back(self.slot);
     }
 }
 

@@ -13,9 +13,11 @@ use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::{injection, privileges, xact};
 use crate::statement::Parameter;
+use crate::statement::rule::Applies;
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
-use crate::write::direct::{changes, is_alive, is_in, is_passing, note_move, shown};
+use crate::write::assign::{is_alive, is_in_state};
+use crate::write::direct::{assignments_of_take, is_passing, note_move, shown};
 
 /// What has become of a look at the first task of a lane.
 pub enum First {
@@ -49,7 +51,7 @@ pub fn take(
     let Some((index, in_flight)) = direct.lane.zip(direct.in_flight) else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
     let Some(open) = direct.open(is_wanted) else { return Ok(None) };
-    let taken = queue.status_value(Status::Taken)?;
+    let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let is_passing = is_passing(queue, &direct);
     let of_lane = Bound { is: Is::Equal, value: Value::int8(lane as i64) };
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
@@ -59,7 +61,7 @@ pub fn take(
     let has_levels = queue.has_levels();
     let mut next_level = if has_levels { level::LAST } else { level::UNKNOWN };
     open.scan(index, &bounds, |found| {
-        if !is_alive(found, queue) {
+        if !is_alive(queue, Applies::TO_TAKE, found) {
             return Scan::GoesOn;
         }
         let level = queue.level_of(found);
@@ -67,8 +69,8 @@ pub fn take(
             next_level = level;
             return Scan::Ends;
         }
-        first = match changes(found, queue, taken, arguments) {
-            _ if !is_in(Status::Ready, found, queue) => Some(First::Waits),
+        first = match assignments.values(queue, found) {
+            _ if !is_in_state(queue, Applies::TO_TAKE, found) => Some(First::Waits),
             _ if level > limit => Some(First::Later(level)),
             Some(changes) if found.update_unique(&changes, Some(in_flight)) => {
                 note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);

@@ -1,30 +1,37 @@
-//! Wait queue entries of consumers and the refusals that concern waiting.
+//! The wait of a consumer for tasks, and the refusals that concern waiting.
 
 use crate::api::argument::Target;
 use crate::api::features::tube_value;
 use crate::error::{Error, Result};
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
-use crate::parts::waiters::wait::{self, Place};
+use crate::parts::waiters::wait::{self, Deadline, InVain, Place};
 use crate::queue;
 use crate::server::catalog;
 use crate::server::relation::Lock;
 use crate::server::xact::{self, Verdict};
 use pgrx::PgSqlErrorCode;
 
+/// The result of a look for tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    Taken,
+    InVain(InVain),
+}
+
 /// The wait queue that a consumer joins, and what it waits for.
-pub struct Line {
+pub struct WaitQueue {
     slot: SlotId,
-    pub name: String,
+    name: String,
     want: Want,
 }
 
-impl Line {
+impl WaitQueue {
     /// Returns the wait queue for tasks of a tube, or for any task.
-    pub fn of(target: &Target, tube: Option<&str>) -> Result<Line> {
-        let mut line = Err(wait::gone(&queue::display_name(target.table)));
+    pub fn of(target: &Target, tube: Option<&str>) -> Result<WaitQueue> {
+        let mut found = Err(wait::gone(&queue::display_name(target.table)));
         xact::in_subtransaction(|| {
-            line = target.open(Lock::AccessShare).and_then(|queue| {
+            found = target.open(Lock::AccessShare).and_then(|queue| {
                 let want = match (tube, queue.tube()) {
                     (Some(tube), Some(column)) => {
                         let value = tube_value(tube, &queue)?;
@@ -32,24 +39,50 @@ impl Line {
                     }
                     _ => Want::Any,
                 };
-                Ok(Line { slot: queue.slot, name: queue.name.clone(), want })
+                Ok(WaitQueue { slot: queue.slot, name: queue.name.clone(), want })
             });
             Verdict::<()>::Undo
         });
-        line
+        found
     }
 
-    pub fn join(&self) -> Result<Place> {
-        Place::join(self.slot, &self.name, self.want)
+    /// Looks until tasks were taken or the deadline has passed, asleep in the wait queue between the looks. `end_look` is
+    /// called after each look in vain.
+    pub fn wait(
+        &self,
+        target: &Target,
+        tube: Option<&str>,
+        deadline: Deadline,
+        mut look: impl FnMut() -> Result<Look>,
+        end_look: impl Fn(&Place),
+    ) -> Result<()> {
+        let place = Place::join(self.slot, &self.name, self.want)?;
+        loop {
+            place.looks();
+            let in_vain = match look() {
+                Ok(Look::Taken) => {
+                    place.succeed();
+                    return Ok(());
+                }
+                Ok(Look::InVain(look)) => look,
+                Err(error) => return Err(gone_or(error, target, &self.name)),
+            };
+            let has_changed = self.has_changed(&place, target, tube);
+            end_look(&place);
+            if !has_changed? && !place.sleep(deadline, in_vain, &self.name)? {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns whether a feature change has altered what the tube argument stands for since the consumer joined; then the
     /// caller has to look again.
-    pub fn has_changed(&self, place: &Place, target: &Target, tube: Option<&str>) -> Result<bool> {
+    fn has_changed(&self, place: &Place, target: &Target, tube: Option<&str>) -> Result<bool> {
         if tube.is_none() {
             return Ok(false);
         }
-        let now = Line::of(target, tube).map_err(|error| gone_or(error, target, &self.name))?;
+        let now =
+            WaitQueue::of(target, tube).map_err(|error| gone_or(error, target, &self.name))?;
         place.wants(now.want, &self.name)
     }
 }

@@ -1,0 +1,183 @@
+//! The rules of [`super::rule`] as SQL: assignments, and the conditions under which they apply.
+
+use crate::model::field::Field;
+use crate::model::status::Status;
+use crate::statement::rule::{Applies, Assigned, Assignment, Length, States};
+use crate::statement::{CLOCK, EQUALS, PLUS, Parameter, Parameters, Table};
+
+impl Table {
+    /// Returns `column = value` for each assignment.
+    pub(super) fn assign(
+        &self,
+        assignments: impl IntoIterator<Item = Assignment>,
+        parameters: &mut Parameters,
+    ) -> Vec<String> {
+        let assign = |assignment: Assignment| {
+            format!("{} = {}", self.field(assignment.field), self.value(assignment, parameters))
+        };
+        assignments.into_iter().map(assign).collect()
+    }
+
+    pub(super) fn value(&self, assignment: Assignment, parameters: &mut Parameters) -> String {
+        let Assignment { field, value, after_last } = assignment;
+        let limit = self.features.limit().filter(|_| value != after_last);
+        let Some(limit) = limit else { return self.assigned(field, value, parameters) };
+        let mut typed = |value| match value {
+            Assigned::State(status) => self.typed_label(status),
+            value => self.assigned(field, value, parameters),
+        };
+        let (value, after_last) = (typed(value), typed(after_last));
+        format!(
+            "CASE WHEN task.{0} OPERATOR(pg_catalog.>) 0 AND \
+             (task.{0} OPERATOR(pg_catalog.%) {limit}) {EQUALS} 0 \
+             THEN {after_last} ELSE {value} END",
+            self.field(Field::Attempts)
+        )
+    }
+
+    fn assigned(&self, field: Field, value: Assigned, parameters: &mut Parameters) -> String {
+        let column = self.field(field);
+        match value {
+            Assigned::State(status) => self.label(status).to_string(),
+            Assigned::Null => "NULL".into(),
+            Assigned::Argument(parameter) => parameters.add(parameter),
+            Assigned::Later(length, and) => {
+                let lengths = [Some(length), and].into_iter().flatten();
+                let add = |sum, length| format!("{sum} {PLUS} {}", self.length(length, parameters));
+                lengths.fold(CLOCK.to_string(), add)
+            }
+            Assigned::PutOff(length) => {
+                format!("task.{column} {PLUS} {}", self.length(length, parameters))
+            }
+            Assigned::OneMore => {
+                let next = format!("coalesce(task.{column}, 0) {PLUS} 1");
+                self.most_attempts.map_or(next.clone(), |most| format!("LEAST({next}, {most})"))
+            }
+            Assigned::Renewed { delay } => self.new_life(delay, parameters),
+            Assigned::Burial(why, limit) => self.burial(why, limit),
+        }
+    }
+
+    fn length(&self, length: Length, parameters: &mut Parameters) -> String {
+        match length {
+            Length::Argument(parameter) => parameters.add(parameter),
+            Length::Microseconds(length) => interval(length),
+            Length::OwnTtr(Some(default)) => {
+                format!("coalesce({}, {})", self.own_ttr(), interval(default))
+            }
+            Length::OwnTtr(None) => self.own_ttr(),
+            Length::Backoff => self.backoff(),
+        }
+    }
+
+    /// Returns the task's own time to run, limited to 0 to 100 years: users write this column, and an absurd value must not
+    /// make the take of the tasks behind it fail.
+    fn own_ttr(&self) -> String {
+        let ttr = format!("task.{}", self.field(Field::Ttr));
+        let (none, longest) = (interval(0), "'100 years'::pg_catalog.interval");
+        format!(
+            "CASE WHEN {ttr} OPERATOR(pg_catalog.<) {none} THEN {none} \
+             WHEN {ttr} OPERATOR(pg_catalog.>) {longest} THEN {longest} ELSE {ttr} END"
+        )
+    }
+
+    fn new_life(&self, delay: bool, parameters: &mut Parameters) -> String {
+        let delay = delay.then(|| format!(" {PLUS} {}", parameters.add(Parameter::Delay)));
+        let put_off = delay.unwrap_or_default();
+        let new = match self.features.default_ttl() {
+            Some(ttl) => format!("{CLOCK}{put_off} {PLUS} {}", interval(ttl)),
+            None => "NULL".into(),
+        };
+        let was_over = self.is_one_of(&[Status::Zombie, Status::Done]);
+        format!(
+            "CASE WHEN {was_over} THEN {new} ELSE task.{}{put_off} END",
+            self.field(Field::Expires)
+        )
+    }
+
+    /// Returns the reason of a task buried after its last attempt.
+    fn burial(&self, why: &str, limit: u32) -> String {
+        let text = format!(
+            "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}')",
+            self.field(Field::Attempts)
+        );
+        match self.reason_length {
+            Some(length) => format!("pg_catalog.left({text}, {length})"),
+            None => text,
+        }
+    }
+
+    /// Returns the delay before the next attempt.
+    fn backoff(&self) -> String {
+        let Some(backoff) = self.features.backoff() else { return interval(0) };
+        let attempts = format!("task.{}", self.field(Field::Attempts));
+        // The counter never restarts; these are the attempts of the present round.
+        let done = match self.features.limit() {
+            Some(limit) => {
+                format!("(({attempts} OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.%) {limit})")
+            }
+            None => format!("({attempts} OPERATOR(pg_catalog.-) 1)"),
+        };
+        format!(
+            "pg_catalog.make_interval(secs => LEAST({longest}, {first} OPERATOR(pg_catalog.*) \
+             pg_catalog.power({factor}, LEAST(GREATEST({done}, 0), {steps})::pg_catalog.float8)))",
+            longest = float(backoff.longest),
+            first = float(backoff.first),
+            factor = float(backoff.factor),
+            steps = backoff.steps(),
+        )
+    }
+
+    /// Returns the condition on the states that a verb applies to; None for all.
+    pub(super) fn in_states_of(&self, applies: Applies) -> Option<String> {
+        match applies.states {
+            States::Any => None,
+            States::OneOf(states) => Some(self.is_one_of(states)),
+            States::AllBut(status) => Some(format!("NOT ({})", self.is(status))),
+        }
+    }
+
+    /// Returns ` AND` the condition that a task's life has not ended, if the verb demands that and tasks have an end.
+    pub(super) fn is_alive(&self, applies: Applies) -> String {
+        let expires = self.fields.get(&Field::Expires).filter(|_| applies.alive);
+        expires.map_or(String::new(), |expires| {
+            format!(
+                " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
+            )
+        })
+    }
+}
+
+fn float(number: f64) -> String {
+    format!("'{number}'::pg_catalog.float8")
+}
+
+fn interval(microseconds: i64) -> String {
+    format!("'{microseconds} microseconds'::pg_catalog.interval")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::rule::Return;
+    use crate::statement::tests::table;
+
+    fn returned(features: &str, back: Return) -> String {
+        let table = table(features);
+        table.assign(table.on_return(back), &mut Parameters::default()).join(", ")
+    }
+
+    #[test]
+    fn a_failed_attempt_is_judged_only_where_tries_are_limited() {
+        const LIMITED: &str = r#"{"retry": {"limit": 3, "backoff": 2}}"#;
+        let back = Return { failed: Some("released"), ..Return::default() };
+        assert_eq!(returned("{}", back), "status = 'R', owner = NULL");
+        let limited = returned(LIMITED, back);
+        assert!(limited.contains("'B'::\"char\" ELSE 'W'::\"char\""), "{limited}");
+        assert!(limited.contains("power('2'::"), "{limited}");
+        let at_once = returned(LIMITED, Return { at_once: true, ..back });
+        assert!(at_once.contains("ELSE 'R'::\"char\""), "{at_once}");
+        let snatched = returned(r#"{"retry": {"limit": 3}}"#, Return::default());
+        assert!(snatched.starts_with("status = 'R', owner = NULL"), "{snatched}");
+    }
+}

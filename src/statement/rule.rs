@@ -1,0 +1,295 @@
+//! What each verb does, said once: the tasks it applies to, and what becomes of their fields. Two interpreters read these
+//! rules: [`super::assign`] makes SQL of them, [`crate::write::assign`] computes the values for the direct path.
+
+use crate::model::field::Field;
+use crate::model::status::Status;
+use crate::statement::{Parameter, Put, Step, Table, Verb};
+
+/// What becomes of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Assignment {
+    pub field: Field,
+    pub value: Assigned,
+    /// In place of `value` where the attempt that has failed was the last.
+    pub after_last: Assigned,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Assigned {
+    State(Status),
+    Null,
+    Argument(Parameter),
+    /// The clock, plus these.
+    Later(Length, Option<Length>),
+    /// The old value, plus this.
+    PutOff(Length),
+    /// One more than before, up to what the column can hold.
+    OneMore,
+    /// The end of a new life if the task was in a final state; else the old one, put off by the delay.
+    Renewed {
+        delay: bool,
+    },
+    /// The reason of a burial: what failed, and how many attempts a task has.
+    Burial(&'static str, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    Argument(Parameter),
+    Microseconds(i64),
+    /// The task's own time to run, or the default in microseconds; NULL without either.
+    OwnTtr(Option<i64>),
+    /// The delay before the next attempt.
+    Backoff,
+}
+
+/// The tasks that a verb applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applies {
+    pub states: States,
+    /// Only those that the caller's session holds.
+    pub own: bool,
+    /// Only those whose life has not ended.
+    pub alive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum States {
+    Any,
+    OneOf(&'static [Status]),
+    AllBut(Status),
+}
+
+impl Applies {
+    pub const TO_TAKE: Applies = Applies::to_takeable(&[Status::Ready]);
+    /// Takes by key may also be of waiting and buried tasks.
+    pub const TO_TAKE_ANY: Applies =
+        Applies::to_takeable(&[Status::Ready, Status::Waiting, Status::Buried]);
+    pub const TO_PROMOTE: Applies = Applies::to(&[Status::Waiting]);
+
+    const fn to_takeable(states: &'static [Status]) -> Applies {
+        Applies { alive: true, ..Applies::to(states) }
+    }
+
+    const fn to(states: &'static [Status]) -> Applies {
+        Applies { states: States::OneOf(states), own: false, alive: false }
+    }
+}
+
+impl States {
+    pub fn include(self, status: Status) -> bool {
+        match self {
+            States::Any => true,
+            States::OneOf(states) => states.contains(&status),
+            States::AllBut(other) => status != other,
+        }
+    }
+}
+
+impl Verb {
+    pub fn applies(self) -> Applies {
+        let to = |states| Applies { states, own: false, alive: false };
+        match self {
+            Verb::Ack | Verb::Release | Verb::Bury | Verb::Touch => {
+                Applies { own: true, ..Applies::to(&[Status::Taken]) }
+            }
+            Verb::Snatch => Applies::to(&[Status::Taken]),
+            Verb::Dig => Applies::to(&[Status::Buried]),
+            Verb::Restart => Applies::to(&[Status::Waiting, Status::Zombie, Status::Done]),
+            Verb::Switch(_) => to(States::AllBut(Status::Taken)),
+            Verb::Delete => to(States::Any),
+        }
+    }
+}
+
+/// How a task comes back to be taken again.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Return {
+    /// The caller gives a delay.
+    pub delay: bool,
+    /// The caller gives a time to live.
+    pub ttl: bool,
+    /// The reason, if a taken task comes back without being done: this counts as a failed attempt.
+    pub failed: Option<&'static str>,
+    /// The task may come from a final state; then its life starts anew.
+    pub renews: bool,
+    /// Without the delay between attempts.
+    pub at_once: bool,
+}
+
+const DELAY: Length = Length::Argument(Parameter::Delay);
+const TTL: Length = Length::Argument(Parameter::Ttl);
+
+fn set(field: Field, value: Assigned) -> Assignment {
+    Assignment { field, value, after_last: value }
+}
+
+impl Table {
+    /// Returns what a new task has besides the values it comes with.
+    pub fn on_put(&self, put: &Put) -> impl Iterator<Item = Assignment> {
+        let runat = put.delay.then_some(Assigned::Later(DELAY, None));
+        let default = self.features.default_ttl().filter(|_| self.has(Field::Expires));
+        let ttl = if put.ttl { Some(TTL) } else { default.map(Length::Microseconds) };
+        let expires = ttl.map(|ttl| match put.delay {
+            true => Assigned::Later(DELAY, Some(ttl)),
+            false => Assigned::Later(ttl, None),
+        });
+        let given = |is_given: bool, parameter| is_given.then_some(Assigned::Argument(parameter));
+        [
+            (Field::Status, Some(Assigned::State(put.status()))),
+            (Field::Runat, runat),
+            (Field::Expires, expires),
+            (Field::Ttr, given(put.ttr, Parameter::Ttr)),
+            (Field::Priority, given(put.priority, Parameter::Priority)),
+            (Field::Priority, given(put.front, Parameter::Level)),
+            (Field::Tube, given(put.tube, Parameter::Tube)),
+        ]
+        .into_iter()
+        .filter_map(|(field, value)| Some(set(field, value?)))
+    }
+
+    /// Returns what becomes of a task that is taken. `ttr`: the caller gives a time to run.
+    pub fn on_take(&self, ttr: bool) -> impl Iterator<Item = Assignment> {
+        let length = match ttr {
+            true => Length::Argument(Parameter::Ttr),
+            false => Length::OwnTtr(self.features.default_ttr()),
+        };
+        let deadline = self.features.has_deadlines().then_some(Assigned::Later(length, None));
+        let attempts = self.has(Field::Attempts).then_some(Assigned::OneMore);
+        [
+            (Field::Status, Some(Assigned::State(Status::Taken))),
+            (Field::Owner, Some(Assigned::Argument(Parameter::Session))),
+            (Field::Runat, deadline),
+            (Field::Attempts, attempts),
+        ]
+        .into_iter()
+        .filter_map(|(field, value)| Some(set(field, value?)))
+    }
+
+    /// The same of a task that may have been waiting or buried.
+    pub(super) fn on_take_of_any(&self, ttr: bool) -> impl Iterator<Item = Assignment> {
+        let runat = Some(Field::Runat).filter(|_| !self.features.has_deadlines());
+        let cleared = runat.into_iter().chain([Field::Reason]);
+        let cleared = cleared.filter(|field| self.has(*field));
+        self.on_take(ttr).chain(cleared.map(|field| set(field, Assigned::Null)))
+    }
+
+    /// Returns what becomes of a waiting task that is due.
+    pub fn on_promotion(&self) -> [Assignment; 2] {
+        [set(Field::Status, Assigned::State(Status::Ready)), set(Field::Runat, Assigned::Null)]
+    }
+
+    /// Returns whether an ack deletes the task.
+    pub fn ack_deletes(&self, has_delay: bool) -> bool {
+        let features = &self.features;
+        let stays = has_delay || features.default_zombie().is_some();
+        !(features.keeps() || features.zombies() && stays)
+    }
+
+    /// Returns what a step does with a task; None if it deletes the task.
+    pub(super) fn on_step(&self, step: &Step) -> Option<Vec<Assignment>> {
+        let renews = matches!(step.verb, Verb::Restart | Verb::Switch(_));
+        let (delay, ttl, at_once) = (step.delay, step.ttl, step.at_once);
+        let back = |failed| self.on_return(Return { delay, ttl, failed, renews, at_once });
+        Some(match step.verb {
+            Verb::Delete => return None,
+            Verb::Ack if self.ack_deletes(delay) => return None,
+            Verb::Ack if self.features.keeps() => self.put_away(Status::Done, Assigned::Null),
+            Verb::Ack => self.put_away(Status::Zombie, self.end_of_zombie(delay)),
+            Verb::Release => back(Some("released")),
+            Verb::Bury => {
+                let mut set = self.put_away(Status::Buried, Assigned::Null);
+                set.extend(self.prolonged(false, ttl));
+                set
+            }
+            Verb::Touch => self.on_touch(),
+            Verb::Dig | Verb::Snatch | Verb::Restart => back(None),
+            Verb::Switch(Status::Ready | Status::Waiting) => back(None),
+            Verb::Switch(Status::Zombie) => {
+                self.put_away(Status::Zombie, self.end_of_zombie(delay))
+            }
+            Verb::Switch(status) => {
+                let mut set = self.put_away(status, Assigned::Null);
+                set.extend(self.renewed(false).filter(|_| status == Status::Buried));
+                set
+            }
+        })
+    }
+
+    /// Returns what becomes of a task that comes back: ready, waiting with a delay or between attempts, or buried after the
+    /// last attempt.
+    pub(super) fn on_return(&self, back: Return) -> Vec<Assignment> {
+        let tries = back.failed.and(self.features.tries());
+        let limit = tries.and_then(|tries| tries.limit);
+        let backs_off = tries.is_some() && !back.at_once && self.features.backoff().is_some();
+        let wait = match back.delay {
+            true => Some(DELAY),
+            false => backs_off.then_some(Length::Backoff),
+        };
+        let status = if wait.is_some() { Status::Waiting } else { Status::Ready };
+        let unless_last = |field, value, after_last| {
+            let after_last = if limit.is_some() { after_last } else { value };
+            Assignment { field, value, after_last }
+        };
+        let buried = Assigned::State(Status::Buried);
+        let runat = wait.map_or(Assigned::Null, |wait| Assigned::Later(wait, None));
+        let reason = back.failed.zip(limit);
+        let reason = reason.map_or(Assigned::Null, |(why, limit)| Assigned::Burial(why, limit));
+        let mut assignments = vec![
+            unless_last(Field::Status, Assigned::State(status), buried),
+            set(Field::Owner, Assigned::Null),
+            unless_last(Field::Runat, runat, Assigned::Null),
+            unless_last(Field::Reason, Assigned::Null, reason),
+        ];
+        assignments.retain(|assignment| self.has(assignment.field));
+        assignments.extend(match back.renews {
+            true => self.renewed(back.delay),
+            false => self.prolonged(back.delay, back.ttl),
+        });
+        assignments
+    }
+
+    /// Returns what becomes of a task that comes to a state that takes ignore.
+    pub(super) fn put_away(&self, status: Status, runat: Assigned) -> Vec<Assignment> {
+        // The reason of an earlier burial is cleared, unless the task stays buried.
+        let reason = Some(Field::Reason).filter(|_| status != Status::Buried);
+        let mut assignments = vec![
+            set(Field::Status, Assigned::State(status)),
+            set(Field::Owner, Assigned::Null),
+            set(Field::Runat, runat),
+        ];
+        assignments.extend(reason.map(|field| set(field, Assigned::Null)));
+        assignments.retain(|assignment| self.has(assignment.field));
+        assignments
+    }
+
+    /// Returns the new end of life of a task that may come from a final state.
+    pub(super) fn renewed(&self, delay: bool) -> Option<Assignment> {
+        self.has(Field::Expires).then_some(set(Field::Expires, Assigned::Renewed { delay }))
+    }
+
+    fn on_touch(&self) -> Vec<Assignment> {
+        let deadline = self.features.has_deadlines().then_some(Field::Runat);
+        let life = self.features.expires().then_some(Field::Expires);
+        let put_off = Assigned::PutOff(Length::Argument(Parameter::Increment));
+        deadline.into_iter().chain(life).map(|field| set(field, put_off)).collect()
+    }
+
+    /// Returns the instant at which a task acked now is deleted; NULL if it stays.
+    fn end_of_zombie(&self, delay: bool) -> Assigned {
+        let default = self.features.default_zombie().map(Length::Microseconds);
+        let length = if delay { Some(DELAY) } else { default };
+        length.map_or(Assigned::Null, |length| Assigned::Later(length, None))
+    }
+
+    /// Returns the new end of life, if it changes: `ttl` from now, or from the end of the delay; a delay alone puts it off.
+    fn prolonged(&self, delay: bool, ttl: bool) -> Option<Assignment> {
+        let value = match (delay, ttl) {
+            (true, true) => Assigned::Later(DELAY, Some(TTL)),
+            (false, true) => Assigned::Later(TTL, None),
+            (true, false) => Assigned::PutOff(DELAY),
+            (false, false) => return None,
+        };
+        self.has(Field::Expires).then_some(set(Field::Expires, value))
+    }
+}

@@ -1,0 +1,132 @@
+//! The rules of [`crate::statement::rule`] as values, for the direct path: assignments, and the tasks they apply to.
+
+use crate::model::field::Field;
+use crate::queue::{Arguments, Queue};
+use crate::server::row::Row;
+use crate::server::time;
+use crate::server::types::Uuid;
+use crate::server::value::Value;
+use crate::statement::rule::{Applies, Assigned, Assignment, Length};
+
+/// Values by the numbers of their columns.
+pub type Values<'m> = Vec<(i16, Option<Value<'m>>)>;
+
+/// The assignments of one call.
+pub struct Assignments<'m> {
+    /// The same for all tasks of the call.
+    common: Values<'m>,
+    /// Those that depend on the task as it was.
+    own: Vec<Assignment>,
+}
+
+impl<'m> Assignments<'m> {
+    /// Evaluates what does not depend on a task. None where that is left to a statement, which also reports what is out of
+    /// range.
+    pub fn of(
+        queue: &Queue,
+        assignments: impl IntoIterator<Item = Assignment>,
+        arguments: &Arguments<'m>,
+    ) -> Option<Assignments<'m>> {
+        let (mut common, mut own) = (Vec::with_capacity(4), Vec::new());
+        for assignment in assignments {
+            let Assignment { field, value, after_last } = assignment;
+            let value = match value {
+                Assigned::State(status) => Some(queue.status_value(status).ok()?),
+                Assigned::Null => None,
+                Assigned::Argument(parameter) => {
+                    Some(fitting(queue, field, arguments.get(parameter)?)?)
+                }
+                Assigned::Later(Length::OwnTtr(_), None) | Assigned::OneMore => {
+                    own.push(assignment);
+                    continue;
+                }
+                Assigned::Later(first, second) => {
+                    Some(Value::instant(later(first, second, arguments)?))
+                }
+                Assigned::PutOff(_) | Assigned::Renewed { .. } | Assigned::Burial(..) => {
+                    return None;
+                }
+            };
+            if assignment.value != after_last {
+                return None;
+            }
+            common.push((queue.number_of(field), value));
+        }
+        Some(Assignments { common, own })
+    }
+
+    /// Returns the values that all tasks get.
+    pub fn common(&self) -> &Values<'m> {
+        &self.common
+    }
+
+    /// Returns the values that a task gets; None if one is out of range.
+    pub fn values(&self, queue: &Queue, old: &impl Row) -> Option<Values<'m>> {
+        let mut values = self.common.clone();
+        for assignment in &self.own {
+            let value = match assignment.value {
+                Assigned::OneMore => Some(one_more(queue, assignment.field, old)?),
+                Assigned::Later(Length::OwnTtr(default), _) => end_of_ttr(queue, default, old),
+                _ => return None,
+            };
+            values.push((queue.number_of(assignment.field), value));
+        }
+        Some(values)
+    }
+}
+
+/// Returns an argument in the type of the column: priorities are given as bigint.
+fn fitting<'m>(queue: &Queue, field: Field, value: Value<'m>) -> Option<Value<'m>> {
+    match field {
+        Field::Priority => Value::integer(value.to_integer(), queue.column_of(field)?.oid),
+        _ => Some(value),
+    }
+}
+
+fn later(first: Length, second: Option<Length>, arguments: &Arguments) -> Option<i64> {
+    [Some(first), second].into_iter().flatten().try_fold(
+        time::now(),
+        |instant, length| match length {
+            Length::Argument(parameter) => Some(time::plus(instant, arguments.get(parameter)?)),
+            Length::Microseconds(length) => time::after(instant, length),
+            Length::OwnTtr(_) | Length::Backoff => None,
+        },
+    )
+}
+
+fn end_of_ttr<'m>(queue: &Queue, default: Option<i64>, old: &impl Row) -> Option<Value<'m>> {
+    let now = time::now();
+    let end = match queue.value_of(old, Field::Ttr) {
+        Some(own) => Some(time::plus(now, time::sensible(own))),
+        None => default.and_then(|default| time::after(now, default)),
+    };
+    end.map(Value::instant)
+}
+
+fn one_more<'m>(queue: &Queue, field: Field, old: &impl Row) -> Option<Value<'m>> {
+    let before = queue.value_of(old, field).map_or(Some(0), Value::try_integer)?;
+    let most = queue.sql.most_attempts.unwrap_or(i64::MAX);
+    Value::integer(before.checked_add(1)?.min(most), queue.column_of(field)?.oid)
+}
+
+/// Returns whether a verb applies to a task, for a verb of tasks of all sessions.
+pub fn applies(queue: &Queue, verb: Applies, row: &impl Row) -> bool {
+    !verb.own && is_in_state(queue, verb, row) && is_alive(queue, verb, row)
+}
+
+/// Returns the same for a verb of tasks that a session holds.
+pub fn applies_to_own(queue: &Queue, verb: Applies, row: &impl Row, session: Uuid) -> bool {
+    queue.value_of(row, Field::Owner).map(Value::to_uuid) == Some(session)
+        && is_in_state(queue, verb, row)
+        && is_alive(queue, verb, row)
+}
+
+pub fn is_in_state(queue: &Queue, verb: Applies, row: &impl Row) -> bool {
+    let status = queue.status_read(row.value(queue.number_of(Field::Status)));
+    status.is_some_and(|status| verb.states.include(status))
+}
+
+/// Returns whether the end of a task's life is yet to come, if the verb demands that.
+pub fn is_alive(queue: &Queue, verb: Applies, row: &impl Row) -> bool {
+    !verb.alive || queue.instant_of(row, Field::Expires).is_none_or(|end| end > time::now())
+}
