@@ -65,7 +65,7 @@ pub extern "C-unwind" fn _PG_init() {
     }
     callbacks::init(Handlers {
         transaction: transaction_ended,
-        subtransaction: transaction::subtransaction_ended,
+        subtransaction: transaction::end::subtransaction_ended,
         stale: queue::stale,
         object: ddl::object_changed,
         before_command: ddl::before_command,
@@ -76,5 +76,5 @@ pub extern "C-unwind" fn _PG_init() {
 /// What can fail and looks into catalogues comes first; what the transaction has changed is handed over after that.
 fn transaction_ended(event: TransactionEvent) {
     ddl::transaction_ended(event);
-    transaction::transaction_ended(event);
+    transaction::end::transaction_ended(event);
 }

@@ -3,6 +3,7 @@
 
 mod changes;
 mod model;
+mod stack;
 
 use crate::model::change::{Call, Counts, OTHER_TUBE, Outcome, Place};
 use crate::model::level::Level;

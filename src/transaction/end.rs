@@ -1,0 +1,249 @@
+//! The transaction callback: hands what a transaction has changed to shared memory when it ends, and wakes the
+//! processes concerned.
+
+use crate::error::Error;
+use crate::parts::delta::Delta;
+use crate::parts::leases::{held, session, sessions};
+use crate::parts::schedule::databases;
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::parts::waiters::{Cause, Offer, wait};
+use crate::server::allocator::{allow, forbid, staying};
+use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
+use crate::server::{durability, injection, process, xact};
+use crate::trace;
+use crate::transaction::stack::Stack;
+use crate::transaction::{CHANGES, NOTED, Noted, ONLY_TAKEN, has_only_taken, note_beyond};
+use pgrx::PgSqlErrorCode;
+
+/// Handles the end of a transaction. Called after altered tables and triggers have been examined.
+pub fn transaction_ended(event: TransactionEvent) {
+    trace::transaction_ended(event);
+    match event {
+        TransactionEvent::PreCommit => {
+            if CHANGES.with_borrow(|stack| !stack.is_empty()) {
+                sessions::set_committing(xact::id_if_any());
+            }
+            let is_passing = ONLY_TAKEN.get() != 0 && has_only_taken() && !session::is_joined();
+            if is_passing && sessions::begin_passing() {
+                durability::need_not_wait();
+            }
+        }
+        TransactionEvent::PrePrepare => {
+            refuse_to_prepare_takes();
+            note_beyond(|noted| noted.preparing = true);
+            mark_prepared();
+        }
+        // Repeated now that the prepared transaction holds the locks: the worker may have looked for them in between
+        // and found none.
+        TransactionEvent::Prepare => {
+            mark_prepared();
+            hand_over_room();
+            give_up_claims();
+            session::transaction_ended();
+            forget();
+        }
+        TransactionEvent::Commit => {
+            forbid();
+            CHANGES.with_borrow(|stack| stack.for_each(commit));
+            sessions::set_committing(0);
+            session::transaction_ended();
+            commit_catalogue_changes();
+            look_for_replayed_end();
+            forget();
+            allow();
+        }
+        TransactionEvent::Abort => {
+            wait::leave_any_line();
+            if CHANGES.with_borrow(|stack| !stack.is_empty()) {
+                sessions::set_committing(0);
+            }
+            if NOTED.get().preparing {
+                // PREPARE has failed: the worker has to take the marks back.
+                let database = u32::from(process::database());
+                databases::request(database, |requests| requests.prepared = true);
+            }
+            CHANGES.with_borrow(|stack| stack.for_each(undo));
+            session::transaction_ended();
+            forget();
+        }
+    }
+    trace::flush();
+}
+
+/// Handles the end of a subtransaction.
+pub fn subtransaction_ended(event: SubtransactionEvent) {
+    let depth = xact::depth();
+    trace::subtransaction_ended(event, depth);
+    staying(|| {
+        CHANGES.with_borrow_mut(|stack| match event {
+            SubtransactionEvent::Commit => stack.commit_subtransaction(depth),
+            SubtransactionEvent::Abort => stack.abort_subtransaction(depth, undo),
+        })
+    });
+}
+
+fn forget() {
+    CHANGES.with_borrow_mut(Stack::clear);
+    if ONLY_TAKEN.replace(0) != 0 {
+        durability::waits_again();
+        sessions::end_passing();
+    }
+    NOTED.set(Noted::NOTHING);
+}
+
+/// Applies the changes of a queue: they are visible, and locks are still held, so earlier writers have been here
+/// before. Must neither allocate nor fail.
+fn commit(slot: SlotId, delta: &Delta) {
+    injection::point(c"xqueue-commit-is-visible");
+    if delta.table.dropped == Some(true) {
+        return slot::remove(slot);
+    }
+    held::commit(slot, &delta.leases.held);
+    // Tasks may have been taken unreported, or have got other keys.
+    if delta.table.redefined || delta.counters.recount {
+        slot::invalidate(slot);
+    }
+    let database = u32::from(process::database());
+    let Some(mut queue) = slot::lock(slot) else {
+        return databases::request(database, |requests| requests.registry = true);
+    };
+    let due = queue.due();
+    queue.commit(xact::id_if_any(), delta);
+    let wake_worker = queue.due() < due || queue.needs_recount() || delta.table.redefined;
+    drop(queue);
+    if wake_worker {
+        databases::request(database, |requests| {
+            requests.registry |= delta.table.redefined || delta.counters.recount;
+            requests.sweep |= delta.counters.recount;
+        });
+    }
+    // After the counters, which say that there are such tasks.
+    delta.leases.given.sessions().for_each(sessions::look_after);
+    if delta.leases.given.more {
+        databases::request(database, |requests| requests.sweep = true);
+    }
+}
+
+/// Undoes the changes of a queue. What was taken is ready again; no other process wakes waiting consumers for it.
+fn undo(slot: SlotId, delta: &Delta) {
+    if delta.table.created {
+        return slot::remove(slot);
+    }
+    if delta.table.given_away
+        && let Some(mut queue) = slot::lock(slot)
+    {
+        queue.end_next_owner(false);
+    }
+    let is_touched = !delta.waiters.unmade_ready.is_empty()
+        || delta.capacity.reserved > 0
+        || !delta.subqueues.is_empty();
+    if (is_touched || delta.counters.replaces || delta.table.redefined)
+        && let Some(mut queue) = slot::lock(slot)
+    {
+        queue.give_back(delta.capacity.reserved);
+        queue.undo_lanes(&delta.subqueues, resets(delta));
+        for (tube, count) in delta.waiters.unmade_ready.by_tube() {
+            queue.wake(Cause::Undo, count, Offer { tube });
+        }
+    }
+}
+
+fn commit_catalogue_changes() {
+    let noted = NOTED.get();
+    if noted == Noted::NOTHING {
+        return;
+    }
+    let database = u32::from(process::database());
+    match (noted.extension, noted.installed) {
+        (true, true) => databases::want_worker(database, true),
+        (true, false) => {
+            slot::remove_all(database);
+            databases::request(database, |requests| requests.registry = true);
+        }
+        (false, _) => {}
+    }
+    if noted.registry_changed {
+        databases::want_worker(database, true);
+    }
+    if let Some(created) = noted.created_database {
+        databases::want_worker(created, true);
+    }
+    if let Some(dropped) = noted.dropped_database {
+        slot::remove_all(dropped);
+        databases::forget(dropped);
+    }
+}
+
+/// A subscriber ends prepared transactions by no command that could be observed, in a transaction that does nothing
+/// else.
+fn look_for_replayed_end() {
+    let database = u32::from(process::database());
+    let does_nothing = CHANGES.with_borrow(Stack::is_empty);
+    if does_nothing && process::replays() && slot::any_prepared(database) {
+        databases::request(database, |requests| requests.prepared = true);
+    }
+}
+
+/// Refuses to prepare takes: a prepared transaction belongs to no session, whose end would give its tasks back.
+fn refuse_to_prepare_takes() {
+    let mut taken = 0;
+    CHANGES.with_borrow(|stack| stack.for_each(|_, delta| taken += delta.leases.taken));
+    if taken > 0 {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "cannot prepare a transaction that has taken tasks",
+        )
+        .detail(format!(
+            "{taken} tasks are taken by this session ({}), which a prepared transaction outlives.",
+            session::current_if_any().map(session::pid).unwrap_or_default()
+        ))
+        .hint("Take tasks in a transaction of their own; puts may be prepared.")
+        .raise()
+    }
+}
+
+fn mark_prepared() {
+    CHANGES.with_borrow(|stack| {
+        stack.for_each(|slot, delta| {
+            // Leases changed by hand: the session does not learn whether the transaction commits.
+            if !delta.leases.held.is_empty() {
+                held::forget();
+            }
+            if let Some(mut queue) = slot::lock(slot) {
+                queue.mark_prepared();
+            }
+        })
+    });
+}
+
+fn give_up_claims() {
+    CHANGES.with_borrow(|stack| {
+        stack.for_each(|slot, delta| {
+            if !delta.subqueues.is_empty()
+                && let Some(mut queue) = slot::lock(slot)
+            {
+                queue.give_up_lanes(&delta.subqueues, resets(delta));
+            }
+        })
+    });
+}
+
+/// Hands reserved room to the prepared transaction.
+fn hand_over_room() {
+    CHANGES.with_borrow(|stack| {
+        stack.for_each(|slot, delta| {
+            if let Some(mut queue) = slot::lock(slot) {
+                queue.keep_for_prepared(delta.capacity.reserved);
+                if delta.table.given_away {
+                    queue.prepare_next_owner();
+                }
+            }
+        })
+    });
+}
+
+/// Returns whether tasks come back with the rollback without being reported.
+fn resets(delta: &Delta) -> bool {
+    delta.counters.replaces || delta.table.redefined
+}
