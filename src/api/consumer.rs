@@ -4,7 +4,7 @@ use crate::api::argument::{self, Target};
 use crate::api::features::{not_enabled, tube_value};
 use crate::api::named;
 use crate::api::settle::Plan;
-use crate::api::wait_queue::{Look, WaitQueue, refuse_fixed_snapshot};
+use crate::api::waiting::{ConsumerWait, Look, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::form::Form;
@@ -88,7 +88,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return Ok(None);
     }
     let deadline = Deadline::after(Some(timeout));
-    let waiting = WaitQueue::of(&target, order.tube.as_deref())?;
+    let waiting = ConsumerWait::of(&target, order.tube.as_deref())?;
     order.waits = true;
     waiting.wait(&target, order.tube.as_deref(), deadline, || look(&order), |_| {})?;
     Ok(None)
@@ -181,7 +181,7 @@ fn next<'call>(
             return Ok(());
         }
         let tube = order.tube.clone();
-        let waiting = WaitQueue::of(target, tube.as_deref())?;
+        let waiting = ConsumerWait::of(target, tube.as_deref())?;
         spi.commit();
         order.waits = true;
         let end_look = |place: &Place| place.over_transaction_end(|| spi.rollback());

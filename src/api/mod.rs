@@ -20,7 +20,7 @@ pub mod producer;
 pub mod refusal;
 pub mod settle;
 pub mod values;
-pub mod wait_queue;
+pub mod waiting;
 
 /// Functions called once per task, which get a plan node of their own.
 pub const CALLED_MOST: &[Function] = &[

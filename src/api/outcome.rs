@@ -3,7 +3,7 @@
 use crate::api::argument::{self, Key, Target};
 use crate::api::producer::Put;
 use crate::api::settle::named_keys;
-use crate::api::wait_queue::{gone_or, refuse_fixed_snapshot};
+use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::model::form::Form;

@@ -3,7 +3,7 @@
 use crate::api::argument::{self, Target};
 use crate::api::features::{not_enabled, tube_value};
 use crate::api::values::Values;
-use crate::api::wait_queue::{gone_or, refuse_fixed_snapshot};
+use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::field::Field;

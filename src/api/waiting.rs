@@ -20,15 +20,15 @@ pub enum Look {
 }
 
 /// The wait queue that a consumer joins, and what it waits for.
-pub struct WaitQueue {
+pub struct ConsumerWait {
     slot: SlotId,
     name: String,
     want: Want,
 }
 
-impl WaitQueue {
+impl ConsumerWait {
     /// Returns the wait queue for tasks of a tube, or for any task.
-    pub fn of(target: &Target, tube: Option<&str>) -> Result<WaitQueue> {
+    pub fn of(target: &Target, tube: Option<&str>) -> Result<ConsumerWait> {
         let mut found = Err(wait::gone(&queue::display_name(target.table)));
         xact::in_subtransaction(|| {
             found = target.open(Lock::AccessShare).and_then(|queue| {
@@ -39,7 +39,7 @@ impl WaitQueue {
                     }
                     _ => Want::Any,
                 };
-                Ok(WaitQueue { slot: queue.slot, name: queue.name.clone(), want })
+                Ok(ConsumerWait { slot: queue.slot, name: queue.name.clone(), want })
             });
             Verdict::<()>::Undo
         });
@@ -82,7 +82,7 @@ impl WaitQueue {
             return Ok(false);
         }
         let now =
-            WaitQueue::of(target, tube).map_err(|error| gone_or(error, target, &self.name))?;
+            ConsumerWait::of(target, tube).map_err(|error| gone_or(error, target, &self.name))?;
         place.wants(now.want, &self.name)
     }
 }
