@@ -17,24 +17,24 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// So many tasks have come from one place to another, or from or to nowhere.
+    /// Adds a number of tasks that moved from one place to another; None: from or to nowhere.
     pub fn change_many(&mut self, old: Option<Place>, new: Option<Place>, tasks: usize) {
         (0..tasks).for_each(|_| self.change(old, new));
     }
 
-    /// A task has come from one place to another, or from or to nowhere.
+    /// Records that a task moved from one place to another; None: from or to nowhere.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         self.counters.change(old, new);
         self.marks.change(old, new);
         self.waiters.change(old, new);
     }
 
-    /// From here on the queue holds exactly so many tasks.
+    /// Records that the queue holds exactly these tasks from here on.
     pub fn replace(&mut self, counts: &Counts) {
         self.counters.replace(counts);
     }
 
-    /// Adds what was done later.
+    /// Adds later changes.
     pub fn absorb(&mut self, later: &Delta) {
         self.table.absorb(&later.table);
         self.counters.absorb(&later.counters);

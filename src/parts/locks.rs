@@ -31,7 +31,7 @@ impl Lock for JobsLock {
 /// The first of the queues' locks.
 const QUEUES: usize = 3;
 
-/// How many locks there are for so many queues.
+/// Returns the number of locks for a number of queues.
 pub fn count(queues: usize) -> usize {
     QUEUES + queues
 }

@@ -1,4 +1,4 @@
-//! Changes that the open transaction makes to what the connection's own session holds of a queue; applied to
+//! Changes of the open transaction to the leases of the connection's own session on tasks of a queue; applied to
 //! [`crate::parts::leases::held`] at commit.
 
 use crate::model::position::Position;
@@ -30,9 +30,9 @@ pub const TASKS_NOTED: usize = 256;
 pub enum HeldChange {
     /// The session has got the task at this position.
     Got(Position),
-    /// The session has lost the task at this position, by whatever call.
+    /// The session has lost the task at this position, by any call.
     Lost(Position),
-    /// It has got so many tasks at unrecorded positions, and lost so many of all that it had.
+    /// Numbers of tasks taken at unrecorded positions, and lost of all that it had.
     Count { got: u64, lost: u64 },
 }
 
@@ -82,7 +82,7 @@ impl HeldChanges {
         self.0.iter().copied()
     }
 
-    /// Returns how many tasks it has got and lost.
+    /// Returns the numbers of tasks taken and lost.
     pub fn total(&self) -> (u64, u64) {
         self.iter().fold((0, 0), |(got, lost), change| match change {
             HeldChange::Got(_) => (got + 1, lost),

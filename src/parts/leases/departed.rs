@@ -1,4 +1,4 @@
-//! The sessions that connections have left: the worker gives back what they hold.
+//! Sessions whose connections have left them: the worker gives back what they hold.
 
 use crate::model::position::Position;
 use crate::parts::locks::{DirectoryLock, directory};
@@ -6,13 +6,12 @@ use crate::parts::slot_id::SlotId;
 use crate::server::shared_memory::{Guarded, Zeroed};
 use crate::server::types::Uuid;
 
-/// How many sessions that were left are remembered; when there are more, the worker looks at all.
+/// Maximum number of recorded sessions; beyond it the worker compares all owners with live sessions.
 const SESSIONS: usize = 4096;
-/// Of so many tasks of theirs it is remembered that they held them. What there is no room for the worker
-/// finds by the session.
+/// Maximum number of their recorded leases; the worker finds further ones by an index scan for the session.
 const TASKS: usize = 8192;
 
-/// A task that a session holds.
+/// A session's lease on a task.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldTask {
@@ -20,20 +19,20 @@ pub struct HeldTask {
     pub position: Position,
 }
 
-/// A session that a connection has left.
+/// A session whose connection has left it.
 #[derive(Clone, Debug)]
 pub struct Left {
     pub uuid: Uuid,
-    /// It may go on without a connection.
+    /// It may outlive its connections.
     pub identified: bool,
     /// None if they are not known.
     pub tasks: Option<HeldTasks>,
 }
 
-/// The tasks that a session holds.
+/// The leases of a session.
 #[derive(Clone, Debug)]
 pub struct HeldTasks {
-    /// So many doubts there were when it began.
+    /// Invalidation epoch at session start.
     pub since: u64,
     pub tasks: Vec<HeldTask>,
 }
@@ -44,10 +43,10 @@ struct Entry {
     uuid: Uuid,
     database: u32,
     identified: bool,
-    /// The tasks that it holds are known: so many of those in the list, in the order of the sessions.
+    /// Its leases are known: the next `tasks` of the list, in the order of the sessions.
     is_known: bool,
     tasks: u32,
-    /// So many doubts there were when it began.
+    /// Invalidation epoch at session start.
     since: u64,
 }
 
@@ -65,8 +64,8 @@ unsafe impl Zeroed for LeftList {}
 pub(in crate::parts) static DEPARTED: Guarded<LeftList, DirectoryLock> = Guarded::new();
 
 impl LeftList {
-    /// Adds a session of a database, with its tasks and the number of doubts that there were when it began,
-    /// if they are known. False if there is no room.
+    /// Adds a session of a database, with its leases and the invalidation epoch at its start, if they are known.
+    /// False if the list is full.
     pub(in crate::parts) fn push(
         &mut self,
         database: u32,
@@ -86,14 +85,15 @@ impl LeftList {
         true
     }
 
-    /// What is known of the tasks of a session is not to be believed. Whether it is there.
+    /// Discards a session's recorded leases; the worker falls back to an index scan. False if the session is not
+    /// listed.
     pub(in crate::parts) fn distrust(&mut self, uuid: Uuid) -> bool {
         let mut entries = self.entries[..self.sessions as usize].iter_mut();
         let entry = entries.find(|entry| entry.uuid == uuid);
         entry.map(|entry| entry.is_known = false).is_some()
     }
 
-    /// Takes the sessions of a database off the list, as many as there is room for, with their tasks.
+    /// Removes the sessions of a database, with their leases, up to the capacity of the results.
     fn drain(&mut self, database: u32, drained: &mut Vec<Entry>, tasks: &mut Vec<HeldTask>) {
         let (mut sessions_kept, mut tasks_kept, mut begin) = (0, 0, 0);
         for index in 0..self.sessions as usize {
@@ -116,14 +116,14 @@ impl LeftList {
     }
 }
 
-/// Takes the sessions of `database` that were left off the list.
+/// Removes and returns the listed sessions of a database.
 pub fn drain(database: u32) -> Vec<Left> {
     let (sessions, tasks) = {
         let directory = directory();
         let left = &DEPARTED.get(&directory)[0];
         (left.sessions as usize, left.tasks as usize)
     };
-    // Who leaves from here on wakes the worker once more.
+    // A session listed from here on wakes the worker once more.
     let (mut drained, mut held) = (Vec::with_capacity(sessions), Vec::with_capacity(tasks));
     if sessions > 0 {
         DEPARTED.get_mut(&mut directory())[0].drain(database, &mut drained, &mut held);
@@ -158,7 +158,7 @@ mod tests {
         HeldTask { slot: SlotId { index: 1, generation: 1 }, position }
     }
 
-    /// The sessions of a database, by their first bytes, and the places of their tasks.
+    /// Returns the sessions of a database by their first bytes, with the positions of their tasks.
     fn drain(list: &mut LeftList, database: u32, room: usize) -> Vec<(u8, u32, Vec<Position>)> {
         let (mut drained, mut held) = (Vec::with_capacity(room), Vec::with_capacity(TASKS));
         list.drain(database, &mut drained, &mut held);

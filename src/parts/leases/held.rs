@@ -1,11 +1,10 @@
-//! What this connection's own session holds, as far as it knows: when it ends, the worker looks for these
-//! tasks by their keys, and for none if there are none, however many the session has had in its life.
-//! The index of taken tasks, where those leave their entries until VACUUM, is looked through only for
-//! sessions that do not know.
+//! Leases of this connection's own session. When the session ends, the worker looks for these tasks by key, and for
+//! none if there are none, however many tasks the session has acked. The index of taken tasks, in which acked tasks
+//! leave entries until VACUUM, is scanned only for sessions whose leases are not known.
 //!
-//! More may be noted than is held: a task that somebody else has given back stays noted until the session
-//! has it again. Less must never be: who takes in another way than by what notes it, says so by
-//! [`forget`], or [`crate::parts::leases::sessions::distrust`].
+//! The list may contain more than is held: a task given back by another session stays listed until this one takes it
+//! again. It must never contain less: code that takes tasks without recording them calls [`forget`] or
+//! [`crate::parts::leases::sessions::distrust`].
 
 use crate::model::position::Position;
 use crate::parts::leases::change::{HeldChange, HeldChanges, TASKS_NOTED};
@@ -18,19 +17,19 @@ use std::cell::{Cell, RefCell};
 
 thread_local! {
     static HELD: RefCell<Vec<(SlotId, Held)>> = const { RefCell::new(Vec::new()) };
-    /// The session may hold what is not noted.
+    /// The session may hold unrecorded tasks.
     static UNKNOWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The memory for so many queues is kept from one transaction to the next.
+/// Number of queues whose memory is kept from one transaction to the next.
 const QUEUES_KEPT: usize = 8;
 
-/// What a session holds of a queue.
+/// Leases on the tasks of one queue.
 #[derive(Debug)]
 struct Held {
-    /// Has room for as many as are noted.
+    /// Has the capacity for `TASKS_NOTED`.
     places: Vec<Position>,
-    /// So many more.
+    /// Number of leases at unrecorded positions.
     others: u64,
 }
 
@@ -43,8 +42,8 @@ impl Default for Held {
 impl Held {
     /// Must neither allocate nor fail.
     fn apply(&mut self, changes: &HeldChanges) {
-        // A statement's triggers tell at its end: what a call within it does is noted before. So a task may
-        // be lost before it is noted to be got, or be got twice.
+        // A statement's triggers fire at its end, so a call within it is recorded before: a task may be recorded as
+        // lost before it is recorded as taken, or as taken twice.
         let mut has_twice = false;
         for change in changes.iter() {
             match change {
@@ -83,7 +82,7 @@ impl Held {
         }
     }
 
-    /// Loses so many, of which nobody knows which they are.
+    /// Removes a number of leases at unknown positions; the others are only counted from then on.
     fn lose_some(&mut self, tasks: u64) {
         self.others += self.places.len() as u64;
         self.places.clear();
@@ -94,13 +93,13 @@ impl Held {
         self.places.is_empty() && self.others == 0
     }
 
-    /// Whether a task in this place may be held.
+    /// Returns whether a task at this position may be held.
     fn may_hold(&self, position: Position) -> bool {
         self.others > 0 || self.places.contains(&position)
     }
 }
 
-/// Makes room for what is noted of a queue at commit.
+/// Allocates what `commit` needs for a queue.
 pub fn prepare(slot: SlotId) {
     staying(|| {
         HELD.with_borrow_mut(|held| {
@@ -111,7 +110,7 @@ pub fn prepare(slot: SlotId) {
     });
 }
 
-/// Notes what a transaction has committed. Must neither allocate nor fail.
+/// Applies what a transaction has committed. Must neither allocate nor fail.
 pub fn commit(slot: SlotId, changes: &HeldChanges) {
     if changes.is_empty() {
         return;
@@ -122,13 +121,12 @@ pub fn commit(slot: SlotId, changes: &HeldChanges) {
     });
 }
 
-/// From here on the session may hold what is not noted.
+/// Records that the session may hold unrecorded tasks.
 pub fn forget() {
     UNKNOWN.set(true);
 }
 
-/// The transaction is over: of very many queues those stay of which the session holds something. Must
-/// neither allocate nor fail.
+/// Frees entries of queues without leases if there are many. Must neither allocate nor fail.
 pub(super) fn transaction_ended() {
     HELD.with_borrow_mut(|held| {
         if held.len() > QUEUES_KEPT {
@@ -137,7 +135,7 @@ pub(super) fn transaction_ended() {
     });
 }
 
-/// What the session holds of the queues that there are; None if that is not known.
+/// Returns the leases on tasks of existing queues; None if they are not known.
 pub(super) fn tasks() -> Option<Vec<HeldTask>> {
     let mut tasks = Vec::new();
     HELD.with_borrow(|held| {
@@ -152,20 +150,21 @@ pub(super) fn tasks() -> Option<Vec<HeldTask>> {
     })
 }
 
-/// How many tasks the session holds at the most; None if that is not known.
+/// Returns the maximum number of leases; None if it is not known.
 pub fn count() -> Option<u64> {
     let count = |held: &Held| held.places.len() as u64 + held.others;
     let sum = HELD.with_borrow(|held| held.iter().map(|(_, held)| count(held)).sum());
     (!UNKNOWN.get()).then_some(sum)
 }
 
-/// The session is over: the next one holds nothing.
+/// Discards the leases of a session that has ended.
 pub(super) fn clear() {
     UNKNOWN.set(false);
     HELD.with_borrow_mut(Vec::clear);
 }
 
-/// Whether the session, when it ends, will be known to hold a task of a queue, or not to know.
+/// Returns whether the end of the session will lead the worker to this task: it is recorded, or the leases are not
+/// known.
 pub fn may_hold(slot: SlotId, position: Position) -> bool {
     let doubt = slot::lock(slot).map(|slot| slot.doubt());
     let is_sure = sessions::own_is_sure_since() >= doubt && doubt.is_some() && !UNKNOWN.get();
@@ -177,7 +176,7 @@ pub fn may_hold(slot: SlotId, position: Position) -> bool {
 mod tests {
     use super::*;
 
-    /// What is held after transactions of which each has got or lost (false) the tasks in these places.
+    /// Returns the leases after transactions that each take, or lose (false), the tasks at these positions.
     fn after(transactions: &[&[(bool, Position)]]) -> Held {
         let mut held = Held::default();
         for transaction in transactions {
@@ -205,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_task_that_comes_back_is_noted_once() {
-        // Somebody gave it back meanwhile, and nobody has told.
+        // It was given back in between, unreported.
         assert!(after(&[&[(true, 3)], &[(true, 3)], &[(false, 3)]]).is_empty());
     }
 

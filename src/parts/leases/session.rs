@@ -1,8 +1,7 @@
-//! Who this connection is: a session that owns the tasks it takes.
+//! The session that this connection acts for: it holds the tasks that the connection takes.
 //!
-//! Each connection has a session of its own, which ends with it. An identified session outlives its
-//! connections by a time of grace, see [`store`]; a connection may join one, for as long as it likes
-//! or until the end of its transaction.
+//! Each connection has a session of its own, which ends with it. An identified session outlives its connections by a
+//! time of grace, see [`store`]; a connection joins one for good or until the end of its transaction.
 
 use crate::error::{Error, Result};
 use crate::parts::leases::held;
@@ -19,7 +18,7 @@ thread_local! {
     static OWN: Cell<Option<Session>> = const { Cell::new(None) };
     static JOINED: Cell<Option<Session>> = const { Cell::new(None) };
     static LOCAL: Cell<Option<Local>> = const { Cell::new(None) };
-    /// The worker is to be told at the end of the transaction, when it can see what has changed.
+    /// The worker is woken at the end of the transaction, when it can see the change.
     static CHANGED: Cell<bool> = const { Cell::new(false) };
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
@@ -28,9 +27,9 @@ thread_local! {
 #[derive(Clone, Copy)]
 pub struct Session {
     pub uuid: Uuid,
-    /// The role that it belongs to.
+    /// Role that it belongs to.
     pub role: Oid,
-    /// The role as which the connection was last found to be allowed to act for it.
+    /// Role for which the right to act for it was last checked.
     checked: Oid,
 }
 
@@ -38,25 +37,25 @@ pub struct Session {
 #[derive(Clone, Copy)]
 struct Local {
     session: Session,
-    /// From this instant on the time that the session has left has to be renewed.
+    /// From this instant on the lease has to be renewed.
     renew_at: i64,
 }
 
-/// Refuses to go on where the library is not loaded at server start.
+/// Refuses to go on if the library was not loaded at server start.
 pub fn require_loaded() -> Result<()> {
     if shared_memory::is_available() { Ok(()) } else { Err(Error::not_loaded()) }
 }
 
-/// In this order.
+/// In order of precedence.
 const ACTS_FOR: [Part; 3] = [Part::Local, Part::Joined, Part::Own];
 
-/// The session that this connection acts for, made known to the worker: from now on what it takes
-/// is given back when the session ends.
+/// Returns the session that this connection acts for, and registers it: what it takes from now on is given back when
+/// it ends.
 pub fn current() -> Result<Uuid> {
     Ok(acting()?.uuid)
 }
 
-/// The same with the role that it belongs to.
+/// Returns the same with the role that it belongs to.
 pub fn acting() -> Result<Session> {
     let known = ACTS_FOR.into_iter().find_map(|part| Some((part, session(part)?)));
     let role = user::outer();
@@ -67,12 +66,12 @@ pub fn acting() -> Result<Session> {
     }
 }
 
-/// The session that this connection acts for, if it has acted for one yet.
+/// Returns the session that this connection acts for, if it has acted for one yet.
 pub fn current_if_any() -> Option<Uuid> {
     ACTS_FOR.into_iter().find_map(joined)
 }
 
-/// The session that was joined in this way, if there is one.
+/// Returns the session that was joined in this way, if there is one.
 pub fn joined(part: Part) -> Option<Uuid> {
     session(part).map(|session| session.uuid)
 }
@@ -86,17 +85,17 @@ fn session(part: Part) -> Option<Session> {
     }
 }
 
-/// The connection's own session, if there is one, for the role that the connection acts as.
+/// Returns the connection's own session, if there is one, for the role that the connection acts as.
 pub fn own() -> Result<Option<Session>> {
     OWN.get().map(|session| check(Part::Own, session, user::outer())).transpose()
 }
 
-/// Looks whether the connection, which acts as another role than before, may act for a session.
+/// Checks whether the connection, whose role has changed, may act for a session.
 fn check(part: Part, session: Session, role: Oid) -> Result<Session> {
     let mut session = Session { checked: role, ..session };
     let login = user::authenticated();
     let is_own = part == Part::Own;
-    // What several roles have taken is for none of them alone to join.
+    // A session used by several roles may be joined by none of them.
     if is_own
         && role != session.role
         && session.role != login
@@ -118,7 +117,7 @@ fn check(part: Part, session: Session, role: Oid) -> Result<Session> {
     Ok(session)
 }
 
-/// The current role may not act for a session.
+/// Returns the error for a role that may not act for a session.
 pub fn denied(uuid: Uuid) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -126,22 +125,22 @@ pub fn denied(uuid: Uuid) -> Error {
     )
 }
 
-/// Whether a session is the connection's own or one that it has joined.
+/// Returns whether a session is the connection's own or one that it has joined.
 pub fn is_joined_to(uuid: Uuid) -> bool {
     ACTS_FOR.into_iter().any(|part| joined(part) == Some(uuid))
 }
 
-/// Whether the session that this connection acts for may outlive it, with what it has taken.
+/// Returns whether the session that this connection acts for may outlive it, with its leases.
 pub fn outlives_connection() -> bool {
     is_joined() || sessions::own_is_identified()
 }
 
-/// Whether this connection acts for its own session.
+/// Returns whether this connection acts for its own session.
 pub fn is_own() -> bool {
     !is_joined() && joined(Part::Own).is_some()
 }
 
-/// Whether this connection acts for a session that it has joined.
+/// Returns whether this connection acts for a session that it has joined.
 pub fn is_joined() -> bool {
     [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some())
 }
@@ -163,8 +162,8 @@ fn open_own(role: Oid) -> Result<Session> {
     Ok(session)
 }
 
-/// Acts for an identified session of a role, of which the current one is a member, from now on or until the
-/// end of the transaction, instead of the one joined before in this way.
+/// Joins an identified session of a role of which the current one is a member, for good or until the end of the
+/// transaction, in place of the one joined before in this way.
 pub fn join(part: Part, uuid: Uuid, role: Oid) {
     watch_exit();
     if joined(part) == Some(uuid) {
@@ -180,21 +179,19 @@ pub fn join(part: Part, uuid: Uuid, role: Oid) {
     }
 }
 
-/// The time that the session joined for this transaction has left need not be renewed before this
-/// instant.
+/// Sets the instant before which the lease of the session joined for this transaction need not be renewed.
 pub fn set_renewal(instant: i64) {
     LOCAL.set(LOCAL.get().map(|local| Local { renew_at: instant, ..local }));
 }
 
-/// Attaches this connection to a session that it may join or not, so that this does not end
-/// meanwhile.
+/// Attaches this connection to a session before it is checked whether it may join it, so that the session does not
+/// end meanwhile.
 pub fn propose(uuid: Uuid) {
     watch_exit();
     sessions::attach(Part::Candidate, uuid, user::outer().into(), true);
 }
 
-/// Ends what `propose` began. The worker is to look whether the time of a session that may not be
-/// joined is over by now.
+/// Ends what `propose` began. The worker is asked to check the lease of a session that may not be joined.
 pub fn withdraw(may_join: bool) {
     sessions::detach(Part::Candidate, false, None);
     if !may_join {
@@ -218,12 +215,12 @@ pub fn leave(part: Part) {
     }
 }
 
-/// An identified session has been opened or joined.
+/// Records that an identified session was opened or joined.
 pub fn note_change() {
     CHANGED.set(true);
 }
 
-/// The end of the transaction is the end of what was joined for it. Must neither allocate nor fail.
+/// Leaves the session joined for the transaction. Must neither allocate nor fail.
 pub fn transaction_ended() {
     if CHANGED.take() {
         databases::request(process::database().into(), |requests| requests.sessions = true);
@@ -234,19 +231,19 @@ pub fn transaction_ended() {
     }
 }
 
-/// Leaves all sessions. What the connection's own had taken is given back, unless that is an
-/// identified one. The next one is another.
+/// Leaves all sessions. The leases of the connection's own are given back, unless it is identified. The next use
+/// opens another.
 pub fn end() {
     [Part::Local, Part::Joined, Part::Own].into_iter().for_each(leave);
     sessions::detach(Part::Candidate, false, None);
 }
 
-/// The process that a session's identifier was made for.
+/// Returns the process that a session's identifier was made for.
 pub fn pid(uuid: Uuid) -> i32 {
     i32::from_be_bytes([uuid[0], uuid[1], uuid[2], uuid[3]])
 }
 
-/// A new identifier, from which this process can be read.
+/// Returns a new identifier, from which this process can be read.
 pub fn new_uuid() -> Uuid {
     uuid_of(process::pid(), process::random())
 }
@@ -266,8 +263,8 @@ fn watch_exit() {
     }
 }
 
-/// Runs when the process ends, however it does short of a crash. Its transaction is over, so the
-/// rows are free; giving them back is the worker's work, since what blocks here cannot be cancelled.
+/// Runs at every end of the process short of a crash. Its transaction is over, so the rows are free; the worker gives
+/// them back, since what blocks here cannot be cancelled.
 fn ended(_argument: u32) {
     end();
 }

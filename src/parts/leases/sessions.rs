@@ -1,4 +1,4 @@
-//! The sessions that take tasks: which are attached to a connection, and which have been left.
+//! Sessions in shared memory: which process is attached to which, and which were left.
 
 use crate::parts::leases::departed::{DEPARTED, HeldTask};
 use crate::parts::leases::epoch;
@@ -10,16 +10,16 @@ use crate::server::{latch, process};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How a connection has come to a session. Each has one of each kind at the most.
+/// How a connection came to a session; at most one of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It is the connection's own.
+    /// The connection's own.
     Own,
-    /// It was joined.
+    /// Joined.
     Joined,
-    /// It was joined until the end of the transaction.
+    /// Joined until the end of the transaction.
     Local,
-    /// It is about to be joined, if it may be.
+    /// To be joined, if that is allowed.
     Candidate,
 }
 
@@ -31,21 +31,20 @@ pub struct Session {
     attached: [Attached; PARTS],
     database: u32,
     pid: i32,
-    /// The connection's own session may hold tasks of which it does not know.
+    /// The connection's own session may hold unrecorded tasks.
     own_is_distrusted: bool,
-    /// So many doubts there were when it began.
+    /// Invalidation epoch at session start.
     doubts: u64,
 }
 
-/// What of a process is used without the lock, at the index of the process.
+/// State of a process that is accessed without the lock, at the index of the process.
 #[repr(C)]
 pub struct Flags {
-    /// The transaction that has begun to commit changes of queues and has not told the counters
-    /// yet; 0 if there is none.
+    /// Transaction that is committing changes of queues and has not updated the counters yet; 0 if there is none.
     committing: AtomicU32,
     /// The connection's own session has been identified.
     own_is_identified: AtomicBool,
-    /// A commit is under way that counts on it that it has not.
+    /// A commit is in progress that relies on the session not being identified.
     is_passing: AtomicBool,
 }
 
@@ -61,10 +60,10 @@ pub(in crate::parts) static FLAGS: Shared<Flags> = Shared::new();
 #[derive(Clone, Copy)]
 struct Attached {
     live: bool,
-    /// It may outlive the connection: the table `xqueue.session` knows.
+    /// It may outlive the connection: it is in the table `xqueue.session`.
     identified: bool,
     uuid: Uuid,
-    /// The connection's own session belongs to this role; another one it has come to as this role.
+    /// Role that the own session belongs to, or as which another one was joined.
     role: u32,
 }
 
@@ -86,8 +85,8 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     }
 }
 
-/// Leaves a session. If that was one until the end of the transaction, its time is looked after
-/// only with `renews`. `tasks`: what the connection's own holds, as far as that is known.
+/// Leaves a session. The lease of one joined until the end of the transaction is looked after only with `renews`.
+/// `tasks`: the leases of the own session, if they are known.
 pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
     let mut directory = directory();
     let (doubts, has_untold) = epoch::now(&directory);
@@ -99,7 +98,7 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
     }
     let Attached { uuid, identified, .. } = *attached;
     let since = session.doubts;
-    // Whoever joined it may have taken more.
+    // Other connections that joined it may have taken more.
     let is_known = !identified && !session.own_is_distrusted;
     let tasks = tasks.filter(|_| is_known);
     let is_sure = since == doubts && !has_untold;
@@ -113,8 +112,8 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
     databases::wake_worker(&directory, database);
 }
 
-/// Notes that a connection's own session may hold tasks of which it does not know. False if there is no
-/// such session, or not any more.
+/// Records that a connection's own session may hold unrecorded tasks. False if there is no such session, or no
+/// longer.
 pub fn distrust(uuid: Uuid) -> bool {
     let mut directory = directory();
     match find_own(&mut directory, uuid) {
@@ -126,8 +125,8 @@ pub fn distrust(uuid: Uuid) -> bool {
     }
 }
 
-/// Tasks were given to a session: if there is none, or not any more, the worker looks for them. Must
-/// neither allocate nor fail.
+/// Hands a session that was given tasks to the worker, unless a connection is attached to it. Must neither allocate
+/// nor fail.
 pub fn look_after(uuid: Uuid) {
     let (mut directory, database) = (directory(), u32::from(process::database()));
     let is_attached = |session: &Session| {
@@ -146,8 +145,8 @@ pub fn look_after(uuid: Uuid) {
     databases::wake_worker(&directory, database);
 }
 
-/// Since when this connection's own session knows what it holds, as the number of doubts that there were;
-/// None if it does not, or outlives the connection.
+/// Returns the invalidation epoch since which this connection's own session knows its leases; None if it does not, or
+/// outlives the connection.
 pub fn own_is_sure_since() -> Option<u64> {
     let directory = directory();
     let session = SESSIONS.get(&directory).get(process::index() as usize)?;
@@ -156,14 +155,13 @@ pub fn own_is_sure_since() -> Option<u64> {
     is_sure.then_some(session.doubts)
 }
 
-/// The role that a connection's own session belongs to; None if there is no such session in this database.
+/// Returns the role that a connection's own session belongs to; None if there is no such session in this database.
 pub fn role_of_own(uuid: Uuid) -> Option<u32> {
     let mut directory = directory();
     find_own(&mut directory, uuid).map(|(_, session)| session.attached[Part::Own as usize].role)
 }
 
-/// Makes this connection's own session another role's. False if it may outlive the connection: then it
-/// stays its role's.
+/// Hands this connection's own session to another role. False, and nothing done, if it may outlive the connection.
 pub fn give_own_to(role: u32) -> bool {
     let mut directory = directory();
     let mut sessions = SESSIONS.get_mut(&mut directory).iter_mut();
@@ -175,19 +173,19 @@ pub fn give_own_to(role: u32) -> bool {
     !own.identified
 }
 
-/// Notes that a connection's own session, which belongs to `role`, may outlive it. False if there is no such
-/// session (any more).
+/// Records that a connection's own session, which belongs to `role`, may outlive it. False if there is no such
+/// session, or no longer.
 pub fn identify(uuid: Uuid, role: u32) -> bool {
     let Some(process) = note_identified(uuid, role) else { return false };
-    // What the session commits from here on is made safe; what it was about to commit without that comes
-    // before the commit of whoever identifies it, which makes it safe too.
+    // What the session commits from here on is flushed; what it was committing without a flush comes before the
+    // commit of the identifying transaction, which flushes it too.
     while flags(process).is_passing.load(Ordering::SeqCst) {
         latch::wait(Some(Duration::from_millis(1)), false);
     }
     true
 }
 
-/// The index of the connection's process.
+/// Returns the index of the connection's process.
 fn note_identified(uuid: Uuid, role: u32) -> Option<usize> {
     let mut directory = directory();
     let (process, session) = find_own(&mut directory, uuid)?;
@@ -200,7 +198,7 @@ fn note_identified(uuid: Uuid, role: u32) -> Option<usize> {
     Some(process)
 }
 
-/// The connection to this database whose own session this is.
+/// Returns the connection to this database whose own session this is.
 fn find_own(directory: &mut Directory, uuid: Uuid) -> Option<(usize, &mut Session)> {
     let database = u32::from(process::database());
     SESSIONS.get_mut(directory).iter_mut().enumerate().find(|(_, session)| {
@@ -209,13 +207,13 @@ fn find_own(directory: &mut Directory, uuid: Uuid) -> Option<(usize, &mut Sessio
     })
 }
 
-/// Says that this process's transaction begins to commit changes of queues, or, with 0, that the
-/// counters know of them.
+/// Records that this process's transaction begins to commit changes of queues, or, with 0, that the counters include
+/// them.
 pub fn set_committing(xid: u32) {
     flags(process::index() as usize).committing.store(xid, Ordering::SeqCst);
 }
 
-/// Whether a transaction that `is_seen` has not told the counters yet.
+/// Returns whether a transaction for which `is_seen` holds has not updated the counters yet.
 pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
     FLAGS
         .get()
@@ -224,13 +222,13 @@ pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
         .any(|xid| xid != 0 && is_seen(xid))
 }
 
-/// Whether this connection's own session may outlive it: any other may have seen to that.
+/// Returns whether this connection's own session may outlive it; any session may have made it so.
 pub fn own_is_identified() -> bool {
     flags(process::index() as usize).own_is_identified.load(Ordering::SeqCst)
 }
 
-/// From now on until `end_passing` nobody can identify this connection's own session without waiting. False
-/// if it has been identified.
+/// Makes attempts to identify this connection's own session wait until `end_passing`. False if it has been
+/// identified.
 pub fn begin_passing() -> bool {
     let flags = flags(process::index() as usize);
     flags.is_passing.store(true, Ordering::SeqCst);
@@ -249,8 +247,7 @@ fn flags(process: usize) -> &'static Flags {
     &flags[process % flags.len()]
 }
 
-/// Shows `see` the sessions of this database that connections are attached to, with their
-/// processes, under the lock.
+/// Shows `see` the sessions of this database that have connections, with their processes, under the lock.
 fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
     let database = u32::from(process::database());
     let directory = directory();
@@ -264,15 +261,15 @@ fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
     }
 }
 
-/// Those of `uuids` that no connection to this database is attached to. A dump restored into
-/// another one brings tasks of sessions that live elsewhere.
+/// Returns those of `uuids` to which no connection to this database is attached. A restored dump brings tasks of
+/// sessions of other databases.
 pub fn not_attached(mut uuids: Vec<Uuid>) -> Vec<Uuid> {
     for_each_here(|_, attached, _| uuids.retain(|uuid| *uuid != attached.uuid));
     uuids
 }
 
-/// The identified sessions of this database that connections are attached to, for as long as they
-/// like, or at the most until the end of a transaction.
+/// Returns the identified sessions of this database that have connections: those joined for long, and those joined
+/// until the end of a transaction.
 pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
     let room = SESSIONS.len();
     let (mut lasting, mut passing) = (Vec::with_capacity(2 * room), Vec::with_capacity(2 * room));
@@ -284,15 +281,15 @@ pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
     (lasting, passing)
 }
 
-/// All sessions of this database that connections are attached to: identifier, process, and the
-/// role by which it came to be attached.
+/// Returns all sessions of this database that have connections: identifier, process, and the role by which it was
+/// attached.
 pub fn attached() -> Vec<(Uuid, i32, u32)> {
     let mut found = Vec::with_capacity(PARTS * SESSIONS.len());
     for_each_here(|_, attached, pid| found.push((attached.uuid, pid, attached.role)));
     found
 }
 
-/// A process that is attached to a session.
+/// Returns a process that is attached to a session.
 pub fn pid_of(uuid: Uuid) -> Option<i32> {
     let mut found = None;
     for_each_here(|_, attached, pid| {

@@ -1,10 +1,8 @@
-//! The table `xqueue.session`: identified sessions, which outlive their connections, a restart and
-//! a failover.
+//! The table `xqueue.session`: identified sessions, which outlive connections, restarts and failover.
 //!
-//! A session's lease is the instant at which it ends if no connection is attached to it; infinity
-//! while one is, as far as the worker has got. Whoever uses a session without staying attached
-//! renews its lease, in steps of half its time of grace, so that most uses write nothing. Nobody
-//! waits for a row here: one that is locked is being renewed by somebody else.
+//! A session's lease is the instant at which it ends if no connection is attached to it; infinity while one is, as
+//! far as the worker has recorded. A use without staying attached renews the lease, in steps of half the time of
+//! grace, so that most uses write nothing. Nothing waits for a row here: a locked one is being renewed.
 
 use crate::error::Result;
 use crate::parts::leases::sessions;
@@ -31,7 +29,7 @@ pub struct Known {
     pub lease: i64,
 }
 
-/// The session of this identifier, if its lease has not ended before `now`. Read as it is now, whatever
+/// Returns the session of this identifier, if its lease has not ended before `now`. Reads the current state, whatever
 /// snapshot the transaction has.
 pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
     let known = own_table::row_of(TABLE, KEY, uuid, |row| {
@@ -44,13 +42,13 @@ pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
     known.flatten().filter(|known| known.lease > now)
 }
 
-/// How many sessions of a role there are, up to a limit, with those that are being opened.
+/// Returns the number of sessions of a role, up to a limit, with those being opened.
 pub fn count_of(role: Oid, limit: usize) -> usize {
     own_table::count(TABLE, ROLES, role, limit)
 }
 
-/// Gives a session that is known another time of grace. Without connections it lives on for that, if no use
-/// renews its lease.
+/// Changes the time of grace of a known session. Without connections it lives on for that time, unless a use renews
+/// its lease.
 pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
     own_table::as_owner(|spi| {
         spi.run_with(
@@ -65,7 +63,7 @@ pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
     })
 }
 
-/// Writes a session down.
+/// Stores a session.
 pub fn keep(uuid: Uuid, role: Oid, grace: Value) -> Result<()> {
     own_table::as_owner(|spi| {
         spi.run_with(
@@ -82,7 +80,7 @@ pub fn keep(uuid: Uuid, role: Oid, grace: Value) -> Result<()> {
     })
 }
 
-/// Puts the end of a session's lease off, to one and a half times of grace from now.
+/// Renews a session's lease, to one and a half times of grace from now.
 pub fn renew(uuid: Uuid) -> Result<()> {
     own_table::as_owner(|spi| {
         let renewed = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
@@ -94,8 +92,8 @@ pub fn renew(uuid: Uuid) -> Result<()> {
     })
 }
 
-/// Those of `uuids` that are no sessions any more: no connection is attached to them, and they are
-/// not identified.
+/// Returns those of `uuids` that are no longer sessions: no connection is attached to them, and they are not
+/// identified.
 pub fn lost(uuids: Vec<Uuid>) -> Result<Vec<Uuid>> {
     let uuids = sessions::not_attached(uuids);
     if uuids.is_empty() {
@@ -105,7 +103,7 @@ pub fn lost(uuids: Vec<Uuid>) -> Result<Vec<Uuid>> {
     Ok(uuids.into_iter().filter(|uuid| !known.contains(uuid)).collect())
 }
 
-/// The process that acts for a session; None for an identified one without a connection.
+/// Returns the process that acts for a session; None for an identified one without a connection.
 pub fn holder(uuid: Uuid) -> Option<i32> {
     let attached = sessions::pid_of(uuid);
     let is_identified = || find(uuid, i64::MIN).is_some();
@@ -116,13 +114,13 @@ pub fn holder(uuid: Uuid) -> Option<i32> {
     }
 }
 
-/// Whether the current role may know of a session by name: it might join it.
+/// Returns whether the current role may learn a session's identifier: it might join it.
 pub fn is_open_to_current_role(uuid: Uuid) -> bool {
     let known = find(uuid, i64::MIN);
     known.is_some_and(|known| user::is_member(user::current(), known.role))
 }
 
-/// Those of `uuids` that are identified sessions.
+/// Returns those of `uuids` that are identified sessions.
 pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
     own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -133,19 +131,18 @@ pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
     })
 }
 
-/// Locks what is needed, for the worker, which must not wait for DROP EXTENSION. False if that cannot be
-/// done at once.
+/// Locks the tables needed, for the worker, which must not wait for DROP EXTENSION. False if that would have to wait.
 pub fn try_lock() -> bool {
     let try_lock = |table: &CStr| {
         let table = catalog::own_relation(table);
         table.is_some_and(|table| relation::try_lock(table, Lock::RowExclusive))
     };
-    // What is done there is done as the registry's owner, with a lock on that.
+    // The writes run as the registry's owner, with a lock on the registry.
     try_lock(own_table::REGISTRY) && try_lock(TABLE)
 }
 
-/// Sets the leases right of sessions that have got connections, or lost them unnoticed, as by a
-/// crash. `attached`: those that have some.
+/// Corrects the leases of sessions that have got connections, or lost them unnoticed, as by a crash. `attached`:
+/// those that have some.
 pub fn compare(attached: &[Uuid]) -> Result<()> {
     own_table::as_owner(|spi| {
         let arguments = [(types::UUID_ARRAY, Some(Value::uuids(attached)))];
@@ -158,8 +155,8 @@ pub fn compare(attached: &[Uuid]) -> Result<()> {
     })
 }
 
-/// The time of grace of sessions begins whose last connection has left. Those of them that are no
-/// identified sessions; and those that somebody has locked, whose turn is later.
+/// Begins the time of grace of sessions whose last connection has left. Returns those that are not identified, and
+/// those that are locked, which are retried later.
 pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
     let begun = own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -178,7 +175,7 @@ pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
     Ok((ended, locked))
 }
 
-/// Deletes the sessions whose lease was over at `now`, but for those in `attached`; which they were.
+/// Deletes and returns the sessions whose lease was over at `now`, but for those in `attached`.
 pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
     own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -194,8 +191,8 @@ pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
     })
 }
 
-/// When the next lease after `now` ends. One that is over already is somebody's who is attached or
-/// has it locked, and who tells when that is over.
+/// Returns when the next lease after `now` ends. One that is over already is attached or locked, and its release
+/// reports it.
 pub fn next_end(now: i64) -> Result<Option<i64>> {
     own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -207,11 +204,11 @@ pub fn next_end(now: i64) -> Result<Option<i64>> {
     })
 }
 
-/// The time of grace from now; what is left of the lease, if that is more.
+/// The time of grace from now, or the remaining lease if that is longer.
 const GRACE_FROM_NOW: &str = "GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) s.grace, \
     NULLIF(s.lease, 'infinity'))";
 
-/// Sets the lease of the sessions that fulfil a condition, unless they are locked. Both expressions
+/// Returns an UPDATE that sets the lease of the sessions that fulfil a condition and are not locked. Both expressions
 /// call the session `s`.
 fn set_lease(lease: &str, condition: &str, returning: &str) -> String {
     format!(

@@ -189,7 +189,7 @@ mod tests {
         marks.lower(of(None, 5), 70);
         assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [70, 70]);
         assert_eq!(sight(&mut marks, 2), Some(vec![5]));
-        // Nobody knows its priority.
+        // Its priority is unknown.
         marks.lower(Group::ALL, 60);
         assert_eq!((sight(&mut marks, 1), sight(&mut marks, 2)), (None, None));
         assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [FIRST, FIRST]);

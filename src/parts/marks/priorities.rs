@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(at(&priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
     }
 
-    /// Nobody knows whether the survey has seen it.
+    /// Whether the survey has seen it is unknown.
     #[test]
     fn a_survey_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
         let mut priorities = Priorities::default();
@@ -249,7 +249,7 @@ mod tests {
         tube.learn(&all);
         assert!(tube.complete);
         assert_eq!(at(&tube), at(&all));
-        // Its own survey comes too late, and nobody raises a mark of its own yet.
+        // Its own survey comes too late, and no raise of its own is in progress.
         tube.end_survey(9, Some(&[]));
         tube.mark(5).unwrap().end_raise(20, Some(50));
         assert_eq!(at(&tube), [(1, 10), (5, 3)]);

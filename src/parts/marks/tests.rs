@@ -74,7 +74,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..60)
 }
 
-/// Somebody who is about to raise the mark of a group: since when, and what the look has found.
+/// A raise in progress: since when, and what the look has found.
 type Raise = (Group, i64, Option<Position>);
 /// The same of a survey, in a tube or all.
 type Survey = (Option<u64>, i64, Option<Vec<(i64, Position)>>);

@@ -1,4 +1,4 @@
-//! The databases that have the extension, and their workers.
+//! The databases with the extension, and their workers.
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::server::shared_memory::{Guarded, Zeroed};
@@ -6,33 +6,33 @@ use crate::server::{latch, process, time};
 
 pub const LIMIT: usize = 256;
 pub const NO_PROCESS: u32 = u32::MAX;
-/// After so many microseconds a worker that has been asked for is taken for lost.
+/// A worker that has not begun this long after the request (µs) is considered lost.
 const START_TIMEOUT: i64 = 10_000_000;
 
 /// A database, as the launcher and its worker see it.
 #[repr(C)]
 pub struct Database {
     oid: u32,
-    /// The worker's process, `NO_PROCESS` while there is none.
+    /// Process of the worker; `NO_PROCESS` if there is none.
     worker: u32,
-    /// The worker has read the list of queues and been round them once.
+    /// The worker has read the list of queues and made one round.
     works: bool,
-    /// The launcher should see to it that a worker runs.
+    /// The launcher has to start a worker.
     wanted: bool,
-    /// When a worker was asked for that has not reported yet, 0 if none was.
+    /// When a worker was requested that has not begun yet; 0 if none was.
     starting: i64,
-    /// Commands that need the database for themselves: no worker meanwhile.
+    /// Number of commands that need the database exclusively: no worker meanwhile.
     occupied: u32,
     requests: Requests,
 }
 
-/// What the worker is asked to look at.
+/// Requests to the worker of a database.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// The list of queues has changed.
     pub registry: bool,
-    /// All taken tasks have to be compared with the live sessions.
+    /// A full comparison of taken tasks with live sessions is pending.
     pub sweep: bool,
     /// A prepared transaction has been committed or rolled back.
     pub prepared: bool,
@@ -40,7 +40,7 @@ pub struct Requests {
     pub sessions: bool,
 }
 
-/// The databases, and who starts their workers.
+/// The databases, and the launcher that starts their workers.
 #[repr(C)]
 pub struct Databases {
     launcher: u32,
@@ -58,13 +58,13 @@ pub(in crate::parts) fn fill() {
 }
 
 impl Database {
-    /// Whether it has a worker, or one that starts and has not taken too long for that.
+    /// Returns whether it has a worker, or one that is starting and not overdue.
     fn is_attended(&self) -> bool {
         let starts = self.starting != 0 && time::now() - self.starting < START_TIMEOUT;
         self.worker != NO_PROCESS || starts
     }
 
-    /// Makes room for another database if this one needs nothing.
+    /// Frees the entry if the database needs nothing.
     fn free_if_idle(&mut self) {
         if !self.wanted && !self.is_attended() && self.occupied == 0 {
             self.oid = 0;
@@ -117,8 +117,8 @@ fn wake_launcher(directory: &Directory) {
     }
 }
 
-/// Asks for a worker of this database, unless one is there. `look`: the worker, or one that is about
-/// to leave because it found no extension, has to look again at what there is.
+/// Requests a worker for this database, unless it has one. `look`: the worker, also one about to leave because it
+/// found no extension, has to look again.
 pub fn want_worker(oid: u32, look: bool) {
     let mut directory = directory();
     let Some(database) = find_or_add(&mut directory, oid) else { return };
@@ -136,7 +136,7 @@ pub fn wake(oid: u32) {
     wake_worker(&directory(), oid);
 }
 
-/// Adds to what the worker of a database is asked to look at, and wakes it.
+/// Adds to the requests to the worker of a database, and wakes it.
 pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
     let mut directory = directory();
     if let Some(database) = find(&mut directory, oid) {
@@ -153,7 +153,7 @@ pub fn forget(oid: u32) {
     }
 }
 
-/// Makes the workers of a database leave, and keeps them away until `vacate`.
+/// Makes the worker of a database leave, and keeps workers away until `vacate`.
 pub fn occupy(oid: u32) {
     let mut directory = directory();
     if let Some(database) = find_or_add(&mut directory, oid) {
@@ -162,20 +162,20 @@ pub fn occupy(oid: u32) {
     wake_worker(&directory, oid);
 }
 
-/// Whether the database still has a worker, or one that starts.
+/// Returns whether the database still has a worker, or one that is starting.
 pub fn has_worker(oid: u32) -> bool {
     find(&mut directory(), oid).is_some_and(|database| database.is_attended())
 }
 
-/// How a database is doing, as its sessions see it.
+/// State of a database's worker, as its sessions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has asked for a worker.
+    /// No worker was requested.
     Init,
-    /// A worker is asked for, or has begun.
+    /// A worker was requested, or has begun.
     Startup,
     Running,
-    /// A command needs the database for itself: the worker leaves.
+    /// A command needs the database exclusively: the worker leaves.
     Ending,
 }
 
@@ -188,7 +188,7 @@ pub fn state(oid: u32) -> State {
     }
 }
 
-/// This database's worker has been round its queues.
+/// Records that this database's worker has made a round of its queues.
 pub fn report_work(oid: u32) {
     if let Some(database) = find(&mut directory(), oid) {
         database.works = true;
@@ -210,7 +210,7 @@ pub fn register_launcher() {
     DIRECTORY.get_mut(&mut directory())[0].launcher = process::index();
 }
 
-/// The databases that should have a worker and have none; each is marked as starting.
+/// Returns the databases that lack a worker; each is marked as starting.
 pub fn missing_workers() -> Vec<u32> {
     let mut missing = Vec::with_capacity(LIMIT);
     for database in DIRECTORY.get_mut(&mut directory())[0].databases.iter_mut() {
@@ -223,19 +223,19 @@ pub fn missing_workers() -> Vec<u32> {
     missing
 }
 
-/// A worker could not be started: the launcher is to try again.
+/// Records that a worker could not be started; the launcher tries again.
 pub fn not_started(oid: u32) {
     if let Some(database) = find(&mut directory(), oid) {
         database.starting = 0;
     }
 }
 
-/// Whether workers have been asked for that have not reported yet.
+/// Returns whether requested workers have not begun yet.
 pub fn are_starting() -> bool {
     DIRECTORY.get(&directory())[0].databases.iter().any(|database| database.starting != 0)
 }
 
-/// Makes this process the worker of a database; false if it is not wanted there.
+/// Makes this process the worker of a database; false if none is wanted there.
 pub fn register_worker(oid: u32) -> bool {
     let mut directory = directory();
     match find(&mut directory, oid) {
@@ -251,21 +251,21 @@ pub fn register_worker(oid: u32) -> bool {
     }
 }
 
-/// This process is the database's worker no more. `wanted`: another one should follow.
+/// Ends this process's role as the worker of its database. `wanted`: another one has to follow.
 pub fn unregister_worker(oid: u32, wanted: bool) {
     let mut directory = directory();
     if let Some(database) = find(&mut directory, oid)
         && database.worker == process::index()
     {
         database.worker = NO_PROCESS;
-        // Who has asked for a look meanwhile may have installed the extension.
+        // A session that requested a look meanwhile may have installed the extension.
         database.wanted &= wanted || database.requests.registry;
         database.free_if_idle();
     }
     wake_launcher(&directory);
 }
 
-/// What the worker has been asked since the last time; None if it has to leave.
+/// Returns the requests since the last call; None if the worker has to leave.
 pub fn take_requests(oid: u32) -> Option<Requests> {
     let mut directory = directory();
     let database = find(&mut directory, oid)?;

@@ -1,15 +1,15 @@
-//! Job workers and what they are doing, in shared memory.
+//! Job workers and their work, in shared memory.
 //!
-//! The worker of a database hands one job at a time to a job worker, which runs it in a process of its own
-//! and reports back. A place is free, or belongs to a job worker from the moment at which that is asked for
-//! until it has gone and its last report was read.
+//! The worker of a database hands one job at a time to a job worker, which runs it in a process of its own and
+//! reports back. A place is free, or belongs to a job worker from its request until it has ended and its last report
+//! was read.
 //!
-//! A job worker serves one owner for as long as it lives: what the code of one has left in the session (the seed of
-//! random numbers, connections, libraries' own state) is none of the others'. An idle one leaves when another
-//! owner needs its place. Those that count tasks run no code of users, serve all, and have places of their own.
+//! A job worker serves one owner for its whole life: what the code of one owner leaves in the process (the seed of
+//! random numbers, connections, state of libraries) must not reach another's. An idle one leaves when another owner
+//! needs its place. Job workers that count tasks run no user code, serve all owners, and have places of their own.
 //!
-//! All places are guarded by one lock, which is taken alone. A job worker clears its process id under it
-//! before it ends, so that a signal sent under it reaches no other process.
+//! All places are guarded by one lock, which is taken alone. A job worker clears its process id under it before it
+//! ends, so that a signal sent under it reaches no other process.
 
 use crate::parts::locks::JobsLock;
 use crate::parts::schedule::databases;
@@ -20,9 +20,9 @@ use crate::server::{latch, process, time};
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 
-/// After so many microseconds a job worker that was asked for and has not begun is given up.
+/// A job worker that has not begun this long after the request (µs) is given up.
 const START_TIMEOUT: i64 = 10_000_000;
-/// Between two signals to a job worker that has not ended, in microseconds.
+/// Interval between signals to a job worker that has not ended (µs).
 const SIGNAL_INTERVAL: i64 = 1_000_000;
 
 /// A use of a place.
@@ -51,13 +51,13 @@ enum State {
     Idle,
     /// Work is about to be ordered.
     Reserved,
-    /// There is work, which has not begun.
+    /// Work was ordered and has not begun.
     Ordered,
     Running,
     Done,
-    /// The job worker has ended in the middle of its work.
+    /// The job worker has ended during its work.
     Ended,
-    /// The job worker has no work and is to end, or is about to.
+    /// The job worker has no work and is ending, or has to.
     Leaving,
 }
 
@@ -72,15 +72,15 @@ pub(in crate::parts) struct Job {
     /// 0 until the job worker has begun, and after its end.
     pid: i32,
     process: u32,
-    /// When it was asked for, in microseconds.
+    /// When it was requested (µs).
     since: i64,
-    /// When it last had nothing to do.
+    /// When it last became idle.
     idle_since: i64,
-    /// When the worker is ended unless it has got on, in microseconds.
+    /// When the job worker is terminated unless it reports progress (µs).
     stop_at: i64,
-    /// It was ended because it took too long.
+    /// It was terminated because it took too long.
     is_stopped: bool,
-    /// The worker that has handed out the work has gone.
+    /// The worker that ordered the work has ended.
     is_orphan: bool,
     order: Order,
 }
@@ -90,7 +90,7 @@ unsafe impl Zeroed for Job {}
 
 pub(in crate::parts) static JOBS: Guarded<Job, JobsLock> = Guarded::new();
 
-/// In place of an owner: for what runs no code of any.
+/// In place of an owner: for work that runs no user code.
 pub const COUNTER: u32 = 0;
 
 thread_local! {
@@ -98,7 +98,7 @@ thread_local! {
     static OWN: Cell<Option<(JobId, u32)>> = const { Cell::new(None) };
 }
 
-/// The owner that this process serves, if it is a job worker.
+/// Returns the owner that this process serves, if it is a job worker.
 pub fn served_owner() -> Option<u32> {
     OWN.get().map(|(_, owner)| owner)
 }
@@ -107,7 +107,7 @@ fn own() -> Option<JobId> {
     OWN.get().map(|(id, _)| id)
 }
 
-/// How many places there are.
+/// Returns the number of places.
 pub(in crate::parts) fn limit() -> usize {
     process::worker_limit().min(usize::from(u16::MAX))
 }
@@ -120,7 +120,7 @@ fn id_of(index: usize, job: &Job) -> JobId {
     JobId { index: index as u16, generation: job.generation }
 }
 
-/// The place, unless it was given to another use since.
+/// Returns the place, unless it was given to another use since.
 fn find(jobs: &mut [Job], id: JobId) -> Option<&mut Job> {
     jobs.get_mut(id.index as usize).filter(|job| job.generation == id.generation)
 }
@@ -132,14 +132,14 @@ pub enum Place {
     Known(JobId),
     /// By one that has to be started.
     New(JobId),
-    /// The end of a job worker will say when.
+    /// Retry when a job worker ends.
     Later,
     /// The server has no place for another job worker.
     Nowhere,
 }
 
-/// Reserves a job worker of the database for an owner: an idle one of that owner's, or a new one if there are
-/// fewer than `most`. If there are not, an idle one of another owner's has to leave.
+/// Reserves a job worker of the database for an owner: an idle one of that owner, or a new one if there are fewer
+/// than `most`. If there are not, an idle one of another owner has to leave.
 pub fn reserve(database: u32, most: usize, owner: u32) -> Place {
     let now = time::now();
     with(|jobs| {
@@ -166,7 +166,7 @@ pub fn reserve(database: u32, most: usize, owner: u32) -> Place {
     })
 }
 
-/// The owners for whom an idle job worker of the database waits that was asked for less than so many microseconds
+/// Returns the owners with an idle job worker in the database that was requested less than this many microseconds
 /// ago.
 pub fn owners_idle_since(database: u32, microseconds: i64) -> Vec<u32> {
     let now = time::now();
@@ -180,7 +180,7 @@ pub fn owners_idle_since(database: u32, microseconds: i64) -> Vec<u32> {
     owners
 }
 
-/// Orders work on a table at a place that was reserved, unless the job worker has ended since.
+/// Orders work on a table at a reserved place, unless the job worker has ended since.
 pub fn order(id: JobId, table: u32, work: &Work) {
     let stop_at = time::now() + START_TIMEOUT;
     with(|jobs| {
@@ -194,8 +194,8 @@ pub fn order(id: JobId, table: u32, work: &Work) {
     });
 }
 
-/// The job worker that was to be started cannot be: the server has no place for it. An idle one of the database, of
-/// whatever owner, makes room.
+/// Frees a place whose job worker cannot be started, as the server has no slot for it. An idle one of the database,
+/// of any owner, has to leave.
 pub fn not_started(id: JobId) {
     with(|jobs| {
         let Some(job) = find(jobs, id) else { return };
@@ -205,7 +205,7 @@ pub fn not_started(id: JobId) {
     });
 }
 
-/// Has the one leave that has been idle for longest, unless another is about to.
+/// Makes the one that has been idle for longest leave, unless another is leaving.
 fn make_room(jobs: &mut [Job], is_alike: impl Fn(&Job) -> bool) {
     if jobs.iter().any(|job| is_alike(job) && job.state == State::Leaving) {
         return;
@@ -217,7 +217,7 @@ fn make_room(jobs: &mut [Job], is_alike: impl Fn(&Job) -> bool) {
     }
 }
 
-/// What a job has come to; None while it runs.
+/// Returns the report of a job; None while it runs.
 pub fn collect(id: JobId) -> Option<Report> {
     let (sessions, error) = (orders::session_room(), orders::error_room());
     let ended = |code, message: &str| Report::failed(Failure { message: message.into(), code });
@@ -234,7 +234,7 @@ pub fn collect(id: JobId) -> Option<Report> {
             State::Done => {
                 job.state = match (job.pid, job.owner) {
                     (0, _) => State::Free,
-                    // It counts once, and is about to end.
+                    // It counts once, and is ending.
                     (_, COUNTER) => State::Leaving,
                     _ => State::Idle,
                 };
@@ -250,7 +250,7 @@ pub fn collect(id: JobId) -> Option<Report> {
     })
 }
 
-/// Ends the job workers of these jobs whose time is over; microseconds until the next one's is.
+/// Terminates the job workers of these jobs whose time is over; returns the microseconds until the next one's is.
 pub fn stop_late(ids: &[JobId]) -> Option<i64> {
     let now = time::now();
     with(|jobs| {
@@ -273,19 +273,19 @@ pub fn stop_late(ids: &[JobId]) -> Option<i64> {
 }
 
 impl Job {
-    /// Has the job worker end: by a signal that no code of a user's can catch.
+    /// Terminates the job worker, by a signal that user code cannot catch.
     fn end(&mut self) {
         if self.pid != 0 {
             process::terminate(self.pid);
         } else if matches!(self.state, State::Reserved | State::Ordered) {
-            // It may begin yet, and finds that the place is not its own.
+            // It may still begin, and finds that the place is not its own.
             self.generation = self.generation.wrapping_add(1);
             self.state = State::Free;
         }
     }
 }
 
-/// The worker of a database begins, or ends: the job workers that there are end, and report to none.
+/// Makes the job workers of a database end, unreported, as its worker begins or ends.
 pub fn end_all(database: u32) {
     with(|jobs| {
         for job in jobs.iter_mut().filter(|job| job.state != State::Free) {
@@ -300,12 +300,12 @@ pub fn end_all(database: u32) {
     });
 }
 
-/// Whether a database has job workers.
+/// Returns whether a database has job workers.
 pub fn has_any(database: u32) -> bool {
     with(|jobs| jobs.iter().any(|job| job.state != State::Free && job.database == database))
 }
 
-/// Makes this process the job worker of a place; its database. None if it is not wanted any more.
+/// Makes this process the job worker of a place, and returns its database; None if it is no longer wanted.
 pub fn register(id: JobId) -> Option<u32> {
     let (pid, index) = (process::pid(), process::index());
     let database = with(|jobs| {
@@ -317,7 +317,7 @@ pub fn register(id: JobId) -> Option<u32> {
     database.map(|(database, _)| database)
 }
 
-/// The next work of this job worker: a table, and what to do. None if there is none yet.
+/// Returns the next work of this job worker: a table, and what to do. None if there is none yet.
 pub fn next() -> Option<(u32, Work)> {
     let id = own()?;
     let (sessions, places) = (orders::session_room(), orders::place_room());
@@ -328,7 +328,7 @@ pub fn next() -> Option<(u32, Work)> {
     })
 }
 
-/// This job worker gets on: it is not ended before this instant.
+/// Reports progress: this job worker is not terminated before this instant.
 pub fn put_off(stop_at: i64) {
     let Some(id) = own() else { return };
     with(|jobs| {
@@ -338,7 +338,7 @@ pub fn put_off(stop_at: i64) {
     });
 }
 
-/// Hands in what came of this job worker's work.
+/// Stores the report of this job worker's work.
 pub fn report(report: &Report) {
     let Some(id) = own() else { return };
     let database = with(|jobs| {
@@ -352,7 +352,7 @@ pub fn report(report: &Report) {
     }
 }
 
-/// Whether this job worker is to end: it was asked to, or has nothing to do and `may_leave`.
+/// Returns whether this job worker has to end: it was asked to, or is idle and `may_leave`.
 pub fn leaves(may_leave: bool) -> bool {
     let Some(id) = own() else { return true };
     with(|jobs| {
@@ -364,7 +364,7 @@ pub fn leaves(may_leave: bool) -> bool {
     })
 }
 
-/// This job worker ends, for whatever reason.
+/// Frees the place of this job worker, which ends for any reason.
 pub fn unregister() {
     let Some((id, _)) = OWN.take() else { return };
     let database = with(|jobs| {

@@ -1,28 +1,27 @@
-//! What the worker of a database hands over to a job worker, and what it gets back: as values, and as they
-//! lie in shared memory.
+//! Orders to job workers and their reports: as values, and as stored in shared memory.
 
 use crate::model::position::Position;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
 
-/// Sessions per order. The rest is left to the next one.
+/// Maximum number of sessions per order; the others follow in the next one.
 pub const SESSIONS: usize = 128;
-/// Places of tasks per order. A session with more is given back by an index scan.
+/// Maximum number of positions per order; the tasks of a session with more are found by an index scan.
 pub const PLACES: usize = 512;
-/// Bytes of an error message; what is longer is cut off.
+/// Maximum length of an error message in bytes; longer ones are cut off.
 const ERROR_LENGTH: usize = 512;
 
-/// What is to be done for a queue in one transaction.
+/// Work on a queue, in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// What is due at `now`: delays, times to run, lives that are over; `first` the kind with that index. Nothing is
-    /// due before `since`.
+    /// Acts on what is due at `now`: delays, times to run, ends of life; begins with the kind at index `first`.
+    /// Nothing is due before `since`.
     Timed { now: i64, since: i64, first: u8 },
-    /// Gives back what no session holds, and finds sessions that have ended unnoticed.
+    /// Gives back tasks without a session, and finds sessions that have ended unnoticed.
     FindLost,
-    /// Gives back what these sessions have taken; in these places, if they are known.
+    /// Gives back the tasks of these sessions; by position, if these are known.
     Reap { sessions: Vec<Uuid>, places: Option<Vec<Position>> },
-    /// Counts the tasks, for as long as that takes.
+    /// Counts the tasks, without a time limit.
     Recount,
 }
 
@@ -30,52 +29,52 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum End {
-    /// Its transaction has committed; with a failure, not all could be done.
+    /// Its transaction has committed; with an error, incompletely.
     Done,
     /// The table is locked exclusively; retried later.
     Busy,
     /// The table is no longer a queue.
     Gone,
-    /// Changes of the table run code of its owner: not for the worker of the database.
+    /// Changes of the table run code of its owner, which the worker of the database must not do.
     RunsUserCode,
-    /// It took too long for the worker of the database, which leaves it to a job worker.
+    /// It took too long for the worker of the database; left to a job worker.
     Slow,
-    /// The table has another owner than the job worker serves.
+    /// The table's owner is not the one that the job worker serves.
     OtherOwner,
-    /// There is no job worker to be had.
+    /// No job worker is available.
     NoWorker,
     #[default]
     Failed,
 }
 
-/// Whether it makes sense to go on at once.
+/// Whether to continue at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Progress {
-    /// Something has come of the work, or there is no more of it.
+    /// There was progress, or nothing is left.
     Made,
-    /// What is left is locked by others.
+    /// The rest is locked by other transactions.
     #[default]
     Locked,
-    /// What is left can be changed, and is the same afterwards.
+    /// The rest was changed without effect, as by a trigger.
     Stuck,
 }
 
-/// What came of a job.
+/// The report of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub end: End,
     pub progress: Progress,
     /// The next instant to act, after `Timed`.
     pub next: Option<i64>,
-    /// Those that were lost, or that hold tasks yet.
+    /// Sessions that were found to have ended, or that still hold tasks.
     pub sessions: Vec<Uuid>,
-    /// There is more to find than could be done or told.
+    /// There is more than could be done or reported.
     pub has_more: bool,
     pub has_row_security: bool,
-    /// A time limit was reached, also if all could be done within others.
+    /// A time limit was reached, even if the work was completed within others.
     pub is_slow: bool,
-    /// The kind with which the next job is to begin, after `Timed`.
+    /// The kind with which the next job has to begin, after `Timed`.
     pub first: u8,
     /// Of the table, with `OtherOwner`.
     pub owner: u32,
@@ -200,7 +199,7 @@ impl Order {
     }
 }
 
-/// Room for what `read_work` and `read_report` fill.
+/// Buffers with the capacity that `read_work` and `read_report` need.
 pub(in crate::parts) fn session_room() -> Vec<Uuid> {
     Vec::with_capacity(SESSIONS)
 }
@@ -213,7 +212,7 @@ pub(in crate::parts) fn error_room() -> Vec<u8> {
     Vec::with_capacity(ERROR_LENGTH)
 }
 
-/// As much as there is room for; how much that is.
+/// Copies what fits and returns the number of bytes.
 fn copy<T: Copy>(to: &mut [T], from: &[T]) -> u32 {
     let count = from.len().min(to.len());
     to[..count].copy_from_slice(&from[..count]);

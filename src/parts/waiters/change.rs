@@ -12,9 +12,9 @@ const ENDED_NOTED: usize = 100_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Tasks that became ready: so many consumers are woken at commit.
+    /// Tasks that became ready: the number of consumers to wake at commit.
     pub made_ready: Ready,
-    /// Tasks that ceased to be ready: so many consumers are woken at rollback.
+    /// Tasks that ceased to be ready: the number of consumers to wake at rollback.
     pub unmade_ready: Ready,
     /// Outcomes of tasks, by the hash of the key.
     pub ended: Vec<(u64, Outcome)>,
