@@ -60,7 +60,7 @@ SELECT (h->>'relation')::oid::regclass AS queue,
        (h->>'session')::uuid AS session,
        (h->>'tasks')::bigint AS tasks
 FROM xqueue.holders() AS h;
-COMMENT ON VIEW xqueue.taken IS 'Who has taken how many tasks of which queue; pid is NULL for an identified session that is without a connection. Reads the tasks that are taken.';
+COMMENT ON VIEW xqueue.taken IS 'Sessions with the number of tasks that they hold of each queue; pid is NULL for an identified session without a connection. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.taken.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.taken.pid IS 'The process that has taken the tasks; NULL without a connection.';
 COMMENT ON COLUMN xqueue.taken.session IS 'As it stands in the owner column.';
@@ -103,7 +103,7 @@ SELECT (w->>'relation')::oid::regclass AS queue,
        to_timestamp((w->>'since')::double precision) AS since,
        (w->>'tasks')::bigint AS tasks
 FROM xqueue.waiting_producers() AS w;
-COMMENT ON VIEW xqueue.producers IS 'The producers that wait for room under the capacity of a queue, for so many tasks each, first come first served.';
+COMMENT ON VIEW xqueue.producers IS 'Producers that wait for room under the capacity of a queue, with the number of tasks that each has to put; first come first served.';
 COMMENT ON COLUMN xqueue.producers.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.producers.pid IS 'The process that waits.';
 COMMENT ON COLUMN xqueue.producers.session IS 'Its session.';
