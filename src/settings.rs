@@ -14,7 +14,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Shared memory cannot grow: about 21 kB are set aside for each queue.
+/// Shared memory cannot grow: about 16 kB are set aside for each queue.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// The same for the sub-queues that have something to take or are busy, about 120 bytes for each.
 /// What does not fit is found by looking into the table.

@@ -9,25 +9,32 @@
 //! finds, later ones are in `floor`. Tasks that other transactions have taken and not committed are still ready for
 //! the look, so that a rollback needs nothing. Pure.
 
-use crate::model::position::{FIRST, Group, Position};
+use crate::model::position::{FIRST, Group, LAST, Position};
 use crate::parts::marks::by_tube::ByTube;
 use crate::parts::marks::mark::{Mark, Start};
-use crate::parts::marks::priorities::{Priorities, Sight};
-use std::iter::once;
+use crate::parts::marks::priorities::{LIMIT, Priorities, Sight, State};
+use crate::parts::marks::table::{Scope, Table};
 
 /// Maximum number of tubes with marks.
-const TUBES_MARKED: usize = 16;
-/// Maximum number of tubes with marks by priority.
-const TUBES_MARKED_BY_PRIORITY: usize = 8;
+const TUBES: usize = 16;
+const WHOLE: Scope = 0;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Marks {
     all: Mark,
-    tubes: ByTube<Mark, TUBES_MARKED>,
-    priorities: Priorities,
-    priorities_of_tubes: ByTube<Priorities, TUBES_MARKED_BY_PRIORITY>,
     buried: Mark,
+    tubes: ByTube<Tube, TUBES>,
+    priorities: State,
+    /// The marks by priority, of the whole queue and of tubes.
+    table: Table,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Tube {
+    mark: Mark,
+    priorities: State,
 }
 
 impl Marks {
@@ -38,12 +45,20 @@ impl Marks {
         }
         let Group::Ready { tube, priority } = group else { return };
         self.all.lower(position);
-        self.tubes.concerning(tube).for_each(|mark| mark.lower(position));
-        let of_tubes = self.priorities_of_tubes.concerning(tube);
-        once(&mut self.priorities).chain(of_tubes).for_each(|priorities| match priority {
-            Some(priority) => priorities.lower(priority, position),
-            None => priorities.lower_all(position),
-        });
+        self.lower_priority(WHOLE, priority, position);
+        for place in self.tubes.concerning(tube) {
+            self.tubes.at(place).mark.lower(position);
+            self.lower_priority(scope(place), priority, position);
+        }
+    }
+
+    fn lower_priority(&mut self, scope: Scope, priority: Option<i64>, position: Position) {
+        let Some(priority) = priority else { return self.within(scope).lower_all(position) };
+        let records = self.within(scope).state.records();
+        if records && !self.table.knows(scope, priority) {
+            self.make_room(scope, 1);
+        }
+        self.within(scope).lower(priority, position);
     }
 
     /// Returns where to begin to look for this many tasks, see [`Mark::start`].
@@ -51,12 +66,11 @@ impl Marks {
         if let Group::Ready { tube, priority: Some(priority) } = group {
             let priorities = self.priorities(tube);
             return priorities
-                .map(|known| known.start(priority, tasks, may_raise, now))
+                .map(|mut known| known.start(priority, tasks, may_raise, now))
                 .unwrap_or_default();
         }
         if let Group::Ready { tube: Some(tube), .. } = group {
-            // No task of any tube stands before the whole queue's mark.
-            self.tubes.get_or_insert(tube, || Mark::new(self.all.at));
+            self.place_of(tube);
         }
         let mark = self.mark(group);
         mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
@@ -73,7 +87,7 @@ impl Marks {
     pub fn marked(&mut self, group: Group) -> Position {
         match group {
             Group::Ready { tube, priority: Some(priority) } => {
-                self.priorities(tube).map_or(FIRST, |known| known.marked(priority))
+                self.priorities(tube).map_or(FIRST, |mut known| known.marked(priority))
             }
             _ => self.mark(group).map_or(FIRST, |mark| mark.at),
         }
@@ -87,22 +101,20 @@ impl Marks {
         may_survey: bool,
         now: i64,
     ) -> Sight {
-        let known = match tube {
-            None => &mut self.priorities,
-            Some(tube) => {
-                let of_tube = self.priorities_of_tubes.get_or_insert(tube, Priorities::default);
-                of_tube.learn(&self.priorities);
-                of_tube
-            }
-        };
-        known.sight(into, may_survey, now)
+        let scope = tube.map_or(WHOLE, |tube| scope(self.place_of(tube)));
+        if self.priorities.is_complete() && !self.within(scope).state.is_complete() {
+            self.learn(scope);
+        }
+        self.within(scope).sight(into, may_survey, now)
     }
 
     /// Ends a survey, see [`Priorities::end_survey`]. The priorities of an evicted tube are not made again.
     pub fn end_survey(&mut self, tube: Option<u64>, since: i64, found: Option<&[(i64, Position)]>) {
-        if let Some(priorities) = self.priorities(tube) {
-            priorities.end_survey(since, found);
-        }
+        let Some(scope) = self.scope_of(tube) else { return };
+        let news = found.unwrap_or_default().iter();
+        let news = news.filter(|(priority, _)| !self.table.knows(scope, *priority)).count();
+        self.make_room(scope, news);
+        self.within(scope).end_survey(since, found);
     }
 
     /// Returns the marks of all ready and of all buried tasks.
@@ -112,7 +124,34 @@ impl Marks {
 
     /// Returns whether a tube has marks.
     pub fn knows(&self, tube: u64) -> bool {
-        self.tubes.knows(tube) || self.priorities_of_tubes.knows(tube)
+        self.tubes.place(tube).is_some()
+    }
+
+    /// Gives a tube the marks of the whole queue's priorities, if there is room for them.
+    fn learn(&mut self, scope: Scope) {
+        let mut known = [(0, FIRST); LIMIT];
+        let whole = self.table.of(WHOLE).iter().filter(|known| known.mark.at != LAST);
+        let count = whole.zip(&mut known).map(|(of, to)| *to = (of.priority, of.mark.at)).count();
+        self.table.clear(scope);
+        self.make_room(scope, count);
+        self.within(scope).learn(&known[..count]);
+    }
+
+    /// Evicts the priorities of other tubes until there is room for more marks, or no tube is left.
+    fn make_room(&mut self, scope: Scope, marks: usize) {
+        for place in self.tubes.in_turn() {
+            if self.table.room() >= marks {
+                return;
+            }
+            if self::scope(place) != scope {
+                self.evict(place);
+            }
+        }
+    }
+
+    fn evict(&mut self, place: usize) {
+        self.table.clear(scope(place));
+        self.tubes.at(place).priorities = State::default();
     }
 
     fn mark(&mut self, group: Group) -> Option<&mut Mark> {
@@ -120,25 +159,52 @@ impl Marks {
             Group::Buried => Some(&mut self.buried),
             Group::ALL => Some(&mut self.all),
             Group::Ready { tube, priority: Some(priority) } => {
-                self.priorities(tube)?.mark(priority)
+                self.table.get(self.scope_of(tube)?, priority)
             }
-            Group::Ready { tube: Some(tube), .. } => self.tubes.get(tube),
+            Group::Ready { tube: Some(tube), .. } => {
+                let place = self.tubes.place(tube)?;
+                Some(&mut self.tubes.at(place).mark)
+            }
         }
     }
 
-    /// Returns the marks by priority, of a tube or of the whole queue.
-    fn priorities(&mut self, tube: Option<u64>) -> Option<&mut Priorities> {
-        match tube {
-            None => Some(&mut self.priorities),
-            Some(tube) => self.priorities_of_tubes.get(tube),
-        }
+    /// Returns the place of a tube, which gets one if it has none.
+    fn place_of(&mut self, tube: u64) -> usize {
+        self.tubes.place(tube).unwrap_or_else(|| {
+            // No task of any tube stands before the whole queue's mark.
+            let new = Tube { mark: Mark::new(self.all.at), ..Tube::default() };
+            let place = self.tubes.add(tube, new);
+            self.table.clear(scope(place));
+            place
+        })
     }
+
+    fn scope_of(&self, tube: Option<u64>) -> Option<Scope> {
+        tube.map_or(Some(WHOLE), |tube| self.tubes.place(tube).map(scope))
+    }
+
+    /// Returns the marks by priority, of a tube or of the whole queue.
+    fn priorities(&mut self, tube: Option<u64>) -> Option<Priorities<'_>> {
+        self.scope_of(tube).map(|scope| self.within(scope))
+    }
+
+    fn within(&mut self, scope: Scope) -> Priorities<'_> {
+        let state = match scope.checked_sub(1) {
+            None => &mut self.priorities,
+            Some(place) => &mut self.tubes.at(place).priorities,
+        };
+        Priorities { state, table: &mut self.table, scope }
+    }
+}
+
+/// Returns the scope of the tube at a place.
+fn scope(place: usize) -> Scope {
+    place + 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::position::LAST;
     use crate::parts::marks::mark::RAISE_AFTER;
 
     fn of(tube: impl Into<Option<u64>>, priority: impl Into<Option<i64>>) -> Group {
@@ -228,10 +294,10 @@ mod tests {
             sight(&mut marks, 1);
         }
         assert!(matches!(marks.sight(Some(1), vec![], true, 7), Sight::Survey));
-        (2..=9).for_each(|tube| survey(&mut marks, Some(tube), &[(5, 100)]));
+        (2..=17).for_each(|tube| survey(&mut marks, Some(tube), &[(5, 100)]));
         assert!(!marks.knows(1));
         marks.end_survey(Some(1), 7, Some(&[]));
-        assert!(!marks.knows(1) && (2..=9).all(|tube| marks.knows(tube)));
+        assert!(!marks.knows(1) && (2..=17).all(|tube| marks.knows(tube)));
         // It begins anew, beside a survey of before.
         assert_eq!(sight(&mut marks, 1), None);
         marks.end_survey(Some(1), 7, Some(&[]));
@@ -270,5 +336,25 @@ mod tests {
         assert_eq!((marks.marked(Group::Buried), marks.marked(of(1, 5))), (70, 60));
         marks.lower(Group::ALL, 50);
         assert_eq!(marks.marked(Group::Buried), 50);
+    }
+
+    #[test]
+    fn the_priorities_of_tubes_give_way_to_each_other() {
+        let mut marks = Marks::default();
+        let many: Vec<_> = (0..LIMIT as i64).map(|priority| (priority, 100)).collect();
+        (1..=4).for_each(|tube| survey(&mut marks, Some(tube), &many));
+        assert!((1..=4).all(|tube| sight(&mut marks, tube) == Some((0..16).collect())));
+        survey(&mut marks, Some(5), &[(5, 100)]);
+        assert_eq!((sight(&mut marks, 1), sight(&mut marks, 5)), (None, Some(vec![5])));
+        // Its place is that of the tube evicted, which does not make the others give way.
+        assert!((2..=4).all(|tube| sight(&mut marks, tube).is_some()));
+        marks.lower(of(5, 7), 60);
+        assert_eq!(sight(&mut marks, 5), Some(vec![5, 7]));
+        // The whole queue's are made room for too.
+        survey(&mut marks, None, &many);
+        assert_eq!(sight(&mut marks, None), Some((0..16).collect()));
+        assert_eq!(marks.marked(of(4, 3)), 100);
+        marks.lower(of(4, 3), 40);
+        assert_eq!([of(4, 3), of(None, 3)].map(|group| marks.marked(group)), [40, 40]);
     }
 }

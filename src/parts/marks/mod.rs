@@ -6,6 +6,7 @@ pub mod groups;
 pub mod mark;
 pub mod priorities;
 mod shared;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod traced;
