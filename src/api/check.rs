@@ -19,7 +19,7 @@ use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, jsonb, latch, subscription};
-use crate::upgrade::Blueprint;
+use crate::upgrade::UpgradePlan;
 use crate::{sql_functions, transaction};
 use rows::Findings;
 use serde_json::json;
@@ -126,7 +126,7 @@ fn structure(queue: &Queue) -> Vec<String> {
     let Some(relation) = Relation::open(queue.table, Lock::AccessShare) else {
         return vec!["the table is gone".into()];
     };
-    let wanted = match Blueprint::draw(&relation, &Options::default()) {
+    let wanted = match UpgradePlan::draw(&relation, &Options::default()) {
         Ok(wanted) => wanted,
         Err(error) => return vec![format!("upgrade would fail: {}", error.told())],
     };

@@ -280,11 +280,11 @@ fn take_now(
     }
     if queue.features().has_subqueues() {
         let tube = arguments.get(Parameter::Tube).zip(queue.tube());
-        let lane = tube.map(|(value, column)| queue.tube_named(value, column).hash);
+        let subqueue = tube.map(|(value, column)| queue.tube_named(value, column).hash);
         let take = Take { queue: &queue, form, ttr, arguments };
         let taken = counting::run(&queue, Kind::Take, None, || {
             let count = order.count as usize;
-            spi::connect(|spi| take.run(spi, count, lane, |rows| deliver(rows, &queue)))
+            spi::connect(|spi| take.run(spi, count, subqueue, |rows| deliver(rows, &queue)))
         })?;
         return Ok(Look::of(taken, &queue));
     }

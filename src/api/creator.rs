@@ -17,7 +17,7 @@ use crate::server::relation::{self, Lock, Relation, Snapshot};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, subscription, time, user};
-use crate::upgrade::{Blueprint, changes_rows, describe, drop_index_if_there, return_type};
+use crate::upgrade::{UpgradePlan, changes_rows, describe, drop_index_if_there, return_type};
 use crate::write::time64;
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
@@ -46,9 +46,9 @@ fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let options = options(call, arg::upgrade::options)?;
     let dry_run = call.require(arg::upgrade::dry_run)?;
     if dry_run {
-        let blueprint = blueprint(target.table, &options, Lock::AccessShare)?;
-        let definition = describe(&queue::display_name(target.table), &blueprint.definition);
-        let shown = json!({ "definition": definition, "ddl": blueprint.ddl });
+        let plan = plan(target.table, &options, Lock::AccessShare)?;
+        let definition = describe(&queue::display_name(target.table), &plan.definition);
+        let shown = json!({ "definition": definition, "ddl": plan.ddl });
         return Ok(Some(jsonb::from_value(&shown)));
     }
     upgrade(target.table, &options)
@@ -178,7 +178,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     // same lock deadlock.
     let mut first = Ok(None);
     xact::in_subtransaction(|| {
-        first = blueprint(table, options, Lock::AccessShare).map(Some);
+        first = plan(table, options, Lock::AccessShare).map(Some);
         Verdict::<()>::Undo
     });
     let Some(first) = first? else { return Err(queue::not_a_queue(table)) };
@@ -197,12 +197,12 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     }
     let lock =
         if first.needs_table_alone { Lock::AccessExclusive } else { Lock::ShareRowExclusive };
-    let blueprint = blueprint(table, options, lock)?;
+    let plan = plan(table, options, lock)?;
     let hint = || "Name columns that the table may have in {\"fields\": …}.".to_string();
     let (before, owner) = (altered::count(), open(table)?.owner());
-    context::hinted(hint, || run_for(owner, &blueprint.ddl));
+    context::hinted(hint, || run_for(owner, &plan.ddl));
     altered::forget_since(before);
-    let definition = blueprint.settled(&open(table)?)?;
+    let definition = plan.settled(&open(table)?)?;
     // Invalidates before writing, so that the end of that statement refreshes this backend's cache, and a rollback
     // refreshes it again.
     relation::invalidate(table);
@@ -215,39 +215,39 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         delta.table.created |= !had_slot;
         delta.table.dropped = Some(false);
     });
-    if blueprint.is_new {
+    if plan.is_new {
         places::require_for_new(open(table)?.owner())?;
     }
     if queue.features().id == Some(Id::Time64) {
         time64::learn(&queue);
     }
-    let counted = match blueprint.is_new {
+    let counted = match plan.is_new {
         true => counted_at_once(&queue)?,
         false => None,
     };
-    let told = queue.telling.is_complete(subscription::copies(table));
+    let tracked = queue.tracking.is_complete(subscription::copies(table));
     transaction::note(queue.slot, |delta| {
         delta.table.redefined = true;
-        delta.counters.told = Some(told);
+        delta.counters.tracked = Some(tracked);
         delta.capacity.limit = Some(queue.features().capacity());
         match counted {
             Some(counts) => delta.replace(&counts),
-            None => delta.counters.recount |= blueprint.is_new,
+            None => delta.counters.recount |= plan.is_new,
         }
-        delta.counters.tubes_changed |= blueprint.tubes_changed;
-        delta.counters.recount |= blueprint.tubes_changed && counted.is_none();
-        delta.counters.recount |= blueprint.has_missed;
+        delta.counters.tubes_changed |= plan.tubes_changed;
+        delta.counters.recount |= plan.tubes_changed && counted.is_none();
+        delta.counters.recount |= plan.has_missed;
     });
     Ok(Some(jsonb::from_value(&describe(&queue.name, &queue.definition))))
 }
 
 /// Plans the upgrade under a lock of the given strength.
-fn blueprint(table: Oid, options: &Options, lock: Lock) -> Result<Blueprint> {
+fn plan(table: Oid, options: &Options, lock: Lock) -> Result<UpgradePlan> {
     relation::lock(table, lock);
     let relation = open(table)?;
     suitable(&relation)?;
     require_owner(table)?;
-    Blueprint::draw(&relation, options)
+    UpgradePlan::draw(&relation, options)
 }
 
 /// Counts the tasks of a new queue if its table is small; None if it is not. The caller's lock excludes writers.

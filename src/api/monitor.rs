@@ -141,7 +141,7 @@ fn waiting_consumers_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 /// Returns the rows of view `xqueue.producers`.
 fn waiting_producers_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    show_waiting(call, |want| matches!(want, Want::Room(_)))
+    show_waiting(call, |want| matches!(want, Want::Capacity(_)))
 }
 
 /// Returns the processes whose wait satisfies `wanted`.
@@ -161,7 +161,7 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_
                 "session": types::uuid_text(waiting.session),
                 "since": time::unix_microseconds(waiting.since) as f64 / 1e6,
             });
-            if let Want::Room(tasks) = waiting.want {
+            if let Want::Capacity(tasks) = waiting.want {
                 shown["tasks"] = tasks.into();
             }
             output.push(jsonb::from_value(&shown));

@@ -3,7 +3,7 @@
 
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
-use crate::queue::triggers::{Telling, telling};
+use crate::queue::triggers::{Tracking, tracking};
 use crate::server::allocator::staying;
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::{catalog, process, subscription, xact};
@@ -57,6 +57,6 @@ fn settled(altered: Altered) -> Option<(SlotId, bool)> {
     // Another transaction may hold the table by now, as after a rollback to a savepoint: then the worker checks.
     let is_locked = relation::try_lock(table, Lock::AccessShare);
     let relation = is_locked.then(|| Relation::open(table, Lock::None)).flatten();
-    let telling = relation.as_ref().map_or(Telling::Nothing, telling);
-    Some((slot, telling.is_complete(subscription::copies(table))))
+    let tracking = relation.as_ref().map_or(Tracking::Nothing, tracking);
+    Some((slot, tracking.is_complete(subscription::copies(table))))
 }

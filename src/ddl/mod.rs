@@ -75,9 +75,9 @@ fn settle() {
         transaction::note_installed(catalog::is_installed());
     }
     if transaction::has_altered_triggers() {
-        for (slot, told) in altered::settle() {
+        for (slot, tracked) in altered::settle() {
             transaction::note(slot, |delta| {
-                (delta.counters.told, delta.counters.recount) = (Some(told), true)
+                (delta.counters.tracked, delta.counters.recount) = (Some(tracked), true)
             });
         }
     }

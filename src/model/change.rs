@@ -69,7 +69,7 @@ pub struct Tube {
     /// Index among the tubes with statistics of their own.
     pub counted: Option<usize>,
     /// The tube is a sub-queue, and `hash` its hash.
-    pub is_lane: bool,
+    pub is_subqueue: bool,
     /// A waiting task of the sub-queue holds up those behind it.
     pub is_strict: bool,
 }
@@ -83,13 +83,13 @@ pub struct Place {
 
 impl Place {
     /// Returns whether the task is in a sub-queue.
-    pub fn is_in_lane(&self) -> bool {
-        self.tube.is_some_and(|tube| tube.is_lane)
+    pub fn is_in_subqueue(&self) -> bool {
+        self.tube.is_some_and(|tube| tube.is_subqueue)
     }
 
     /// Returns the sub-queue in whose order the task counts; None for a waiting task unless the sub-queue is strict.
-    pub fn lane(&self) -> Option<u64> {
-        let tube = self.tube.filter(|tube| tube.is_lane)?;
+    pub fn subqueue(&self) -> Option<u64> {
+        let tube = self.tube.filter(|tube| tube.is_subqueue)?;
         (tube.is_strict || self.status != Status::Waiting).then_some(tube.hash)
     }
 }

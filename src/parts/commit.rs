@@ -32,7 +32,7 @@ impl QueueGuard {
         if table.paused == Some(false) {
             self.wake_for_ready();
         }
-        self.commit_lanes(subqueues, forgets || counters.replaces);
+        self.commit_subqueues(subqueues, forgets || counters.replaces);
         if table.redefined || table.paused == Some(true) {
             self.wake_everyone();
         } else {

@@ -1,7 +1,7 @@
 //! What the open transaction has changed of a queue, part by part.
 
 use crate::model::change::{Counts, Place};
-use crate::parts::subqueues::change::LaneChanges;
+use crate::parts::subqueues::change::SubqueueChanges;
 use crate::parts::{capacity, counters, leases, marks, schedule, table, waiters};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Delta {
     pub counters: counters::Change,
     pub marks: marks::Change,
     pub waiters: waiters::Change,
-    pub subqueues: LaneChanges,
+    pub subqueues: SubqueueChanges,
     pub leases: leases::Change,
     pub capacity: capacity::Change,
     pub schedule: schedule::Change,

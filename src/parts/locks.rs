@@ -10,7 +10,7 @@
 //! No process holds two queues' locks. The directory's is taken before a queue's, the sub-queues' last, the job workers'
 //! alone. Nothing that can fail runs under any of them.
 
-use crate::server::shared_memory::{Guard, Held, Lock};
+use crate::server::shared_memory::{Guard, HeldLock, Lock};
 
 pub struct DirectoryLock;
 pub struct SubqueuesLock;
@@ -36,7 +36,7 @@ pub fn count(queues: usize) -> usize {
     QUEUES + queues
 }
 
-pub type Directory = Held<DirectoryLock>;
+pub type Directory = HeldLock<DirectoryLock>;
 
 pub fn directory() -> Directory {
     Directory::acquire()

@@ -1,7 +1,7 @@
 //! Slots: a place in shared memory for each queue, the lock under which its parts are used, and the assignment of
 //! slots to tables.
 
-use crate::parts::capacity::shared::Room;
+use crate::parts::capacity::shared::Capacity;
 use crate::parts::counters::shared::Shared as Counters;
 use crate::parts::counters::shown::Shared as Shown;
 use crate::parts::leases::epoch;
@@ -13,7 +13,7 @@ use crate::parts::schedule::shared::Shared as Schedule;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues;
 use crate::parts::table::shared::Shared as TableState;
-use crate::parts::waiters::line::Line;
+use crate::parts::waiters::wait_queue::WaitQueue;
 use crate::server::shared_memory::{Guard, Guarded, Shared, Zeroed};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -29,9 +29,9 @@ pub struct SharedQueue {
     pub(in crate::parts) counters: Counters,
     pub(in crate::parts) prepared: Prepared,
     pub(in crate::parts) marks: Marks,
-    pub(in crate::parts) waiters: Line,
+    pub(in crate::parts) waiters: WaitQueue,
     pub(in crate::parts) leases: Leases,
-    pub(in crate::parts) capacity: Room,
+    pub(in crate::parts) capacity: Capacity,
     pub(in crate::parts) schedule: Schedule,
     pub(in crate::parts) shown: Shown,
 }
@@ -120,7 +120,7 @@ pub fn find_or_add(
     *last += 1;
     let generation = *last;
     // A table that was a queue before may have taken tasks that no session knows of.
-    let doubt = epoch::next_doubt(&mut directory);
+    let epoch = epoch::next_epoch(&mut directory);
     ASSIGNMENTS.get_mut(&mut directory)[index] = Assignment { generation, database, table };
     let queue = at(index as u32)?;
     *queue.queue = SharedQueue {
@@ -131,9 +131,9 @@ pub fn find_or_add(
         counters: Counters::uncounted(),
         prepared: Prepared::unknown(),
         marks: Marks::default(),
-        waiters: Line::default(),
-        leases: Leases { doubt },
-        capacity: Room::with_capacity(capacity),
+        waiters: WaitQueue::default(),
+        leases: Leases { epoch },
+        capacity: Capacity::with_capacity(capacity),
         schedule: Schedule::at_once(),
         shown: Shown::default(),
     };
@@ -213,9 +213,9 @@ fn free(directory: &mut Directory, id: SlotId) {
 /// neither allocate nor fail.
 pub fn invalidate(id: SlotId) {
     let mut directory = directory();
-    let doubt = epoch::next_doubt(&mut directory);
+    let epoch = epoch::next_epoch(&mut directory);
     if let Some(mut queue) = lock(id) {
-        queue.leases.doubt = doubt;
+        queue.leases.epoch = epoch;
     }
 }
 

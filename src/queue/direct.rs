@@ -21,7 +21,7 @@ pub struct Direct {
     /// The same of a tube.
     pub tube: Option<Oid>,
     /// The index of the tasks of a sub-queue in the order in which they are taken.
-    pub lane: Option<Oid>,
+    pub subqueue: Option<Oid>,
     /// The unique index of the tasks in flight by sub-queue.
     pub in_flight: Option<Oid>,
     /// The index of the tasks by the instant at which the worker has to act.
@@ -138,7 +138,7 @@ impl Direct {
     }
 
     fn of(queue: &Queue) -> Option<Direct> {
-        if !queue.acts_alone || queue.has_row_security {
+        if !queue.is_sole_writer || queue.has_row_security {
             return None;
         }
         if Heap::is_watched() {
@@ -164,7 +164,7 @@ impl Direct {
         Some(Direct {
             ready: serves(Index::Ready),
             tube: serves(Index::Tube),
-            lane: serves(queue.sql.line_index()),
+            subqueue: serves(queue.sql.order_index()),
             in_flight: serves(Index::InFlight),
             due: serves(Index::Due),
             key: present.iter().find(|index| queue.has_key(index)).map(|index| index.oid),

@@ -16,7 +16,7 @@ use crate::queue::order::Order;
 use crate::queue::plans::Plans;
 use crate::queue::status::StatusColumn;
 use crate::queue::store::Entry;
-use crate::queue::triggers::{self, Telling};
+use crate::queue::triggers::{self, Tracking};
 use crate::queue::{column_of, not_a_queue, written};
 use crate::server::relation::{self, ColumnType, Relation};
 use crate::server::row::Row;
@@ -52,9 +52,9 @@ pub struct Queue {
     pub by_priority: bool,
     /// Equal labels of tubes have the same number.
     pub tells_tubes: bool,
-    pub telling: Telling,
+    pub tracking: Tracking,
     /// The triggers tell of every task, and everybody sees all of them.
-    pub is_told: bool,
+    pub is_tracked: bool,
     /// Row security is on: not everybody sees everything.
     pub has_row_security: bool,
     /// Nobody takes a task before this instant.
@@ -62,7 +62,7 @@ pub struct Queue {
     /// How often it had been redefined when it was read.
     pub(super) redefinitions: u64,
     /// Nobody but the queue's functions, and whoever changes rows by hand, acts on the table.
-    pub acts_alone: bool,
+    pub is_sole_writer: bool,
     /// The same, and what a statement does is the same for all its tasks: they have no tubes.
     pub counts_itself: bool,
     status: StatusColumn,
@@ -138,8 +138,8 @@ impl Queue {
             slot.learn_owner(owner.into());
         }
         let has_row_security = relation.has_row_security();
-        let telling = triggers::telling(relation);
-        let is_told = telling == Telling::Always && !has_row_security;
+        let tracking = triggers::tracking(relation);
+        let is_tracked = tracking == Tracking::Always && !has_row_security;
         // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
         // know no priorities.
         let has_subqueues = definition.options.features.has_subqueues();
@@ -149,7 +149,7 @@ impl Queue {
         let tells_tubes =
             fields.get(&Field::Tube).is_none_or(|column| operators::is_hashable(column.oid));
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
-        let is_marked = is_told && !has_unknown;
+        let is_marked = is_tracked && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
         // Nobody lowers marks meanwhile.
         if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {
@@ -165,7 +165,7 @@ impl Queue {
         };
         let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
         let has_simple_key = matches!(key.as_slice(), [key] if !key.is_array);
-        let acts_alone =
+        let is_sole_writer =
             triggers::are_all_own(relation) && definition.options.features.hook().is_none();
         let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;
         Ok(Queue {
@@ -183,11 +183,11 @@ impl Queue {
             order,
             by_priority: by_priority == Some(true),
             tells_tubes,
-            telling,
-            is_told,
+            tracking,
+            is_tracked,
             has_row_security,
-            acts_alone,
-            counts_itself: acts_alone && !definition.options.features.has_tubes(),
+            is_sole_writer,
+            counts_itself: is_sole_writer && !definition.options.features.has_tubes(),
             definition,
             columns: relation.columns(),
             numbers,

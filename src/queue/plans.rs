@@ -35,11 +35,11 @@ pub enum Statement {
     Holding {
         named: bool,
     },
-    FreeLane,
+    FreeSubqueue,
     IsTakeable,
     /// The level of the first task of a sub-queue.
     FirstLevel,
-    Lanes,
+    Subqueues,
 }
 
 impl Statement {

@@ -84,10 +84,10 @@ impl Queue {
             Statement::NextDue => self.sql.next_due(),
             Statement::Holders => self.sql.holders(),
             Statement::Holding { named } => self.sql.holding(*named),
-            Statement::FreeLane => self.sql.free_lane(),
+            Statement::FreeSubqueue => self.sql.free_subqueue(),
             Statement::IsTakeable => self.sql.is_takeable(),
             Statement::FirstLevel => self.sql.first_level(),
-            Statement::Lanes => self.sql.lanes(),
+            Statement::Subqueues => self.sql.subqueues(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Queue {
             Parameter::Delay | Parameter::Ttl | Parameter::Ttr => types::INTERVAL,
             Parameter::Increment => types::INTERVAL,
             Parameter::Tube => self.tube().map_or(types::TEXT, |tube| tube.oid),
-            Parameter::Lane => types::INT8,
+            Parameter::Subqueue => types::INT8,
             Parameter::Column(number) => column(number).unwrap_or(types::TEXT),
             Parameter::Task | Parameter::Tasks => types::JSONB,
             Parameter::Row => self.row_type,

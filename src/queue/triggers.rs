@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::server::catalog;
 use crate::server::relation::Relation;
 use crate::server::trigger::{Event, Present, Timing, kind};
-use crate::statement::{TELLING_TRIGGERS, TRIGGERS};
+use crate::statement::{TRACKING_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
@@ -22,7 +22,7 @@ pub struct NamedTrigger {
 
 /// Of which changes of a table its triggers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum Tracking {
     /// Not of all.
     Nothing,
     /// Of those that are made here: they have been disabled and enabled again by hand.
@@ -31,29 +31,29 @@ pub enum Telling {
     Always,
 }
 
-impl Telling {
+impl Tracking {
     /// Whether there are no other changes. `is_copy`: replication brings some.
     pub fn is_complete(self, is_copy: bool) -> bool {
         match self {
-            Telling::Nothing => false,
-            Telling::Local => !is_copy,
-            Telling::Always => true,
+            Tracking::Nothing => false,
+            Tracking::Local => !is_copy,
+            Tracking::Always => true,
         }
     }
 }
 
-pub fn telling(relation: &Relation) -> Telling {
+pub fn tracking(relation: &Relation) -> Tracking {
     let named = own(relation);
     let has_all = |fires: fn(&NamedTrigger) -> bool| {
         let tells = |name: &&str| {
             named.iter().any(|known| known.name == *name && known.is_right && fires(known))
         };
-        TELLING_TRIGGERS.iter().all(tells)
+        TRACKING_TRIGGERS.iter().all(tells)
     };
     match () {
-        _ if has_all(|trigger| trigger.fires_always) => Telling::Always,
-        _ if has_all(|trigger| trigger.fires) => Telling::Local,
-        _ => Telling::Nothing,
+        _ if has_all(|trigger| trigger.fires_always) => Tracking::Always,
+        _ if has_all(|trigger| trigger.fires) => Tracking::Local,
+        _ => Tracking::Nothing,
     }
 }
 

@@ -29,28 +29,28 @@ impl Queue {
         let counted = counted.and_then(|label| {
             tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
         });
-        let is_lane = self.features().has_subqueues();
-        let hash = match is_lane {
-            true => lane(value, column),
+        let is_subqueue = self.features().has_subqueues();
+        let hash = match is_subqueue {
+            true => subqueue(value, column),
             false => combined([part(value, column.collation, 0)].into_iter()),
         };
-        Tube { hash, counted, is_lane, is_strict: self.features().has_strict_subqueues() }
+        Tube { hash, counted, is_subqueue, is_strict: self.features().has_strict_subqueues() }
     }
 
     fn without_label(&self, column: &ColumnType) -> Tube {
-        let is_lane = self.features().has_subqueues();
+        let is_subqueue = self.features().has_subqueues();
         let is_array = types::element_type(column.oid).is_some();
-        let hash = match (is_lane, is_array) {
+        let hash = match (is_subqueue, is_array) {
             (false, _) => NO_LABEL,
             (true, true) => EMPTY_ARRAY,
             (true, false) => in_array(0),
         };
         let is_strict = self.features().has_strict_subqueues();
-        Tube { hash, counted: None, is_lane, is_strict }
+        Tube { hash, counted: None, is_subqueue, is_strict }
     }
 
     /// Where a row stands in its sub-queue: before all others if that is not by the key alone.
-    pub fn position_in_lane(&self, row: &impl Row) -> Position {
+    pub fn position_in_subqueue(&self, row: &impl Row) -> Position {
         let is_by_key = !self.features().has_priority();
         is_by_key.then(|| self.position_of(row)).flatten().unwrap_or(FIRST)
     }
@@ -59,7 +59,7 @@ impl Queue {
     /// are.
     pub fn has_levels(&self) -> bool {
         let features = self.features();
-        self.is_told && features.has_subqueues() && features.has_priority()
+        self.is_tracked && features.has_subqueues() && features.has_priority()
     }
 
     /// How urgent a row is among the sub-queues.
@@ -81,9 +81,9 @@ const NO_LABEL: u64 = 1;
 /// The server's hash of an array without elements.
 const EMPTY_ARRAY: u64 = 1;
 
-/// The lane of a label: the server's hash of an array that holds it alone. An array in an array makes
+/// The sub-queue of a label: the server's hash of an array that holds it alone. An array in an array makes
 /// one of more dimensions, whose hash is that of the elements.
-fn lane(label: Value, column: &ColumnType) -> u64 {
+fn subqueue(label: Value, column: &ColumnType) -> u64 {
     let hash = operators::hash(label, column.collation, 0).unwrap_or_default();
     if types::element_type(column.oid).is_some() { hash } else { in_array(hash) }
 }

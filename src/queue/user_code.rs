@@ -18,7 +18,7 @@ impl Queue {
     }
 
     fn finds_user_code(&self) -> bool {
-        if !self.acts_alone || self.has_row_security {
+        if !self.is_sole_writer || self.has_row_security {
             return true;
         }
         let Some(table) = Relation::open(self.table, Lock::None) else { return true };

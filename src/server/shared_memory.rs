@@ -42,7 +42,7 @@ pub trait Lock {
 }
 
 /// Lock `L`, held exclusively until this is dropped.
-pub struct Held<L> {
+pub struct HeldLock<L> {
     _guard: Guard,
     lock: PhantomData<L>,
 }
@@ -197,13 +197,13 @@ impl<T, L: Lock> Guarded<T, L> {
 }
 
 impl<T: Zeroed + 'static, L: Lock> Guarded<T, L> {
-    pub fn get<'held>(&self, held: &'held Held<L>) -> &'held [T] {
+    pub fn get<'held>(&self, held: &'held HeldLock<L>) -> &'held [T] {
         // Changed only by the holder of the lock, through a mutable reference to that.
         let _ = held;
         self.area.values()
     }
 
-    pub fn get_mut<'held>(&self, held: &'held mut Held<L>) -> &'held mut [T] {
+    pub fn get_mut<'held>(&self, held: &'held mut HeldLock<L>) -> &'held mut [T] {
         // SAFETY: the lock is borrowed as mutable, so there is no other reference to what it guards.
         unsafe { self.beside(held) }
     }
@@ -211,7 +211,7 @@ impl<T: Zeroed + 'static, L: Lock> Guarded<T, L> {
     /// # Safety
     /// While the lock is held there is no other reference to this area; there may be some to others.
     #[allow(clippy::mut_from_ref, reason = "the caller sees to it that it is the only one")]
-    pub unsafe fn beside<'held>(&self, held: &'held Held<L>) -> &'held mut [T] {
+    pub unsafe fn beside<'held>(&self, held: &'held HeldLock<L>) -> &'held mut [T] {
         let _ = held;
         // SAFETY: `attach` was told so; the lock is held, and by this function's contract there is no other reference.
         unsafe { std::slice::from_raw_parts_mut(self.area.at(), self.area.len()) }
@@ -244,9 +244,9 @@ impl<T, L> Place for Guarded<T, L> {
     }
 }
 
-impl<L: Lock> Held<L> {
-    pub fn acquire() -> Held<L> {
-        Held { _guard: Guard::acquire(L::NUMBER), lock: PhantomData }
+impl<L: Lock> HeldLock<L> {
+    pub fn acquire() -> HeldLock<L> {
+        HeldLock { _guard: Guard::acquire(L::NUMBER), lock: PhantomData }
     }
 }
 

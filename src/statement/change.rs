@@ -30,7 +30,7 @@ pub enum Change {
         any: bool,
     },
     /// The first task of a sub-queue becomes taken, if it is takeable.
-    TakeInLane {
+    TakeInSubqueue {
         form: Form,
         ttr: bool,
         marked: bool,
@@ -40,9 +40,9 @@ pub enum Change {
     /// Waiting tasks that are due become ready.
     Promote,
     /// Taken tasks past their time to run come back.
-    Overdue,
+    ExpireLeases,
     /// Zombies past their time are deleted.
-    Rot,
+    DeleteZombies,
     /// Tasks at the end of their life are deleted.
     Expire,
     /// Orphans, tasks taken by sessions that have ended, come back.
@@ -109,7 +109,7 @@ impl Table {
             }
             Change::Take { form, .. }
             | Change::TakeNamed { form, .. }
-            | Change::TakeInLane { form, .. }
+            | Change::TakeInSubqueue { form, .. }
             | Change::Plow { form, .. } => {
                 format!("{update} RETURNING {}", self.result(form))
             }
@@ -122,12 +122,12 @@ impl Table {
         let failed = |why| self.on_return(Return { failed: Some(why), ..Return::default() });
         let set = match change {
             Change::Take { ttr, .. }
-            | Change::TakeInLane { ttr, .. }
+            | Change::TakeInSubqueue { ttr, .. }
             | Change::TakeNamed { ttr, any: false, .. } => self.on_take(ttr).collect(),
             Change::TakeNamed { ttr, any: true, .. } => self.on_take_of_any(ttr).collect(),
             Change::Promote => self.on_promotion().into(),
-            Change::Rot | Change::Expire => vec![],
-            Change::Overdue => failed("time to run was over"),
+            Change::DeleteZombies | Change::Expire => vec![],
+            Change::ExpireLeases => failed("time to run was over"),
             Change::Reap { .. } | Change::ReapOwnerless => failed("session was lost"),
             Change::SnatchAll => self.on_return(Return::default()),
             Change::Plow { delay, ttl, .. } => {
@@ -170,8 +170,8 @@ impl Table {
                 (condition, String::new())
             }
             Change::Promote => is_due(Status::Waiting, parameters),
-            Change::Overdue => is_due(Status::Taken, parameters),
-            Change::Rot => is_due(Status::Zombie, parameters),
+            Change::ExpireLeases => is_due(Status::Taken, parameters),
+            Change::DeleteZombies => is_due(Status::Zombie, parameters),
             Change::Expire => {
                 let (expires, now) = (self.field(Field::Expires), parameters.add(Parameter::Now));
                 let since = parameters.add(Parameter::Since);
@@ -194,12 +194,12 @@ impl Table {
                 }
                 (condition, format!(" ORDER BY {}", self.order_within(Within::Buried)))
             }
-            Change::TakeInLane { marked, limited, .. } => {
-                return self.picking_in_lane(marked, limited, parameters);
+            Change::TakeInSubqueue { marked, limited, .. } => {
+                return self.picking_in_subqueue(marked, limited, parameters);
             }
         };
         let strength = match change {
-            Change::Expire | Change::Rot => "UPDATE",
+            Change::Expire | Change::DeleteZombies => "UPDATE",
             _ => "NO KEY UPDATE",
         };
         format!(
@@ -279,6 +279,11 @@ mod tests {
     fn what_ends_a_life_deletes() {
         let table = table(r#"{"ttl": true, "zombie": 5}"#);
         assert!(table.change_one(Change::Expire).sql.starts_with("DELETE FROM ONLY app"));
-        assert!(table.pick(Change::Rot).sql.contains("task.status OPERATOR(pg_catalog.=) 'Z'"));
+        assert!(
+            table
+                .pick(Change::DeleteZombies)
+                .sql
+                .contains("task.status OPERATOR(pg_catalog.=) 'Z'")
+        );
     }
 }

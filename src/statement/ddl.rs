@@ -3,8 +3,8 @@
 use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::statement::change::MORTAL;
-use crate::statement::lane::IN_STRICT_LINE;
 use crate::statement::rule::Assigned;
+use crate::statement::subqueue::IN_STRICT_ORDER;
 use crate::statement::{CLOCK, KeyColumn, Parameters, Table, join};
 
 impl Table {
@@ -119,7 +119,7 @@ impl Table {
 
     /// Returns the expression that an index begins with, if it begins with none of the fields.
     pub fn index_expression(&self, index: Index) -> Option<String> {
-        index.is_by_lane().then(|| self.lane(""))
+        index.is_by_subqueue().then(|| self.subqueue(""))
     }
 
     /// Returns whether the features need an index.
@@ -130,8 +130,8 @@ impl Table {
             Index::Ready => !self.features.has_subqueues(),
             Index::Due => self.has(Field::Runat),
             Index::Tube => self.has(Field::Tube) && !self.features.has_subqueues(),
-            Index::Lane | Index::StrictLane => {
-                self.features.has_subqueues() && index == self.line_index()
+            Index::Subqueue | Index::StrictSubqueue => {
+                self.features.has_subqueues() && index == self.order_index()
             }
             Index::InFlight => self.features.has_subqueues(),
             Index::Buried => self.features.buries(),
@@ -147,10 +147,10 @@ impl Table {
     /// Returns the states of the tasks in an index.
     pub fn index_states(&self, index: Index) -> Vec<Status> {
         match index {
-            Index::Ready | Index::Tube | Index::Lane => vec![Status::Ready],
+            Index::Ready | Index::Tube | Index::Subqueue => vec![Status::Ready],
             Index::Taken | Index::InFlight => vec![Status::Taken],
             Index::Buried => vec![Status::Buried],
-            Index::StrictLane => IN_STRICT_LINE.to_vec(),
+            Index::StrictSubqueue => IN_STRICT_ORDER.to_vec(),
             Index::Due | Index::Expiry => self.timed(index).0.to_vec(),
         }
     }
@@ -159,7 +159,7 @@ impl Table {
     pub fn index_fields(&self, index: Index) -> Vec<Field> {
         let priority = self.has(Field::Priority).then_some(Field::Priority);
         match index {
-            Index::Ready | Index::Lane | Index::StrictLane | Index::Buried => {
+            Index::Ready | Index::Subqueue | Index::StrictSubqueue | Index::Buried => {
                 priority.into_iter().collect()
             }
             Index::Tube => [Field::Tube].into_iter().chain(priority).collect(),
@@ -174,7 +174,7 @@ impl Table {
     pub fn index_key(&self, index: Index) -> &[KeyColumn] {
         match index {
             Index::Ready | Index::Tube | Index::Buried => &self.key,
-            Index::Lane | Index::StrictLane => &self.key,
+            Index::Subqueue | Index::StrictSubqueue => &self.key,
             Index::Taken | Index::Due | Index::Expiry | Index::InFlight => &[],
         }
     }
@@ -252,7 +252,7 @@ pub const TRIGGERS: [&str; 5] =
     ["xqueue_arrive", "xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
 
 /// The triggers that report changes of tasks.
-pub const TELLING_TRIGGERS: [&str; 4] =
+pub const TRACKING_TRIGGERS: [&str; 4] =
     ["xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
 
 /// The indexes that a queue may need.
@@ -271,11 +271,11 @@ pub enum Index {
     /// Tasks by end of life.
     Expiry,
     /// Ready tasks by sub-queue, in take order.
-    Lane,
+    Subqueue,
     /// Taken tasks by sub-queue; unique, so at most one of each.
     InFlight,
     /// Ready and waiting tasks by sub-queue, in take order.
-    StrictLane,
+    StrictSubqueue,
 }
 
 impl Index {
@@ -286,14 +286,14 @@ impl Index {
         Index::Due,
         Index::Buried,
         Index::Expiry,
-        Index::Lane,
+        Index::Subqueue,
         Index::InFlight,
-        Index::StrictLane,
+        Index::StrictSubqueue,
     ];
 
     /// Returns whether the index begins with the sub-queue hash.
-    pub fn is_by_lane(self) -> bool {
-        matches!(self, Index::Lane | Index::StrictLane | Index::InFlight)
+    pub fn is_by_subqueue(self) -> bool {
+        matches!(self, Index::Subqueue | Index::StrictSubqueue | Index::InFlight)
     }
 
     pub fn is_unique(self) -> bool {
@@ -309,9 +309,9 @@ impl Index {
             "due_idx",
             "buried_idx",
             "expiry_idx",
-            "lane_idx",
+            "subqueue_idx",
             "in_flight_idx",
-            "strict_lane_idx",
+            "strict_subqueue_idx",
         ][self as usize]
     }
 }

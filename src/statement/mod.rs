@@ -10,17 +10,17 @@
 mod assign;
 mod change;
 mod ddl;
-mod lane;
 mod look;
 mod put;
 pub mod rule;
 mod step;
+mod subqueue;
 #[cfg(test)]
 mod tests;
 mod within;
 
 pub use change::Change;
-pub use ddl::{Index, TELLING_TRIGGERS, TRIGGERS};
+pub use ddl::{Index, TRACKING_TRIGGERS, TRIGGERS};
 pub use put::{Put, Source};
 pub use step::{Step, Verb};
 pub use within::Within;
@@ -92,7 +92,7 @@ pub enum Parameter {
     Priority,
     Tube,
     /// A sub-queue hash.
-    Lane,
+    Subqueue,
     /// The value for the column with this number.
     Column(i16),
     /// A jsonb object: a task, or columns to set.

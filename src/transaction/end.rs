@@ -38,7 +38,7 @@ pub fn transaction_ended(event: TransactionEvent) {
         // and found none.
         TransactionEvent::Prepare => {
             mark_prepared();
-            hand_over_room();
+            hand_over_reservations();
             give_up_claims();
             session::transaction_ended();
             forget();
@@ -54,7 +54,7 @@ pub fn transaction_ended(event: TransactionEvent) {
             allow();
         }
         TransactionEvent::Abort => {
-            wait::leave_any_line();
+            wait::leave_any_wait_queue();
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
                 sessions::set_committing(0);
             }
@@ -142,7 +142,7 @@ fn undo(slot: SlotId, delta: &Delta) {
         && let Some(mut queue) = slot::lock(slot)
     {
         queue.give_back(delta.capacity.reserved);
-        queue.undo_lanes(&delta.subqueues, resets(delta));
+        queue.undo_subqueues(&delta.subqueues, resets(delta));
         for (tube, count) in delta.waiters.unmade_ready.by_tube() {
             queue.wake(Cause::Undo, count, Offer { tube });
         }
@@ -223,14 +223,14 @@ fn give_up_claims() {
             if !delta.subqueues.is_empty()
                 && let Some(mut queue) = slot::lock(slot)
             {
-                queue.give_up_lanes(&delta.subqueues, resets(delta));
+                queue.give_up_subqueues(&delta.subqueues, resets(delta));
             }
         })
     });
 }
 
 /// Hands reserved room to the prepared transaction.
-fn hand_over_room() {
+fn hand_over_reservations() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
             if let Some(mut queue) = slot::lock(slot) {

@@ -10,7 +10,7 @@ use crate::model::position::{Kind, Position};
 use crate::parts::capacity::Growth;
 use crate::parts::delta::Delta;
 use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::{LaneChange, LaneChanges};
+use crate::parts::subqueues::change::{SubqueueChange, SubqueueChanges};
 use crate::server::allocator::staying;
 use crate::server::{durability, xact};
 use crate::transaction::stack::Stack;
@@ -134,13 +134,13 @@ pub fn lowest(slot: SlotId, tasks: Kind) -> Option<Position> {
 }
 
 /// Returns the changes of a queue's sub-queues by the open transaction.
-pub fn pending_lanes(slot: SlotId) -> LaneChanges {
-    CHANGES.with_borrow(|stack| stack.lanes(slot))
+pub fn pending_subqueues(slot: SlotId) -> SubqueueChanges {
+    CHANGES.with_borrow(|stack| stack.subqueues(slot))
 }
 
 /// Returns those of one sub-queue.
-pub fn pending_lane(slot: SlotId, lane: u64) -> LaneChange {
-    CHANGES.with_borrow(|stack| stack.lane(slot, lane))
+pub fn pending_subqueue(slot: SlotId, subqueue: u64) -> SubqueueChange {
+    CHANGES.with_borrow(|stack| stack.subqueue(slot, subqueue))
 }
 
 /// Runs `work`, which does `call` to tasks of a queue; triggers learn of the call.

@@ -10,7 +10,7 @@ use crate::parts::capacity::Growth;
 use crate::parts::counters::change::add_all;
 use crate::parts::delta::Delta;
 use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::{LaneChange, LaneChanges};
+use crate::parts::subqueues::change::{SubqueueChange, SubqueueChanges};
 
 /// Number of queues whose memory is kept for the next transaction.
 const SPARE: usize = 8;
@@ -172,16 +172,16 @@ impl Stack {
     }
 
     /// Returns the changes of a queue's sub-queues.
-    pub fn lanes(&self, slot: SlotId) -> LaneChanges {
-        let mut total = LaneChanges::default();
+    pub fn subqueues(&self, slot: SlotId) -> SubqueueChanges {
+        let mut total = SubqueueChanges::default();
         self.of(slot).for_each(|delta| total.absorb(&delta.subqueues));
         total
     }
 
     /// Returns those of one sub-queue.
-    pub fn lane(&self, slot: SlotId, lane: u64) -> LaneChange {
-        let mut total = LaneChange::default();
-        self.of(slot).for_each(|delta| delta.subqueues.add_to(&mut total, lane));
+    pub fn subqueue(&self, slot: SlotId, subqueue: u64) -> SubqueueChange {
+        let mut total = SubqueueChange::default();
+        self.of(slot).for_each(|delta| delta.subqueues.add_to(&mut total, subqueue));
         total
     }
 

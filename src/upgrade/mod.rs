@@ -28,7 +28,7 @@ pub use attachments::drop_index_if_there;
 pub use functions::return_type;
 
 /// Plan of an upgrade: the new definition and the statements that lead to it.
-pub struct Blueprint {
+pub struct UpgradePlan {
     pub definition: Definition,
     pub ddl: Vec<String>,
     /// Some statements lock the table against readers; the lock is then taken at once, as a lock upgrade may deadlock.
@@ -43,8 +43,8 @@ pub struct Blueprint {
     adds: Vec<String>,
 }
 
-impl Blueprint {
-    pub fn draw(relation: &Relation, newer: &Options) -> Result<Blueprint> {
+impl UpgradePlan {
+    pub fn draw(relation: &Relation, newer: &Options) -> Result<UpgradePlan> {
         let mut newer = newer.clone();
         functions::qualify(&mut newer.features)?;
         let newer = &newer;
@@ -149,7 +149,7 @@ impl Blueprint {
         };
         let counted = |known: &Definition| known.options.tubes_counted().to_vec();
         let tubes = previous.as_ref().map(counted).unwrap_or_default();
-        Ok(Blueprint {
+        Ok(UpgradePlan {
             // A restored table's definition is rewritten, so that its column numbers are valid again.
             redefines: !same_table || previous.as_ref() != Some(&definition),
             is_new,

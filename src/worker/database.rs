@@ -10,9 +10,9 @@ use crate::parts::slot;
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{callbacks, catalog, injection, process, spi, time, worker};
-use crate::worker::care::Care;
 use crate::worker::job::Outcome;
 use crate::worker::leases::{Attached, Leases};
+use crate::worker::maintenance::QueueMaintenance;
 use crate::worker::pool::Pool;
 use crate::worker::prepared::Prepared;
 use crate::worker::recounts::Recounts;
@@ -70,7 +70,7 @@ struct Worker {
     database: u32,
     /// The database's name, for the metrics.
     name: String,
-    queues: HashMap<Oid, Care>,
+    queues: HashMap<Oid, QueueMaintenance>,
     pool: Pool,
     shares: Shares,
     /// Queues that are first in the next round: their owners' shares of the last one did not suffice.
@@ -122,7 +122,8 @@ impl Worker {
             Ok(Outcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
                 self.unfit.retain(|table, _| listed.contains_key(table));
-                let owners: HashSet<Oid> = self.queues.values().map(|care| care.owner).collect();
+                let owners: HashSet<Oid> =
+                    self.queues.values().map(|maintenance| maintenance.owner).collect();
                 let is_there = |oid| owners.contains(&oid) || self.queues.contains_key(&oid);
                 let now = Instant::now();
                 self.pool.retain(is_there);
@@ -161,7 +162,7 @@ impl Worker {
                     Some((queue, (schema, table))) => {
                         if let Some(mut slot) = slot::lock(queue.slot) {
                             slot.set_names([name, &schema, &table]);
-                            slot.find_told(queue.telling.is_complete(*passive));
+                            slot.find_tracked(queue.tracking.is_complete(*passive));
                         }
                         let owner = Relation::open(queue.table, Lock::None).map(|t| t.owner());
                         let runs_user_code = queue.runs_user_code();
@@ -171,20 +172,21 @@ impl Worker {
                 }
             });
             if let Ok(Outcome::Done((queue, owner, runs_user_code))) = &read {
-                let known = queues.get(table).is_some_and(|care| care.slot == queue.slot);
+                let known =
+                    queues.get(table).is_some_and(|maintenance| maintenance.slot == queue.slot);
                 if !known {
-                    queues.insert(*table, Care::of(queue.slot));
+                    queues.insert(*table, QueueMaintenance::of(queue.slot));
                     prepared.ask();
                     // A worker before this one may have been ended in the middle of what was due.
                     if let Some(mut slot) = slot::lock(queue.slot) {
                         slot.lower_due(i64::MIN);
                     }
                 }
-                if let Some(care) = queues.get_mut(table) {
-                    care.set_passive(*passive);
-                    care.set_owner(*owner, *runs_user_code);
-                    care.set_row_security(queue.has_row_security);
-                    care.set_told(queue.is_told);
+                if let Some(maintenance) = queues.get_mut(table) {
+                    maintenance.set_passive(*passive);
+                    maintenance.set_owner(*owner, *runs_user_code);
+                    maintenance.set_row_security(queue.has_row_security);
+                    maintenance.set_tracked(queue.is_tracked);
                 }
             }
             match &read {
@@ -231,10 +233,10 @@ impl Worker {
         let attached = Attached::now();
         let left = departed::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
-        for care in self.queues.values_mut() {
-            care.note_ended(&ended);
+        for maintenance in self.queues.values_mut() {
+            maintenance.note_ended(&ended);
             if requests.sweep {
-                care.sweep();
+                maintenance.sweep();
             }
         }
         self.work_in_shares();
@@ -243,8 +245,8 @@ impl Worker {
         self.recounts.work(&mut self.queues, &unsettled);
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
-            for care in self.queues.values() {
-                if let Some(mut slot) = slot::lock(care.slot) {
+            for maintenance in self.queues.values() {
+                if let Some(mut slot) = slot::lock(maintenance.slot) {
                     slot.nudge_for_ready();
                 }
             }
@@ -257,41 +259,44 @@ impl Worker {
         self.shares.begin();
         let first = std::mem::take(&mut self.unserved);
         // Owners of queues that have waited for two rounds: those of their others that were served just now come behind.
-        let mut overdue = HashSet::new();
+        let mut expire_leases = HashSet::new();
         for is_first in [true, false] {
-            for (table, care) in &mut self.queues {
+            for (table, maintenance) in &mut self.queues {
                 if first.contains(table) == is_first {
-                    let share = self.shares.of(care.owner);
-                    if care.work(*table, self.pool.serves(*table), share) {
+                    let share = self.shares.of(maintenance.owner);
+                    if maintenance.work(*table, self.pool.serves(*table), share) {
                         continue;
                     }
                     if is_first {
-                        overdue.insert(care.owner);
+                        expire_leases.insert(maintenance.owner);
                     }
-                    if is_first || !overdue.contains(&care.owner) {
+                    if is_first || !expire_leases.contains(&maintenance.owner) {
                         self.unserved.insert(*table);
                     }
                 }
             }
         }
         // An owner that was found slow in this round is so for all of its queues.
-        for care in self.queues.values_mut() {
-            care.set_share(self.shares.of(care.owner));
+        for maintenance in self.queues.values_mut() {
+            maintenance.set_share(self.shares.of(maintenance.owner));
         }
     }
 
     /// How long there is nothing to do; None: until somebody says so.
     fn pause(&self) -> Option<Duration> {
         let now = time::now();
-        let is_beside_ready =
-            |care: &Care| slot::lock(care.slot).is_some_and(|slot| slot.has_idle_consumers(now));
+        let is_beside_ready = |maintenance: &QueueMaintenance| {
+            slot::lock(maintenance.slot).is_some_and(|slot| slot.has_idle_consumers(now))
+        };
         let nudge = self.queues.values().any(is_beside_ready).then_some(NUDGE_INTERVAL);
         let unread = (!self.unread.is_empty()).then_some(UNREAD_PAUSE);
         let unfit = self.unfit.values().map(|(_, again)| *again);
         let until = unfit.chain(self.reload_at);
         let until = until.map(|at| at.saturating_duration_since(Instant::now()));
-        let care = |(table, care): (&Oid, &Care)| care.pause(self.pool.serves(*table));
-        let cares = self.queues.iter().filter_map(care).chain(self.pool.pause());
+        let maintenance = |(table, maintenance): (&Oid, &QueueMaintenance)| {
+            maintenance.pause(self.pool.serves(*table))
+        };
+        let cares = self.queues.iter().filter_map(maintenance).chain(self.pool.pause());
         let others = [nudge, unread, self.leases.pause(), self.prepared.left()];
         let others = others.into_iter().chain([self.recounts.pause(&self.queues)]);
         cares.chain(until).chain(others.flatten()).min()

@@ -3,8 +3,8 @@
 //! Plain Rust: nothing here may call Postgres, whose functions belong to the main thread of a process.
 //! [`crate::worker::metrics`] is its caller.
 
-mod courier;
 mod link;
+mod sender_thread;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use courier::Courier;
+use sender_thread::SenderThread;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -120,9 +120,11 @@ impl Sender {
 
     pub fn start_with(timing: Timing) -> io::Result<Sender> {
         let mailbox = Arc::new(Mailbox::default());
-        let mut courier = Courier::new(Arc::clone(&mailbox), timing);
+        let mut sender_thread = SenderThread::new(Arc::clone(&mailbox), timing);
         system::with_signals_blocked(|| {
-            thread::Builder::new().name("xqueue graphite".to_string()).spawn(move || courier.run())
+            thread::Builder::new()
+                .name("xqueue graphite".to_string())
+                .spawn(move || sender_thread.run())
         })??;
         Ok(Sender { mailbox })
     }

@@ -142,9 +142,9 @@ impl<'a> Batch<'a> {
     ) -> Batch<'a> {
         let call = match change {
             Change::Promote => Call::Delay,
-            Change::Overdue => Call::Ttr,
+            Change::ExpireLeases => Call::Ttr,
             Change::Expire => Call::Ttl,
-            Change::Rot => Call::Zombie,
+            Change::DeleteZombies => Call::Zombie,
             _ => Call::Session,
         };
         Batch { queue, change, arguments, call, manner }

@@ -2,7 +2,7 @@
 //! last connection, and with its end they are over.
 
 use crate::error::{OrRaise, Result};
-use crate::parts::leases::departed::{HeldTasks, Left};
+use crate::parts::leases::departed::{DepartedSession, HeldLeases};
 use crate::parts::leases::{sessions, store};
 use crate::server::types::Uuid;
 use crate::server::{time, xact};
@@ -34,7 +34,7 @@ impl Attached {
 pub struct Ended {
     pub uuid: Uuid,
     /// The tasks that it holds; None if they are not known.
-    pub tasks: Option<HeldTasks>,
+    pub tasks: Option<HeldLeases>,
 }
 
 #[derive(Default)]
@@ -51,8 +51,13 @@ pub struct Leases {
 impl Leases {
     /// Looks after the leases; the sessions that are over. `compares`: some may have got, or lost,
     /// connections that nobody has told of.
-    pub fn settle(&mut self, left: Vec<Left>, attached: Attached, compares: bool) -> Vec<Ended> {
-        let (identified, anonymous): (Vec<Left>, Vec<Left>) =
+    pub fn settle(
+        &mut self,
+        left: Vec<DepartedSession>,
+        attached: Attached,
+        compares: bool,
+    ) -> Vec<Ended> {
+        let (identified, anonymous): (Vec<DepartedSession>, Vec<DepartedSession>) =
             left.into_iter().partition(|left| left.identified);
         let anonymous = anonymous.into_iter();
         let mut ended: Vec<_> =

@@ -1,7 +1,6 @@
 //! The background workers: a launcher, one for each database that has the extension, those that run code
 //! of users for it, and one for the metrics of all of them.
 
-pub mod care;
 mod crew;
 pub mod database;
 pub mod graphite;
@@ -9,8 +8,9 @@ pub mod job;
 pub mod job_worker;
 pub mod launcher;
 pub mod leases;
-mod leftovers;
+pub mod maintenance;
 pub mod metrics;
+mod orphans;
 mod pool;
 mod prepared;
 mod recounter;

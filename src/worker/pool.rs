@@ -5,8 +5,8 @@ use crate::parts::schedule::jobs;
 use crate::parts::schedule::orders::{End, Report, Work};
 use crate::parts::slot;
 use crate::settings;
-use crate::worker::care::{Care, Kind};
 use crate::worker::crew::Crew;
+use crate::worker::maintenance::{Kind, QueueMaintenance};
 use crate::worker::turns::Candidate;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -40,31 +40,32 @@ impl Pool {
     }
 
     /// Tells the queues what has come of their jobs.
-    pub fn collect(&mut self, queues: &mut HashMap<Oid, Care>) {
+    pub fn collect(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         for (ended, report) in self.crew.collect() {
             let (kind, work) = &ended.what;
-            if let Some(care) = queues.get_mut(&ended.table).filter(|c| c.slot == ended.slot) {
-                care.end(*kind, work, &report);
+            if let Some(maintenance) = queues.get_mut(&ended.table).filter(|c| c.slot == ended.slot)
+            {
+                maintenance.end(*kind, work, &report);
             }
         }
     }
 
     /// Hands out jobs while there are job workers for them.
-    pub fn hand_out(&mut self, queues: &mut HashMap<Oid, Care>) {
+    pub fn hand_out(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         let most = settings::max_job_workers();
         loop {
-            let wanting = queues.iter().filter_map(|(table, care)| {
-                let what = care.wanted()?;
-                Some(Candidate { owner: care.owner, table: *table, what })
+            let wanting = queues.iter().filter_map(|(table, maintenance)| {
+                let what = maintenance.wanted()?;
+                Some(Candidate { owner: maintenance.owner, table: *table, what })
             });
             let next = self.crew.next(most, wanting);
             let Some(Candidate { owner, table, what: kind }) = next else { return };
-            let Some(care) = queues.get_mut(&table) else { return };
+            let Some(maintenance) = queues.get_mut(&table) else { return };
             let Some(opening) = self.crew.open(most, owner, false) else { return };
-            let work = care.begin(kind);
+            let work = maintenance.begin(kind);
             let noted = (kind, work.clone());
-            if !self.crew.employ(opening, table, care.slot, &work, noted) {
-                care.end(kind, &work, &Report::none(End::NoWorker));
+            if !self.crew.employ(opening, table, maintenance.slot, &work, noted) {
+                maintenance.end(kind, &work, &Report::none(End::NoWorker));
                 return self.complain(queues);
             }
             self.complained = false;
@@ -72,18 +73,19 @@ impl Pool {
     }
 
     /// Shows each queue that waits why it does, and says so in the log, until there was a place again.
-    fn complain(&mut self, queues: &mut HashMap<Oid, Care>) {
+    fn complain(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         if !self.crew.has_no_place() {
             return;
         }
         let crew = &self.crew;
-        let is_waiting =
-            |(table, care): &(&Oid, &mut Care)| !crew.serves(**table) && care.wanted().is_some();
+        let is_waiting = |(table, maintenance): &(&Oid, &mut QueueMaintenance)| {
+            !crew.serves(**table) && maintenance.wanted().is_some()
+        };
         let mut first = None;
         let mut count = 0;
-        for (_, care) in queues.iter_mut().filter(is_waiting) {
-            care.note_no_worker(NO_PLACE);
-            first = first.or_else(|| slot::lock(care.slot).map(|slot| slot.names()));
+        for (_, maintenance) in queues.iter_mut().filter(is_waiting) {
+            maintenance.note_no_worker(NO_PLACE);
+            first = first.or_else(|| slot::lock(maintenance.slot).map(|slot| slot.names()));
             count += 1;
         }
         let Some(names) = first else { return };

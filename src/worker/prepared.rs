@@ -6,7 +6,7 @@ use crate::parts::slot_id::SlotId;
 use crate::server::value::Value;
 use crate::server::{catalog, injection, spi, xact};
 use crate::trace;
-use crate::worker::care::Care;
+use crate::worker::maintenance::QueueMaintenance;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -41,13 +41,13 @@ impl Prepared {
 
     /// Finds, if it is time to, the queues whose tables prepared transactions have changed; the others' counters
     /// can be exact again.
-    pub fn look(&mut self, queues: &mut HashMap<Oid, Care>) -> HashSet<Oid> {
+    pub fn look(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) -> HashSet<Oid> {
         let asked = std::mem::take(&mut self.asked);
         if !asked && self.left().is_none_or(|left| !left.is_zero()) {
             return HashSet::new();
         }
         let is_marked = |slot| slot::lock(slot).is_some_and(|slot| slot.is_prepared());
-        let slots = queues.iter().map(|(table, care)| (*table, care.slot));
+        let slots = queues.iter().map(|(table, maintenance)| (*table, maintenance.slot));
         let mut marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
         // To settle a queue wakes all who wait there: unasked, only one that can be settled.
         let mut unsettled = if asked { HashSet::new() } else { changed_among(&marked) };
@@ -64,7 +64,7 @@ impl Prepared {
 }
 
 /// Settles those queues whose tables no prepared transaction has changed; the others are given back.
-fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSet<Oid> {
+fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, QueueMaintenance>) -> HashSet<Oid> {
     // The mark is cleared before the locks are looked at: a PREPARE meanwhile sets it again.
     let mut reserved = Vec::with_capacity(marked.len());
     for (table, slot) in &marked {
@@ -90,8 +90,8 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, Care>) -> HashSe
             }
         }
         // It may have given tasks to sessions that have ended since.
-        if let Some(care) = queues.get_mut(&table).filter(|_| !is_changed) {
-            care.sweep();
+        if let Some(maintenance) = queues.get_mut(&table).filter(|_| !is_changed) {
+            maintenance.sweep();
         }
     }
     changed

@@ -6,8 +6,8 @@
 
 use crate::parts::schedule::orders::{End, Report, Work};
 use crate::parts::slot;
-use crate::worker::care::Care;
 use crate::worker::crew::Crew;
+use crate::worker::maintenance::QueueMaintenance;
 use crate::worker::recounter;
 use crate::worker::retry::BUSY_PAUSES;
 use crate::worker::slowness::Slowness;
@@ -59,20 +59,24 @@ impl Recounts {
     }
 
     /// Tells the queues what has come of their recounts.
-    pub fn collect(&mut self, queues: &mut HashMap<Oid, Care>) {
+    pub fn collect(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         for (ended, report) in self.crew.collect() {
-            if let Some(care) = queues.get_mut(&ended.table).filter(|c| c.slot == ended.slot) {
-                self.note(ended.table, care, &report);
+            if let Some(maintenance) = queues.get_mut(&ended.table).filter(|c| c.slot == ended.slot)
+            {
+                self.note(ended.table, maintenance, &report);
             }
         }
     }
 
     /// Counts what has to be counted, but for tables that prepared transactions have changed.
-    pub fn work(&mut self, queues: &mut HashMap<Oid, Care>, unsettled: &HashSet<Oid>) {
+    pub fn work(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>, unsettled: &HashSet<Oid>) {
         let mut wanting: HashMap<Oid, Oid> = HashMap::new();
-        for (table, care) in queues.iter() {
-            if self.wants(*table, care) && care.recount.is_due() && !unsettled.contains(table) {
-                wanting.insert(*table, care.owner);
+        for (table, maintenance) in queues.iter() {
+            if self.wants(*table, maintenance)
+                && maintenance.recount.is_due()
+                && !unsettled.contains(table)
+            {
+                wanting.insert(*table, maintenance.owner);
             }
         }
         self.is_cut_off = false;
@@ -83,8 +87,9 @@ impl Recounts {
         self.crew.stop_late();
     }
 
-    fn wants(&self, table: Oid, care: &Care) -> bool {
-        !self.crew.serves(table) && slot::lock(care.slot).is_some_and(|slot| slot.needs_recount())
+    fn wants(&self, table: Oid, maintenance: &QueueMaintenance) -> bool {
+        !self.crew.serves(table)
+            && slot::lock(maintenance.slot).is_some_and(|slot| slot.needs_recount())
     }
 
     fn is_for_others(&self, table: Oid, owner: Oid) -> bool {
@@ -93,7 +98,11 @@ impl Recounts {
     }
 
     /// Counts within the limit, and takes off what it has seen to.
-    fn count_here(&mut self, queues: &mut HashMap<Oid, Care>, wanting: &mut HashMap<Oid, Oid>) {
+    fn count_here(
+        &mut self,
+        queues: &mut HashMap<Oid, QueueMaintenance>,
+        wanting: &mut HashMap<Oid, Oid>,
+    ) {
         let begun = Instant::now();
         loop {
             let here =
@@ -106,7 +115,7 @@ impl Recounts {
                 self.is_cut_off = true;
                 return;
             }
-            let Some(care) = queues.get_mut(&next.table) else { return };
+            let Some(maintenance) = queues.get_mut(&next.table) else { return };
             self.turns.take(next.owner);
             self.turns.take(next.table);
             let report = recounter::recount_briefly(next.table, LIMIT);
@@ -117,12 +126,16 @@ impl Recounts {
                 let slowness = self.slow.entry(next.owner).or_insert_with(Slowness::of_owner);
                 slowness.note_slow(Instant::now());
             }
-            self.note(next.table, care, &report);
+            self.note(next.table, maintenance, &report);
         }
     }
 
     /// Hands out what takes longer, while there are processes for it.
-    fn hand_out(&mut self, queues: &mut HashMap<Oid, Care>, wanting: HashMap<Oid, Oid>) {
+    fn hand_out(
+        &mut self,
+        queues: &mut HashMap<Oid, QueueMaintenance>,
+        wanting: HashMap<Oid, Oid>,
+    ) {
         loop {
             let apart =
                 wanting.iter().filter(|(table, owner)| self.is_for_others(**table, **owner));
@@ -130,37 +143,37 @@ impl Recounts {
                 apart.map(|(table, owner)| Candidate { owner: *owner, table: *table, what: () });
             let next = self.crew.next(COUNTERS, apart.filter(|c| queues.contains_key(&c.table)));
             let Some(Candidate { owner, table, .. }) = next else { return };
-            let Some(care) = queues.get_mut(&table) else { return };
+            let Some(maintenance) = queues.get_mut(&table) else { return };
             let Some(opening) = self.crew.open(COUNTERS, owner, true) else { return };
-            if !self.crew.employ(opening, table, care.slot, &Work::Recount, ()) {
+            if !self.crew.employ(opening, table, maintenance.slot, &Work::Recount, ()) {
                 if self.crew.has_no_place() {
-                    care.recount.note_no_worker(NO_PLACE);
+                    maintenance.recount.note_no_worker(NO_PLACE);
                 }
                 return;
             }
         }
     }
 
-    fn note(&mut self, table: Oid, care: &mut Care, report: &Report) {
+    fn note(&mut self, table: Oid, maintenance: &mut QueueMaintenance, report: &Report) {
         match report.end {
-            End::Busy => care.recount.after(PAUSES),
+            End::Busy => maintenance.recount.after(PAUSES),
             End::Slow => drop(self.apart.insert(table)),
             _ => {
                 self.apart.remove(&table);
-                care.recount.note(report);
+                maintenance.recount.note(report);
             }
         }
     }
 
     /// How long there is nothing to do; None: until a process apart has ended.
-    pub fn pause(&self, queues: &HashMap<Oid, Care>) -> Option<Duration> {
-        let left = |(table, care): (&Oid, &Care)| {
-            if !self.wants(*table, care) {
+    pub fn pause(&self, queues: &HashMap<Oid, QueueMaintenance>) -> Option<Duration> {
+        let left = |(table, maintenance): (&Oid, &QueueMaintenance)| {
+            if !self.wants(*table, maintenance) {
                 return None;
             }
-            match care.recount.left().filter(|left| !left.is_zero()) {
+            match maintenance.recount.left().filter(|left| !left.is_zero()) {
                 Some(left) => Some(left),
-                None if self.is_for_others(*table, care.owner) => None,
+                None if self.is_for_others(*table, maintenance.owner) => None,
                 None => Some(if self.is_cut_off { Duration::ZERO } else { BUSY_PAUSES.1 }),
             }
         };

@@ -51,7 +51,7 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
 /// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
 /// next job begins with the kind after that.
 fn act_on_time(queue: &Queue, (now, since): (i64, i64), first: usize, manner: Manner) -> Report {
-    let since = if queue.is_told { since } else { i64::MIN };
+    let since = if queue.is_tracked { since } else { i64::MIN };
     let mut times = Arguments::of(Parameter::Now, Value::instant(now));
     times.set(Parameter::Since, Value::instant(since));
     let before = if tells(queue) { None } else { next_due(queue, &times) };
@@ -83,8 +83,8 @@ fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
     let has_runat = queue.number_of(Field::Runat) != 0;
     [
         (has_runat, Change::Promote),
-        (features.has_deadlines(), Change::Overdue),
-        (features.zombies(), Change::Rot),
+        (features.has_deadlines(), Change::ExpireLeases),
+        (features.zombies(), Change::DeleteZombies),
         (features.expires(), Change::Expire),
     ]
     .into_iter()
@@ -119,7 +119,7 @@ fn find_lost(queue: &Queue, manner: Manner) -> Report {
 fn reap(queue: &Queue, sessions: &[Uuid], places: Option<&[Position]>, manner: Manner) -> Report {
     let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
     // Without triggers that tell, nobody has been told where they are.
-    let keys = places.filter(|_| queue.is_told).and_then(|places| queue.keys_at(places));
+    let keys = places.filter(|_| queue.is_tracked).and_then(|places| queue.keys_at(places));
     let named = keys.is_some();
     arguments.set_or_null(Parameter::Keys, keys);
     let change = Change::Reap { named };
@@ -146,7 +146,7 @@ fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<
 
 /// Whether the triggers say what becomes of each task.
 fn tells(queue: &Queue) -> bool {
-    queue.is_told || queue.has_row_security
+    queue.is_tracked || queue.has_row_security
 }
 
 /// Whether tasks have left the states in which they were found. A trigger may revert a change or put the

@@ -49,7 +49,7 @@ pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: us
     if is_held {
         held::prepare(queue.slot);
     }
-    if call == Call::Take && !queue.is_told {
+    if call == Call::Take && !queue.is_tracked {
         held::forget();
     }
     transaction::note(queue.slot, |delta| {

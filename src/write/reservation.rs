@@ -108,7 +108,8 @@ impl Lack {
         if self.is_for_good || deadline.is_over() {
             return Ok(false);
         }
-        let place = Place::join_at(self.slot, &self.name, Want::Room(self.tasks), self.precedes)?;
+        let place =
+            Place::join_at(self.slot, &self.name, Want::Capacity(self.tasks), self.precedes)?;
         place.over_transaction_end(over_transaction_end);
         Ok(match place.room(deadline, &self.name)? {
             Waited::Granted(tasks) => {

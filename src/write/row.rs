@@ -29,11 +29,11 @@ pub fn note<Old: Row, New: Row>(
     let status = |place: Option<Place>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
     let stand = new.as_ref().and_then(|new| stand(queue, new));
-    let in_lane = new.as_ref().filter(|new| new.place.is_in_lane());
+    let in_subqueue = new.as_ref().filter(|new| new.place.is_in_subqueue());
     // What a take finds is put back by a rollback, whatever a trigger has made of it.
     let before = old.as_ref().map_or(level::LAST, |old| queue.level_of(old.row));
-    let in_lane =
-        in_lane.map(|new| (queue.position_in_lane(new.row), queue.level_of(new.row).min(before)));
+    let in_subqueue = in_subqueue
+        .map(|new| (queue.position_in_subqueue(new.row), queue.level_of(new.row).min(before)));
     let key = || match (&old, &new) {
         (Some(old), _) => queue.key_hash_of(old.row),
         (None, Some(new)) => queue.key_hash_of(new.row),
@@ -43,10 +43,10 @@ pub fn note<Old: Row, New: Row>(
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
         delta.change(from, to);
-        delta.subqueues.change(from, to, in_lane.unwrap_or((LAST, level::LAST)), key);
+        delta.subqueues.change(from, to, in_subqueue.unwrap_or((LAST, level::LAST)), key);
         let is_in_order = matches!(status(to), Some(Status::Ready | Status::Buried));
         delta.marks.moved |= is_in_order && status(from) == status(to);
-        if let Some((place, stand)) = to.filter(|_| from == to).zip(in_lane) {
+        if let Some((place, stand)) = to.filter(|_| from == to).zip(in_subqueue) {
             delta.subqueues.moved(place, stand);
         }
         if let Some((group, position)) = stand {
@@ -112,7 +112,7 @@ fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
 /// Where a task stands that is ready or buried, if the queue has marks; a sub-queue has its own.
 fn stand(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
     let group = match new.place.status {
-        Status::Ready if !new.place.is_in_lane() => queue.group_of(new.row, &new.place),
+        Status::Ready if !new.place.is_in_subqueue() => queue.group_of(new.row, &new.place),
         Status::Buried => Group::Buried,
         _ => return None,
     };

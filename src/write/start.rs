@@ -1,7 +1,7 @@
 //! Where a take begins to look: at the low-water marks, see [`queue`].
 
 use crate::model::position::{FIRST, Group, Kind, LAST, Position};
-use crate::parts::marks::priorities::{self, Sight};
+use crate::parts::marks::priorities::{self, KnownPriorities};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::queue::{Arguments, Queue, Statement};
@@ -22,22 +22,23 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
         return at_once;
     }
     let room = Vec::with_capacity(priorities::LIMIT);
-    let may_survey = may_raise(queue, Kind::Ready);
+    let may_scan = may_raise(queue, Kind::Ready);
     let now = time::now();
-    let sight = slot::lock(queue.slot)
-        .map_or(Sight::Some, |mut slot| slot.sight(tube, room, may_survey, now));
-    match sight {
-        Sight::All(known) => {
+    let known_priorities = slot::lock(queue.slot)
+        .map_or(KnownPriorities::Some, |mut slot| slot.known_priorities(tube, room, may_scan, now));
+    match known_priorities {
+        KnownPriorities::All(known) => {
             let group = |priority| Group::Ready { tube, priority: Some(priority) };
             known.into_iter().map(group).collect()
         }
-        Sight::Some => at_once,
-        Sight::Survey => {
-            let mut survey = Survey { slot: queue.slot, tube, since: now, found: None };
+        KnownPriorities::Some => at_once,
+        KnownPriorities::PriorityScan => {
+            let mut priority_scan =
+                PriorityScan { slot: queue.slot, tube, since: now, found: None };
             injection::point(c"xqueue-survey-begins");
-            let found = survey_of(queue, arguments);
+            let found = priority_scan_of(queue, arguments);
             injection::point(c"xqueue-survey-ends");
-            survey.found = found.filter(|found| found.len() <= priorities::LIMIT);
+            priority_scan.found = found.filter(|found| found.len() <= priorities::LIMIT);
             at_once
         }
     }
@@ -132,7 +133,7 @@ pub fn first(
 
 /// The priorities of ready tasks, of the tube that `arguments` name if they name one, and where the first
 /// of each stands; as many as there is room for, and one more.
-pub fn survey_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Position)>> {
+pub fn priority_scan_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Position)>> {
     let mut arguments = arguments.clone();
     let statement = Statement::NextLevel { tube: arguments.get(Parameter::Tube).is_some() };
     let mut found: Vec<(i64, Position)> = Vec::new();
@@ -169,17 +170,17 @@ impl Drop for Raise {
 }
 
 /// The same of a survey.
-struct Survey {
+struct PriorityScan {
     slot: SlotId,
     tube: Option<u64>,
     since: i64,
     found: Option<Vec<(i64, Position)>>,
 }
 
-impl Drop for Survey {
+impl Drop for PriorityScan {
     fn drop(&mut self) {
         if let Some(mut slot) = slot::lock(self.slot) {
-            slot.end_survey(self.tube, self.since, self.found.as_deref());
+            slot.end_priority_scan(self.tube, self.since, self.found.as_deref());
         }
     }
 }

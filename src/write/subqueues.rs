@@ -1,4 +1,4 @@
-//! Taking from sub-queues, one task from each: which lanes to look into is known in shared memory,
+//! Taking from sub-queues, one task from each: which sub-queues to look into is known in shared memory,
 //! see [`crate::parts::subqueues::pool`]; what is there to take, and in which order, only the table says.
 
 mod level;
@@ -31,7 +31,7 @@ pub struct Take<'a> {
     pub arguments: Arguments<'a>,
 }
 
-/// What has come of a look into a lane that was claimed for it.
+/// What has come of a look into a sub-queue that was claimed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Taken,
@@ -43,12 +43,12 @@ enum Found {
     Dropped,
 }
 
-/// A take's search for lanes that have something to take.
+/// A take's search for sub-queues that have something to take.
 #[derive(Default)]
 struct Search {
-    /// So many lanes of the ring are to be looked at.
+    /// So many sub-queues of the ring are to be looked at.
     looks: u32,
-    /// Lanes that were found in the table and that the ring has no room for.
+    /// Sub-queues that were found in the table and that the ring has no room for.
     spare: Vec<u64>,
     /// There was no room even for a claim.
     no_room: bool,
@@ -74,7 +74,7 @@ impl Take<'_> {
         mut see: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
         match only {
-            Some(lane) => self.take_from_one(spi, lane, &mut see),
+            Some(subqueue) => self.take_from_one(spi, subqueue, &mut see),
             None if self.queue.has_levels() => self.take_by_level(spi, count, &mut see),
             None => self.take_in_turns(spi, count, &mut see),
         }
@@ -83,18 +83,18 @@ impl Take<'_> {
     fn take_from_one(
         &mut self,
         spi: &Spi,
-        lane: u64,
+        subqueue: u64,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        if transaction::pending_lane(self.queue.slot, lane).is_left() {
-            return Ok(self.look(spi, lane, LAST_LEVEL, see)?.tasks());
+        if transaction::pending_subqueue(self.queue.slot, subqueue).is_left() {
+            return Ok(self.look(spi, subqueue, LAST_LEVEL, see)?.tasks());
         }
         let slot = self.queue.slot;
         match transaction::note(slot, |delta| {
-            delta.subqueues.claim(|| subqueues::claim(slot, lane))
+            delta.subqueues.claim(|| subqueues::claim(slot, subqueue))
         }) {
-            Ok(lane) => {
-                if self.take_from_claimed(spi, lane, see)? == Found::Taken {
+            Ok(subqueue) => {
+                if self.take_from_claimed(spi, subqueue, see)? == Found::Taken {
                     return Ok(1);
                 }
                 self.pass_on();
@@ -108,7 +108,7 @@ impl Take<'_> {
         }
     }
 
-    /// Takes from the lanes in the order in which they were last served.
+    /// Takes from the sub-queues in the order in which they were last served.
     fn take_in_turns(
         &mut self,
         spi: &Spi,
@@ -123,24 +123,24 @@ impl Take<'_> {
         while taken < count {
             let spare = if search.looks == 0 { search.spare.pop() } else { None };
             if search.looks == 0 && spare.is_none() {
-                self.find_lanes(spi, &mut search, vain.len() as u32);
+                self.find_subqueues(spi, &mut search, vain.len() as u32);
                 if search.is_over() {
                     break;
                 }
                 continue;
             }
             let claim = || match spare {
-                Some(lane) => subqueues::claim(slot, lane),
-                None => subqueues::claim_next(slot).map(|next| next.lane).ok_or(Refusal::InUse),
+                Some(subqueue) => subqueues::claim(slot, subqueue),
+                None => subqueues::claim_next(slot).map(|next| next.subqueue).ok_or(Refusal::InUse),
             };
             search.looks = search.looks.saturating_sub(1);
             match transaction::note(slot, |delta| delta.subqueues.claim(claim)) {
-                Ok(lane) => match self.take_from_claimed(spi, lane, see)? {
+                Ok(subqueue) => match self.take_from_claimed(spi, subqueue, see)? {
                     Found::Taken => taken += 1,
-                    Found::Kept if spare.is_some() || vain.contains(&lane) => {}
-                    Found::Kept => vain.push(lane),
+                    Found::Kept if spare.is_some() || vain.contains(&subqueue) => {}
+                    Found::Kept => vain.push(subqueue),
                     Found::Later => {}
-                    Found::Dropped => vain.retain(|known| *known != lane),
+                    Found::Dropped => vain.retain(|known| *known != subqueue),
                 },
                 Err(Refusal::InUse) if spare.is_some() => {}
                 Err(Refusal::InUse) => search.looks = 0,
@@ -159,7 +159,7 @@ impl Take<'_> {
         Ok(taken)
     }
 
-    /// Takes from the lanes of which only this transaction knows: those that it has for itself, as
+    /// Takes from the sub-queues of which only this transaction knows: those that it has for itself, as
     /// it has acked what it, or one before it, had taken from them, and those that it has put into.
     fn take_from_own(
         &mut self,
@@ -169,34 +169,34 @@ impl Take<'_> {
     ) -> Result<usize> {
         let slot = self.queue.slot;
         let mut taken = 0;
-        for (lane, change) in transaction::pending_lanes(slot).iter() {
+        for (subqueue, change) in transaction::pending_subqueues(slot).iter() {
             if taken == count {
                 break;
             }
-            let claim = || subqueues::claim(slot, lane);
+            let claim = || subqueues::claim(slot, subqueue);
             if change.is_left() {
-                taken += self.look(spi, lane, LAST_LEVEL, see)?.tasks();
+                taken += self.look(spi, subqueue, LAST_LEVEL, see)?.tasks();
             } else if change.offers
                 && !change.exhausted
                 && transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_ok()
             {
-                let found = self.take_from_claimed(spi, lane, see)?;
+                let found = self.take_from_claimed(spi, subqueue, see)?;
                 taken += usize::from(matches!(found, Found::Taken));
             }
         }
         Ok(taken)
     }
 
-    /// Takes from a lane that this transaction has just claimed.
+    /// Takes from a sub-queue that this transaction has just claimed.
     fn take_from_claimed(
         &mut self,
         spi: &Spi,
-        lane: u64,
+        subqueue: u64,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Found> {
-        let found = self.try_claimed(spi, lane, LAST_LEVEL, see)?;
+        let found = self.try_claimed(spi, subqueue, LAST_LEVEL, see)?;
         if found == Found::Kept {
-            give_back(self.queue, lane, Back::Tail);
+            give_back(self.queue, subqueue, Back::Tail);
         }
         Ok(found)
     }
@@ -205,16 +205,16 @@ impl Take<'_> {
     fn try_claimed(
         &mut self,
         spi: &Spi,
-        lane: u64,
+        subqueue: u64,
         limit: Level,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Found> {
         let slot = self.queue.slot;
-        let looked = self.look(spi, lane, limit, see)?;
+        let looked = self.look(spi, subqueue, limit, see)?;
         // What this transaction sees alone may be undone, an old snapshot does not see what is new, and
         // row security hides what others see.
         let sees_otherwise = || {
-            transaction::pending_lane(slot, lane).is_seen_otherwise()
+            transaction::pending_subqueue(slot, subqueue).is_seen_otherwise()
                 || self.queue.may_be_changing()
                 || self.queue.has_row_security
                 || xact::has_fixed_snapshot()
@@ -222,21 +222,21 @@ impl Take<'_> {
         let stays = match looked {
             Looked::Taken => return Ok(Found::Taken),
             Looked::Later => {
-                give_back(self.queue, lane, Back::Tail);
+                give_back(self.queue, subqueue, Back::Tail);
                 return Ok(Found::Later);
             }
-            Looked::Held => true,
+            Looked::Locked => true,
             Looked::Nothing => sees_otherwise(),
             // Somebody may have the task's row locked.
-            Looked::InVain => sees_otherwise() || self.is_takeable(spi, lane),
+            Looked::InVain => sees_otherwise() || self.is_takeable(spi, subqueue),
         };
         if !stays {
-            give_back(self.queue, lane, Back::Away);
+            give_back(self.queue, subqueue, Back::Away);
             return Ok(Found::Dropped);
         }
         // Nothing is there, but perhaps for this transaction alone.
         if looked == Looked::Nothing {
-            subqueues::end_look(slot, lane, FIRST, UNKNOWN);
+            subqueues::end_look(slot, subqueue, FIRST, UNKNOWN);
         }
         Ok(Found::Kept)
     }
@@ -245,9 +245,9 @@ impl Take<'_> {
     /// take from any.
     fn pass_on(&self) {
         if let Some(mut queue) = slot::lock(self.queue.slot)
-            && let Some(lane) = subqueues::next(self.queue.slot)
+            && let Some(subqueue) = subqueues::next(self.queue.slot)
         {
-            queue.wake(Cause::GivenBack, 1, Offer { tube: Some(lane) });
+            queue.wake(Cause::GivenBack, 1, Offer { tube: Some(subqueue) });
         }
     }
 
@@ -270,24 +270,24 @@ pub fn take_named(
     take: impl FnOnce() -> Result<usize>,
 ) -> Result<usize> {
     let slot = queue.slot;
-    let lane = spi::connect(|spi| {
-        let rows = queue.run(spi, &Statement::FreeLane, arguments);
-        rows.value(0, 1).map(|lane| lane.to_integer() as u64)
+    let subqueue = spi::connect(|spi| {
+        let rows = queue.run(spi, &Statement::FreeSubqueue, arguments);
+        rows.value(0, 1).map(|subqueue| subqueue.to_integer() as u64)
     });
-    let Some(lane) = lane else { return Ok(0) };
+    let Some(subqueue) = subqueue else { return Ok(0) };
     let take = || unless_hidden(queue, take);
     // That there is nothing more to take in its turn says nothing of a given task.
-    if transaction::pending_lane(slot, lane).is_own() {
+    if transaction::pending_subqueue(slot, subqueue).is_own() {
         return take();
     }
-    if transaction::note(slot, |delta| delta.subqueues.claim(|| subqueues::claim(slot, lane)))
+    if transaction::note(slot, |delta| delta.subqueues.claim(|| subqueues::claim(slot, subqueue)))
         .is_err()
     {
         return Ok(0);
     }
     let taken = take()?;
     if taken == 0 {
-        give_back(queue, lane, Back::Tail);
+        give_back(queue, subqueue, Back::Tail);
     }
     Ok(taken)
 }
@@ -306,29 +306,31 @@ fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<
 /// wait for the end of the transaction in the unique index, as whoever looks into its sub-queue would.
 /// Raises 23505 if another of it is in flight.
 pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
-    let Some(lane) = place.tube.filter(|tube| tube.is_lane).map(|tube| tube.hash) else { return };
+    let Some(subqueue) = place.tube.filter(|tube| tube.is_subqueue).map(|tube| tube.hash) else {
+        return;
+    };
     let slot = queue.slot;
     let is_take = transaction::being_done(slot) == Some(Call::Take);
-    if is_take && transaction::pending_lane(slot, lane).is_own() {
+    if is_take && transaction::pending_subqueue(slot, subqueue).is_own() {
         return;
     }
     // Otherwise it is in use already, or there is no room.
-    let claim = || subqueues::claim_by_hand(slot, lane);
+    let claim = || subqueues::claim_by_hand(slot, subqueue);
     if transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
         // Whoever takes from it just now sees that, or is seen in the index.
-        subqueues::take_unclaimed(slot, lane);
+        subqueues::take_unclaimed(slot, subqueue);
     }
     if let Some(index) = queue.in_flight_index() {
         unique::require(queue.table, index, row);
     }
 }
 
-/// Gives a lane back that this transaction has claimed in vain.
-fn give_back(queue: &Queue, lane: u64, to: Back) {
-    transaction::note(queue.slot, |delta| delta.subqueues.unclaim(lane));
-    if subqueues::give_back(queue.slot, lane, to)
+/// Gives a sub-queue back that this transaction has claimed in vain.
+fn give_back(queue: &Queue, subqueue: u64, to: Back) {
+    transaction::note(queue.slot, |delta| delta.subqueues.unclaim(subqueue));
+    if subqueues::give_back(queue.slot, subqueue, to)
         && let Some(mut slot) = slot::lock(queue.slot)
     {
-        slot.wake(Cause::GivenBack, 1, Offer { tube: Some(lane) });
+        slot.wake(Cause::GivenBack, 1, Offer { tube: Some(subqueue) });
     }
 }

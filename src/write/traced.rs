@@ -56,7 +56,7 @@ fn event(
 /// A task's state, and its sub-queue if it is in one.
 fn place(place: Option<Place>) -> Value {
     place.map_or(Value::Null, |place| {
-        let tube = place.tube.filter(|tube| tube.is_lane).map(|tube| tube.hash);
+        let tube = place.tube.filter(|tube| tube.is_subqueue).map(|tube| tube.hash);
         json!({ "status": place.status, "tube": tube })
     })
 }

@@ -38,13 +38,13 @@ impl Tubes {
         );
         let mut tubes = Tubes { name: q.name.clone(), q, _old: old };
         assert!(tubes.walked("a") > 1000, "nothing is known of it yet");
-        tubes.survey("a");
+        tubes.priority_scan("a");
         tubes.raise("a");
         tubes
     }
 
     /// Takes until the priorities are known.
-    pub fn survey(&mut self, tube: &str) {
+    pub fn priority_scan(&mut self, tube: &str) {
         let take =
             format!("BEGIN; SELECT xqueue.take('{}', tube => '{tube}'); ROLLBACK", self.name);
         (0..135).for_each(|_| self.q.sql(&take));

@@ -383,8 +383,8 @@ fn check_reports_a_key_and_a_column_that_are_gone() {
             (&json!(false), &json!(format!("public.{name}")))
         );
         let problems = check["problems"].as_array().expect("a list");
-        let is_told = |told: &Value| told.as_str().is_some_and(|told| told.contains(problem));
-        assert!(problems.iter().any(is_told), "{damage}: {check}");
+        let is_tracked = |told: &Value| told.as_str().is_some_and(|told| told.contains(problem));
+        assert!(problems.iter().any(is_tracked), "{damage}: {check}");
         // Others are seen all the same.
         scalar::<i64>(&mut q.admin, "SELECT count(*) FROM xqueue.taken", &[]);
         q.sql("DROP TABLE {q}");

@@ -24,7 +24,7 @@ fn more_tubes_than_have_marks() {
             "INSERT INTO {{q}} (id, tube, priority) \
              SELECT 10000 + n * {TUBES} + {n}, 'tube {n}', n % 2 FROM generate_series(1, 400) n"
         ));
-        t.survey(&format!("tube {n}"));
+        t.priority_scan(&format!("tube {n}"));
     }
     t.raise(&format!("tube {}", TUBES - 1));
     assert!(t.walked("a") > FEW, "it has given way");
@@ -50,7 +50,7 @@ fn more_tubes_than_have_marks() {
 fn more_priorities_than_have_marks() {
     let mut t = Tubes::new(&json!({}));
     t.q.sql("INSERT INTO {q} (id, tube, priority) SELECT 200 + n, 'a', -n FROM generate_series(1, 40) n");
-    t.survey("a");
+    t.priority_scan("a");
     for n in 0..30 {
         t.finds(240 - n);
     }
@@ -59,7 +59,7 @@ fn more_priorities_than_have_marks() {
     t.finds(5);
     // Once there are few again, marks are found anew.
     t.q.sql("DELETE FROM {q} WHERE id < 1000");
-    t.survey("a");
+    t.priority_scan("a");
     t.raise("a");
 }
 
@@ -70,7 +70,7 @@ fn a_batch_over_many_tubes() {
     // It costs the marks nothing: of what is noted by priority alone there is room for all.
     t.raise("a");
     for n in [100, 500, 900] {
-        t.survey(&format!("tube {n}"));
+        t.priority_scan(&format!("tube {n}"));
         assert_eq!(t.take(&format!("tube {n}")), Some(n));
     }
     // Of the last ones only the priority is noted: tube a may be among them.
@@ -93,7 +93,7 @@ fn check_finds_what_is_hidden() {
     for priority in [true, false] {
         let mut t = Tubes::new(&json!({}));
         t.q.upgrade(&json!({"features": {"priority": priority}}));
-        t.survey("a");
+        t.priority_scan("a");
         t.raise("a");
         let switch = |to| {
             format!(

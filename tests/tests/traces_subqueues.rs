@@ -129,7 +129,7 @@ impl Worker {
 /// A task is put into a sub-queue, and is gone again, while another client is about to look into it: nothing is
 /// there, yet something has come meanwhile. That is rare at random.
 fn put_beside_a_look(cluster: &Cluster, admin: &mut Client) {
-    const POINT: &str = "xqueue-lane-is-to-be-looked-into";
+    const POINT: &str = "xqueue-subqueue-is-to-be-looked-into";
     let attach = format!("SELECT injection_points_attach('{POINT}', 'wait')");
     admin.batch_execute(&format!("CREATE EXTENSION injection_points; {attach}")).unwrap();
     std::thread::scope(|scope| {
@@ -236,8 +236,8 @@ const KINDS: [&str; 22] = [
 fn kind(event: &Event) -> Option<&'static str> {
     match event {
         Event::Step(step) => {
-            let state = |seen: &Seen| seen.lane.as_ref().map(|entry| entry.state);
-            let was_dirty = step.was.lane.as_ref().is_some_and(|entry| entry.dirty);
+            let state = |seen: &Seen| seen.subqueue.as_ref().map(|entry| entry.state);
+            let was_dirty = step.was.subqueue.as_ref().is_some_and(|entry| entry.dirty);
             Some(match (&step.act, state(&step.was), state(&step.is)) {
                 (Act::Next, ..) => "the head is claimed",
                 (Act::Claim, ..) => "one is claimed by name",

@@ -135,9 +135,9 @@ fn without_the_unique_index_a_take_looks_for_itself() {
     q.verify();
 }
 
-/// Whoever has acked the task of a lane of which shared memory has lost sight has it not for itself.
+/// Whoever has acked the task of a sub-queue of which shared memory has lost sight has it not for itself.
 #[test]
-fn a_lane_that_was_lost_sight_of_is_not_clear() {
+fn a_subqueue_that_was_lost_sight_of_is_not_clear() {
     let ways = [("", false), ("", true), (", tube => 'a'", false), (", tube => 'a'", true)];
     for (tube, left_by_another) in ways {
         let mut q = cleared();

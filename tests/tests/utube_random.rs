@@ -12,7 +12,7 @@ use xqueue_tests::*;
 const PRODUCERS: u64 = 3;
 const CONSUMERS: u64 = 8;
 /// Of each producer.
-const LANES: u32 = 4;
+const SUBQUEUES: u32 = 4;
 const PUTS: u32 = 60;
 
 /// In the snapshot of the take itself, which a STABLE function sees. A task that was dug out, or whose time
@@ -60,9 +60,9 @@ fn produce(mut c: Client, queue: &str, (seed, number): (u64, u64), has_priority:
     let mut chance = StdRng::seed_from_u64(seed.wrapping_add(number));
     for put in 0..PUTS {
         let tasks: Vec<Value> = (0..chance.random_range(1..5))
-            .map(|_| match chance.random_range(0..LANES) {
+            .map(|_| match chance.random_range(0..SUBQUEUES) {
                 0 if number == 0 => json!({}),
-                lane => json!({"tube": format!("{number}.{lane}")}),
+                subqueue => json!({"tube": format!("{number}.{subqueue}")}),
             })
             .collect();
         let delay = if chance.random_bool(0.2) { "3 ms" } else { "0" };

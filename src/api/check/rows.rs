@@ -117,7 +117,7 @@ impl Judge<'_> {
     fn see_taken(&mut self, row: &Tuple, place: &Place) {
         let session = self.queue.value_of(row, Field::Owner).map(Value::to_uuid);
         *self.findings.holders.entry(session).or_default() += 1;
-        if let Some(tube) = place.tube.filter(|tube| tube.is_lane) {
+        if let Some(tube) = place.tube.filter(|tube| tube.is_subqueue) {
             *self.in_flight.entry(tube.hash).or_default() += 1;
         }
         if session.is_some() && session == self.own {
@@ -151,40 +151,42 @@ fn note(first: &mut Option<Position>, found: Option<Position>) {
 pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     let relation = census::table(queue)?;
     let indexes =
-        [queue.sql.line_index(), Index::InFlight].map(|index| queue.index(&relation, index));
+        [queue.sql.order_index(), Index::InFlight].map(|index| queue.index(&relation, index));
     // A missing index is reported as a problem of its own.
     let [Some(index), Some(in_flight)] = indexes else { return Ok(None) };
     // Changes of the open transaction are not in shared memory yet.
-    let pending = transaction::pending_lanes(queue.slot);
+    let pending = transaction::pending_subqueues(queue.slot);
     let mut from = Some(i64::MIN);
     while let Some(at_least) = from {
         let snapshot = Snapshot::latest();
-        let Some((lane, head)) = first_of(queue, &relation, index, at_least, &snapshot) else {
+        let Some((subqueue, head)) = first_of(queue, &relation, index, at_least, &snapshot) else {
             break;
         };
-        from = (lane as i64).checked_add(1);
-        let Some(first) = head.filter(|_| !pending.contains(lane)) else { continue };
+        from = (subqueue as i64).checked_add(1);
+        let Some(first) = head.filter(|_| !pending.contains(subqueue)) else { continue };
         let mut is_free = true;
-        let of_lane = Bound { is: Is::Equal, value: Value::int8(lane as i64) };
-        relation.scan_by(in_flight, &[of_lane], &snapshot, |row| {
+        let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
+        relation.scan_by(in_flight, &[of_subqueue], &snapshot, |row| {
             is_free = census::holder(row, queue).is_none();
             is_free
         });
         let Stand { position, level } = first;
-        let mark = || subqueues::mark(queue.slot, lane);
+        let mark = || subqueues::mark(queue.slot, subqueue);
         let wrong = match position {
             _ if !is_free => None,
-            _ if !subqueues::knows(queue.slot, lane) => Some("no take looks for the first task"),
+            _ if !subqueues::knows(queue.slot, subqueue) => {
+                Some("no take looks for the first task")
+            }
             Some(position) if position < mark() => {
                 Some("the first task stands before the low-water mark")
             }
-            _ if level < subqueues::level(queue.slot, lane) => {
+            _ if level < subqueues::level(queue.slot, subqueue) => {
                 Some("the first task is more urgent than is known")
             }
             _ => None,
         };
         if let Some(wrong) = wrong {
-            return Ok(Some(format!("in the sub-queue with the hash {} {wrong}", lane as i64)));
+            return Ok(Some(format!("in the sub-queue with the hash {} {wrong}", subqueue as i64)));
         }
     }
     Ok(None)

@@ -4,7 +4,7 @@
 /// Room of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Room {
+pub struct Capacity {
     /// Maximum number of tasks; None: unlimited.
     pub(in crate::parts) capacity: Option<i64>,
     /// Reserved by open transactions, and granted to producers that have not noticed yet.
@@ -41,14 +41,14 @@ pub enum Answer {
     Unresolved,
 }
 
-impl Room {
-    pub fn with_capacity(capacity: Option<i64>) -> Room {
-        Room { capacity, ..Room::default() }
+impl Capacity {
+    pub fn with_capacity(capacity: Option<i64>) -> Capacity {
+        Capacity { capacity, ..Capacity::default() }
     }
 
     /// Returns the same room under another capacity.
-    pub(super) fn of(self, capacity: i64) -> Room {
-        Room { capacity: Some(capacity), ..self }
+    pub(super) fn of(self, capacity: i64) -> Capacity {
+        Capacity { capacity: Some(capacity), ..self }
     }
 
     /// Returns whether `tasks` more fit beside `committed` ones and what is reserved.
@@ -105,8 +105,8 @@ impl Room {
 mod tests {
     use super::*;
 
-    fn counted(capacity: i64) -> Room {
-        let mut room = Room::with_capacity(Some(capacity));
+    fn counted(capacity: i64) -> Capacity {
+        let mut room = Capacity::with_capacity(Some(capacity));
         assert_eq!(room.answer(0, 1), Answer::Uncounted);
         room.resolve(0);
         room.count(true);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn nothing_fits_beside_a_transaction_prepared_before_the_start() {
-        let mut room = Room::with_capacity(Some(10));
+        let mut room = Capacity::with_capacity(Some(10));
         room.find_prepared();
         room.count(true);
         assert_eq!(room.answer(0, 1), Answer::Unresolved);

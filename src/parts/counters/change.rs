@@ -13,7 +13,7 @@ pub struct Change {
     /// `tasks` is the whole count instead of a change, as after TRUNCATE.
     pub replaces: bool,
     /// From now on the table's triggers report every change, or do not.
-    pub told: Option<bool>,
+    pub tracked: Option<bool>,
     /// A recount is needed.
     pub recount: bool,
     /// Other tubes have statistics than before.
@@ -103,7 +103,7 @@ impl Change {
             add(&mut tube.tasks, &change.tasks);
             add_all(&mut tube.transitions, &change.transitions);
         }
-        self.told = later.told.or(self.told);
+        self.tracked = later.tracked.or(self.tracked);
         self.recount |= later.recount;
         self.tubes_changed |= later.tubes_changed;
     }

@@ -9,9 +9,9 @@ use serde_json::json;
 impl QueueGuard {
     /// Applies what a transaction has committed.
     pub(in crate::parts) fn commit_counters(&mut self, change: &Change) {
-        if let Some(told) = change.told {
-            self.counters.told = told;
-            self.counters.exact &= told;
+        if let Some(tracked) = change.tracked {
+            self.counters.tracked = tracked;
+            self.counters.exact &= tracked;
         }
         self.counters.commit(change);
         self.counters.exact |= change.replaces && self.may_be_exact();
@@ -24,11 +24,11 @@ impl QueueGuard {
 
     /// Notes whether triggers report every change, as found by a caller that holds a lock against changes of
     /// triggers. Earlier changes were not counted.
-    pub fn find_told(&mut self, told: bool) {
-        let is_news = told && !self.counters.told;
-        self.counters.told = told;
+    pub fn find_tracked(&mut self, tracked: bool) {
+        let is_news = tracked && !self.counters.tracked;
+        self.counters.tracked = tracked;
         self.counters.recount |= is_news;
-        self.counters.exact &= told && !is_news;
+        self.counters.exact &= tracked && !is_news;
     }
 
     pub fn needs_recount(&self) -> bool {
@@ -50,7 +50,7 @@ impl QueueGuard {
 
     /// Returns whether every change of the table is counted.
     pub(in crate::parts) fn may_be_exact(&self) -> bool {
-        self.counters.told && !self.is_prepared()
+        self.counters.tracked && !self.is_prepared()
     }
 
     pub(in crate::parts) fn is_exact(&self) -> bool {

@@ -17,7 +17,7 @@ pub struct Shared {
     /// The counters are equal to the table.
     pub(in crate::parts) exact: bool,
     /// The table's triggers report every change.
-    pub(super) told: bool,
+    pub(super) tracked: bool,
     /// A recount is needed.
     pub(in crate::parts) recount: bool,
     /// Bit i: the recount in area i is of this queue.
@@ -42,7 +42,7 @@ impl Shared {
             counts_tubes: false,
             tubes: [Tube::default(); TUBES_COUNTED],
             exact: false,
-            told: false,
+            tracked: false,
             recount: true,
             recounts: 0,
         }

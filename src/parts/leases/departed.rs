@@ -14,27 +14,27 @@ const TASKS: usize = 8192;
 /// A session's lease on a task.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldTask {
+pub struct HeldLease {
     pub slot: SlotId,
     pub position: Position,
 }
 
 /// A session whose connection has left it.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct DepartedSession {
     pub uuid: Uuid,
     /// It may outlive its connections.
     pub identified: bool,
     /// None if they are not known.
-    pub tasks: Option<HeldTasks>,
+    pub tasks: Option<HeldLeases>,
 }
 
 /// The leases of a session.
 #[derive(Clone, Debug)]
-pub struct HeldTasks {
+pub struct HeldLeases {
     /// Invalidation epoch at session start.
     pub since: u64,
-    pub tasks: Vec<HeldTask>,
+    pub tasks: Vec<HeldLease>,
 }
 
 #[repr(C)]
@@ -51,26 +51,26 @@ struct Entry {
 }
 
 #[repr(C)]
-pub struct LeftList {
+pub struct DepartedSessions {
     sessions: u32,
     tasks: u32,
     entries: [Entry; SESSIONS],
-    held: [HeldTask; TASKS],
+    held: [HeldLease; TASKS],
 }
 
 // SAFETY: numbers and bools.
-unsafe impl Zeroed for LeftList {}
+unsafe impl Zeroed for DepartedSessions {}
 
-pub(in crate::parts) static DEPARTED: Guarded<LeftList, DirectoryLock> = Guarded::new();
+pub(in crate::parts) static DEPARTED: Guarded<DepartedSessions, DirectoryLock> = Guarded::new();
 
-impl LeftList {
+impl DepartedSessions {
     /// Adds a session of a database, with its leases and the invalidation epoch at its start, if they are known.
     /// False if the list is full.
     pub(in crate::parts) fn push(
         &mut self,
         database: u32,
         (uuid, identified): (Uuid, bool),
-        tasks: Option<(&[HeldTask], u64)>,
+        tasks: Option<(&[HeldLease], u64)>,
     ) -> bool {
         let Some(entry) = self.entries.get_mut(self.sessions as usize) else { return false };
         let begin = self.tasks as usize;
@@ -94,7 +94,7 @@ impl LeftList {
     }
 
     /// Removes the sessions of a database, with their leases, up to the capacity of the results.
-    fn drain(&mut self, database: u32, drained: &mut Vec<Entry>, tasks: &mut Vec<HeldTask>) {
+    fn drain(&mut self, database: u32, drained: &mut Vec<Entry>, tasks: &mut Vec<HeldLease>) {
         let (mut sessions_kept, mut tasks_kept, mut begin) = (0, 0, 0);
         for index in 0..self.sessions as usize {
             let entry = self.entries[index];
@@ -117,7 +117,7 @@ impl LeftList {
 }
 
 /// Removes and returns the listed sessions of a database.
-pub fn drain(database: u32) -> Vec<Left> {
+pub fn drain(database: u32) -> Vec<DepartedSession> {
     let (sessions, tasks) = {
         let directory = directory();
         let left = &DEPARTED.get(&directory)[0];
@@ -131,8 +131,8 @@ pub fn drain(database: u32) -> Vec<Left> {
     let mut held = held.into_iter();
     let left = |entry: Entry| {
         let tasks = held.by_ref().take(entry.tasks as usize).collect();
-        let tasks = entry.is_known.then_some(HeldTasks { since: entry.since, tasks });
-        Left { uuid: entry.uuid, identified: entry.identified, tasks }
+        let tasks = entry.is_known.then_some(HeldLeases { since: entry.since, tasks });
+        DepartedSession { uuid: entry.uuid, identified: entry.identified, tasks }
     };
     drained.into_iter().map(left).collect()
 }
@@ -141,7 +141,7 @@ pub fn drain(database: u32) -> Vec<Left> {
 mod tests {
     use super::*;
 
-    fn list() -> Box<LeftList> {
+    fn list() -> Box<DepartedSessions> {
         let entry = Entry {
             uuid: [0; 16],
             database: 0,
@@ -151,15 +151,19 @@ mod tests {
             since: 0,
         };
         let held = [task(0); TASKS];
-        Box::new(LeftList { sessions: 0, tasks: 0, entries: [entry; SESSIONS], held })
+        Box::new(DepartedSessions { sessions: 0, tasks: 0, entries: [entry; SESSIONS], held })
     }
 
-    fn task(position: Position) -> HeldTask {
-        HeldTask { slot: SlotId { index: 1, generation: 1 }, position }
+    fn task(position: Position) -> HeldLease {
+        HeldLease { slot: SlotId { index: 1, generation: 1 }, position }
     }
 
     /// Returns the sessions of a database by their first bytes, with the positions of their tasks.
-    fn drain(list: &mut LeftList, database: u32, room: usize) -> Vec<(u8, u32, Vec<Position>)> {
+    fn drain(
+        list: &mut DepartedSessions,
+        database: u32,
+        room: usize,
+    ) -> Vec<(u8, u32, Vec<Position>)> {
         let (mut drained, mut held) = (Vec::with_capacity(room), Vec::with_capacity(TASKS));
         list.drain(database, &mut drained, &mut held);
         let mut held = held.into_iter().map(|task| task.position);

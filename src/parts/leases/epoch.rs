@@ -8,9 +8,9 @@ use crate::server::shared_memory::{Guarded, Zeroed};
 #[repr(C)]
 pub struct Epoch {
     /// Number of such events.
-    doubts: u64,
+    number: u64,
     /// There is or was a queue whose triggers do not report every change.
-    has_untold: bool,
+    has_untracked: bool,
 }
 
 // SAFETY: a number and a bool.
@@ -19,19 +19,19 @@ unsafe impl Zeroed for Epoch {}
 pub(in crate::parts) static EPOCH: Guarded<Epoch, DirectoryLock> = Guarded::new();
 
 /// Returns the number of a new event.
-pub(in crate::parts) fn next_doubt(directory: &mut Directory) -> u64 {
+pub(in crate::parts) fn next_epoch(directory: &mut Directory) -> u64 {
     let epoch = &mut EPOCH.get_mut(directory)[0];
-    epoch.doubts += 1;
-    epoch.doubts
+    epoch.number += 1;
+    epoch.number
 }
 
 /// Returns the current epoch, and whether triggers of a queue do not report every change.
 pub(in crate::parts) fn now(directory: &Directory) -> (u64, bool) {
     let epoch = &EPOCH.get(directory)[0];
-    (epoch.doubts, epoch.has_untold)
+    (epoch.number, epoch.has_untracked)
 }
 
 /// Notes that triggers of a queue do not report every change.
-pub fn note_untold() {
-    EPOCH.get_mut(&mut directory())[0].has_untold = true;
+pub fn note_untracked() {
+    EPOCH.get_mut(&mut directory())[0].has_untracked = true;
 }

@@ -8,7 +8,7 @@
 
 use crate::model::position::Position;
 use crate::parts::leases::change::{HeldChange, HeldChanges, TASKS_NOTED};
-use crate::parts::leases::departed::HeldTask;
+use crate::parts::leases::departed::HeldLease;
 use crate::parts::leases::sessions;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
@@ -16,7 +16,7 @@ use crate::server::allocator::staying;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
-    static HELD: RefCell<Vec<(SlotId, Held)>> = const { RefCell::new(Vec::new()) };
+    static HELD: RefCell<Vec<(SlotId, HeldLock)>> = const { RefCell::new(Vec::new()) };
     /// The session may hold unrecorded tasks.
     static UNKNOWN: Cell<bool> = const { Cell::new(false) };
 }
@@ -26,20 +26,20 @@ const QUEUES_KEPT: usize = 8;
 
 /// Leases on the tasks of one queue.
 #[derive(Debug)]
-struct Held {
+struct HeldLock {
     /// Has the capacity for `TASKS_NOTED`.
     places: Vec<Position>,
     /// Number of leases at unrecorded positions.
     others: u64,
 }
 
-impl Default for Held {
-    fn default() -> Held {
-        Held { places: Vec::with_capacity(TASKS_NOTED), others: 0 }
+impl Default for HeldLock {
+    fn default() -> HeldLock {
+        HeldLock { places: Vec::with_capacity(TASKS_NOTED), others: 0 }
     }
 }
 
-impl Held {
+impl HeldLock {
     /// Must neither allocate nor fail.
     fn apply(&mut self, changes: &HeldChanges) {
         // A statement's triggers fire at its end, so a call within it is recorded before: a task may be recorded as
@@ -104,7 +104,7 @@ pub fn prepare(slot: SlotId) {
     staying(|| {
         HELD.with_borrow_mut(|held| {
             if held.iter().all(|(known, _)| *known != slot) {
-                held.push((slot, Held::default()));
+                held.push((slot, HeldLock::default()));
             }
         })
     });
@@ -136,7 +136,7 @@ pub(super) fn transaction_ended() {
 }
 
 /// Returns the leases on tasks of existing queues; None if they are not known.
-pub(super) fn tasks() -> Option<Vec<HeldTask>> {
+pub(super) fn tasks() -> Option<Vec<HeldLease>> {
     let mut tasks = Vec::new();
     HELD.with_borrow(|held| {
         for (slot, held) in held.iter().filter(|(slot, _)| slot::lock(*slot).is_some()) {
@@ -144,7 +144,7 @@ pub(super) fn tasks() -> Option<Vec<HeldTask>> {
                 return None;
             }
             let places = held.places.iter();
-            tasks.extend(places.map(|position| HeldTask { slot: *slot, position: *position }));
+            tasks.extend(places.map(|position| HeldLease { slot: *slot, position: *position }));
         }
         (!UNKNOWN.get()).then_some(tasks)
     })
@@ -152,7 +152,7 @@ pub(super) fn tasks() -> Option<Vec<HeldTask>> {
 
 /// Returns the maximum number of leases; None if it is not known.
 pub fn count() -> Option<u64> {
-    let count = |held: &Held| held.places.len() as u64 + held.others;
+    let count = |held: &HeldLock| held.places.len() as u64 + held.others;
     let sum = HELD.with_borrow(|held| held.iter().map(|(_, held)| count(held)).sum());
     (!UNKNOWN.get()).then_some(sum)
 }
@@ -166,9 +166,9 @@ pub(super) fn clear() {
 /// Returns whether the end of the session will lead the worker to this task: it is recorded, or the leases are not
 /// known.
 pub fn may_hold(slot: SlotId, position: Position) -> bool {
-    let doubt = slot::lock(slot).map(|slot| slot.doubt());
-    let is_sure = sessions::own_is_sure_since() >= doubt && doubt.is_some() && !UNKNOWN.get();
-    let is_noted = |(known, held): &(SlotId, Held)| *known == slot && held.may_hold(position);
+    let epoch = slot::lock(slot).map(|slot| slot.epoch());
+    let is_sure = sessions::own_is_sure_since() >= epoch && epoch.is_some() && !UNKNOWN.get();
+    let is_noted = |(known, held): &(SlotId, HeldLock)| *known == slot && held.may_hold(position);
     !is_sure || HELD.with_borrow(|held| held.iter().any(is_noted))
 }
 
@@ -177,8 +177,8 @@ mod tests {
     use super::*;
 
     /// Returns the leases after transactions that each take, or lose (false), the tasks at these positions.
-    fn after(transactions: &[&[(bool, Position)]]) -> Held {
-        let mut held = Held::default();
+    fn after(transactions: &[&[(bool, Position)]]) -> HeldLock {
+        let mut held = HeldLock::default();
         for transaction in transactions {
             let mut changes = HeldChanges::default();
             for (got, position) in *transaction {
@@ -189,7 +189,7 @@ mod tests {
         held
     }
 
-    fn counted(held: &mut Held, got: u64, lost: u64) {
+    fn counted(held: &mut HeldLock, got: u64, lost: u64) {
         let mut changes = HeldChanges::default();
         changes.count(got, lost);
         held.apply(&changes);

@@ -19,7 +19,7 @@ use crate::parts::slot::QueueGuard;
 
 impl QueueGuard {
     /// Returns the queue's invalidation epoch; triggers that are off are not part of it.
-    pub fn doubt(&self) -> u64 {
-        self.leases.doubt
+    pub fn epoch(&self) -> u64 {
+        self.leases.epoch
     }
 }

@@ -1,6 +1,6 @@
 //! Sessions in shared memory: which process is attached to which, and which were left.
 
-use crate::parts::leases::departed::{DEPARTED, HeldTask};
+use crate::parts::leases::departed::{DEPARTED, HeldLease};
 use crate::parts::leases::epoch;
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::databases;
@@ -34,7 +34,7 @@ pub struct Session {
     /// The connection's own session may hold unrecorded tasks.
     own_is_distrusted: bool,
     /// Invalidation epoch at session start.
-    doubts: u64,
+    epoch: u64,
 }
 
 /// State of a process that is accessed without the lock, at the index of the process.
@@ -70,14 +70,14 @@ struct Attached {
 /// Attaches this process to a session.
 pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     let mut directory = directory();
-    let (doubts, _) = epoch::now(&directory);
+    let (epoch, _) = epoch::now(&directory);
     if let Some(session) = SESSIONS.get_mut(&mut directory).get_mut(process::index() as usize) {
         session.database = u32::from(process::database());
         session.pid = process::pid();
         session.attached[part as usize] = Attached { live: true, identified, uuid, role };
         if part == Part::Own {
             session.own_is_distrusted = false;
-            session.doubts = doubts;
+            session.epoch = epoch;
             let flags = flags(process::index() as usize);
             flags.own_is_identified.store(identified, Ordering::SeqCst);
             flags.is_passing.store(false, Ordering::SeqCst);
@@ -87,9 +87,9 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
 
 /// Leaves a session. The lease of one joined until the end of the transaction is looked after only with `renews`.
 /// `tasks`: the leases of the own session, if they are known.
-pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
+pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldLease]>) {
     let mut directory = directory();
-    let (doubts, has_untold) = epoch::now(&directory);
+    let (epoch, has_untracked) = epoch::now(&directory);
     let mut sessions = SESSIONS.get_mut(&mut directory).iter_mut();
     let Some(session) = sessions.nth(process::index() as usize) else { return };
     let (attached, database) = (&mut session.attached[part as usize], session.database);
@@ -97,12 +97,12 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldTask]>) {
         return;
     }
     let Attached { uuid, identified, .. } = *attached;
-    let since = session.doubts;
+    let since = session.epoch;
     // Other connections that joined it may have taken more.
     let is_known = !identified && !session.own_is_distrusted;
     let tasks = tasks.filter(|_| is_known);
-    let is_sure = since == doubts && !has_untold;
-    if is_sure && tasks.is_some_and(<[HeldTask]>::is_empty) {
+    let is_sure = since == epoch && !has_untracked;
+    if is_sure && tasks.is_some_and(<[HeldLease]>::is_empty) {
         return;
     }
     let tasks = tasks.map(|tasks| (tasks, since));
@@ -152,7 +152,7 @@ pub fn own_is_sure_since() -> Option<u64> {
     let session = SESSIONS.get(&directory).get(process::index() as usize)?;
     let own = &session.attached[Part::Own as usize];
     let is_sure = own.live && !own.identified && !session.own_is_distrusted;
-    is_sure.then_some(session.doubts)
+    is_sure.then_some(session.epoch)
 }
 
 /// Returns the role that a connection's own session belongs to; None if there is no such session in this database.

@@ -4,5 +4,5 @@
 pub struct Shared {
     /// Invalidation epoch: number of the last event after which sessions may not know all leases they hold, counted
     /// over all queues.
-    pub(in crate::parts) doubt: u64,
+    pub(in crate::parts) epoch: u64,
 }

@@ -12,7 +12,7 @@
 use crate::model::position::{FIRST, Group, LAST, Position};
 use crate::parts::marks::by_tube::ByTube;
 use crate::parts::marks::mark::{Mark, Start};
-use crate::parts::marks::priorities::{LIMIT, Priorities, Sight, State};
+use crate::parts::marks::priorities::{KnownPriorities, LIMIT, Priorities, State};
 use crate::parts::marks::table::{Scope, Table};
 
 /// Maximum number of tubes with marks.
@@ -93,28 +93,33 @@ impl Marks {
         }
     }
 
-    /// Returns the priorities that ready tasks, of a tube if one is given, may have, see [`Priorities::sight`].
-    pub fn sight(
+    /// Returns the priorities that ready tasks, of a tube if one is given, may have, see [`Priorities::known_priorities`].
+    pub fn known_priorities(
         &mut self,
         tube: Option<u64>,
         into: Vec<i64>,
-        may_survey: bool,
+        may_scan: bool,
         now: i64,
-    ) -> Sight {
+    ) -> KnownPriorities {
         let scope = tube.map_or(WHOLE, |tube| scope(self.place_of(tube)));
         if self.priorities.is_complete() && !self.within(scope).state.is_complete() {
             self.learn(scope);
         }
-        self.within(scope).sight(into, may_survey, now)
+        self.within(scope).known_priorities(into, may_scan, now)
     }
 
-    /// Ends a survey, see [`Priorities::end_survey`]. The priorities of an evicted tube are not made again.
-    pub fn end_survey(&mut self, tube: Option<u64>, since: i64, found: Option<&[(i64, Position)]>) {
+    /// Ends a survey, see [`Priorities::end_priority_scan`]. The priorities of an evicted tube are not made again.
+    pub fn end_priority_scan(
+        &mut self,
+        tube: Option<u64>,
+        since: i64,
+        found: Option<&[(i64, Position)]>,
+    ) {
         let Some(scope) = self.scope_of(tube) else { return };
         let news = found.unwrap_or_default().iter();
         let news = news.filter(|(priority, _)| !self.table.knows(scope, *priority)).count();
         self.make_room(scope, news);
-        self.within(scope).end_survey(since, found);
+        self.within(scope).end_priority_scan(since, found);
     }
 
     /// Returns the marks of all ready and of all buried tasks.
@@ -212,16 +217,18 @@ mod tests {
     }
 
     /// Takes until a survey is asked for, and ends it.
-    fn survey(marks: &mut Marks, tube: Option<u64>, found: &[(i64, Position)]) {
-        let take = |_: &u32| matches!(marks.sight(tube, vec![], true, 7), Sight::Survey);
+    fn priority_scan(marks: &mut Marks, tube: Option<u64>, found: &[(i64, Position)]) {
+        let take = |_: &u32| {
+            matches!(marks.known_priorities(tube, vec![], true, 7), KnownPriorities::PriorityScan)
+        };
         assert_eq!((0..1000).find(take), Some(RAISE_AFTER));
-        marks.end_survey(tube, 7, Some(found));
+        marks.end_priority_scan(tube, 7, Some(found));
     }
 
-    fn sight(marks: &mut Marks, tube: impl Into<Option<u64>>) -> Option<Vec<i64>> {
-        match marks.sight(tube.into(), vec![], false, 7) {
-            Sight::All(known) => Some(known),
-            Sight::Some | Sight::Survey => None,
+    fn known_priorities(marks: &mut Marks, tube: impl Into<Option<u64>>) -> Option<Vec<i64>> {
+        match marks.known_priorities(tube.into(), vec![], false, 7) {
+            KnownPriorities::All(known) => Some(known),
+            KnownPriorities::Some | KnownPriorities::PriorityScan => None,
         }
     }
 
@@ -234,41 +241,47 @@ mod tests {
     #[test]
     fn a_task_of_a_tube_and_a_priority_concerns_these() {
         let mut marks = Marks::default();
-        survey(&mut marks, Some(1), &[(5, 100), (6, 100)]);
-        survey(&mut marks, Some(2), &[(5, 100)]);
-        survey(&mut marks, None, &[(5, 100), (6, 100)]);
+        priority_scan(&mut marks, Some(1), &[(5, 100), (6, 100)]);
+        priority_scan(&mut marks, Some(2), &[(5, 100)]);
+        priority_scan(&mut marks, None, &[(5, 100), (6, 100)]);
         marks.lower(of(1, 5), 70);
         assert_eq!([of(1, 5), of(1, 6), of(2, 5)].map(|group| marks.marked(group)), [70, 100, 100]);
         assert_eq!([of(None, 5), of(None, 6)].map(|group| marks.marked(group)), [70, 100]);
         marks.lower(of(2, 4), 60);
-        assert_eq!(sight(&mut marks, 1), Some(vec![5, 6]));
-        assert_eq!(sight(&mut marks, 2), Some(vec![4, 5]));
-        assert_eq!(sight(&mut marks, None), Some(vec![4, 5, 6]));
+        assert_eq!(known_priorities(&mut marks, 1), Some(vec![5, 6]));
+        assert_eq!(known_priorities(&mut marks, 2), Some(vec![4, 5]));
+        assert_eq!(known_priorities(&mut marks, None), Some(vec![4, 5, 6]));
     }
 
     #[test]
     fn a_task_of_some_tube_concerns_all() {
         let mut marks = Marks::default();
-        survey(&mut marks, Some(1), &[(5, 100)]);
-        survey(&mut marks, Some(2), &[]);
-        assert_eq!(sight(&mut marks, 2), Some(vec![]));
+        priority_scan(&mut marks, Some(1), &[(5, 100)]);
+        priority_scan(&mut marks, Some(2), &[]);
+        assert_eq!(known_priorities(&mut marks, 2), Some(vec![]));
         marks.lower(of(None, 5), 70);
         assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [70, 70]);
-        assert_eq!(sight(&mut marks, 2), Some(vec![5]));
+        assert_eq!(known_priorities(&mut marks, 2), Some(vec![5]));
         // Its priority is unknown.
         marks.lower(Group::ALL, 60);
-        assert_eq!((sight(&mut marks, 1), sight(&mut marks, 2)), (None, None));
+        assert_eq!(
+            (known_priorities(&mut marks, 1), known_priorities(&mut marks, 2)),
+            (None, None)
+        );
         assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [FIRST, FIRST]);
     }
 
     #[test]
     fn a_task_of_a_tube_whose_priority_nobody_knows_concerns_all_of_that() {
         let mut marks = Marks::default();
-        survey(&mut marks, Some(1), &[(5, 100)]);
-        survey(&mut marks, Some(2), &[(5, 100)]);
+        priority_scan(&mut marks, Some(1), &[(5, 100)]);
+        priority_scan(&mut marks, Some(2), &[(5, 100)]);
         marks.lower(of(1, None), 70);
-        assert_eq!((sight(&mut marks, 1), sight(&mut marks, 2)), (None, Some(vec![5])));
-        assert_eq!(sight(&mut marks, None), None);
+        assert_eq!(
+            (known_priorities(&mut marks, 1), known_priorities(&mut marks, 2)),
+            (None, Some(vec![5]))
+        );
+        assert_eq!(known_priorities(&mut marks, None), None);
     }
 
     #[test]
@@ -291,17 +304,20 @@ mod tests {
     fn what_has_given_way_to_another_tube_is_not_made_anew() {
         let mut marks = Marks::default();
         for _ in 0..=RAISE_AFTER {
-            sight(&mut marks, 1);
+            known_priorities(&mut marks, 1);
         }
-        assert!(matches!(marks.sight(Some(1), vec![], true, 7), Sight::Survey));
-        (2..=17).for_each(|tube| survey(&mut marks, Some(tube), &[(5, 100)]));
+        assert!(matches!(
+            marks.known_priorities(Some(1), vec![], true, 7),
+            KnownPriorities::PriorityScan
+        ));
+        (2..=17).for_each(|tube| priority_scan(&mut marks, Some(tube), &[(5, 100)]));
         assert!(!marks.knows(1));
-        marks.end_survey(Some(1), 7, Some(&[]));
+        marks.end_priority_scan(Some(1), 7, Some(&[]));
         assert!(!marks.knows(1) && (2..=17).all(|tube| marks.knows(tube)));
         // It begins anew, beside a survey of before.
-        assert_eq!(sight(&mut marks, 1), None);
-        marks.end_survey(Some(1), 7, Some(&[]));
-        assert_eq!(sight(&mut marks, 1), None);
+        assert_eq!(known_priorities(&mut marks, 1), None);
+        marks.end_priority_scan(Some(1), 7, Some(&[]));
+        assert_eq!(known_priorities(&mut marks, 1), None);
         assert!(!marks.knows(2));
         marks.end_raise(of(2, 5), 9, Some(LAST));
         marks.end_raise(of(2, None), 9, Some(LAST));
@@ -311,25 +327,25 @@ mod tests {
     #[test]
     fn what_is_known_of_all_tubes_is_true_of_each() {
         let mut marks = Marks::default();
-        survey(&mut marks, None, &[(5, 100), (6, 50)]);
-        assert_eq!(sight(&mut marks, 1), Some(vec![5, 6]));
+        priority_scan(&mut marks, None, &[(5, 100), (6, 50)]);
+        assert_eq!(known_priorities(&mut marks, 1), Some(vec![5, 6]));
         assert_eq!(marks.marked(of(1, 6)), 50);
         raise(&mut marks, of(1, 6), LAST);
         assert_eq!(
-            (sight(&mut marks, 1), sight(&mut marks, None)),
+            (known_priorities(&mut marks, 1), known_priorities(&mut marks, None)),
             (Some(vec![5]), Some(vec![5, 6]))
         );
         // Also of one that has lost count of its own.
         marks.lower(of(1, None), 40);
-        survey(&mut marks, None, &[(7, 30)]);
-        assert_eq!(sight(&mut marks, 1), Some(vec![7]));
+        priority_scan(&mut marks, None, &[(7, 30)]);
+        assert_eq!(known_priorities(&mut marks, 1), Some(vec![7]));
         assert_eq!(marks.marked(of(1, 7)), 30);
     }
 
     #[test]
     fn what_is_buried_concerns_no_ready_ones() {
         let mut marks = Marks::default();
-        survey(&mut marks, Some(1), &[(5, 100)]);
+        priority_scan(&mut marks, Some(1), &[(5, 100)]);
         raise(&mut marks, Group::Buried, 100);
         marks.lower(Group::Buried, 70);
         marks.lower(of(1, 5), 60);
@@ -342,17 +358,20 @@ mod tests {
     fn the_priorities_of_tubes_give_way_to_each_other() {
         let mut marks = Marks::default();
         let many: Vec<_> = (0..LIMIT as i64).map(|priority| (priority, 100)).collect();
-        (1..=4).for_each(|tube| survey(&mut marks, Some(tube), &many));
-        assert!((1..=4).all(|tube| sight(&mut marks, tube) == Some((0..16).collect())));
-        survey(&mut marks, Some(5), &[(5, 100)]);
-        assert_eq!((sight(&mut marks, 1), sight(&mut marks, 5)), (None, Some(vec![5])));
+        (1..=4).for_each(|tube| priority_scan(&mut marks, Some(tube), &many));
+        assert!((1..=4).all(|tube| known_priorities(&mut marks, tube) == Some((0..16).collect())));
+        priority_scan(&mut marks, Some(5), &[(5, 100)]);
+        assert_eq!(
+            (known_priorities(&mut marks, 1), known_priorities(&mut marks, 5)),
+            (None, Some(vec![5]))
+        );
         // Its place is that of the tube evicted, which does not make the others give way.
-        assert!((2..=4).all(|tube| sight(&mut marks, tube).is_some()));
+        assert!((2..=4).all(|tube| known_priorities(&mut marks, tube).is_some()));
         marks.lower(of(5, 7), 60);
-        assert_eq!(sight(&mut marks, 5), Some(vec![5, 7]));
+        assert_eq!(known_priorities(&mut marks, 5), Some(vec![5, 7]));
         // The whole queue's are made room for too.
-        survey(&mut marks, None, &many);
-        assert_eq!(sight(&mut marks, None), Some((0..16).collect()));
+        priority_scan(&mut marks, None, &many);
+        assert_eq!(known_priorities(&mut marks, None), Some((0..16).collect()));
         assert_eq!(marks.marked(of(4, 3)), 100);
         marks.lower(of(4, 3), 40);
         assert_eq!([of(4, 3), of(None, 3)].map(|group| marks.marked(group)), [40, 40]);

@@ -19,7 +19,7 @@ pub struct State {
     /// Every ready task has one of the known priorities.
     complete: bool,
     /// Start of the survey in progress; 0: none.
-    surveyed_since: i64,
+    scanned_since: i64,
     /// Tasks taken since the last survey.
     takes: u32,
 }
@@ -32,13 +32,13 @@ pub struct Priorities<'a> {
 }
 
 /// What is known of priorities.
-pub enum Sight {
+pub enum KnownPriorities {
     /// All priorities of ready tasks, in order.
     All(Vec<i64>),
     /// Not all.
     Some,
-    /// Not all: the caller has to do a survey and report it by `end_survey`.
-    Survey,
+    /// Not all: the caller has to do a survey and report it by `end_priority_scan`.
+    PriorityScan,
 }
 
 impl State {
@@ -48,7 +48,7 @@ impl State {
 
     /// Returns whether the priority of a new task has to be recorded.
     pub fn records(&self) -> bool {
-        self.complete || self.surveyed_since != 0
+        self.complete || self.scanned_since != 0
     }
 }
 
@@ -99,56 +99,61 @@ impl Priorities<'_> {
 
     /// Discards the list of priorities, and the survey in progress.
     fn lose(&mut self) {
-        (self.state.complete, self.state.surveyed_since) = (false, 0);
+        (self.state.complete, self.state.scanned_since) = (false, 0);
     }
 
     /// Adds a priority; false if there is no room.
     fn insert(&mut self, priority: i64, position: Position) -> bool {
         let is_full = self.table.of(self.scope).len() == LIMIT || self.table.room() == 0;
         // A priority without ready tasks is evicted.
-        let may_evict = self.state.surveyed_since == 0;
+        let may_evict = self.state.scanned_since == 0;
         if is_full && !(may_evict && self.table.remove(self.scope, |mark| mark.at == LAST)) {
             return false;
         }
         self.table.add(self.scope, priority, Mark::new(position))
     }
 
-    /// Returns the priorities that ready tasks may have. `into`: an empty list with room for all. With `may_survey`
+    /// Returns the priorities that ready tasks may have. `into`: an empty list with room for all. With `may_scan`
     /// the caller may be asked for a survey.
-    pub fn sight(&mut self, mut into: Vec<i64>, may_survey: bool, now: i64) -> Sight {
+    pub fn known_priorities(
+        &mut self,
+        mut into: Vec<i64>,
+        may_scan: bool,
+        now: i64,
+    ) -> KnownPriorities {
         if self.state.complete {
             let known = self.table.of(self.scope).iter();
             let ready = known.filter(|known| known.mark.at != LAST);
             into.extend(ready.map(|known| known.priority));
-            return Sight::All(into);
+            return KnownPriorities::All(into);
         }
         self.state.takes = self.state.takes.saturating_add(1);
-        match may_survey && self.state.takes > RAISE_AFTER && self.begin_survey(now) {
-            true => Sight::Survey,
-            false => Sight::Some,
+        match may_scan && self.state.takes > RAISE_AFTER && self.begin_priority_scan(now) {
+            true => KnownPriorities::PriorityScan,
+            false => KnownPriorities::Some,
         }
     }
 
     /// Begins a survey, unless a raise or a survey is in progress.
-    fn begin_survey(&mut self, now: i64) -> bool {
+    fn begin_priority_scan(&mut self, now: i64) -> bool {
         let known = self.table.of_mut(self.scope);
         let is_looked_at = known.iter().any(|known| known.mark.is_being_raised(now));
-        let since = self.state.surveyed_since;
+        let since = self.state.scanned_since;
         if is_looked_at || since != 0 && now - since <= LOST_AFTER {
             return false;
         }
         known.iter_mut().for_each(|known| known.mark.watch());
-        (self.state.surveyed_since, self.state.takes) = (now, 0);
+        (self.state.scanned_since, self.state.takes) = (now, 0);
         true
     }
 
     /// Ends the survey begun at `since`. `found`: the priorities of ready tasks with the position of the first task
     /// of each; None if the survey has failed or found too many.
-    pub fn end_survey(&mut self, since: i64, found: Option<&[(i64, Position)]>) {
-        if self.state.surveyed_since != since {
+    pub fn end_priority_scan(&mut self, since: i64, found: Option<&[(i64, Position)]>) {
+        if self.state.scanned_since != since {
             return;
         }
-        self.state.surveyed_since = 0;
+        self.state.scanned_since = 0;
         let Some(found) = found else { return };
         for known in self.table.of_mut(self.scope) {
             let place = found.iter().find(|(found, _)| *found == known.priority);
@@ -178,10 +183,10 @@ mod tests {
         }
     }
 
-    fn surveyed(found: &[(i64, Position)]) -> Own {
+    fn scanned(found: &[(i64, Position)]) -> Own {
         let mut priorities = Own::default();
-        assert!(priorities.all().begin_survey(7));
-        priorities.all().end_survey(7, Some(found));
+        assert!(priorities.all().begin_priority_scan(7));
+        priorities.all().end_priority_scan(7, Some(found));
         priorities
     }
 
@@ -191,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_survey_makes_them_known() {
-        let mut priorities = surveyed(&[(1, 10), (5, 3)]);
+        let mut priorities = scanned(&[(1, 10), (5, 3)]);
         assert!(priorities.state.complete);
         priorities.all().lower(3, 8);
         priorities.all().lower(5, 2);
@@ -205,14 +210,14 @@ mod tests {
 
     #[test]
     fn what_comes_while_it_is_surveyed_is_not_missed() {
-        let mut priorities = surveyed(&[(1, 10), (5, 3)]);
+        let mut priorities = scanned(&[(1, 10), (5, 3)]);
         priorities.all().lower_all(100);
-        assert!(priorities.all().begin_survey(9));
-        assert!(!priorities.all().begin_survey(10), "one at a time");
+        assert!(priorities.all().begin_priority_scan(9));
+        assert!(!priorities.all().begin_priority_scan(10), "one at a time");
         priorities.all().lower(1, 6);
         priorities.all().lower(2, 7);
-        priorities.all().end_survey(8, Some(&[]));
-        priorities.all().end_survey(9, Some(&[(1, 20), (4, 1)]));
+        priorities.all().end_priority_scan(8, Some(&[]));
+        priorities.all().end_priority_scan(9, Some(&[(1, 20), (4, 1)]));
         assert!(priorities.state.complete);
         assert_eq!(at(&priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
     }
@@ -221,31 +226,31 @@ mod tests {
     #[test]
     fn a_survey_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
         let mut priorities = Own::default();
-        assert!(priorities.all().begin_survey(7));
+        assert!(priorities.all().begin_priority_scan(7));
         priorities.all().lower_all(5);
-        priorities.all().end_survey(7, Some(&[]));
+        priorities.all().end_priority_scan(7, Some(&[]));
         assert!(!priorities.state.complete);
         // The same where there is no room for it.
         let all: Vec<(i64, Position)> = (0..16).map(|priority| (priority, 1)).collect();
-        let mut priorities = surveyed(&all);
+        let mut priorities = scanned(&all);
         priorities.all().lower_all(5);
-        assert!(priorities.all().begin_survey(9));
+        assert!(priorities.all().begin_priority_scan(9));
         priorities.all().lower(40, 5);
-        priorities.all().end_survey(9, Some(&[(1, 8)]));
+        priorities.all().end_priority_scan(9, Some(&[(1, 8)]));
         assert!(!priorities.state.complete);
-        assert!(priorities.all().begin_survey(9));
+        assert!(priorities.all().begin_priority_scan(9));
     }
 
     #[test]
     fn who_raises_a_mark_for_too_long_has_come_to_nothing() {
-        let mut priorities = surveyed(&[(1, 10)]);
+        let mut priorities = scanned(&[(1, 10)]);
         assert!(priorities.all().start(1, RAISE_AFTER + 1, true, 20).raises);
         priorities.all().lower_all(8);
-        assert!(!priorities.all().begin_survey(LOST_AFTER));
-        assert!(priorities.all().begin_survey(30 + LOST_AFTER));
+        assert!(!priorities.all().begin_priority_scan(LOST_AFTER));
+        assert!(priorities.all().begin_priority_scan(30 + LOST_AFTER));
         priorities.all().lower(1, 6);
         priorities.all().mark(1).unwrap().end_raise(20, Some(50));
-        priorities.all().end_survey(30 + LOST_AFTER, Some(&[(1, 60)]));
+        priorities.all().end_priority_scan(30 + LOST_AFTER, Some(&[(1, 60)]));
         assert_eq!(at(&priorities), [(1, 6)]);
     }
 
@@ -255,7 +260,7 @@ mod tests {
         priorities.all().lower(1, 10);
         assert_eq!((priorities.all().marked(1), priorities.all().marked(2)), (FIRST, FIRST));
         assert_eq!(priorities.all().start(1, 1, true, 7).from, FIRST);
-        let mut priorities = surveyed(&[(1, 10)]);
+        let mut priorities = scanned(&[(1, 10)]);
         assert_eq!((priorities.all().marked(1), priorities.all().marked(2)), (10, LAST));
         assert_eq!(priorities.all().start(1, 1, true, 7).from, 10);
     }
@@ -263,14 +268,14 @@ mod tests {
     #[test]
     fn a_tube_begins_with_what_is_known_of_all() {
         let mut tube = Own::default();
-        assert!(tube.all().begin_survey(9));
-        let mut all = surveyed(&[(1, 10), (5, 3)]);
+        assert!(tube.all().begin_priority_scan(9));
+        let mut all = scanned(&[(1, 10), (5, 3)]);
         assert!(all.all().start(5, RAISE_AFTER + 1, true, 20).raises);
         tube.all().learn(&at(&all));
         assert!(tube.state.complete);
         assert_eq!(at(&tube), at(&all));
         // Its own survey comes too late, and no raise of its own is in progress.
-        tube.all().end_survey(9, Some(&[]));
+        tube.all().end_priority_scan(9, Some(&[]));
         tube.all().mark(5).unwrap().end_raise(20, Some(50));
         assert_eq!(at(&tube), [(1, 10), (5, 3)]);
         assert!(tube.all().start(5, RAISE_AFTER + 1, true, 21).raises);
@@ -281,8 +286,8 @@ mod tests {
     #[test]
     fn there_may_be_too_many() {
         let many: Vec<(i64, Position)> = (0..17).map(|priority| (priority, 1)).collect();
-        assert!(!surveyed(&many).state.complete);
-        let mut priorities = surveyed(&many[..16]);
+        assert!(!scanned(&many).state.complete);
+        let mut priorities = scanned(&many[..16]);
         assert!(priorities.state.complete);
         // One that is idle gives way, none other.
         priorities.table.get(0, 3).unwrap().at = LAST;
@@ -296,8 +301,8 @@ mod tests {
     #[test]
     fn a_survey_that_fails_changes_nothing() {
         let mut priorities = Own::default();
-        assert!(priorities.all().begin_survey(7));
-        priorities.all().end_survey(7, None);
-        assert!(!priorities.state.complete && priorities.state.surveyed_since == 0);
+        assert!(priorities.all().begin_priority_scan(7));
+        priorities.all().end_priority_scan(7, None);
+        assert!(!priorities.state.complete && priorities.state.scanned_since == 0);
     }
 }

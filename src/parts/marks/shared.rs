@@ -5,7 +5,7 @@ use crate::model::position::{Group, Position};
 use crate::parts::marks::change::Change;
 use crate::parts::marks::groups::Marks;
 use crate::parts::marks::mark::Start;
-use crate::parts::marks::priorities::Sight;
+use crate::parts::marks::priorities::KnownPriorities;
 use crate::parts::marks::traced;
 use crate::parts::slot::{QueueGuard, SharedQueue};
 use crate::server::allocator;
@@ -44,23 +44,28 @@ impl QueueGuard {
     }
 
     /// Returns the priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with room
-    /// for all. With `may_survey` the caller may be asked for a survey.
-    pub fn sight(
+    /// for all. With `may_scan` the caller may be asked for a survey.
+    pub fn known_priorities(
         &mut self,
         tube: Option<u64>,
         into: Vec<i64>,
-        may_survey: bool,
+        may_scan: bool,
         now: i64,
-    ) -> Sight {
-        let may_survey = may_survey && !self.is_prepared();
-        self.marks.sight(tube, into, may_survey, now)
+    ) -> KnownPriorities {
+        let may_scan = may_scan && !self.is_prepared();
+        self.marks.known_priorities(tube, into, may_scan, now)
     }
 
     /// Ends a survey begun at `since`. `found`: the priorities with the position of the first task of each; None if
     /// the survey has failed.
-    pub fn end_survey(&mut self, tube: Option<u64>, since: i64, found: Option<&[(i64, Position)]>) {
+    pub fn end_priority_scan(
+        &mut self,
+        tube: Option<u64>,
+        since: i64,
+        found: Option<&[(i64, Position)]>,
+    ) {
         let found = found.filter(|_| !self.is_prepared());
-        self.marks.end_survey(tube, since, found);
+        self.marks.end_priority_scan(tube, since, found);
     }
 
     /// Forgets the marks, after changes that may not have been reported.

@@ -4,7 +4,7 @@
 use crate::model::position::{FIRST, Group, LAST, Position};
 use crate::parts::marks::groups::Marks;
 use crate::parts::marks::mark::{LOST_AFTER, RAISE_AFTER};
-use crate::parts::marks::priorities::{self, Sight};
+use crate::parts::marks::priorities::{self, KnownPriorities};
 use proptest::option;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -29,9 +29,9 @@ enum Step {
     /// The look of one of those that raise a mark; the end of it.
     Look(prop::sample::Index),
     EndRaise(prop::sample::Index, bool),
-    Sight(Option<u64>, u32),
-    Survey(prop::sample::Index),
-    EndSurvey(prop::sample::Index, bool),
+    KnownPriorities(Option<u64>, u32),
+    PriorityScan(prop::sample::Index),
+    EndPriorityScan(prop::sample::Index, bool),
     Wait,
 }
 
@@ -66,9 +66,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (group, takes()).prop_map(|(group, takes)| Step::Start(group, takes)),
         4 => index().prop_map(Step::Look),
         4 => (index(), noted()).prop_map(|(index, found)| Step::EndRaise(index, found)),
-        4 => (option::of(tube()), takes()).prop_map(|(tube, takes)| Step::Sight(tube, takes)),
-        3 => index().prop_map(Step::Survey),
-        3 => (index(), noted()).prop_map(|(index, found)| Step::EndSurvey(index, found)),
+        4 => (option::of(tube()), takes()).prop_map(|(tube, takes)| Step::KnownPriorities(tube, takes)),
+        3 => index().prop_map(Step::PriorityScan),
+        3 => (index(), noted()).prop_map(|(index, found)| Step::EndPriorityScan(index, found)),
         1 => Just(Step::Wait),
     ];
     prop::collection::vec(step, 0..60)
@@ -77,14 +77,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// A raise in progress: since when, and what the look has found.
 type Raise = (Group, i64, Option<Position>);
 /// The same of a survey, in a tube or all.
-type Survey = (Option<u64>, i64, Option<Vec<(i64, Position)>>);
+type PriorityScan = (Option<u64>, i64, Option<Vec<(i64, Position)>>);
 
 #[derive(Default)]
 struct Model {
     ready: Vec<Task>,
     buried: Vec<Position>,
     raises: Vec<Raise>,
-    surveys: Vec<Survey>,
+    priority_scans: Vec<PriorityScan>,
 }
 
 impl Model {
@@ -161,31 +161,31 @@ proptest! {
                         marks.end_raise(group, since, found.filter(|_| succeeds));
                     }
                 }
-                Step::Sight(tube, takes) => {
+                Step::KnownPriorities(tube, takes) => {
                     for _ in 0..takes {
-                        match marks.sight(tube, vec![], true, now) {
-                            Sight::All(known) => {
+                        match marks.known_priorities(tube, vec![], true, now) {
+                            KnownPriorities::All(known) => {
                                 let ready = model.priorities(tube);
                                 prop_assert!(ready.keys().all(|priority| known.contains(priority)));
                                 prop_assert!(known.is_sorted() && known.len() <= priorities::LIMIT);
                                 break;
                             }
-                            Sight::Some => {}
-                            Sight::Survey => model.surveys.push((tube, now, None)),
+                            KnownPriorities::Some => {}
+                            KnownPriorities::PriorityScan => model.priority_scans.push((tube, now, None)),
                         }
                     }
                 }
-                Step::Survey(index) => {
-                    if let Some(at) = pick(&model.surveys, &index) {
-                        let found = model.priorities(model.surveys[at].0).into_iter().collect();
-                        model.surveys[at].2 = Some(found);
+                Step::PriorityScan(index) => {
+                    if let Some(at) = pick(&model.priority_scans, &index) {
+                        let found = model.priorities(model.priority_scans[at].0).into_iter().collect();
+                        model.priority_scans[at].2 = Some(found);
                     }
                 }
-                Step::EndSurvey(index, succeeds) => {
-                    if let Some(at) = pick(&model.surveys, &index) {
-                        let (tube, since, found) = model.surveys.swap_remove(at);
+                Step::EndPriorityScan(index, succeeds) => {
+                    if let Some(at) = pick(&model.priority_scans, &index) {
+                        let (tube, since, found) = model.priority_scans.swap_remove(at);
                         let found = found.filter(|found| succeeds && found.len() <= priorities::LIMIT);
-                        marks.end_survey(tube, since, found.as_deref());
+                        marks.end_priority_scan(tube, since, found.as_deref());
                     }
                 }
                 Step::Wait => now += LOST_AFTER + 1,

@@ -14,7 +14,7 @@
 use crate::parts::locks::JobsLock;
 use crate::parts::schedule::databases;
 use crate::parts::schedule::orders::{self, Order, Report, Work};
-use crate::server::shared_memory::{Guarded, Held, Zeroed};
+use crate::server::shared_memory::{Guarded, HeldLock, Zeroed};
 use crate::server::xact::Failure;
 use crate::server::{latch, process, time};
 use pgrx::PgSqlErrorCode;
@@ -113,7 +113,7 @@ pub(in crate::parts) fn limit() -> usize {
 }
 
 fn with<T>(work: impl FnOnce(&mut [Job]) -> T) -> T {
-    work(JOBS.get_mut(&mut Held::acquire()))
+    work(JOBS.get_mut(&mut HeldLock::acquire()))
 }
 
 fn id_of(index: usize, job: &Job) -> JobId {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// Changes in one sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LaneChange {
+pub struct SubqueueChange {
     /// Change of the number of taken tasks.
     pub taken: i32,
     /// There may be a task to take that was not there before.
@@ -33,9 +33,9 @@ pub struct LaneChange {
     pub left: Option<u64>,
 }
 
-impl Default for LaneChange {
-    fn default() -> LaneChange {
-        LaneChange {
+impl Default for SubqueueChange {
+    fn default() -> SubqueueChange {
+        SubqueueChange {
             taken: 0,
             offers: false,
             lost: false,
@@ -51,8 +51,8 @@ impl Default for LaneChange {
     }
 }
 
-impl LaneChange {
-    pub fn absorb(&mut self, later: &LaneChange) {
+impl SubqueueChange {
+    pub fn absorb(&mut self, later: &SubqueueChange) {
         self.taken += later.taken;
         self.offers |= later.offers;
         self.lost |= later.lost;
@@ -95,17 +95,17 @@ impl LaneChange {
 
 /// Changes in the sub-queues of a queue, in the order in which they were touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LaneChanges {
-    changes: Vec<(u64, LaneChange)>,
+pub struct SubqueueChanges {
+    changes: Vec<(u64, SubqueueChange)>,
     places: HashMap<u64, usize>,
     /// There are more than recorded.
     pub more: bool,
 }
 
 /// Maximum number of sub-queues recorded, not counting claimed ones.
-pub const LANES_NOTED: usize = 100_000;
+pub const SUBQUEUES_NOTED: usize = 100_000;
 
-impl LaneChanges {
+impl SubqueueChanges {
     /// Records that a task has moved from one place to another; None: from or to nowhere. `position` is that of its
     /// key, whose hash `hash` gives, with its level.
     pub fn change(
@@ -115,16 +115,16 @@ impl LaneChanges {
         (position, level): (Position, Level),
         hash: impl Fn() -> u64,
     ) {
-        let in_lane = |place: Option<Place>| {
+        let in_subqueue = |place: Option<Place>| {
             let place = place?;
-            place.lane().map(|lane| (lane, place.status))
+            place.subqueue().map(|subqueue| (subqueue, place.status))
         };
-        let (old, new) = (in_lane(old), in_lane(new));
+        let (old, new) = (in_subqueue(old), in_subqueue(new));
         let is_open = |status| matches!(status, Status::Ready | Status::Waiting);
-        if let Some((lane, status)) = old
+        if let Some((subqueue, status)) = old
             && old != new
         {
-            self.note(lane, |change| match status {
+            self.note(subqueue, |change| match status {
                 Status::Taken => {
                     change.taken -= 1;
                     change.left = change.left.or_else(|| Some(hash()));
@@ -135,15 +135,15 @@ impl LaneChanges {
                 _ => {}
             });
         }
-        let Some((lane, status)) = new else { return };
+        let Some((subqueue, status)) = new else { return };
         if is_open(status) {
-            self.note(lane, |change| {
+            self.note(subqueue, |change| {
                 // A waiting task that stays has another position, perhaps behind a ready one.
                 change.offers |= status == Status::Ready || old == new;
                 change.stand(position, level);
             });
         } else if status == Status::Taken && old != new {
-            self.note(lane, |change| {
+            self.note(subqueue, |change| {
                 (change.taken, change.first) = (change.taken + 1, position);
                 change.taken_level = change.taken_level.min(level);
                 change.took = Some(hash());
@@ -153,19 +153,19 @@ impl LaneChanges {
 
     /// Records another position of a task that stays in its place.
     pub fn moved(&mut self, place: Place, (position, level): (Position, Level)) {
-        if let Some(lane) = place.lane()
+        if let Some(subqueue) = place.subqueue()
             && matches!(place.status, Status::Ready | Status::Waiting)
         {
-            self.note(lane, |change| {
+            self.note(subqueue, |change| {
                 (change.offers, change.lost) = (true, true);
                 change.stand(position, level);
             });
         }
     }
 
-    fn note(&mut self, lane: u64, note: impl FnOnce(&mut LaneChange)) {
-        if self.changes.len() < LANES_NOTED || self.places.contains_key(&lane) {
-            let change = self.at(lane);
+    fn note(&mut self, subqueue: u64, note: impl FnOnce(&mut SubqueueChange)) {
+        if self.changes.len() < SUBQUEUES_NOTED || self.places.contains_key(&subqueue) {
+            let change = self.at(subqueue);
             note(change);
             change.exhausted = false;
         } else {
@@ -173,10 +173,10 @@ impl LaneChanges {
         }
     }
 
-    fn at(&mut self, lane: u64) -> &mut LaneChange {
-        let place = *self.places.entry(lane).or_insert(self.changes.len());
+    fn at(&mut self, subqueue: u64) -> &mut SubqueueChange {
+        let place = *self.places.entry(subqueue).or_insert(self.changes.len());
         if place == self.changes.len() {
-            self.changes.push((lane, LaneChange::default()));
+            self.changes.push((subqueue, SubqueueChange::default()));
         }
         &mut self.changes[place].1
     }
@@ -185,28 +185,28 @@ impl LaneChanges {
     pub fn claim<E>(&mut self, claim: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
         self.changes.reserve(1);
         self.places.reserve(1);
-        let lane = claim()?;
-        self.at(lane).claimed = true;
-        Ok(lane)
+        let subqueue = claim()?;
+        self.at(subqueue).claimed = true;
+        Ok(subqueue)
     }
 
     /// Records that a claimed sub-queue has been given back.
-    pub fn unclaim(&mut self, lane: u64) {
-        self.at(lane).claimed = false;
+    pub fn unclaim(&mut self, subqueue: u64) {
+        self.at(subqueue).claimed = false;
     }
 
     /// Records that a claimed sub-queue has nothing more to take.
-    pub fn exhaust(&mut self, lane: u64) {
-        self.at(lane).exhausted = true;
+    pub fn exhaust(&mut self, subqueue: u64) {
+        self.at(subqueue).exhausted = true;
     }
 
-    pub fn contains(&self, lane: u64) -> bool {
-        self.more || self.places.contains_key(&lane)
+    pub fn contains(&self, subqueue: u64) -> bool {
+        self.more || self.places.contains_key(&subqueue)
     }
 
     /// Adds the changes of a sub-queue to a sum.
-    pub fn add_to(&self, known: &mut LaneChange, lane: u64) {
-        match self.find(lane) {
+    pub fn add_to(&self, known: &mut SubqueueChange, subqueue: u64) {
+        match self.find(subqueue) {
             Some(later) => known.absorb(later),
             // A task may have come after the look in vain.
             None => known.exhausted &= !self.more,
@@ -214,32 +214,33 @@ impl LaneChanges {
     }
 
     /// Returns the changes of a sub-queue; None if none are recorded.
-    fn find(&self, lane: u64) -> Option<&LaneChange> {
-        self.places.get(&lane).map(|place| &self.changes[*place].1)
+    fn find(&self, subqueue: u64) -> Option<&SubqueueChange> {
+        self.places.get(&subqueue).map(|place| &self.changes[*place].1)
     }
 
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &LaneChange)> {
-        self.changes.iter().map(|(lane, change)| (*lane, change))
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &SubqueueChange)> {
+        self.changes.iter().map(|(subqueue, change)| (*subqueue, change))
     }
 
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && !self.more
     }
 
-    pub fn absorb(&mut self, later: &LaneChanges) {
-        for (lane, change) in later.iter() {
+    pub fn absorb(&mut self, later: &SubqueueChanges) {
+        for (subqueue, change) in later.iter() {
             if change.claimed {
-                self.at(lane).absorb(change);
+                self.at(subqueue).absorb(change);
             } else {
                 let exhausted = change.exhausted;
-                self.note(lane, |known| known.absorb(change));
-                if self.places.contains_key(&lane) {
-                    self.at(lane).exhausted = exhausted;
+                self.note(subqueue, |known| known.absorb(change));
+                if self.places.contains_key(&subqueue) {
+                    self.at(subqueue).exhausted = exhausted;
                 }
             }
         }
         if later.more {
-            let others = self.changes.iter_mut().filter(|(lane, _)| later.find(*lane).is_none());
+            let others =
+                self.changes.iter_mut().filter(|(subqueue, _)| later.find(*subqueue).is_none());
             others.for_each(|(_, change)| change.exhausted = false);
             self.more = true;
         }
@@ -251,63 +252,63 @@ mod tests {
     use super::*;
     use crate::model::change::Tube;
 
-    impl LaneChanges {
-        pub fn get(&self, lane: u64) -> LaneChange {
-            self.find(lane).copied().unwrap_or_default()
+    impl SubqueueChanges {
+        pub fn get(&self, subqueue: u64) -> SubqueueChange {
+            self.find(subqueue).copied().unwrap_or_default()
         }
     }
 
-    fn at(status: Status, lane: u64) -> Option<Place> {
-        in_line(status, lane, true)
+    fn at(status: Status, subqueue: u64) -> Option<Place> {
+        in_order(status, subqueue, true)
     }
 
-    fn in_line(status: Status, lane: u64, is_strict: bool) -> Option<Place> {
+    fn in_order(status: Status, subqueue: u64, is_strict: bool) -> Option<Place> {
         Some(Place {
             status,
-            tube: Some(Tube { hash: lane, counted: None, is_lane: true, is_strict }),
+            tube: Some(Tube { hash: subqueue, counted: None, is_subqueue: true, is_strict }),
         })
     }
 
     #[test]
     fn a_task_that_waits_is_in_no_line_unless_that_is_strict() {
-        let at = |status| in_line(status, 7, false);
-        let mut lanes = LaneChanges::default();
+        let at = |status| in_order(status, 7, false);
+        let mut subqueues = SubqueueChanges::default();
         for (old, new) in [
             (None, at(Status::Waiting)),
             (at(Status::Waiting), at(Status::Waiting)),
             (at(Status::Waiting), at(Status::Buried)),
             (at(Status::Waiting), None),
         ] {
-            lanes.change(old, new, (5, 0), || 0);
+            subqueues.change(old, new, (5, 0), || 0);
         }
-        lanes.moved(at(Status::Waiting).expect("a place"), (5, 0));
-        assert_eq!(lanes.get(7), LaneChange::default());
-        lanes.change(at(Status::Waiting), at(Status::Ready), (5, 0), || 0);
-        assert!(lanes.get(7).offers && lanes.get(7).least == 5 && !lanes.get(7).lost);
-        lanes.change(at(Status::Taken), at(Status::Waiting), (5, 0), || 8);
-        assert_eq!((lanes.get(7).taken, lanes.get(7).left), (-1, Some(8)));
+        subqueues.moved(at(Status::Waiting).expect("a place"), (5, 0));
+        assert_eq!(subqueues.get(7), SubqueueChange::default());
+        subqueues.change(at(Status::Waiting), at(Status::Ready), (5, 0), || 0);
+        assert!(subqueues.get(7).offers && subqueues.get(7).least == 5 && !subqueues.get(7).lost);
+        subqueues.change(at(Status::Taken), at(Status::Waiting), (5, 0), || 8);
+        assert_eq!((subqueues.get(7).taken, subqueues.get(7).left), (-1, Some(8)));
     }
 
     #[test]
-    fn a_task_taken_and_settled_leaves_the_lane_as_it_was() {
-        let mut lanes = LaneChanges::default();
-        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), (1, 0), || 0);
-        assert_eq!((lanes.get(7).taken, lanes.get(7).offers), (1, false));
-        assert!(!lanes.get(7).is_left());
-        lanes.change(at(Status::Taken, 7), None, (1, 0), || 0);
-        assert_eq!(lanes.get(7).taken, 0);
-        assert!(!lanes.get(7).is_left());
-        lanes.claim(|| Ok::<_, ()>(7)).expect("claimed");
-        assert!(lanes.get(7).is_left());
+    fn a_task_taken_and_settled_leaves_the_subqueue_as_it_was() {
+        let mut subqueues = SubqueueChanges::default();
+        subqueues.change(at(Status::Ready, 7), at(Status::Taken, 7), (1, 0), || 0);
+        assert_eq!((subqueues.get(7).taken, subqueues.get(7).offers), (1, false));
+        assert!(!subqueues.get(7).is_left());
+        subqueues.change(at(Status::Taken, 7), None, (1, 0), || 0);
+        assert_eq!(subqueues.get(7).taken, 0);
+        assert!(!subqueues.get(7).is_left());
+        subqueues.claim(|| Ok::<_, ()>(7)).expect("claimed");
+        assert!(subqueues.get(7).is_left());
     }
 
     #[test]
     fn the_place_of_the_last_take_is_known_beside_an_ack() {
-        let mut lanes = LaneChanges::default();
-        lanes.change(at(Status::Taken, 7), None, (1, 0), || 8);
-        lanes.change(at(Status::Ready, 7), at(Status::Taken, 7), (2, 0), || 9);
-        let mut sum = LaneChange::default();
-        sum.absorb(&lanes.get(7));
+        let mut subqueues = SubqueueChanges::default();
+        subqueues.change(at(Status::Taken, 7), None, (1, 0), || 8);
+        subqueues.change(at(Status::Ready, 7), at(Status::Taken, 7), (2, 0), || 9);
+        let mut sum = SubqueueChange::default();
+        sum.absorb(&subqueues.get(7));
         assert_eq!((sum.taken, sum.first, sum.took, sum.left), (0, 2, Some(9), Some(8)));
     }
 
@@ -321,30 +322,30 @@ mod tests {
             (at(Status::Ready, 1), at(Status::Ready, 1)),
             (at(Status::Waiting, 1), at(Status::Waiting, 2)),
         ] {
-            let mut lanes = LaneChanges::default();
-            lanes.change(old, new, (5, 0), || 0);
-            assert!(lanes.get(1).offers, "{old:?} -> {new:?}");
+            let mut subqueues = SubqueueChanges::default();
+            subqueues.change(old, new, (5, 0), || 0);
+            assert!(subqueues.get(1).offers, "{old:?} -> {new:?}");
         }
-        let mut lanes = LaneChanges::default();
-        lanes.change(None, at(Status::Waiting, 1), (5, 0), || 0);
-        lanes.change(at(Status::Ready, 2), at(Status::Buried, 2), (5, 0), || 0);
-        assert!(!lanes.get(1).offers && !lanes.get(2).offers);
-        assert_eq!((lanes.get(1).least, lanes.get(2).least), (5, LAST));
-        assert!(lanes.get(2).lost && !lanes.get(1).lost);
+        let mut subqueues = SubqueueChanges::default();
+        subqueues.change(None, at(Status::Waiting, 1), (5, 0), || 0);
+        subqueues.change(at(Status::Ready, 2), at(Status::Buried, 2), (5, 0), || 0);
+        assert!(!subqueues.get(1).offers && !subqueues.get(2).offers);
+        assert_eq!((subqueues.get(1).least, subqueues.get(2).least), (5, LAST));
+        assert!(subqueues.get(2).lost && !subqueues.get(1).lost);
     }
 
     #[test]
-    fn a_claim_is_noted_however_many_lanes_there_are() {
-        let mut lanes = LaneChanges::default();
-        for lane in 0..LANES_NOTED as u64 + 10 {
-            lanes.change(None, at(Status::Ready, lane), (5, 0), || 0);
+    fn a_claim_is_noted_however_many_subqueues_there_are() {
+        let mut subqueues = SubqueueChanges::default();
+        for subqueue in 0..SUBQUEUES_NOTED as u64 + 10 {
+            subqueues.change(None, at(Status::Ready, subqueue), (5, 0), || 0);
         }
-        assert!(lanes.more);
-        let last = LANES_NOTED as u64 + 9;
-        lanes.claim(|| Ok::<_, ()>(last)).expect("claimed");
-        assert!(lanes.get(last).claimed);
-        let mut outer = lanes.clone();
-        let mut inner = LaneChanges::default();
+        assert!(subqueues.more);
+        let last = SUBQUEUES_NOTED as u64 + 9;
+        subqueues.claim(|| Ok::<_, ()>(last)).expect("claimed");
+        assert!(subqueues.get(last).claimed);
+        let mut outer = subqueues.clone();
+        let mut inner = SubqueueChanges::default();
         inner.claim(|| Ok::<_, ()>(last + 1)).expect("claimed");
         outer.absorb(&inner);
         assert!(outer.get(last + 1).claimed);

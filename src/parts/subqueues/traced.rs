@@ -1,7 +1,7 @@
 //! Steps of sub-queues: what is done to one in shared memory, with what was known of it before and what is after.
 
 use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::change::SubqueueChange;
 use crate::parts::subqueues::pool::Pool;
 use crate::server::{allocator, process};
 use crate::trace::{apart, is_on};
@@ -12,29 +12,29 @@ pub struct Step(Option<Begun>);
 
 struct Begun {
     id: SlotId,
-    lane: Option<u64>,
+    subqueue: Option<u64>,
     was: Value,
 }
 
 impl Step {
-    /// To be called before the step, under the lanes' lock. `lane`: none for what concerns all of a queue.
+    /// To be called before the step, under the sub-queues' lock. `subqueue`: none for what concerns all of a queue.
     #[inline(always)]
-    pub fn begin(pool: &mut Pool, id: SlotId, lane: Option<u64>) -> Step {
-        Step(is_on().then(|| Begun { id, lane, was: apart(|| seen(pool, id, lane)) }))
+    pub fn begin(pool: &mut Pool, id: SlotId, subqueue: Option<u64>) -> Step {
+        Step(is_on().then(|| Begun { id, subqueue, was: apart(|| seen(pool, id, subqueue)) }))
     }
 
-    /// Begins the claim of whichever lane is next.
+    /// Begins the claim of whichever sub-queue is next.
     #[inline(always)]
     pub fn begin_next(pool: &mut Pool, id: SlotId) -> Step {
-        let lane = if is_on() { pool.next(id) } else { None };
-        Step::begin(pool, id, lane)
+        let subqueue = if is_on() { pool.next(id) } else { None };
+        Step::begin(pool, id, subqueue)
     }
 
     /// To be called after the step, under the same lock. `about`: what more is to be said of it.
     #[inline(always)]
     pub fn end(self, pool: &mut Pool, verb: &str, about: impl FnOnce() -> Value) {
-        if let Some(Begun { id, lane, was }) = self.0 {
-            let is = apart(|| seen(pool, id, lane));
+        if let Some(Begun { id, subqueue, was }) = self.0 {
+            let is = apart(|| seen(pool, id, subqueue));
             // Nothing is known of a queue that has gone.
             if was["ring"].is_null() && is["ring"].is_null() {
                 return;
@@ -43,7 +43,7 @@ impl Step {
                 let mut event = json!({
                     "do": verb,
                     "slot": [u64::from(id.index), id.generation],
-                    "lane": lane,
+                    "subqueue": subqueue,
                     "by": process::pid(),
                     "was": was,
                     "is": is,
@@ -57,14 +57,17 @@ impl Step {
     }
 }
 
-/// What shared memory knows of a queue's ring and of one of its lanes. Places are text: they are wider than numbers.
-fn seen(pool: &mut Pool, id: SlotId, lane: Option<u64>) -> Value {
-    allocator::apart(|| shown(pool, id, lane))
+/// What shared memory knows of a queue's ring and of one of its sub-queues. Places are text: they are wider than numbers.
+fn seen(pool: &mut Pool, id: SlotId, subqueue: Option<u64>) -> Value {
+    allocator::apart(|| shown(pool, id, subqueue))
 }
 
-fn shown(pool: &mut Pool, id: SlotId, lane: Option<u64>) -> Value {
-    let Some(ring) = pool.ring(id).copied() else { return json!({ "ring": null, "lane": null }) };
-    let entry = lane.and_then(|lane| pool.find(id.index, lane)).map(|link| *pool.entry(link));
+fn shown(pool: &mut Pool, id: SlotId, subqueue: Option<u64>) -> Value {
+    let Some(ring) = pool.ring(id).copied() else {
+        return json!({ "ring": null, "subqueue": null });
+    };
+    let entry =
+        subqueue.and_then(|subqueue| pool.find(id.index, subqueue)).map(|link| *pool.entry(link));
     let entry = entry.map(|entry| {
         json!({
             "state": format!("{:?}", entry.state),
@@ -82,16 +85,16 @@ fn shown(pool: &mut Pool, id: SlotId, lane: Option<u64>) -> Value {
             "waiting": ring.waiting,
             "incomplete": ring.incomplete,
             "unclaimed": ring.unclaimed,
-            "doubts": ring.doubts,
+            "invalidations": ring.invalidations,
             "pass": ring.pass,
             "cursor": ring.cursor,
         },
-        "lane": entry,
+        "subqueue": entry,
     })
 }
 
-/// What a transaction has done in a lane.
-pub fn change(change: &LaneChange) -> Value {
+/// What a transaction has done in a sub-queue.
+pub fn change(change: &SubqueueChange) -> Value {
     json!({
         "taken": change.taken,
         "offers": change.offers,

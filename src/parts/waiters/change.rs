@@ -30,7 +30,7 @@ impl Change {
     /// Records that a task has moved from one place to another; None: from or to nowhere.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let is_ready = |place: Option<Place>| {
-            place.is_some_and(|place| place.status == Status::Ready && !place.is_in_lane())
+            place.is_some_and(|place| place.status == Status::Ready && !place.is_in_subqueue())
         };
         let hash = |place: Option<Place>| Some(place?.tube?.hash);
         let (was_ready, is_ready) = (is_ready(old), is_ready(new));

@@ -2,16 +2,16 @@
 //! on a wake token that it does not use.
 
 pub mod change;
-pub mod line;
 #[allow(unsafe_code, reason = "shared memory")]
 mod shared;
 pub mod token;
 mod traced;
 pub mod wait;
+pub mod wait_queue;
 mod wake;
 
 pub use change::Change;
-pub use line::Want;
 pub use shared::*;
 pub use traced::note_look;
+pub use wait_queue::Want;
 pub use wake::{Cause, Offer};

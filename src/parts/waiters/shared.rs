@@ -11,7 +11,7 @@
 use crate::model::change::Outcome;
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::change::Change;
-use crate::parts::waiters::line::Want;
+use crate::parts::waiters::wait_queue::Want;
 use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
 use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::{latch, process};
@@ -96,7 +96,7 @@ impl QueueGuard {
     /// Inserts this process into the wait queue, behind all processes that have waited since an earlier instant.
     /// `nudge_at`: when to be woken without a wake-up, `NEVER` for not at all. `precedes`: before all newcomers,
     /// which may be waiting for its end. `by_caller`: other consumers may find what its looks do not.
-    pub fn join_line(
+    pub fn join_wait_queue(
         &mut self,
         since: i64,
         session: [u8; 16],
@@ -107,7 +107,7 @@ impl QueueGuard {
             return;
         }
         // Newcomers belong at the end, returning consumers near the head. Producers do not return.
-        let belongs_at_end = matches!(want, Want::Room(_))
+        let belongs_at_end = matches!(want, Want::Capacity(_))
             || self.standing(self.waiters.tail).is_none_or(|last| last.since <= since);
         let mut next = if belongs_at_end && !precedes { 0 } else { self.waiters.head };
         let is_before = |other: &Entry| other.precedes || !precedes && other.since <= since;
@@ -151,7 +151,7 @@ impl QueueGuard {
     /// Removes this process from the wait queue. Returns a wake-up that it got meanwhile, which it has either used or
     /// has to pass on, and whether other consumers may find what it does not. Room that it has not taken over is
     /// returned.
-    pub fn leave_line(&mut self) -> Option<(WakeToken, bool)> {
+    pub fn leave_wait_queue(&mut self) -> Option<(WakeToken, bool)> {
         let process = process::index();
         if self.standing(process + 1).is_some() {
             self.unlink(process);
@@ -159,7 +159,7 @@ impl QueueGuard {
         let was_woken = own().woken.swap(false, Ordering::Relaxed);
         let entry = self.own_entry()?;
         let (want, token) = (entry.want, (entry.token, entry.by_caller));
-        if matches!(want, Want::Room(_)) {
+        if matches!(want, Want::Capacity(_)) {
             self.capacity.reserved -= std::mem::take(&mut entry.granted);
             // It may have been before producers that need less.
             self.grant();
@@ -193,7 +193,7 @@ impl QueueGuard {
     /// Ends the pause: wakes as many consumers as there are tasks for.
     pub(in crate::parts) fn wake_for_ready(&mut self) {
         self.waiters.paused_until = i64::MIN;
-        match self.is_exact() && self.knows_all_lanes() {
+        match self.is_exact() && self.knows_all_subqueues() {
             true => self.wake(Cause::PauseOver, self.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
         }
@@ -229,7 +229,7 @@ impl QueueGuard {
     pub fn grant(&mut self) {
         let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
-            if let Want::Room(tasks) = want {
+            if let Want::Capacity(tasks) = want {
                 if !self.has_room(tasks) {
                     return;
                 }
@@ -247,7 +247,7 @@ impl QueueGuard {
     pub(in crate::parts) fn turn_away(&mut self, capacity: i64) {
         let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
-            if matches!(want, Want::Room(tasks) if tasks > capacity) {
+            if matches!(want, Want::Capacity(tasks) if tasks > capacity) {
                 self.notify(link - 1, WakeToken::NUDGE, None);
             }
             link = next;

@@ -13,8 +13,8 @@
 use crate::model::status::Status;
 use crate::parts::schedule::NEVER;
 use crate::parts::slot::QueueGuard;
-use crate::parts::waiters::line::Want;
 use crate::parts::waiters::shared::{Entry, own};
+use crate::parts::waiters::wait_queue::Want;
 use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
 use crate::server::time;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! What happens in a line, for the trace that the model of wake-ups is held against, see [`crate::trace`].
 
 use crate::parts::slot::QueueGuard;
-use crate::parts::waiters::line::Want;
 use crate::parts::waiters::shared::Entry;
+use crate::parts::waiters::wait_queue::Want;
 use crate::parts::waiters::wake::WakeToken;
 use crate::server::process;
 use crate::trace;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 thread_local! {
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
     /// The queue in whose wait queue this process is.
-    static LINE: Cell<Option<SlotId>> = const { Cell::new(None) };
+    static WAIT_QUEUE: Cell<Option<SlotId>> = const { Cell::new(None) };
     /// Wake-up whose task is being looked for, and whether other consumers may find what that look does not.
     static TOKEN: Cell<Option<(WakeToken, bool)>> = const { Cell::new(None) };
     /// The end of the transaction does not end the wait.
@@ -97,7 +97,7 @@ impl Place {
 
     /// Does the same; with `precedes` before all newcomers.
     pub fn join_at(slot: SlotId, queue: &str, want: Want, precedes: bool) -> Result<Place> {
-        if LINE.get().is_some() {
+        if WAIT_QUEUE.get().is_some() {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
                 "this session waits for a task already",
@@ -110,7 +110,7 @@ impl Place {
                 Error::on_standby(refused).detail("It is not told of what happens on the primary.")
             );
         }
-        LINE.set(Some(slot));
+        WAIT_QUEUE.set(Some(slot));
         let place = Place {
             slot,
             since: time::now(),
@@ -129,11 +129,11 @@ impl Place {
         let session = session::current()?;
         watch_exit();
         match slot::lock(self.slot) {
-            Some(mut line) => {
-                let nudge_at = prepare(&mut line);
+            Some(mut shared) => {
+                let nudge_at = prepare(&mut shared);
                 let wish = (self.want.get(), self.precedes, self.by_caller.get());
-                line.join_line(self.since, session, wish, nudge_at);
-                line.note_joined(TOKEN.get().map(|(token, _)| token));
+                shared.join_wait_queue(self.since, session, wish, nudge_at);
+                shared.note_joined(TOKEN.get().map(|(token, _)| token));
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -146,11 +146,11 @@ impl Place {
         if self.want.replace(want) == want {
             return Ok(false);
         }
-        self.stand(queue, |line| {
-            let another = line.leave_line();
-            line.note_left(None, another);
+        self.stand(queue, |shared| {
+            let another = shared.leave_wait_queue();
+            shared.note_left(None, another);
             if let Some((token, by_caller)) = another {
-                line.hand_on(token, by_caller);
+                shared.hand_on(token, by_caller);
             }
             time::now() + PATIENCE.0
         })?;
@@ -171,12 +171,12 @@ impl Place {
         }
         // Takes nothing for a client that has closed.
         latch::wait(Some(Duration::ZERO), true);
-        self.stand(queue, |line| {
-            let token = line.token();
+        self.stand(queue, |shared| {
+            let token = shared.token();
             let unused = TOKEN.replace(Some((token, look.by_caller)));
             if let Some((token, by_caller)) = unused {
-                line.note_step("Again", || serde_json::json!({ "by_caller": by_caller }));
-                line.hand_on(token, by_caller);
+                shared.note_step("Again", || serde_json::json!({ "by_caller": by_caller }));
+                shared.hand_on(token, by_caller);
             }
             // Where other consumers take the tasks, a wake-up in vain says nothing of the next.
             let is_first = look.by_caller && !token.is_nudge();
@@ -203,8 +203,8 @@ impl Place {
 
     /// Returns the news so far.
     pub fn news(&self, queue: &str) -> Result<News> {
-        let mut line = slot::lock(self.slot).ok_or_else(|| gone(queue))?;
-        Ok(match line.news() {
+        let mut shared = slot::lock(self.slot).ok_or_else(|| gone(queue))?;
+        Ok(match shared.news() {
             Some(Some(outcome)) => News::Ended(outcome),
             Some(None) => News::Look(None),
             None => News::None,
@@ -227,16 +227,16 @@ impl Place {
     /// Returns whether tasks became ready while this consumer looked in vain, for which other consumers may have been
     /// woken. If it is about to sleep although tasks are ready, the worker is asked to check.
     fn has_missed_some(&self, look: InVain) -> bool {
-        let Some(mut line) = slot::lock(self.slot) else { return false };
+        let Some(mut shared) = slot::lock(self.slot) else { return false };
         let token = TOKEN.take().map(|(token, _)| token);
-        let LookEnd { has_changed, looks_again, kept } = line.end_look(token, look.by_caller);
+        let LookEnd { has_changed, looks_again, kept } = shared.end_look(token, look.by_caller);
         TOKEN.set(kept.map(|token| (token, look.by_caller)));
-        let has_ready = line.has_ready();
+        let has_ready = shared.has_ready();
         // After a wake-up the pause may be over: this consumer looks again first.
         if let Some(until) = look.paused_until.filter(|_| !has_changed) {
-            line.note_pause(until);
+            shared.note_pause(until);
         }
-        drop(line);
+        drop(shared);
         if has_ready && !looks_again && look.paused_until.is_none() {
             databases::request(process::database().into(), |_| {});
         }
@@ -250,8 +250,8 @@ impl Place {
                 return false;
             }
             let paused = pause.map(|until| until.saturating_sub(time::now()).max(0) as u64);
-            if let (Some(0), Some(mut line)) = (paused, slot::lock(self.slot)) {
-                line.end_pause(pause.take().unwrap_or_default());
+            if let (Some(0), Some(mut shared)) = (paused, slot::lock(self.slot)) {
+                shared.end_pause(pause.take().unwrap_or_default());
                 continue;
             }
             let paused = paused.map(Duration::from_micros);
@@ -282,24 +282,24 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         KEEPS_PLACE.set(false);
-        leave_any_line();
+        leave_any_wait_queue();
     }
 }
 
 /// Leaves the wait queue, if this process is in one, and passes an unused wake-up on. Called at every end of a wait:
 /// a task found, timeout, error, cancel, end of the process.
-pub fn leave_any_line() {
+pub fn leave_any_wait_queue() {
     if KEEPS_PLACE.get() {
         return;
     }
     let unused = TOKEN.take();
-    if let Some(slot) = LINE.take()
-        && let Some(mut line) = slot::lock(slot)
+    if let Some(slot) = WAIT_QUEUE.take()
+        && let Some(mut shared) = slot::lock(slot)
     {
-        let another = line.leave_line();
-        line.note_left(unused, another);
+        let another = shared.leave_wait_queue();
+        shared.note_left(unused, another);
         for (token, by_caller) in unused.into_iter().chain(another) {
-            line.hand_on(token, by_caller);
+            shared.hand_on(token, by_caller);
         }
     }
 }
@@ -315,7 +315,7 @@ fn watch_exit() {
 /// Leaves the wait queue at the end of the process.
 fn leave_at_exit(_argument: u32) {
     KEEPS_PLACE.set(false);
-    leave_any_line();
+    leave_any_wait_queue();
     trace::flush();
 }
 

@@ -137,7 +137,7 @@ fn name() -> impl Strategy<Value = String> {
         "new",
         "old",
         "pick",
-        "lanes",
+        "subqueues",
         "Заказы",
         "é",
         "\n",

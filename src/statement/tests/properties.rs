@@ -99,7 +99,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
             let mut texts =
                 vec![table.holder(), table.holders(), table.holding(marked), table.next_due()];
             texts.extend([table.least(marked), table.next_level(tube), table.first_level()]);
-            texts.extend([table.free_lane(), table.is_takeable(), table.lanes()]);
+            texts.extend([table.free_subqueue(), table.is_takeable(), table.subqueues()]);
             texts.extend([table.peek(form), table.first(within)]);
             texts
         }
@@ -133,10 +133,10 @@ fn changes(form: Form, within: Within, flags: Flags) -> Vec<Change> {
     vec![
         Change::Take { form, within, ttr, marked, many },
         Change::TakeNamed { form, tube, ttr, any: other },
-        Change::TakeInLane { form, ttr, marked, limited: level },
+        Change::TakeInSubqueue { form, ttr, marked, limited: level },
         Change::Promote,
-        Change::Overdue,
-        Change::Rot,
+        Change::ExpireLeases,
+        Change::DeleteZombies,
         Change::Expire,
         Change::Reap { named: marked },
         Change::ReapOwnerless,

@@ -29,7 +29,7 @@ pub enum Change {
     Given(u8),
     Stood(Group, Position),
     Capacity(Option<i64>),
-    Told(bool),
+    Tracked(bool),
     Paused(bool),
     Dropped(bool),
     /// One of what only ever becomes true.
@@ -45,19 +45,19 @@ pub enum Step {
 }
 
 fn place() -> impl Strategy<Value = Place> {
-    let lane = (0..4u64, any::<bool>()).prop_map(|(hash, is_strict)| Tube {
+    let subqueue = (0..4u64, any::<bool>()).prop_map(|(hash, is_strict)| Tube {
         hash,
         counted: None,
-        is_lane: true,
+        is_subqueue: true,
         is_strict,
     });
     let tube = (0..5u64, option::of(0..3usize)).prop_map(|(hash, counted)| Tube {
         hash: 10 + hash,
         counted: counted.map(|_| hash as usize),
-        is_lane: false,
+        is_subqueue: false,
         is_strict: false,
     });
-    (select(&Status::ALL[..]), option::of(prop_oneof![lane, tube]))
+    (select(&Status::ALL[..]), option::of(prop_oneof![subqueue, tube]))
         .prop_map(|(status, tube)| Place { status, tube })
 }
 
@@ -98,7 +98,7 @@ fn change() -> impl Strategy<Value = Change> {
         1 => (0..5u8).prop_map(Change::Given),
         2 => (group(), position()).prop_map(|(group, at)| Change::Stood(group, at)),
         1 => option::of(0..9i64).prop_map(Change::Capacity),
-        1 => any::<bool>().prop_map(Change::Told),
+        1 => any::<bool>().prop_map(Change::Tracked),
         1 => any::<bool>().prop_map(Change::Paused),
         1 => any::<bool>().prop_map(Change::Dropped),
         1 => (0..7usize).prop_map(Change::Flag),
@@ -124,9 +124,9 @@ pub fn apply(delta: &mut Delta, change: &Change) {
             delta.subqueues.change(old, new, (position, level), || key);
         }
         Change::Moved(place, position, level) => delta.subqueues.moved(place, (position, level)),
-        Change::Claim(lane) => drop(delta.subqueues.claim(|| Ok::<_, ()>(lane))),
-        Change::Unclaim(lane) => delta.subqueues.unclaim(lane),
-        Change::Exhaust(lane) => delta.subqueues.exhaust(lane),
+        Change::Claim(subqueue) => drop(delta.subqueues.claim(|| Ok::<_, ()>(subqueue))),
+        Change::Unclaim(subqueue) => delta.subqueues.unclaim(subqueue),
+        Change::Exhaust(subqueue) => delta.subqueues.exhaust(subqueue),
         Change::Called(call, tasks) => delta.counters.call(call, tasks),
         Change::Due(instant) => delta.schedule.due_at(instant),
         Change::Ended(key, outcome) => delta.waiters.end(|| key, outcome),
@@ -138,7 +138,7 @@ pub fn apply(delta: &mut Delta, change: &Change) {
         Change::Given(session) => delta.leases.given.add([session; 16]),
         Change::Stood(group, position) => delta.marks.lowest.add(group, position),
         Change::Capacity(capacity) => delta.capacity.limit = Some(capacity),
-        Change::Told(told) => delta.counters.told = Some(told),
+        Change::Tracked(tracked) => delta.counters.tracked = Some(tracked),
         Change::Paused(paused) => delta.table.paused = Some(paused),
         Change::Dropped(dropped) => delta.table.dropped = Some(dropped),
         Change::Flag(flag) => *flags(delta)[flag] = true,

@@ -13,7 +13,7 @@ use crate::parts::capacity::Growth;
 use crate::parts::delta::Delta;
 use crate::parts::leases::change::HeldChange;
 use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::change::SubqueueChange;
 use crate::parts::waiters::change::{Ready, TUBES_NOTED};
 use crate::transaction::stack::Stack;
 use changes::{Change, Step, apply, flags, steps};
@@ -43,8 +43,13 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
     let of_ready = |ready: &Ready| ready.by_tube().collect::<BTreeMap<_, _>>();
     prop_assert_eq!(of_ready(&delta.waiters.made_ready), model.ready(slot, true));
     prop_assert_eq!(of_ready(&delta.waiters.unmade_ready), model.ready(slot, false));
-    for lane in 0..4 {
-        prop_assert_eq!(delta.subqueues.get(lane), model.lane(slot, lane), "lane {}", lane);
+    for subqueue in 0..4 {
+        prop_assert_eq!(
+            delta.subqueues.get(subqueue),
+            model.subqueue(slot, subqueue),
+            "sub-queue {}",
+            subqueue
+        );
     }
     prop_assert_eq!(delta.leases.held.iter().collect::<Vec<_>>(), model.held(slot));
     let lowest =
@@ -83,8 +88,9 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
     let capacity =
         |change: &Change| if let Change::Capacity(to) = change { Some(*to) } else { None };
     prop_assert_eq!(delta.capacity.limit, model.last(slot, capacity));
-    let told = |change: &Change| if let Change::Told(told) = change { Some(*told) } else { None };
-    prop_assert_eq!(delta.counters.told, model.last(slot, told));
+    let tracked =
+        |change: &Change| if let Change::Tracked(tracked) = change { Some(*tracked) } else { None };
+    prop_assert_eq!(delta.counters.tracked, model.last(slot, tracked));
     let paused = |change: &Change| if let Change::Paused(is) = change { Some(*is) } else { None };
     prop_assert_eq!(delta.table.paused, model.last(slot, paused));
     let dropped = |change: &Change| if let Change::Dropped(is) = change { Some(*is) } else { None };
@@ -130,10 +136,10 @@ fn assert_questions(stack: &Stack, slot: SlotId) -> Result<(), TestCaseError> {
         });
         prop_assert_eq!(stack.lowest(slot, kind), of_kind.map(|(_, position)| position).min());
     }
-    let lanes = stack.lanes(slot);
-    for lane in 0..4 {
-        prop_assert_eq!(lanes.get(lane), total.subqueues.get(lane));
-        prop_assert_eq!(stack.lane(slot, lane), total.subqueues.get(lane));
+    let subqueues = stack.subqueues(slot);
+    for subqueue in 0..4 {
+        prop_assert_eq!(subqueues.get(subqueue), total.subqueues.get(subqueue));
+        prop_assert_eq!(stack.subqueue(slot, subqueue), total.subqueues.get(subqueue));
     }
     prop_assert_eq!(stack.dropped().contains(&slot), total.table.dropped == Some(true));
     Ok(())
@@ -147,8 +153,8 @@ proptest! {
             match step {
                 Step::Change(slot, change) => {
                     let is_possible = match change {
-                        Change::Claim(lane) => model.may_claim(slot, lane),
-                        Change::Unclaim(lane) => model.unclaim(slot, lane, depth),
+                        Change::Claim(subqueue) => model.may_claim(slot, subqueue),
+                        Change::Unclaim(subqueue) => model.unclaim(slot, subqueue, depth),
                         _ => true,
                     };
                     if is_possible {

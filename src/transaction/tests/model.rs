@@ -26,15 +26,15 @@ impl Model {
         Model(undone)
     }
 
-    /// Whether a lane can be claimed: it has been looked at in vain only since something came there.
-    pub fn may_claim(&self, slot: SlotId, lane: u64) -> bool {
-        !self.of(slot).any(|change| matches!(change, Change::Exhaust(of) if *of == lane))
+    /// Whether a sub-queue can be claimed: it has been looked at in vain only since something came there.
+    pub fn may_claim(&self, slot: SlotId, subqueue: u64) -> bool {
+        !self.of(slot).any(|change| matches!(change, Change::Exhaust(of) if *of == subqueue))
     }
 
-    /// Takes back the claim of a lane that was made at this depth.
-    pub fn unclaim(&mut self, slot: SlotId, lane: u64, depth: i32) -> bool {
+    /// Takes back the claim of a sub-queue that was made at this depth.
+    pub fn unclaim(&mut self, slot: SlotId, subqueue: u64, depth: i32) -> bool {
         let before = self.0.len();
-        let is_claim = |change: &Change| matches!(change, Change::Claim(of) if *of == lane);
+        let is_claim = |change: &Change| matches!(change, Change::Claim(of) if *of == subqueue);
         self.0.retain(|(at, of, change)| !(*at == depth && *of == slot && is_claim(change)));
         self.0.len() < before
     }
@@ -100,7 +100,7 @@ impl Model {
             let Change::Task { old, new, .. } = change else { continue };
             let where_ready = |place: &Option<Place>| {
                 let place =
-                    place.filter(|place| place.status == Status::Ready && !place.is_in_lane());
+                    place.filter(|place| place.status == Status::Ready && !place.is_in_subqueue());
                 place.map(|place| place.tube)
             };
             let (was, is) = (where_ready(old), where_ready(new));
@@ -111,23 +111,23 @@ impl Model {
         ready
     }
 
-    pub fn lane(&self, slot: SlotId, lane: u64) -> LaneChange {
-        let mut sum = LaneChange::default();
+    pub fn subqueue(&self, slot: SlotId, subqueue: u64) -> SubqueueChange {
+        let mut sum = SubqueueChange::default();
         let (mut least, mut level) = (LAST, LAST_LEVEL);
         let mut stands = |at: Position, of: Level| (least, level) = (least.min(at), level.min(of));
         for change in self.of(slot) {
             let is_looked_at = match change {
-                Change::Claim(of) if *of == lane => {
+                Change::Claim(of) if *of == subqueue => {
                     sum.claimed = true;
                     continue;
                 }
-                Change::Exhaust(of) if *of == lane => {
+                Change::Exhaust(of) if *of == subqueue => {
                     sum.exhausted = true;
                     continue;
                 }
                 Change::Moved(place, at, of) => {
                     let stays = matches!(place.status, Status::Ready | Status::Waiting);
-                    let is_here = place.lane() == Some(lane) && stays;
+                    let is_here = place.subqueue() == Some(subqueue) && stays;
                     if is_here {
                         (sum.offers, sum.lost) = (true, true);
                         stands(*at, *of);
@@ -136,13 +136,13 @@ impl Model {
                 }
                 Change::Task { old, new, position, level, key } => {
                     let here = |place: &Option<Place>| {
-                        let place = place.filter(|place| place.lane() == Some(lane))?;
+                        let place = place.filter(|place| place.subqueue() == Some(subqueue))?;
                         Some(place.status)
                     };
-                    let in_lane = |place: &Option<Place>| {
-                        place.and_then(|place| Some((place.lane()?, place.status)))
+                    let in_subqueue = |place: &Option<Place>| {
+                        place.and_then(|place| Some((place.subqueue()?, place.status)))
                     };
-                    let stays = in_lane(old) == in_lane(new);
+                    let stays = in_subqueue(old) == in_subqueue(new);
                     match here(old).filter(|_| !stays) {
                         Some(Status::Taken) => {
                             sum.taken -= 1;

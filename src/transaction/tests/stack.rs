@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
 use crate::model::status::Status;
-use crate::parts::subqueues::change::LANES_NOTED;
+use crate::parts::subqueues::change::SUBQUEUES_NOTED;
 use crate::parts::waiters::change::{Ready, TUBES_NOTED};
 
 const JOBS: SlotId = SlotId { index: 3, generation: 1 };
@@ -18,8 +18,12 @@ fn at(status: Status) -> Option<Place> {
 }
 
 fn in_tube(status: Status, index: usize) -> Option<Place> {
-    let tube =
-        Tube { hash: index as u64 + 10, counted: Some(index), is_lane: false, is_strict: false };
+    let tube = Tube {
+        hash: index as u64 + 10,
+        counted: Some(index),
+        is_subqueue: false,
+        is_strict: false,
+    };
     Some(Place { status, tube: Some(tube) })
 }
 
@@ -164,17 +168,17 @@ fn the_first_owner_is_the_one_before_the_transaction() {
 }
 
 #[test]
-fn a_look_in_vain_stays_known_beside_changes_of_other_lanes() {
+fn a_look_in_vain_stays_known_beside_changes_of_other_subqueues() {
     let mut stack = Stack::new();
     stack.at(1, JOBS).subqueues.exhaust(7);
     put(&mut stack, 2, JOBS);
-    assert!(stack.lane(JOBS, 7).exhausted);
+    assert!(stack.subqueue(JOBS, 7).exhausted);
 }
 
 #[test]
 fn a_look_in_vain_is_not_known_beside_changes_that_are_not_noted() {
-    let put = |stack: &mut Stack, depth, lane| {
-        let tube = Tube { hash: lane, counted: None, is_lane: true, is_strict: false };
+    let put = |stack: &mut Stack, depth, subqueue| {
+        let tube = Tube { hash: subqueue, counted: None, is_subqueue: true, is_strict: false };
         let place = Some(Place { status: Status::Ready, tube: Some(tube) });
         stack.at(depth, JOBS).subqueues.change(None, place, (5, 0), || 0);
     };
@@ -183,11 +187,12 @@ fn a_look_in_vain_is_not_known_beside_changes_that_are_not_noted() {
     stack.at(1, JOBS).subqueues.exhaust(8);
     put(&mut stack, 2, 8);
     stack.at(2, JOBS).subqueues.exhaust(8);
-    (0..LANES_NOTED as u64).for_each(|lane| put(&mut stack, 2, 100 + lane));
+    (0..SUBQUEUES_NOTED as u64).for_each(|subqueue| put(&mut stack, 2, 100 + subqueue));
     assert!(stack.total(JOBS).subqueues.more);
     put(&mut stack, 2, 7);
-    let known = |stack: &Stack| [7, 8].map(|lane| stack.lane(JOBS, lane).exhausted);
-    let summed = |stack: &Stack| [7, 8].map(|lane| stack.lanes(JOBS).get(lane).exhausted);
+    let known = |stack: &Stack| [7, 8].map(|subqueue| stack.subqueue(JOBS, subqueue).exhausted);
+    let summed =
+        |stack: &Stack| [7, 8].map(|subqueue| stack.subqueues(JOBS).get(subqueue).exhausted);
     assert_eq!((known(&stack), summed(&stack)), ([false, true], [false, true]));
     stack.commit_subtransaction(2);
     assert_eq!((known(&stack), summed(&stack)), ([false, true], [false, true]));

@@ -1,5 +1,5 @@
 //! Takes of the first task of a sub-queue, without a statement and without a look whether another is in
-//! flight: whoever has claimed a lane that is clear knows that none is, see [`crate::parts::subqueues::pool`].
+//! flight: whoever has claimed a sub-queue that is clear knows that none is, see [`crate::parts::subqueues::pool`].
 
 use crate::error::Result;
 use crate::model::change::Call;
@@ -19,43 +19,43 @@ use crate::transaction;
 use crate::write::assign::{is_alive, is_in_state};
 use crate::write::direct::{assignments_of_take, is_passing, note_move, shown};
 
-/// What has become of a look at the first task of a lane.
+/// What has become of a look at the first task of a sub-queue.
 pub enum First {
     /// It has been taken. No task behind it has a lesser level than this.
     Taken(Rows<'static>, Level),
     /// Its level is this, and so not within the limit.
     Later(Level),
     /// Somebody has it locked, or has changed it since.
-    Held,
+    Locked,
     /// It waits for its time.
     Waits,
     Missing,
 }
 
-/// Takes the first task of a lane that this transaction has claimed, from the mark among the arguments
+/// Takes the first task of a sub-queue that this transaction has claimed, from the mark among the arguments
 /// on, unless its level is beyond `limit`. None where that is left to a statement.
 pub fn take(
     queue: &Queue,
-    lane: u64,
+    subqueue: u64,
     arguments: &Arguments,
     form: Form,
     limit: Level,
 ) -> Result<Option<First>> {
-    let is_known = subqueues::is_clear(queue.slot, lane) && queue.is_told;
+    let is_known = subqueues::is_clear(queue.slot, subqueue) && queue.is_tracked;
     if !is_known || transaction::has_redefined(queue.slot) || xact::has_fixed_snapshot() {
         return Ok(None);
     }
-    injection::point(c"xqueue-lane-is-clear");
+    injection::point(c"xqueue-subqueue-is-clear");
     let direct = queue.direct().filter(|_| privileges::may_update_all(queue.table));
     let Some(direct) = direct else { return Ok(None) };
-    let Some((index, in_flight)) = direct.lane.zip(direct.in_flight) else { return Ok(None) };
+    let Some((index, in_flight)) = direct.subqueue.zip(direct.in_flight) else { return Ok(None) };
     let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
     let Some(open) = direct.open(is_wanted) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let is_passing = is_passing(queue, &direct);
-    let of_lane = Bound { is: Is::Equal, value: Value::int8(lane as i64) };
+    let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
-    let bounds: Vec<_> = [of_lane].into_iter().chain(mark).collect();
+    let bounds: Vec<_> = [of_subqueue].into_iter().chain(mark).collect();
     let mut first = Some(First::Missing);
     let mut row = None;
     let has_levels = queue.has_levels();
@@ -77,13 +77,13 @@ pub fn take(
                 row = Some(found.updated());
                 None
             }
-            changes => changes.map(|_| First::Held),
+            changes => changes.map(|_| First::Locked),
         };
         if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
     });
     let Some(row) = row else { return Ok(first) };
-    // Somebody may have taken one by hand just then, and not yet found the lane claimed.
-    if !subqueues::is_clear(queue.slot, lane) {
+    // Somebody may have taken one by hand just then, and not yet found the sub-queue claimed.
+    if !subqueues::is_clear(queue.slot, subqueue) {
         open.require_unique(in_flight);
     }
     if is_passing {

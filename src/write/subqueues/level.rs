@@ -10,15 +10,15 @@ use crate::server::spi::{Rows, Spi};
 use crate::transaction;
 use crate::write::subqueues::{Found, Take, give_back};
 
-/// Of so many lanes of which only this transaction knows it is looked up how urgent they are. More are taken
+/// Of so many sub-queues of which only this transaction knows it is looked up how urgent they are. More are taken
 /// from once nothing else is left.
-const OWN_LANES: usize = 100;
+const OWN_SUBQUEUES: usize = 100;
 
-/// So many lanes that turn out to be less urgent than they were known to be are given back by a take, which
+/// So many sub-queues that turn out to be less urgent than they were known to be are given back by a take, which
 /// then takes what comes.
 const CORRECTIONS: u32 = 100_000;
 
-/// A lane of which only this transaction knows, and the level of its first task.
+/// A sub-queue of which only this transaction knows, and the level of its first task.
 type Own = (Level, u64);
 
 impl Take<'_> {
@@ -30,34 +30,34 @@ impl Take<'_> {
     ) -> Result<usize> {
         let slot = self.queue.slot;
         self.complete_ring(spi);
-        let mut own = self.own_lanes(spi);
+        let mut own = self.own_subqueues(spi);
         let mut corrections = CORRECTIONS;
         // While they are claimed they do not come round again.
         let mut kept = Vec::new();
         let mut taken = 0;
         while taken < count {
             let own_level = own.last().map(|(level, _)| *level);
-            if let Some((_, lane)) = own.pop_if(|(level, _)| is_first(slot, *level)) {
-                taken += self.take_from_own_lane(spi, lane, see)?;
+            if let Some((_, subqueue)) = own.pop_if(|(level, _)| is_first(slot, *level)) {
+                taken += self.take_from_own_subqueue(spi, subqueue, see)?;
                 continue;
             }
             let mut next = None;
             let claim = || {
                 next = subqueues::claim_next(slot);
-                next.map(|next| next.lane).ok_or(())
+                next.map(|next| next.subqueue).ok_or(())
             };
             let claimed = transaction::note(slot, |delta| delta.subqueues.claim(claim));
-            let (Ok(lane), Some(next)) = (claimed, next) else { break };
+            let (Ok(subqueue), Some(next)) = (claimed, next) else { break };
             let limit = if corrections > 0 { next.limit(own_level) } else { LAST };
-            match self.try_claimed(spi, lane, limit, see)? {
+            match self.try_claimed(spi, subqueue, limit, see)? {
                 Found::Taken => taken += 1,
                 Found::Later => corrections -= 1,
-                Found::Kept => kept.push(lane),
+                Found::Kept => kept.push(subqueue),
                 Found::Dropped => {}
             }
         }
-        for lane in kept {
-            give_back(self.queue, lane, Back::Tail);
+        for subqueue in kept {
+            give_back(self.queue, subqueue, Back::Tail);
         }
         if taken < count {
             taken += match subqueues::begin_scan(slot) {
@@ -68,36 +68,38 @@ impl Take<'_> {
         Ok(taken)
     }
 
-    /// The lanes of which only this transaction knows that have something to take, the most urgent last: those
+    /// The sub-queues of which only this transaction knows that have something to take, the most urgent last: those
     /// that it has for itself, and those that it has put into.
-    fn own_lanes(&self, spi: &Spi) -> Vec<Own> {
-        let pending = transaction::pending_lanes(self.queue.slot);
+    fn own_subqueues(&self, spi: &Spi) -> Vec<Own> {
+        let pending = transaction::pending_subqueues(self.queue.slot);
         let may_have_some = pending
             .iter()
             .filter(|(_, change)| change.is_left() || change.offers && !change.exhausted);
-        let level = |lane| Some((self.first_level(spi, lane)?, lane));
-        let lanes = may_have_some.take(OWN_LANES).map(|(lane, _)| lane);
-        let mut own: Vec<Own> = lanes.filter_map(level).collect();
+        let level = |subqueue| Some((self.first_level(spi, subqueue)?, subqueue));
+        let subqueues = may_have_some.take(OWN_SUBQUEUES).map(|(subqueue, _)| subqueue);
+        let mut own: Vec<Own> = subqueues.filter_map(level).collect();
         own.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
         own
     }
 
-    fn take_from_own_lane(
+    fn take_from_own_subqueue(
         &mut self,
         spi: &Spi,
-        lane: u64,
+        subqueue: u64,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
         let slot = self.queue.slot;
-        if transaction::pending_lane(slot, lane).is_left() {
-            return Ok(self.look(spi, lane, LAST, see)?.tasks());
+        if transaction::pending_subqueue(slot, subqueue).is_left() {
+            return Ok(self.look(spi, subqueue, LAST, see)?.tasks());
         }
-        if transaction::note(slot, |delta| delta.subqueues.claim(|| subqueues::claim(slot, lane)))
-            .is_err()
+        if transaction::note(slot, |delta| {
+            delta.subqueues.claim(|| subqueues::claim(slot, subqueue))
+        })
+        .is_err()
         {
             return Ok(0);
         }
-        let found = self.take_from_claimed(spi, lane, see)?;
+        let found = self.take_from_claimed(spi, subqueue, see)?;
         Ok(usize::from(found == Found::Taken))
     }
 }

@@ -1,4 +1,4 @@
-//! The look at the first task of a lane that a transaction has for itself, which takes it.
+//! The look at the first task of a sub-queue that a transaction has for itself, which takes it.
 
 use crate::error::Result;
 use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
@@ -14,12 +14,12 @@ use crate::write::direct;
 use crate::write::direct::subqueue::First;
 use crate::write::subqueues::{Take, unless_hidden};
 
-/// What has come of a look at the first task of a lane.
+/// What has come of a look at the first task of a sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     Taken,
     /// It is there, but somebody has it locked.
-    Held,
+    Locked,
     /// It comes later than those of others.
     Later,
     /// There is none to be taken.
@@ -35,24 +35,24 @@ impl Looked {
 }
 
 impl Take<'_> {
-    /// Takes the first task of a lane that this transaction has for itself, if it is there to be
+    /// Takes the first task of a sub-queue that this transaction has for itself, if it is there to be
     /// taken and its level within a limit.
     pub(super) fn look(
         &mut self,
         spi: &Spi,
-        lane: u64,
+        subqueue: u64,
         limit: Level,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let slot = self.queue.slot;
-        let before = transaction::pending_lane(slot, lane);
-        // It may have the lane by the task alone that it has acked, of which shared memory has lost sight:
+        let before = transaction::pending_subqueue(slot, subqueue);
+        // It may have the sub-queue by the task alone that it has acked, of which shared memory has lost sight:
         // then others look there, too.
-        let is_alone = before.claimed || subqueues::is_busy(slot, lane);
+        let is_alone = before.claimed || subqueues::is_busy(slot, subqueue);
         let mark =
-            if is_alone { subqueues::begin_look(slot, lane).min(before.least) } else { FIRST };
+            if is_alone { subqueues::begin_look(slot, subqueue).min(before.least) } else { FIRST };
         let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
-        self.arguments.set(Parameter::Lane, Value::int8(lane as i64));
+        self.arguments.set(Parameter::Subqueue, Value::int8(subqueue as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
         // What this transaction alone sees gone would be there again after a rollback, and a fixed snapshot
         // does not see what others have put since.
@@ -60,17 +60,19 @@ impl Take<'_> {
             && !before.lost
             && !xact::has_fixed_snapshot()
             && !self.queue.may_be_changing();
-        // What is found cannot be told to others: then the lane would come round again at once.
+        // What is found cannot be told to others: then the sub-queue would come round again at once.
         let limit = if sees_all { limit } else { LAST_LEVEL };
         self.arguments.set(Parameter::Level, Value::int8(limit));
         let none_left = if self.queue.has_levels() { LAST_LEVEL } else { UNKNOWN };
         let first = match is_alone {
-            true => direct::subqueue::take(self.queue, lane, &self.arguments, self.form, limit)?,
+            true => {
+                direct::subqueue::take(self.queue, subqueue, &self.arguments, self.form, limit)?
+            }
             false => None,
         };
         let by_statement = first.is_none();
         let taken_first = || {
-            let change = transaction::pending_lane(slot, lane);
+            let change = transaction::pending_subqueue(slot, subqueue);
             (change.first, change.taken_level)
         };
         let (looked, end) = match first {
@@ -79,28 +81,28 @@ impl Take<'_> {
                 (Looked::Taken, Some((taken_first().0, level)))
             }
             Some(First::Later(level)) => (Looked::Later, Some((FIRST, level))),
-            Some(First::Held) => (Looked::Held, None),
+            Some(First::Locked) => (Looked::Locked, None),
             Some(First::Waits) => (Looked::Nothing, None),
             Some(First::Missing) => (Looked::Nothing, Some((LAST, none_left))),
             None => match self.take_by_statement(spi, mark.is_some(), limit, see)? {
                 Looked::Taken => (Looked::Taken, Some(taken_first())),
-                looked => match self.level_beyond(spi, lane, limit) {
+                looked => match self.level_beyond(spi, subqueue, limit) {
                     Some(level) => (Looked::Later, Some((FIRST, level))),
                     None => (looked, None),
                 },
             },
         };
         if !matches!(looked, Looked::Taken | Looked::Later) {
-            transaction::note(slot, |delta| delta.subqueues.exhaust(lane));
+            transaction::note(slot, |delta| delta.subqueues.exhaust(subqueue));
         }
         if let Some((first, level)) = end.filter(|_| sees_all) {
-            subqueues::end_look(slot, lane, first, level);
+            subqueues::end_look(slot, subqueue, first, level);
         }
         // The unique index has seen to it that no other is in flight, nor can be.
         let has_only_taken = before.claimed && before.taken == 0;
         let is_clear = looked == Looked::Taken && by_statement && has_only_taken;
-        if is_clear && self.queue.is_told && self.queue.in_flight_index().is_some() {
-            subqueues::set_clear(slot, lane);
+        if is_clear && self.queue.is_tracked && self.queue.in_flight_index().is_some() {
+            subqueues::set_clear(slot, subqueue);
         }
         Ok(looked)
     }
@@ -113,30 +115,30 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let queue = self.queue;
-        injection::point(c"xqueue-lane-is-to-be-looked-into");
+        injection::point(c"xqueue-subqueue-is-to-be-looked-into");
         let limited = limit != LAST_LEVEL;
-        let change = Change::TakeInLane { form: self.form, ttr: self.ttr, marked, limited };
+        let change = Change::TakeInSubqueue { form: self.form, ttr: self.ttr, marked, limited };
         let take = || queue.change(spi, change, &self.arguments, &mut *see);
         let taken = unless_hidden(queue, take)?;
         Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
     }
 
     /// The same if it is beyond a limit.
-    fn level_beyond(&self, spi: &Spi, lane: u64, limit: Level) -> Option<Level> {
-        let level = (limit != LAST_LEVEL).then(|| self.first_level(spi, lane))?;
+    fn level_beyond(&self, spi: &Spi, subqueue: u64, limit: Level) -> Option<Level> {
+        let level = (limit != LAST_LEVEL).then(|| self.first_level(spi, subqueue))?;
         level.filter(|level| *level > limit)
     }
 
-    /// The level of the first task of a lane that is there to be taken.
-    pub(super) fn first_level(&self, spi: &Spi, lane: u64) -> Option<Level> {
-        let lane = Arguments::of(Parameter::Lane, Value::int8(lane as i64));
-        let rows = self.queue.run(spi, &Statement::FirstLevel, &lane);
+    /// The level of the first task of a sub-queue that is there to be taken.
+    pub(super) fn first_level(&self, spi: &Spi, subqueue: u64) -> Option<Level> {
+        let subqueue = Arguments::of(Parameter::Subqueue, Value::int8(subqueue as i64));
+        let rows = self.queue.run(spi, &Statement::FirstLevel, &subqueue);
         rows.value(0, 1).map(|level| level.to_integer())
     }
 
-    pub(super) fn is_takeable(&self, spi: &Spi, lane: u64) -> bool {
-        let lane = Arguments::of(Parameter::Lane, Value::int8(lane as i64));
-        let rows = self.queue.run(spi, &Statement::IsTakeable, &lane);
+    pub(super) fn is_takeable(&self, spi: &Spi, subqueue: u64) -> bool {
+        let subqueue = Arguments::of(Parameter::Subqueue, Value::int8(subqueue as i64));
+        let rows = self.queue.run(spi, &Statement::IsTakeable, &subqueue);
         rows.value(0, 1).is_some_and(|flag| flag.to_bool())
     }
 }

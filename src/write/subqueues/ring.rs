@@ -1,4 +1,4 @@
-//! Looking for lanes in the table while a ring is incomplete, as after the start of the server.
+//! Looking for sub-queues in the table while a ring is incomplete, as after the start of the server.
 
 use crate::model::level::{self, Level};
 use crate::parts::subqueues;
@@ -11,16 +11,16 @@ use crate::statement::Parameter;
 use crate::transaction;
 use crate::write::subqueues::{Search, Take};
 
-/// So many lanes are looked at in one statement while a ring is incomplete.
-const LANES_PER_SCAN: i32 = 100;
+/// So many sub-queues are looked at in one statement while a ring is incomplete.
+const SUBQUEUES_PER_SCAN: i32 = 100;
 
 /// To the end of the index and, as others may have begun in the middle, to the end once more.
 const ENDS: u32 = 2;
 
 impl Take<'_> {
-    /// Fills an incomplete ring, as far as is needed to find something to take beside so many lanes
+    /// Fills an incomplete ring, as far as is needed to find something to take beside so many sub-queues
     /// that were looked at in vain.
-    pub(super) fn find_lanes(&self, spi: &Spi, search: &mut Search, vain: u32) {
+    pub(super) fn find_subqueues(&self, spi: &Spi, search: &mut Search, vain: u32) {
         let slot = self.queue.slot;
         let mut part = search.part.take().or_else(|| subqueues::begin_scan(slot));
         if part.is_none() {
@@ -28,21 +28,21 @@ impl Take<'_> {
         }
         // What this transaction sees alone may be undone, and neither an old snapshot nor a part of the rows
         // makes a ring complete.
-        let pending = transaction::pending_lanes(slot);
+        let pending = transaction::pending_subqueues(slot);
         let sees_part = xact::has_fixed_snapshot() || pending.more || self.queue.has_row_security;
         let mut queued = 0;
         if search.ends == 0 {
             let seen_otherwise = pending.iter().filter(|(_, change)| change.is_seen_otherwise());
-            let offered =
-                seen_otherwise.map(|(lane, _)| subqueues::offer(slot, lane, level::UNKNOWN));
+            let offered = seen_otherwise
+                .map(|(subqueue, _)| subqueues::offer(slot, subqueue, level::UNKNOWN));
             queued = offered.filter(|offered| *offered == Offered::Queued).count();
         }
         while let Some(scan) = part.filter(|_| search.ends < ENDS) {
-            let (found, next) = lanes_from(spi, self.queue, scan.from);
-            for Takeable { lane, level } in found {
-                match subqueues::offer(slot, lane, level) {
+            let (found, next) = subqueues_from(spi, self.queue, scan.from);
+            for Takeable { subqueue, level } in found {
+                match subqueues::offer(slot, subqueue, level) {
                     Offered::Queued => queued += 1,
-                    Offered::NoRoom => search.spare.push(lane),
+                    Offered::NoRoom => search.spare.push(subqueue),
                     Offered::Known => {}
                 }
             }
@@ -62,26 +62,26 @@ impl Take<'_> {
     }
 
     /// Completes the ring, so that the least level is known. Where that cannot be done, as there is no room
-    /// or nobody else's snapshot is as old, the order is that of the lanes that are known.
+    /// or nobody else's snapshot is as old, the order is that of the sub-queues that are known.
     pub(super) fn complete_ring(&self, spi: &Spi) {
         let slot = self.queue.slot;
         let mut part = subqueues::begin_scan_in_room(slot);
         if part.is_none() {
             return;
         }
-        let pending = transaction::pending_lanes(slot);
+        let pending = transaction::pending_subqueues(slot);
         if xact::has_fixed_snapshot() || pending.more || self.queue.may_be_changing() {
             return;
         }
         // What this transaction sees alone may be undone.
-        for (lane, _) in pending.iter().filter(|(_, change)| change.is_seen_otherwise()) {
-            subqueues::offer(slot, lane, level::UNKNOWN);
+        for (subqueue, _) in pending.iter().filter(|(_, change)| change.is_seen_otherwise()) {
+            subqueues::offer(slot, subqueue, level::UNKNOWN);
         }
         let mut ends = 0;
         while let Some(scan) = part.filter(|_| ends < ENDS) {
-            let (found, next) = lanes_from(spi, self.queue, scan.from);
-            for Takeable { lane, level } in found {
-                subqueues::offer(slot, lane, level);
+            let (found, next) = subqueues_from(spi, self.queue, scan.from);
+            for Takeable { subqueue, level } in found {
+                subqueues::offer(slot, subqueue, level);
             }
             ends += u32::from(next.is_none());
             subqueues::end_scan(slot, scan, next);
@@ -90,24 +90,24 @@ impl Take<'_> {
     }
 }
 
-/// A lane that has something to take.
+/// A sub-queue that has something to take.
 struct Takeable {
-    lane: u64,
+    subqueue: u64,
     /// The level of its first task.
     level: Level,
 }
 
-/// Looks at some lanes in the table: those that have something to take, and where to go on.
-fn lanes_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
-    let mut arguments = Arguments::of(Parameter::Lane, Value::int8(from));
-    arguments.set(Parameter::Limit, Value::int4(LANES_PER_SCAN));
-    let rows = queue.run(spi, &Statement::Lanes, &arguments);
-    let lane = |row| rows.value(row, 1).map(|lane| lane.to_integer());
+/// Looks at some sub-queues in the table: those that have something to take, and where to go on.
+fn subqueues_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
+    let mut arguments = Arguments::of(Parameter::Subqueue, Value::int8(from));
+    arguments.set(Parameter::Limit, Value::int4(SUBQUEUES_PER_SCAN));
+    let rows = queue.run(spi, &Statement::Subqueues, &arguments);
+    let subqueue = |row| rows.value(row, 1).map(|subqueue| subqueue.to_integer());
     let level = |row| rows.value(row, 3).filter(|_| queue.has_levels());
     let level = |row| level(row).map_or(level::UNKNOWN, |level| level.to_integer());
     let is_takeable = |row: &usize| rows.value(*row, 2).is_some_and(|flag| flag.to_bool());
-    let takeable = |row| Some(Takeable { lane: lane(row)? as u64, level: level(row) });
+    let takeable = |row| Some(Takeable { subqueue: subqueue(row)? as u64, level: level(row) });
     let found = (0..rows.len()).filter(is_takeable).filter_map(takeable).collect();
-    let last = rows.len().checked_sub(1).filter(|last| last + 1 == LANES_PER_SCAN as usize);
-    (found, last.and_then(lane).and_then(|lane| lane.checked_add(1)))
+    let last = rows.len().checked_sub(1).filter(|last| last + 1 == SUBQUEUES_PER_SCAN as usize);
+    (found, last.and_then(subqueue).and_then(|subqueue| subqueue.checked_add(1)))
 }

@@ -41,11 +41,11 @@ impl Connection {
     pub fn open(folder: &str, name: &str) -> Result<Connection, postgres::Error> {
         let is_doubtful = Arc::new(AtomicBool::new(false));
         let mut config = config(folder, name);
-        let doubt = is_doubtful.clone();
+        let epoch = is_doubtful.clone();
         // "The transaction has already committed locally, but might not have been replicated to the standby."
         config.notice_callback(move |notice| {
             if notice.message().contains("synchronous replication") {
-                doubt.store(true, Ordering::Relaxed);
+                epoch.store(true, Ordering::Relaxed);
             }
         });
         let client = config.connect(NoTls)?;

@@ -49,7 +49,7 @@ SELECT xqueue.upgrade('jobs', '{"tube_stats": []}')->'tube_stats' AS tube_stats;
 
 -- Strict: a task that waits holds up those behind it
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": {"strict": true}}}')->'features'->'utube' AS utube;
-SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'lane' ORDER BY 1;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'subqueue' ORDER BY 1;
 BEGIN;
 UPDATE jobs SET status = 'R', owner = NULL;
 UPDATE jobs SET status = 'W', runat = now() + interval '1 day' WHERE id IN (SELECT min(id) FROM jobs GROUP BY tube);
@@ -58,11 +58,11 @@ ROLLBACK;
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": {"strict": "very"}}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}')->'features'->'utube' AS utube;
-SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'lane' ORDER BY 1;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'subqueue' ORDER BY 1;
 
 -- Off: many of a tube in flight. Not on again while that is so.
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": false, "tube": true}}')->'features'->'utube' AS utube;
-SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'lane|flight|tube' ORDER BY 1;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'subqueue|flight|tube' ORDER BY 1;
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}');
 :code

@@ -1,4 +1,4 @@
-//! Entries of all queues' lanes: found through a hash table with chains; each is in its queue's ring, see
+//! Entries of all queues' sub-queues: found through a hash table with chains; each is in its queue's ring, see
 //! [`crate::parts::subqueues::pool::levels`], or in one of two lists.
 
 #[cfg(test)]
@@ -10,11 +10,11 @@ use crate::model::position::{FIRST, Position};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::pool::Back;
 
-/// A lane of a queue.
+/// A sub-queue of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    pub lane: u64,
+    pub subqueue: u64,
     /// No ready or waiting task stands before this position.
     pub mark: Position,
     /// First position at which one arrived since the last look began.
@@ -42,9 +42,9 @@ pub struct Entry {
     pub dirty: bool,
     /// A taken task has come back or ended while it was claimed.
     pub settled: bool,
-    /// Only the claiming transaction, or the one that made it busy, has a task of the lane.
+    /// Only the claiming transaction, or the one that made it busy, has a task of the sub-queue.
     pub clear: bool,
-    /// A task was taken without claiming the lane: its end may be reported after it has been taken again.
+    /// A task was taken without claiming the sub-queue: its end may be reported after it has been taken again.
     pub unclaimed: bool,
 }
 
@@ -70,33 +70,33 @@ pub enum List {
 
 const LISTS: [List; 2] = [List::Away, List::Idle];
 
-/// Lanes of a queue.
+/// Sub-queues of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ring {
     /// 0 while the slot is free.
     generation: u64,
-    /// Levels of the lanes in the ring.
+    /// Levels of the sub-queues in the ring.
     pub(super) root: u32,
     /// First and last of each list.
     ends: [[u32; 2]; LISTS.len()],
-    /// The number of lanes in the ring.
+    /// The number of sub-queues in the ring.
     pub waiting: u32,
-    /// Lanes that have something to take may be missing.
+    /// Sub-queues that have something to take may be missing.
     pub incomplete: bool,
-    /// A task was taken without claiming its lane, which has no entry to say so.
+    /// A task was taken without claiming its sub-queue, which has no entry to say so.
     pub unclaimed: bool,
     /// Number of times that the ring became incomplete.
-    pub doubts: u64,
+    pub invalidations: u64,
     /// The same number when the pass in progress began.
     pub pass: u64,
-    /// Lane with which the pass goes on.
+    /// Sub-queue with which the pass goes on.
     pub cursor: i64,
 }
 
 impl Ring {
     pub fn new(generation: u64) -> Ring {
-        Ring { generation, incomplete: true, doubts: 1, cursor: i64::MIN, ..Ring::default() }
+        Ring { generation, incomplete: true, invalidations: 1, cursor: i64::MIN, ..Ring::default() }
     }
 }
 
@@ -118,9 +118,9 @@ pub struct Header {
 }
 
 impl Header {
-    /// Returns the weight of a level that a lane begins to stand for.
-    pub fn weight(&self, lane: u64) -> u32 {
-        let mixed = (lane ^ self.secret).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    /// Returns the weight of a level that a sub-queue begins to stand for.
+    pub fn weight(&self, subqueue: u64) -> u32 {
+        let mixed = (subqueue ^ self.secret).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed =
             (mixed ^ self.secret.rotate_left(32) ^ mixed >> 29).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed >> 32) as u32
@@ -164,11 +164,11 @@ impl Pool<'_> {
         some(self.entries[link as usize - 1].next)
     }
 
-    pub fn find(&self, queue: u32, lane: u64) -> Option<u32> {
-        let mut link = self.buckets[self.bucket(queue, lane)];
+    pub fn find(&self, queue: u32, subqueue: u64) -> Option<u32> {
+        let mut link = self.buckets[self.bucket(queue, subqueue)];
         while link != 0 {
             let entry = &self.entries[link as usize - 1];
-            if entry.lane == lane && entry.queue == queue {
+            if entry.subqueue == subqueue && entry.queue == queue {
                 return Some(link);
             }
             link = entry.chain;
@@ -176,15 +176,15 @@ impl Pool<'_> {
         None
     }
 
-    /// Returns the entry of a claimed lane.
-    pub fn claimed(&mut self, id: SlotId, lane: u64) -> Option<u32> {
+    /// Returns the entry of a claimed sub-queue.
+    pub fn claimed(&mut self, id: SlotId, subqueue: u64) -> Option<u32> {
         self.ring(id)?;
-        let link = self.find(id.index, lane)?;
+        let link = self.find(id.index, subqueue)?;
         (self.entry(link).state == State::Claimed).then_some(link)
     }
 
     /// Makes an entry, the last of its list; None if all are in use.
-    pub fn add(&mut self, queue: u32, lane: u64, level: Level, state: State) -> Option<u32> {
+    pub fn add(&mut self, queue: u32, subqueue: u64, level: Level, state: State) -> Option<u32> {
         if self.header.used as usize == self.entries.len() && self.header.idle > 0 {
             self.forget_idle(queue);
         }
@@ -200,11 +200,11 @@ impl Pool<'_> {
             None => return None,
         };
         self.header.used += 1;
-        let bucket = self.bucket(queue, lane);
+        let bucket = self.bucket(queue, subqueue);
         let chain = std::mem::replace(&mut self.buckets[bucket], link);
         // A look that began before there was an entry raises nothing.
         *self.entry(link) = Entry {
-            lane,
+            subqueue,
             mark: FIRST,
             floor: FIRST,
             level,
@@ -245,9 +245,9 @@ impl Pool<'_> {
 
     pub fn remove(&mut self, link: u32) {
         self.unlink(link);
-        let Entry { queue, lane, chain, unclaimed, .. } = *self.entry(link);
+        let Entry { queue, subqueue, chain, unclaimed, .. } = *self.entry(link);
         self.rings[queue as usize].unclaimed |= unclaimed;
-        let bucket = self.bucket(queue, lane);
+        let bucket = self.bucket(queue, subqueue);
         if self.buckets[bucket] == link {
             self.buckets[bucket] = chain;
         } else {
@@ -274,8 +274,9 @@ impl Pool<'_> {
         }
     }
 
-    fn bucket(&self, queue: u32, lane: u64) -> usize {
-        let mixed = (lane ^ u64::from(queue).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn bucket(&self, queue: u32, subqueue: u64) -> usize {
+        let mixed =
+            (subqueue ^ u64::from(queue).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (self.buckets.len() - 1)
     }
 

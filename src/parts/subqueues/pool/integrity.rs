@@ -13,7 +13,11 @@ impl Pool<'_> {
         let idle = used.iter().filter(|(_, entry)| entry.state == State::Idle).count();
         assert_eq!(idle, self.header.idle as usize, "idle entries");
         for (link, entry) in &used {
-            assert_eq!(self.find(entry.queue, entry.lane), Some(*link), "found by its lane");
+            assert_eq!(
+                self.find(entry.queue, entry.subqueue),
+                Some(*link),
+                "found by its sub-queue"
+            );
         }
         self.assert_free();
         for queue in 0..self.rings.len() as u32 {

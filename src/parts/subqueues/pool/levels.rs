@@ -1,6 +1,6 @@
-//! The ring of a queue: its waiting lanes by level and, within a level, in the order in which they were last served.
+//! The ring of a queue: its waiting sub-queues by level and, within a level, in the order in which they were last served.
 //!
-//! The lanes of a level are linked to a circle. The first of them, which is the next to go, stands for its level in a
+//! The sub-queues of a level are linked to a circle. The first of them, which is the next to go, stands for its level in a
 //! treap: a tree with the levels from left to right and random weights from top to bottom, whose depth grows with the
 //! logarithm of their number. A queue without priorities has one level: then this is a list with both ends at hand.
 
@@ -20,7 +20,7 @@ enum Edge {
 }
 
 impl Pool<'_> {
-    /// Returns the next lane.
+    /// Returns the next sub-queue.
     pub fn first_waiting(&self, queue: u32) -> Option<u32> {
         let mut first = some(self.at(Edge::Root(queue)))?;
         while let Some(lesser) = some(self.at(Edge::Left(first))) {
@@ -86,8 +86,8 @@ impl Pool<'_> {
 
     /// Adds a level, above those of less weight.
     fn plant(&mut self, link: u32) {
-        let lane = self.entry(link).lane;
-        let weight = self.header.weight(lane);
+        let subqueue = self.entry(link).subqueue;
+        let weight = self.header.weight(subqueue);
         self.entry(link).weight = weight;
         let level = self.level_of(link);
         let mut edge = Edge::Root(self.queue_of(link));

@@ -17,9 +17,9 @@
 //! | `Take`, `Ack`, `Snatch`, `Touch` | src/statement/change.rs, src/statement/step.rs: `is_fit` |
 //! | `Give` | `row::note` of src/write/row.rs: `sessions::distrust`; `transaction::commit`: `sessions::look_after` |
 //! | `Exit` | `session::ended`, `sessions::detach` (src/parts/leases/sessions.rs), `session::held` |
-//! | `Drain` | `departed::drain`, `Leftovers::note` (src/worker/leftovers.rs) |
-//! | `PickOverdue`, `PickEnded`, `LockPicked`, `CommitPicked` | `Batch::run` (src/worker/job.rs), `Leftovers::reap_leavers`, `reap_ended` |
-//! | `SeeHolders`, `FindLost` | `Leftovers::find_lost`, `sessions::not_attached` |
+//! | `Drain` | `departed::drain`, `Orphans::note` (src/worker/orphans.rs) |
+//! | `PickOverdue`, `PickEnded`, `LockPicked`, `CommitPicked` | `Batch::run` (src/worker/job.rs), `Orphans::reap_leavers`, `reap_ended` |
+//! | `SeeHolders`, `FindLost` | `Orphans::find_lost`, `sessions::not_attached` |
 
 pub mod replay;
 pub mod rules;

@@ -9,27 +9,27 @@
 //! | step | code |
 //! |---|---|
 //! | `Claim`, `BeginLook`, `Look`, `Lock` | `Take::take_by_level` (src/write/subqueues/level.rs), src/write/direct/subqueue.rs |
-//! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/parts/subqueues/shared.rs) |
+//! | `Callback`, `Undo` | `commit_subqueues`, `undo_subqueues` (src/parts/subqueues/shared.rs) |
 //!
-//! [`Pool`] with its tree of levels, [`Next::limit`](crate::parts::subqueues::pool::Next::limit) and [`LaneChange`] are the extension's own.
+//! [`Pool`] with its tree of levels, [`Next::limit`](crate::parts::subqueues::pool::Next::limit) and [`SubqueueChange`] are the extension's own.
 
 mod state;
 
 use crate::model::level::{LAST as LAST_LEVEL, Level};
 use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::change::SubqueueChange;
 use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
-use state::{IDLE, NO_CHANGE, Phase, Process, Row, lane_of, level, number, position};
+use state::{IDLE, NO_CHANGE, Phase, Process, Row, level, number, position, subqueue_of};
 use stateright::{Model, Property};
 
 pub use state::{Action, State};
 
 const ID: SlotId = SlotId { index: 0, generation: 1 };
-const LANES: usize = 2;
+const SUBQUEUES: usize = 2;
 /// The number of tasks of each sub-queue, and their priorities.
 const LEVELS: [Level; 3] = [1, 2, 2];
-const TASKS: usize = LANES * LEVELS.len();
+const TASKS: usize = SUBQUEUES * LEVELS.len();
 const PROCESSES: usize = 2;
 const ENTRIES: usize = 4;
 const BUCKETS: usize = 2;
@@ -62,28 +62,28 @@ impl Levels {
         self.flaw == Some(flaw)
     }
 
-    fn end_look(&self, state: &mut State, lane: usize, first: Position, level: Level) {
+    fn end_look(&self, state: &mut State, subqueue: usize, first: Position, level: Level) {
         let mut pool = state.pool();
         if self.has(Flaw::LevelWithoutFloor)
-            && let Some(link) = pool.find(ID.index, number(lane))
+            && let Some(link) = pool.find(ID.index, number(subqueue))
         {
             pool.entry(link).level_floor = LAST_LEVEL;
         }
-        pool.end_look(ID, number(lane), first, level);
+        pool.end_look(ID, number(subqueue), first, level);
     }
 
     /// Takes the first task that the look has found, unless it is locked or beyond the limit.
     fn lock(&self, state: &mut State, process: usize) {
-        let Process { phase, lane, .. } = state.processes[process];
+        let Process { phase, subqueue, .. } = state.processes[process];
         let Phase::Looked { limit, first, next } = phase else { return };
         let limit = if self.has(Flaw::LimitIgnored) { LAST_LEVEL } else { limit };
         let back = match first {
             None => {
-                self.end_look(state, lane, LAST, LAST_LEVEL);
+                self.end_look(state, subqueue, LAST, LAST_LEVEL);
                 Back::Away
             }
             Some(task) if level(task) > limit => {
-                self.end_look(state, lane, FIRST, level(task));
+                self.end_look(state, subqueue, FIRST, level(task));
                 // It goes on in the same take.
                 state.takes += 1;
                 Back::Tail
@@ -98,24 +98,24 @@ impl Levels {
                 (*phase, *pending) = (Phase::Open, Some((task, Row::Taken)));
                 (change.taken, change.took) = (1, Some(task as u64 + 100));
                 (change.first, change.taken_level) = (position(task), level(task));
-                return self.end_look(state, lane, position(task), next);
+                return self.end_look(state, subqueue, position(task), next);
             }
         };
-        state.pool().give_back(ID, number(lane), back);
+        state.pool().give_back(ID, number(subqueue), back);
         let is_alone = state.processes[process].is_alone;
         state.processes[process] = Process { is_alone, ..IDLE };
     }
 
     fn callback(&self, state: &mut State, process: usize) {
-        let Process { lane, mut change, .. } = state.processes[process];
+        let Process { subqueue, mut change, .. } = state.processes[process];
         if self.has(Flaw::NotLowered) {
             change.level = LAST_LEVEL;
         }
         let mut pool = state.pool();
-        pool.commit(ID, number(lane), &change);
+        pool.commit(ID, number(subqueue), &change);
         if self.has(Flaw::ServedToFront)
             && change.taken < 0
-            && let Some(link) = pool.find(ID.index, number(lane))
+            && let Some(link) = pool.find(ID.index, number(subqueue))
         {
             let state = pool.entry(link).state;
             pool.place(link, state, Back::Front);
@@ -123,11 +123,11 @@ impl Levels {
     }
 
     fn undo(&self, state: &mut State, process: usize) {
-        let Process { lane, mut change, .. } = state.processes[process];
+        let Process { subqueue, mut change, .. } = state.processes[process];
         if self.has(Flaw::UndoneSilently) {
             change.taken_level = LAST_LEVEL;
         }
-        state.pool().undo(ID, number(lane), &change);
+        state.pool().undo(ID, number(subqueue), &change);
     }
 }
 
@@ -201,22 +201,23 @@ impl Model for Levels {
         });
         match action {
             Action::Put(process, task) => {
-                let change = LaneChange {
+                let change = SubqueueChange {
                     offers: true,
                     least: position(task),
                     level: level(task),
                     ..NO_CHANGE
                 };
-                let (lane, pending) = (lane_of(task), Some((task, Row::Ready)));
+                let (subqueue, pending) = (subqueue_of(task), Some((task, Row::Ready)));
                 state.processes[process] =
-                    Process { phase: Phase::Open, lane, change, pending, ..IDLE };
+                    Process { phase: Phase::Open, subqueue, change, pending, ..IDLE };
                 (state.puts, state.passed_over) = (state.puts - 1, None);
             }
             Action::Ack(process, task) => {
-                let change = LaneChange { taken: -1, left: Some(task as u64 + 100), ..NO_CHANGE };
-                let (lane, pending) = (lane_of(task), Some((task, Row::Gone)));
+                let change =
+                    SubqueueChange { taken: -1, left: Some(task as u64 + 100), ..NO_CHANGE };
+                let (subqueue, pending) = (subqueue_of(task), Some((task, Row::Gone)));
                 state.processes[process] =
-                    Process { phase: Phase::Open, lane, change, pending, ..IDLE };
+                    Process { phase: Phase::Open, subqueue, change, pending, ..IDLE };
             }
             _ => return None,
         }
@@ -226,21 +227,21 @@ impl Model for Levels {
     fn properties(&self) -> Vec<Property<Levels>> {
         vec![
             Property::always(BOUND, |_, state: &State| {
-                let is_told =
+                let is_tracked =
                     |process: &Process| !matches!(process.phase, Phase::Visible | Phase::Undone);
                 // What a claimed one has is beyond what its claimer has taken.
-                let is_away = |lane: usize| {
+                let is_away = |subqueue: usize| {
                     state
                         .processes
                         .iter()
-                        .any(|process| process.change.claimed && process.lane == lane)
+                        .any(|process| process.change.claimed && process.subqueue == subqueue)
                 };
-                let is_bound = |lane: usize| {
-                    let known = state.entry(lane).map(|entry| entry.level);
-                    known.zip(state.least(lane)).is_none_or(|(known, least)| known <= least)
+                let is_bound = |subqueue: usize| {
+                    let known = state.entry(subqueue).map(|entry| entry.level);
+                    known.zip(state.least(subqueue)).is_none_or(|(known, least)| known <= least)
                 };
-                !state.processes.iter().all(is_told)
-                    || (0..LANES).all(|lane| is_away(lane) || is_bound(lane))
+                !state.processes.iter().all(is_tracked)
+                    || (0..SUBQUEUES).all(|subqueue| is_away(subqueue) || is_bound(subqueue))
             }),
             Property::always(URGENT, |_, state: &State| !state.has_overtaken),
             Property::always(TURNS, |_, state: &State| !state.has_cut_in),
@@ -278,32 +279,32 @@ impl Levels {
                 let claimed = state.pool().claim_next(ID)?;
                 let is_idle = |other: usize| state.processes[other].phase == Phase::Idle;
                 let is_alone = (0..PROCESSES).all(is_idle);
-                let lane = (claimed.lane - number(0)) as usize;
+                let subqueue = (claimed.subqueue - number(0)) as usize;
                 state.processes[process] = Process {
                     phase: Phase::Claimed { limit: claimed.limit(None) },
-                    lane,
-                    change: LaneChange { claimed: true, ..NO_CHANGE },
+                    subqueue,
+                    change: SubqueueChange { claimed: true, ..NO_CHANGE },
                     pending: None,
                     is_alone,
                 };
                 state.takes -= 1;
             }
             Action::BeginLook(process) => {
-                let Process { phase: Phase::Claimed { limit }, lane, .. } =
+                let Process { phase: Phase::Claimed { limit }, subqueue, .. } =
                     state.processes[process]
                 else {
                     return None;
                 };
-                state.pool().begin_look(ID, number(lane));
+                state.pool().begin_look(ID, number(subqueue));
                 state.processes[process].phase = Phase::BegunLook { limit };
             }
             Action::Look(process) => {
-                let Process { phase: Phase::BegunLook { limit }, lane, .. } =
+                let Process { phase: Phase::BegunLook { limit }, subqueue, .. } =
                     state.processes[process]
                 else {
                     return None;
                 };
-                let mut line = state.line(lane);
+                let mut line = state.line(subqueue);
                 let (first, behind) = (line.next(), line.next());
                 let next = behind.map_or(LAST_LEVEL, level);
                 drop(line);

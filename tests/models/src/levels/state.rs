@@ -1,9 +1,9 @@
 //! What processes know, what shared memory knows, and what may happen next.
 
-use super::{BUCKETS, ENTRIES, LANES, LEVELS, PROCESSES, TASKS};
+use super::{BUCKETS, ENTRIES, LEVELS, PROCESSES, SUBQUEUES, TASKS};
 use crate::model::level::{LAST as LAST_LEVEL, Level};
 use crate::model::position::{FIRST, LAST, Position};
-use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::change::SubqueueChange;
 use crate::parts::subqueues::pool::{Entry, Header, Pool, Ring};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,8 +29,8 @@ pub(super) enum Phase {
 pub(super) struct Process {
     pub(super) phase: Phase,
     /// The sub-queue that it has to do with.
-    pub(super) lane: usize,
-    pub(super) change: LaneChange,
+    pub(super) subqueue: usize,
+    pub(super) change: SubqueueChange,
     pub(super) pending: Option<(usize, Row)>,
     /// No other process has done anything since its take began.
     pub(super) is_alone: bool,
@@ -67,7 +67,7 @@ pub enum Action {
     Undo(usize),
 }
 
-pub(super) const NO_CHANGE: LaneChange = LaneChange {
+pub(super) const NO_CHANGE: SubqueueChange = SubqueueChange {
     taken: 0,
     offers: false,
     lost: false,
@@ -82,14 +82,14 @@ pub(super) const NO_CHANGE: LaneChange = LaneChange {
 };
 
 pub(super) const IDLE: Process =
-    Process { phase: Phase::Idle, lane: 0, change: NO_CHANGE, pending: None, is_alone: false };
+    Process { phase: Phase::Idle, subqueue: 0, change: NO_CHANGE, pending: None, is_alone: false };
 
-pub(super) fn lane_of(task: usize) -> usize {
+pub(super) fn subqueue_of(task: usize) -> usize {
     task / LEVELS.len()
 }
 
-pub(super) fn tasks_of(lane: usize) -> std::ops::Range<usize> {
-    lane * LEVELS.len()..(lane + 1) * LEVELS.len()
+pub(super) fn tasks_of(subqueue: usize) -> std::ops::Range<usize> {
+    subqueue * LEVELS.len()..(subqueue + 1) * LEVELS.len()
 }
 
 pub(super) fn level(task: usize) -> Level {
@@ -101,8 +101,8 @@ pub(super) fn position(task: usize) -> Position {
 }
 
 /// The number by which a sub-queue goes.
-pub(super) fn number(lane: usize) -> u64 {
-    lane as u64 + 7
+pub(super) fn number(subqueue: usize) -> u64 {
+    subqueue as u64 + 7
 }
 
 impl State {
@@ -121,23 +121,23 @@ impl State {
     }
 
     /// The ready tasks of a sub-queue in their order, if none is in flight.
-    pub(super) fn line(&self, lane: usize) -> impl Iterator<Item = usize> {
-        let is_free = tasks_of(lane).all(|task| self.rows[task] != Row::Taken);
-        tasks_of(lane).filter(move |task| is_free && self.rows[*task] == Row::Ready)
+    pub(super) fn line(&self, subqueue: usize) -> impl Iterator<Item = usize> {
+        let is_free = tasks_of(subqueue).all(|task| self.rows[task] != Row::Taken);
+        tasks_of(subqueue).filter(move |task| is_free && self.rows[*task] == Row::Ready)
     }
 
-    pub(super) fn least(&self, lane: usize) -> Option<Level> {
-        self.line(lane).next().map(level)
+    pub(super) fn least(&self, subqueue: usize) -> Option<Level> {
+        self.line(subqueue).next().map(level)
     }
 
-    pub(super) fn entry(&self, lane: usize) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.lane == number(lane))
+    pub(super) fn entry(&self, subqueue: usize) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.subqueue == number(subqueue))
     }
 
     /// A take that was alone has taken this.
     pub(super) fn judge(&mut self, task: usize) {
-        let lane = lane_of(task);
-        let others: Vec<usize> = (0..LANES).filter(|other| *other != lane).collect();
+        let subqueue = subqueue_of(task);
+        let others: Vec<usize> = (0..SUBQUEUES).filter(|other| *other != subqueue).collect();
         self.has_overtaken |=
             others.iter().any(|other| self.least(*other).is_some_and(|least| least < level(task)));
         let equal = others.into_iter().find(|other| self.least(*other) == Some(level(task)));

@@ -15,11 +15,11 @@
 //! | step | code |
 //! |---|---|
 //! | `Claim`, `BeginLook`, `Look`, `Lock`, `GiveBack` | `subqueue::Take` (src/write/subqueues.rs, src/write/subqueues/look.rs), src/write/direct/subqueue.rs |
-//! | `Callback`, `Undo` | `commit_lanes`, `undo_lanes` (src/parts/subqueues/shared.rs) |
-//! | `BeginScan`, `EndScan` | `Take::find_lanes` |
+//! | `Callback`, `Undo` | `commit_subqueues`, `undo_subqueues` (src/parts/subqueues/shared.rs) |
+//! | `BeginScan`, `EndScan` | `Take::find_subqueues` |
 //! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueues::claim_unless_own` |
 //!
-//! [`Pool`], its marks and [`LaneChange`] are the extension's own. What they do in a server is traced, and
+//! [`Pool`], its marks and [`SubqueueChange`] are the extension's own. What they do in a server is traced, and
 //! [replayed](replay) by [rules] of their own.
 
 pub mod replay;
@@ -36,7 +36,7 @@ use stateright::{Model, Property};
 
 pub use state::{Action, State};
 
-const LANE: u64 = 7;
+const SUBQUEUE: u64 = 7;
 const ID: SlotId = SlotId { index: 0, generation: 1 };
 /// Tasks of the sub-queue, in their order.
 const TASKS: usize = 2;
@@ -144,7 +144,7 @@ impl Model for Subqueues {
                 if is_left {
                     state.processes[process].phase = Phase::Claimed;
                 } else if state.pool().claim_next(ID).is_some() {
-                    let is_direct = state.pool().is_clear(ID, LANE);
+                    let is_direct = state.pool().is_clear(ID, SUBQUEUE);
                     let Process { change, phase, .. } = &mut state.processes[process];
                     change.claimed = true;
                     *phase = match *phase {
@@ -160,9 +160,9 @@ impl Model for Subqueues {
             }
             Action::BeginLook(process) => {
                 let change = state.processes[process].change;
-                let is_alone = change.claimed || state.pool().is_busy(ID, LANE);
+                let is_alone = change.claimed || state.pool().is_busy(ID, SUBQUEUE);
                 let mark = match is_alone {
-                    true => state.pool().begin_look(ID, LANE).min(change.least),
+                    true => state.pool().begin_look(ID, SUBQUEUE).min(change.least),
                     false => FIRST,
                 };
                 state.processes[process].phase = Phase::BegunLook { mark, is_alone };
@@ -173,7 +173,7 @@ impl Model for Subqueues {
                 };
                 let first = state.first(process, mark);
                 let sees_taken = state.sees_taken(process, None);
-                let is_direct = is_alone && state.pool().is_clear(ID, LANE);
+                let is_direct = is_alone && state.pool().is_clear(ID, SUBQUEUE);
                 state.processes[process].phase =
                     Phase::Looked { first, sees_taken, is_alone, is_direct };
             }
@@ -182,7 +182,7 @@ impl Model for Subqueues {
                 let Phase::TakenDirectly(task) = state.processes[process].phase else {
                     return None;
                 };
-                let is_clear = state.pool().is_clear(ID, LANE) || self.has(Flaw::ClearBelieved);
+                let is_clear = state.pool().is_clear(ID, SUBQUEUE) || self.has(Flaw::ClearBelieved);
                 state.processes[process].phase =
                     if is_clear { Phase::Open } else { Phase::AsksIndex(task) };
             }
@@ -219,14 +219,14 @@ impl Model for Subqueues {
                 };
                 state.processes[process].phase = Phase::AsksIndex(task);
                 if !self.has(Flaw::HandUntold) {
-                    match state.pool().claim_by_hand(ID, LANE) {
+                    match state.pool().claim_by_hand(ID, SUBQUEUE) {
                         Ok(_) => state.processes[process].change.claimed = true,
                         Err(_) if self.has(Flaw::UnclaimedForgotten) => {
                             let mut pool = state.pool();
-                            let link = pool.find(ID.index, LANE)?;
+                            let link = pool.find(ID.index, SUBQUEUE)?;
                             pool.entry(link).clear = false;
                         }
-                        Err(_) => state.pool().take_unclaimed(ID, LANE),
+                        Err(_) => state.pool().take_unclaimed(ID, SUBQUEUE),
                     }
                 }
             }
@@ -241,7 +241,7 @@ impl Model for Subqueues {
                     return None;
                 };
                 if is_takeable {
-                    state.pool().offer(ID, LANE, UNKNOWN);
+                    state.pool().offer(ID, SUBQUEUE, UNKNOWN);
                 }
                 state.pool().end_scan(ID, scan, None);
                 state.processes[process].phase = Phase::Idle;
@@ -302,9 +302,10 @@ impl Model for Subqueues {
             }),
             Property::always(MARKED, |_, state: &State| {
                 let mark = state.entry().map_or(FIRST, |entry| entry.mark);
-                let is_told = state.processes.iter().all(|process| process.phase != Phase::Visible);
+                let is_tracked =
+                    state.processes.iter().all(|process| process.phase != Phase::Visible);
                 let mut ready = (0..TASKS).filter(|task| state.rows[*task] == Row::Ready);
-                !is_told || ready.all(|task| position(task) >= mark)
+                !is_tracked || ready.all(|task| position(task) >= mark)
             }),
             Property::sometimes("both tasks are done", |_, state: &State| {
                 state.rows == [Row::Gone; TASKS] && state.is_quiet()

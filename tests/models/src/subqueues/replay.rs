@@ -36,7 +36,7 @@ pub enum Event {
 pub struct Step {
     /// The queue's slot.
     pub slot: (u32, u64),
-    pub lane: Option<u64>,
+    pub subqueue: Option<u64>,
     /// The process.
     pub by: i32,
     #[serde(flatten)]
@@ -49,7 +49,7 @@ pub struct Step {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Seen {
     pub ring: Option<Ring>,
-    pub lane: Option<Entry>,
+    pub subqueue: Option<Entry>,
 }
 
 /// What is known of a queue's ring, beside its order.
@@ -58,7 +58,7 @@ pub struct Ring {
     pub waiting: usize,
     pub incomplete: bool,
     pub unclaimed: bool,
-    pub doubts: u64,
+    pub invalidations: u64,
     pub pass: u64,
     pub cursor: i64,
 }
@@ -191,41 +191,41 @@ impl Replay {
         if self.slot != Some(step.slot) {
             return Err("it is of another queue");
         }
-        self.is_seen(&step.was, step.lane, "it finds what the step before has not left")?;
-        match step.lane {
-            Some(lane) => self.act_on(lane, step)?,
+        self.is_seen(&step.was, step.subqueue, "it finds what the step before has not left")?;
+        match step.subqueue {
+            Some(subqueue) => self.act_on(subqueue, step)?,
             None => self.act_on_all(&step.act)?,
         }
         if let Some(ring) = &mut self.ring {
             ring.waiting = self.waiting.len();
         }
-        self.is_seen(&step.is, step.lane, "it leaves what the rules do not say")
+        self.is_seen(&step.is, step.subqueue, "it leaves what the rules do not say")
     }
 
-    fn is_seen(&self, seen: &Seen, lane: Option<u64>, why: &'static str) -> Refused<()> {
-        let entry = lane.and_then(|lane| self.subqueues.get(&lane)?.entry.as_ref());
-        if seen.ring == self.ring && seen.lane.as_ref() == entry { Ok(()) } else { Err(why) }
+    fn is_seen(&self, seen: &Seen, subqueue: Option<u64>, why: &'static str) -> Refused<()> {
+        let entry = subqueue.and_then(|subqueue| self.subqueues.get(&subqueue)?.entry.as_ref());
+        if seen.ring == self.ring && seen.subqueue.as_ref() == entry { Ok(()) } else { Err(why) }
     }
 
-    fn act_on(&mut self, lane: u64, step: &Step) -> Refused<()> {
-        if step.act == Act::Next && self.waiting.front() != Some(&lane) {
+    fn act_on(&mut self, subqueue: u64, step: &Step) -> Refused<()> {
+        if step.act == Act::Next && self.waiting.front() != Some(&subqueue) {
             return Err("it is not the head of the ring");
         }
-        let is_in_flight = self.is_in_flight(lane);
-        let subqueue = self.subqueues.entry(lane).or_default();
+        let is_in_flight = self.is_in_flight(subqueue);
+        let rules = self.subqueues.entry(subqueue).or_default();
         let ring = self.ring.as_mut().ok_or("there is no ring")?;
         let is_claim = matches!(step.act, Act::Next | Act::Claim);
-        if is_claim && subqueue.is_clear() && is_in_flight {
+        if is_claim && rules.is_clear() && is_in_flight {
             return Err("it is clear, and a task of it is in flight");
         }
         if step.act == Act::TakeUnclaimed {
-            ring.unclaimed |= subqueue.entry.is_none();
+            ring.unclaimed |= rules.entry.is_none();
         }
-        match subqueue.step(step.by, &step.act, !ring.unclaimed)? {
+        match rules.step(step.by, &step.act, !ring.unclaimed)? {
             Move::Stays => {}
-            Move::ToFront => self.waiting.push_front(lane),
-            Move::ToTail => self.waiting.push_back(lane),
-            Move::Leaves => self.waiting.retain(|waiting| *waiting != lane),
+            Move::ToFront => self.waiting.push_front(subqueue),
+            Move::ToTail => self.waiting.push_back(subqueue),
+            Move::Leaves => self.waiting.retain(|waiting| *waiting != subqueue),
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Replay {
                 let forgotten = self.subqueues.values().filter_map(|of| of.entry.as_ref());
                 let mut forgotten = forgotten.filter(|entry| entry.state != State::Claimed);
                 ring.unclaimed |= forgotten.any(|entry| entry.unclaimed);
-                (ring.incomplete, ring.doubts) = (true, ring.doubts + 1);
+                (ring.incomplete, ring.invalidations) = (true, ring.invalidations + 1);
                 self.subqueues.values_mut().for_each(Subqueue::reset);
                 self.waiting.clear();
                 Ok(())
@@ -250,11 +250,11 @@ impl Replay {
             }
             // A pass makes the ring complete if it has gone from the first sub-queue to the last, and nothing
             // has come into doubt since it began.
-            Act::EndScan { from, doubts, next } => {
+            Act::EndScan { from, invalidations, next } => {
                 if *from == ring.cursor {
-                    ring.pass = if *from == i64::MIN { *doubts } else { ring.pass };
+                    ring.pass = if *from == i64::MIN { *invalidations } else { ring.pass };
                     ring.cursor = next.unwrap_or(i64::MIN);
-                    ring.incomplete &= next.is_some() || ring.pass != ring.doubts;
+                    ring.incomplete &= next.is_some() || ring.pass != ring.invalidations;
                 }
                 Ok(())
             }
@@ -262,13 +262,13 @@ impl Replay {
         }
     }
 
-    fn is_in_flight(&self, lane: u64) -> bool {
-        self.in_flight(lane) > 0
+    fn is_in_flight(&self, subqueue: u64) -> bool {
+        self.in_flight(subqueue) > 0
     }
 
-    fn in_flight(&self, lane: u64) -> usize {
-        let of_lane = self.tasks.values().filter(|place| place.tube == Some(lane));
-        of_lane.filter(|place| place.is_in_flight()).count()
+    fn in_flight(&self, subqueue: u64) -> usize {
+        let of_subqueue = self.tasks.values().filter(|place| place.tube == Some(subqueue));
+        of_subqueue.filter(|place| place.is_in_flight()).count()
     }
 
     fn change(&mut self, task: &Task) -> Refused<()> {
@@ -280,7 +280,9 @@ impl Replay {
             None => self.tasks.remove(&task.task),
         };
         match task.to.and_then(|to| to.tube) {
-            Some(lane) if self.in_flight(lane) > 1 => Err("two tasks of a sub-queue are in flight"),
+            Some(subqueue) if self.in_flight(subqueue) > 1 => {
+                Err("two tasks of a sub-queue are in flight")
+            }
             _ => Ok(()),
         }
     }
@@ -291,19 +293,19 @@ impl Replay {
             return Err(Refusal("other tasks are in the table than the trace leaves".into()));
         }
         let is_complete = self.ring.as_ref().is_some_and(|ring| !ring.incomplete);
-        let lanes = self.tasks.values().filter_map(|place| place.tube);
-        for lane in lanes.chain(self.subqueues.keys().copied()) {
-            let state = self.subqueues.get(&lane).and_then(Subqueue::state);
+        let subqueues = self.tasks.values().filter_map(|place| place.tube);
+        for subqueue in subqueues.chain(self.subqueues.keys().copied()) {
+            let state = self.subqueues.get(&subqueue).and_then(Subqueue::state);
             let is_ready = |place: &Place| place.status == Status::Ready;
             let has_ready =
-                self.tasks.values().any(|place| place.tube == Some(lane) && is_ready(place));
-            let why = match (state, self.is_in_flight(lane)) {
+                self.tasks.values().any(|place| place.tube == Some(subqueue) && is_ready(place));
+            let why = match (state, self.is_in_flight(subqueue)) {
                 (Some(State::Claimed), _) => "is claimed by one that has gone",
                 (Some(State::Busy), false) => "is busy, and no task of it is in flight",
                 (None | Some(State::Idle), false) if has_ready && is_complete => "is forgotten",
                 _ => continue,
             };
-            return Err(Refusal(format!("sub-queue {lane} {why}")));
+            return Err(Refusal(format!("sub-queue {subqueue} {why}")));
         }
         Ok(())
     }
@@ -351,7 +353,7 @@ enum Subject<'e> {
 impl Subject<'_> {
     fn of(event: &Event) -> Subject<'_> {
         match event {
-            Event::Step(step) => Subject::Subqueue(step.lane),
+            Event::Step(step) => Subject::Subqueue(step.subqueue),
             Event::Task(task) => Subject::Task(&task.task),
         }
     }

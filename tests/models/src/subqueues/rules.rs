@@ -70,7 +70,7 @@ pub enum Act {
     Offer,
     EndScan {
         from: i64,
-        doubts: u64,
+        invalidations: u64,
         next: Option<i64>,
     },
     /// What is known of all sub-queues is forgotten, but for claims.

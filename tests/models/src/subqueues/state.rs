@@ -1,9 +1,9 @@
 //! What processes know, what shared memory knows, and what may happen next.
 
-use super::{BUCKETS, ENTRIES, LANE, PROCESSES, TASKS};
+use super::{BUCKETS, ENTRIES, PROCESSES, SUBQUEUE, TASKS};
 use crate::model::level::LAST as LAST_LEVEL;
 use crate::model::position::{FIRST, LAST, Position};
-use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::change::SubqueueChange;
 use crate::parts::subqueues::pool::{Entry, Header, Pool, Ring, Scan};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) phase: Phase,
-    pub(super) change: LaneChange,
+    pub(super) change: SubqueueChange,
     /// What it has changed, which others do not see.
     pub(super) pending: [Option<Row>; TASKS],
 }
@@ -103,7 +103,7 @@ pub enum Action {
 
 pub(super) const IDLE: Process = Process {
     phase: Phase::Idle,
-    change: LaneChange {
+    change: SubqueueChange {
         taken: 0,
         offers: false,
         lost: false,
@@ -140,7 +140,7 @@ impl State {
     }
 
     pub(super) fn entry(&self) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.lane == LANE)
+        self.entries.iter().find(|entry| entry.subqueue == SUBQUEUE)
     }
 
     pub(super) fn is_locked(&self, task: usize, process: usize) -> bool {

@@ -1,10 +1,10 @@
 //! The steps of a transaction that have parts of their own.
 
 use super::state::{Action, IDLE, Phase, Process, Row, State, position};
-use super::{BUCKETS, ENTRIES, Flaw, ID, LANE, PROCESSES, Subqueues, TASKS};
+use super::{BUCKETS, ENTRIES, Flaw, ID, PROCESSES, SUBQUEUE, Subqueues, TASKS};
 use crate::model::level::UNKNOWN;
 use crate::model::position::{FIRST, LAST, Position};
-use crate::parts::subqueues::change::LaneChange;
+use crate::parts::subqueues::change::SubqueueChange;
 use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
 
 impl Subqueues {
@@ -59,7 +59,7 @@ impl Subqueues {
                     self.end_look(state, position(task));
                 }
                 if before.claimed && before.taken == 0 {
-                    state.pool().set_clear(ID, LANE);
+                    state.pool().set_clear(ID, SUBQUEUE);
                 }
                 state.processes[process].phase = Phase::Open;
             }
@@ -78,36 +78,36 @@ impl Subqueues {
     pub(super) fn end_look(&self, state: &mut State, first: Position) {
         let mut pool = state.pool();
         if self.has(Flaw::MarkWithoutFloor)
-            && let Some(link) = pool.find(ID.index, LANE)
+            && let Some(link) = pool.find(ID.index, SUBQUEUE)
         {
             pool.entry(link).mark = first;
         } else {
-            pool.end_look(ID, LANE, first, UNKNOWN);
+            pool.end_look(ID, SUBQUEUE, first, UNKNOWN);
         }
     }
 
     pub(super) fn give_back(&self, state: &mut State, to: Back) {
         let mut pool = state.pool();
         if self.has(Flaw::DirtyIgnored)
-            && let Some(link) = pool.find(ID.index, LANE)
+            && let Some(link) = pool.find(ID.index, SUBQUEUE)
         {
             pool.entry(link).dirty = false;
         }
-        pool.give_back(ID, LANE, to);
+        pool.give_back(ID, SUBQUEUE, to);
     }
 
     pub(super) fn callback(&self, state: &mut State, process: usize) {
         let change = state.processes[process].change;
-        if change == LaneChange::default() {
+        if change == SubqueueChange::default() {
             return;
         }
         let mut pool = state.pool();
         if self.has(Flaw::SettledIgnored)
-            && let Some(link) = pool.find(ID.index, LANE)
+            && let Some(link) = pool.find(ID.index, SUBQUEUE)
         {
             pool.entry(link).settled = false;
         }
-        pool.commit(ID, LANE, &change);
+        pool.commit(ID, SUBQUEUE, &change);
     }
 
     pub(super) fn process_actions(&self, state: &State, process: usize, actions: &mut Vec<Action>) {

@@ -21,9 +21,9 @@
 //! |---|---|
 //! | `Callback`, `Undo` | `QueueGuard::commit`, `transaction::undo`, `wake` (src/parts/waiters/shared.rs) |
 //! | `BeginLook`, `EndLook` | `take_now` (src/api/consumer.rs) |
-//! | `Join`, `Stand` | `Place::join`, `Place::stand`, `join_line` (src/parts/waiters/wait.rs, src/parts/waiters/shared.rs) |
+//! | `Join`, `Stand` | `Place::join`, `Place::stand`, `join_wait_queue` (src/parts/waiters/wait.rs, src/parts/waiters/shared.rs) |
 //! | `EndVain` | `Place::sleep`, `end_look`, `pass_on` (src/parts/waiters/token.rs) |
-//! | `Leave`, `Die` | `leave_any_line`, `leave_line`, `hand_on` |
+//! | `Leave`, `Die` | `leave_any_wait_queue`, `leave_wait_queue`, `hand_on` |
 
 pub mod replay;
 pub mod rules;
@@ -128,19 +128,19 @@ impl Wakeups {
         }
     }
 
-    /// `leave_any_line`; `unused`: the token that it looks for is not used.
+    /// `leave_any_wait_queue`; `unused`: the token that it looks for is not used.
     fn leave(&self, state: &mut State, consumer: usize, unused: bool) {
         let entry = &mut state.consumers[consumer];
         let tokens = self.rules().left(entry.knows(), !unused);
         (entry.token, entry.woken) = (None, None);
-        state.in_line[consumer] = false;
+        state.in_order[consumer] = false;
         for _ in tokens.into_iter().flatten() {
             self.hand_on(state);
         }
     }
 
     fn join(&self, state: &mut State, consumer: usize) {
-        state.in_line[consumer] = true;
+        state.in_order[consumer] = true;
         let wakes = state.wakes;
         let entry = &mut state.consumers[consumer];
         (entry.woken, entry.seen, entry.phase) = (None, wakes, Phase::Begins);
@@ -163,7 +163,7 @@ impl Model for Wakeups {
         vec![State {
             tasks: [Task::Open; TASKS],
             consumers: std::array::from_fn(consumer),
-            in_line: std::array::from_fn(|number| number < self.sleepers),
+            in_order: std::array::from_fn(|number| number < self.sleepers),
             puts: 0,
             undos: 0,
             wakes: 0,

@@ -46,7 +46,7 @@ pub struct State {
     pub(super) tasks: [Task; TASKS],
     pub(super) consumers: [Consumer; CONSUMERS],
     /// Those in line, whose order is that of their numbers.
-    pub(super) in_line: [bool; CONSUMERS],
+    pub(super) in_order: [bool; CONSUMERS],
     /// Transactions that have put a task, and rolled a take back, before their callbacks.
     pub(super) puts: u8,
     pub(super) undos: u8,
@@ -83,11 +83,11 @@ impl Consumer {
 
 impl State {
     pub(super) fn line(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..CONSUMERS).filter(|consumer| self.in_line[*consumer])
+        (0..CONSUMERS).filter(|consumer| self.in_order[*consumer])
     }
 
     pub(super) fn notify(&mut self, consumer: usize, number: u8) {
-        self.in_line[consumer] = false;
+        self.in_order[consumer] = false;
         self.consumers[consumer].woken = Some(number);
         self.notified += 1;
     }

@@ -1,25 +1,25 @@
-//! Who gets which lane, and what becomes of it afterwards.
+//! Who gets which sub-queue, and what becomes of it afterwards.
 
 use super::*;
 
 #[test]
-fn lanes_are_served_in_the_order_of_their_last_service() {
+fn subqueues_are_served_in_the_order_of_their_last_service() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    for lane in [5, 6, 7] {
-        assert!(pool.commit(JOBS, lane, &offers()));
+    for subqueue in [5, 6, 7] {
+        assert!(pool.commit(JOBS, subqueue, &offers()));
     }
-    for lane in [5, 6, 7, 5, 6, 7] {
-        assert_eq!(claim_next(&mut pool, JOBS), Some(lane));
-        assert!(!pool.commit(JOBS, lane, &took()));
-        assert!(!pool.commit(JOBS, lane, &offers()), "what comes to a busy lane waits");
-        assert!(pool.commit(JOBS, lane, &settled()));
+    for subqueue in [5, 6, 7, 5, 6, 7] {
+        assert_eq!(claim_next(&mut pool, JOBS), Some(subqueue));
+        assert!(!pool.commit(JOBS, subqueue, &took()));
+        assert!(!pool.commit(JOBS, subqueue, &offers()), "what comes to a busy sub-queue waits");
+        assert!(pool.commit(JOBS, subqueue, &settled()));
     }
     assert_eq!(claim_next(&mut pool, MAIL), None);
 }
 
 #[test]
-fn a_lane_is_claimed_once() {
+fn a_subqueue_is_claimed_once() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, UNKNOWN);
@@ -32,7 +32,7 @@ fn a_lane_is_claimed_once() {
 }
 
 #[test]
-fn what_comes_while_a_lane_is_looked_at_is_not_missed() {
+fn what_comes_while_a_subqueue_is_looked_at_is_not_missed() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, UNKNOWN);
@@ -65,8 +65,8 @@ fn a_task_may_be_given_back_before_its_take_is_noted() {
 fn a_take_that_is_undone_is_the_next_again() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    for lane in [5, 6, 7] {
-        pool.offer(JOBS, lane, UNKNOWN);
+    for subqueue in [5, 6, 7] {
+        pool.offer(JOBS, subqueue, UNKNOWN);
     }
     assert_eq!((claim_next(&mut pool, JOBS), claim_next(&mut pool, JOBS)), (Some(5), Some(6)));
     assert!(pool.give_back(JOBS, 6, Back::Front));
@@ -85,6 +85,6 @@ fn a_complete_ring_has_nothing_once_all_is_claimed() {
     assert!(pool.may_have_some(JOBS) && !pool.may_have_some(MAIL));
     claim_next(&mut pool, JOBS);
     assert!(!pool.may_have_some(JOBS));
-    pool.doubt(JOBS);
+    pool.invalidate(JOBS);
     assert!(pool.may_have_some(JOBS));
 }

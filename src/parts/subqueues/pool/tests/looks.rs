@@ -1,4 +1,4 @@
-//! What is known of a lane: its mark, and whether all its tasks in flight are known.
+//! What is known of a sub-queue: its mark, and whether all its tasks in flight are known.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn a_mark_passes_no_key_that_came_during_the_look() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    let put = |least| LaneChange { least, ..offers() };
+    let put = |least| SubqueueChange { least, ..offers() };
     pool.commit(JOBS, 5, &put(100));
     claim_next(&mut pool, JOBS);
     assert_eq!(pool.begin_look(JOBS, 5), FIRST);
@@ -21,10 +21,10 @@ fn a_mark_passes_no_key_that_came_during_the_look() {
 }
 
 #[test]
-fn what_is_known_of_a_lane_outlasts_its_tasks() {
+fn what_is_known_of_a_subqueue_outlasts_its_tasks() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    let put = |least| LaneChange { least, ..offers() };
+    let put = |least| SubqueueChange { least, ..offers() };
     pool.commit(JOBS, 5, &put(100));
     claim_next(&mut pool, JOBS);
     pool.begin_look(JOBS, 5);
@@ -39,7 +39,7 @@ fn what_is_known_of_a_lane_outlasts_its_tasks() {
     assert_eq!((pool.mark(JOBS, 5), pool.is_clear(JOBS, 5)), (90, true));
     assert_eq!((pool.waiting(JOBS), pool.offer(JOBS, 5, UNKNOWN)), (1, Offered::Known));
     assert_eq!(idle(&mut pool, JOBS), Some(5));
-    assert!(!pool.commit(JOBS, 5, &LaneChange { least: 80, ..LaneChange::default() }));
+    assert!(!pool.commit(JOBS, 5, &SubqueueChange { least: 80, ..SubqueueChange::default() }));
     assert_eq!((pool.mark(JOBS, 5), pool.knows(JOBS, 5)), (80, false));
     assert_eq!((pool.claim(JOBS, 5), pool.claim(JOBS, 5)), (Ok(5), Err(Refusal::InUse)));
     pool.reset(JOBS);
@@ -47,11 +47,11 @@ fn what_is_known_of_a_lane_outlasts_its_tasks() {
 }
 
 #[test]
-fn a_lane_is_clear_only_while_every_taken_task_is_known() {
-    let took = |task| LaneChange { took: Some(task), ..took() };
-    let left = |task| LaneChange { left: Some(task), ..settled() };
-    let next = LaneChange { took: Some(2), left: Some(1), ..LaneChange::default() };
-    // Takes 1, and says that the lane is clear.
+fn a_subqueue_is_clear_only_while_every_taken_task_is_known() {
+    let took = |task| SubqueueChange { took: Some(task), ..took() };
+    let left = |task| SubqueueChange { left: Some(task), ..settled() };
+    let next = SubqueueChange { took: Some(2), left: Some(1), ..SubqueueChange::default() };
+    // Takes 1, and says that the sub-queue is clear.
     let taken = |pool: &mut Pool| {
         pool.offer(JOBS, 5, UNKNOWN);
         pool.claim(JOBS, 5).expect("it is free");
@@ -66,7 +66,7 @@ fn a_lane_is_clear_only_while_every_taken_task_is_known() {
         (vec![left(9)], false),
         (vec![next, left(9)], false),
         (vec![left(1), left(9)], false),
-        (vec![LaneChange { claimed: false, ..took(3) }], false),
+        (vec![SubqueueChange { claimed: false, ..took(3) }], false),
     ] {
         let mut memory = Memory::complete(10);
         let mut pool = memory.pool();
@@ -87,15 +87,15 @@ fn a_lane_is_clear_only_while_every_taken_task_is_known() {
     assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "it is looked at again");
     pool.claim(JOBS, 5).expect("it is free");
     pool.set_clear(JOBS, 5);
-    pool.commit(JOBS, 5, &LaneChange { claimed: true, ..next });
+    pool.commit(JOBS, 5, &SubqueueChange { claimed: true, ..next });
     assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "2 is in flight");
 }
 
 #[test]
-fn a_lane_of_which_a_task_was_taken_without_it_is_not_clear() {
-    let hand = LaneChange { took: Some(1), taken: 1, ..LaneChange::default() };
+fn a_subqueue_of_which_a_task_was_taken_without_it_is_not_clear() {
+    let hand = SubqueueChange { took: Some(1), taken: 1, ..SubqueueChange::default() };
     let (back, took) =
-        (LaneChange { left: Some(1), ..settled() }, LaneChange { took: Some(1), ..took() });
+        (SubqueueChange { left: Some(1), ..settled() }, SubqueueChange { took: Some(1), ..took() });
     let take = |pool: &mut Pool| {
         pool.claim(JOBS, 5).expect("it is free");
         pool.set_clear(JOBS, 5);
@@ -112,7 +112,7 @@ fn a_lane_of_which_a_task_was_taken_without_it_is_not_clear() {
     pool.commit(JOBS, 5, &took);
     pool.commit(JOBS, 5, &back);
     assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "task 1 is in flight");
-    // The same where the lane has no entry, or has lost it meanwhile.
+    // The same where the sub-queue has no entry, or has lost it meanwhile.
     take(&mut pool);
     pool.reset(JOBS);
     take(&mut pool);

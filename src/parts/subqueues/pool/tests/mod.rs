@@ -1,4 +1,4 @@
-//! What the lanes of queues do, by subject; of the properties each holds after any sequence of changes.
+//! What the sub-queues of queues do, by subject; of the properties each holds after any sequence of changes.
 
 mod claims;
 mod looks;
@@ -56,33 +56,33 @@ impl Memory {
     }
 }
 
-/// Claims the lane that is next.
+/// Claims the sub-queue that is next.
 fn claim_next(pool: &mut Pool, id: SlotId) -> Option<u64> {
-    pool.claim_next(id).map(|next| next.lane)
+    pool.claim_next(id).map(|next| next.subqueue)
 }
 
-fn offers() -> LaneChange {
-    LaneChange { offers: true, level: UNKNOWN, ..LaneChange::default() }
+fn offers() -> SubqueueChange {
+    SubqueueChange { offers: true, level: UNKNOWN, ..SubqueueChange::default() }
 }
 
-fn took() -> LaneChange {
-    LaneChange { claimed: true, taken: 1, ..LaneChange::default() }
+fn took() -> SubqueueChange {
+    SubqueueChange { claimed: true, taken: 1, ..SubqueueChange::default() }
 }
 
-fn settled() -> LaneChange {
-    LaneChange { taken: -1, ..LaneChange::default() }
+fn settled() -> SubqueueChange {
+    SubqueueChange { taken: -1, ..SubqueueChange::default() }
 }
 
-/// Claims the next lane, which has nothing to take.
+/// Claims the next sub-queue, which has nothing to take.
 fn idle(pool: &mut Pool, id: SlotId) -> Option<u64> {
-    let lane = claim_next(pool, id)?;
-    assert!(!pool.give_back(id, lane, Back::Away));
-    Some(lane)
+    let subqueue = claim_next(pool, id)?;
+    assert!(!pool.give_back(id, subqueue, Back::Away));
+    Some(subqueue)
 }
 
 #[test]
 fn a_first_task_goes_before_the_others_or_in_its_turn() {
-    let limit = |level, others, own| Next { lane: 7, level, others }.limit(own);
+    let limit = |level, others, own| Next { subqueue: 7, level, others }.limit(own);
     assert_eq!(limit(3, None, None), LAST_LEVEL);
     assert_eq!(limit(3, Some(3), None), 3);
     assert_eq!(limit(3, Some(9), None), 8);

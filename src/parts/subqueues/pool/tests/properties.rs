@@ -1,5 +1,5 @@
-//! What holds after any sequence of changes: of lanes that all have room, what a model of maps and queues says;
-//! of more lanes than there is room for, that none is lost and that each process can claim one.
+//! What holds after any sequence of changes: of sub-queues that all have room, what a model of maps and queues says;
+//! of more sub-queues than there is room for, that none is lost and that each process can claim one.
 
 use super::*;
 use crate::model::level::LAST as LAST_LEVEL;
@@ -7,7 +7,7 @@ use crate::model::position::Position;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Steps of calls, each on a lane of a queue. Which of them can be made depends on what came before.
+/// Steps of calls, each on a sub-queue of a queue. Which of them can be made depends on what came before.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Offer(Level),
@@ -16,7 +16,7 @@ enum Step {
     GiveBack(Back),
     BeginLook,
     EndLook(Position, Level),
-    /// A commit of what the lane has been offered.
+    /// A commit of what the sub-queue has been offered.
     Arrive(Level, Position, bool),
     Take,
     Settle,
@@ -49,13 +49,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn steps(lanes: u64) -> impl Strategy<Value = Vec<(bool, u64, Step)>> {
-    prop::collection::vec((prop::bool::weighted(0.2), 0..lanes, step()), 0..40)
+fn steps(subqueues: u64) -> impl Strategy<Value = Vec<(bool, u64, Step)>> {
+    prop::collection::vec((prop::bool::weighted(0.2), 0..subqueues, step()), 0..40)
 }
 
-/// A lane, as the documentation of the module has it.
+/// A sub-queue, as the documentation of the module has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lane {
+struct Subqueue {
     state: State,
     mark: Position,
     floor: Position,
@@ -65,21 +65,21 @@ struct Lane {
     settled: bool,
 }
 
-/// The lanes of a queue, and those in the ring by level and turn.
+/// The sub-queues of a queue, and those in the ring by level and turn.
 #[derive(Debug, Default)]
 struct Model {
-    lanes: BTreeMap<u64, Lane>,
+    subqueues: BTreeMap<u64, Subqueue>,
     ring: BTreeMap<Level, VecDeque<u64>>,
 }
 
 impl Model {
-    fn state(&self, lane: u64) -> Option<State> {
-        self.lanes.get(&lane).map(|lane| lane.state)
+    fn state(&self, subqueue: u64) -> Option<State> {
+        self.subqueues.get(&subqueue).map(|subqueue| subqueue.state)
     }
 
-    /// Brings a lane to a state, and to its place in the ring, with a level of its own.
+    /// Brings a sub-queue to a state, and to its place in the ring, with a level of its own.
     fn place(&mut self, name: u64, state: State, to: Back, level: Level) {
-        let new = Lane {
+        let new = Subqueue {
             state,
             mark: FIRST,
             floor: FIRST,
@@ -88,11 +88,11 @@ impl Model {
             dirty: false,
             settled: false,
         };
-        let lane = self.lanes.entry(name).or_insert(new);
-        if let Some(turns) = self.ring.get_mut(&lane.level) {
+        let subqueue = self.subqueues.entry(name).or_insert(new);
+        if let Some(turns) = self.ring.get_mut(&subqueue.level) {
             turns.retain(|known| *known != name);
         }
-        (lane.state, lane.level) = (state, level);
+        (subqueue.state, subqueue.level) = (state, level);
         self.ring.retain(|_, turns| !turns.is_empty());
         if state == State::Waiting {
             let turns = self.ring.entry(level).or_default();
@@ -104,14 +104,14 @@ impl Model {
     }
 
     fn level(&self, name: u64) -> Level {
-        self.lanes[&name].level
+        self.subqueues[&name].level
     }
 
-    /// A lane in the ring keeps its turn unless its level changes.
+    /// A sub-queue in the ring keeps its turn unless its level changes.
     fn set_level(&mut self, name: u64, level: Level) {
-        let lane = self.lanes[&name];
-        if lane.level != level {
-            self.place(name, lane.state, Back::Tail, level);
+        let subqueue = self.subqueues[&name];
+        if subqueue.level != level {
+            self.place(name, subqueue.state, Back::Tail, level);
         }
     }
 
@@ -130,63 +130,65 @@ impl Model {
     }
 
     fn claim(&mut self, name: u64) -> Result<u64, Refusal> {
-        let level = match self.lanes.get(&name) {
+        let level = match self.subqueues.get(&name) {
             None => UNKNOWN,
-            Some(lane) if matches!(lane.state, State::Waiting | State::Idle) => lane.level,
+            Some(subqueue) if matches!(subqueue.state, State::Waiting | State::Idle) => {
+                subqueue.level
+            }
             Some(_) => return Err(Refusal::InUse),
         };
         self.place(name, State::Claimed, Back::Tail, level);
-        let lane = self.lanes.get_mut(&name).expect("it was placed");
-        (lane.dirty, lane.settled) = (false, false);
+        let subqueue = self.subqueues.get_mut(&name).expect("it was placed");
+        (subqueue.dirty, subqueue.settled) = (false, false);
         Ok(name)
     }
 
     fn claim_next(&mut self) -> Option<Next> {
         let (level, turns) = self.ring.first_key_value()?;
-        let (level, lane) = (*level, turns[0]);
-        self.claim(lane).expect("it waits");
-        Some(Next { lane, level, others: self.ring.keys().next().copied() })
+        let (level, subqueue) = (*level, turns[0]);
+        self.claim(subqueue).expect("it waits");
+        Some(Next { subqueue, level, others: self.ring.keys().next().copied() })
     }
 
     fn give_back(&mut self, name: u64, to: Back) -> bool {
         if self.state(name) != Some(State::Claimed) {
             return false;
         }
-        let Lane { dirty, level, .. } = self.lanes[&name];
+        let Subqueue { dirty, level, .. } = self.subqueues[&name];
         let state = if to == Back::Away && !dirty { State::Idle } else { State::Waiting };
         self.place(name, state, to, level);
         to == Back::Front || dirty
     }
 
     fn lower(&mut self, name: u64, least: Position, level: Level) {
-        let Some(lane) = self.lanes.get_mut(&name) else { return };
-        (lane.mark, lane.floor) = (lane.mark.min(least), lane.floor.min(least));
-        lane.level_floor = lane.level_floor.min(level);
-        let level = lane.level.min(level);
+        let Some(subqueue) = self.subqueues.get_mut(&name) else { return };
+        (subqueue.mark, subqueue.floor) = (subqueue.mark.min(least), subqueue.floor.min(least));
+        subqueue.level_floor = subqueue.level_floor.min(level);
+        let level = subqueue.level.min(level);
         self.set_level(name, level);
     }
 
     fn begin_look(&mut self, name: u64) -> Position {
-        let Some(lane) = self.lanes.get_mut(&name) else { return FIRST };
-        (lane.floor, lane.level_floor) = (LAST, LAST_LEVEL);
-        lane.mark
+        let Some(subqueue) = self.subqueues.get_mut(&name) else { return FIRST };
+        (subqueue.floor, subqueue.level_floor) = (LAST, LAST_LEVEL);
+        subqueue.mark
     }
 
     fn end_look(&mut self, name: u64, first: Position, level: Level) {
-        let Some(lane) = self.lanes.get_mut(&name) else { return };
-        lane.mark = first.min(lane.floor);
-        let level = level.min(lane.level_floor);
+        let Some(subqueue) = self.subqueues.get_mut(&name) else { return };
+        subqueue.mark = first.min(subqueue.floor);
+        let level = level.min(subqueue.level_floor);
         self.set_level(name, level);
     }
 
-    fn commit(&mut self, name: u64, change: &LaneChange) -> bool {
+    fn commit(&mut self, name: u64, change: &SubqueueChange) -> bool {
         self.lower(name, change.least, change.level);
         let state = self.state(name);
         if change.claimed {
             if state != Some(State::Claimed) {
                 return false;
             }
-            let Lane { settled, level, .. } = self.lanes[&name];
+            let Subqueue { settled, level, .. } = self.subqueues[&name];
             let is_busy = change.taken > 0 && !settled;
             let state = if is_busy { State::Busy } else { State::Waiting };
             self.place(name, state, Back::Tail, level);
@@ -198,8 +200,8 @@ impl Model {
                 true
             }
             Some(State::Claimed) => {
-                let lane = self.lanes.get_mut(&name).expect("it is claimed");
-                (lane.dirty, lane.settled) = (true, lane.settled | (change.taken < 0));
+                let subqueue = self.subqueues.get_mut(&name).expect("it is claimed");
+                (subqueue.dirty, subqueue.settled) = (true, subqueue.settled | (change.taken < 0));
                 false
             }
             None | Some(State::Idle) if change.taken < 0 || change.offers => {
@@ -212,64 +214,64 @@ impl Model {
         }
     }
 
-    fn undo(&mut self, name: u64, change: &LaneChange) -> bool {
+    fn undo(&mut self, name: u64, change: &SubqueueChange) -> bool {
         self.lower(name, LAST, change.taken_level);
         change.claimed && self.give_back(name, Back::Front)
     }
 
     fn reset(&mut self) {
-        self.lanes.retain(|_, lane| lane.state == State::Claimed);
+        self.subqueues.retain(|_, subqueue| subqueue.state == State::Claimed);
         self.ring.clear();
-        for lane in self.lanes.values_mut() {
-            (lane.mark, lane.floor, lane.dirty) = (FIRST, FIRST, true);
-            (lane.level, lane.level_floor) = (UNKNOWN, UNKNOWN);
+        for subqueue in self.subqueues.values_mut() {
+            (subqueue.mark, subqueue.floor, subqueue.dirty) = (FIRST, FIRST, true);
+            (subqueue.level, subqueue.level_floor) = (UNKNOWN, UNKNOWN);
         }
     }
 }
 
-/// What has come to a lane.
-fn arrival(level: Level, least: Position, lost: bool) -> LaneChange {
-    LaneChange { offers: true, level, least, lost, ..LaneChange::default() }
+/// What has come to a sub-queue.
+fn arrival(level: Level, least: Position, lost: bool) -> SubqueueChange {
+    SubqueueChange { offers: true, level, least, lost, ..SubqueueChange::default() }
 }
 
 proptest! {
     #[test]
-    fn lanes_are_as_a_model_says(steps in steps(9)) {
+    fn subqueues_are_as_a_model_says(steps in steps(9)) {
         let mut memory = Memory::complete(30);
         let mut models = [Model::default(), Model::default()];
-        for (is_mail, lane, step) in steps {
+        for (is_mail, subqueue, step) in steps {
             let (id, model) = (if is_mail { MAIL } else { JOBS }, &mut models[usize::from(is_mail)]);
             let mut pool = memory.pool();
             match step {
                 Step::Offer(level) => {
-                    prop_assert_eq!(pool.offer(id, lane, level), model.offer(lane, level));
+                    prop_assert_eq!(pool.offer(id, subqueue, level), model.offer(subqueue, level));
                 }
                 Step::ClaimNext => prop_assert_eq!(pool.claim_next(id), model.claim_next()),
-                Step::Claim => prop_assert_eq!(pool.claim(id, lane), model.claim(lane)),
+                Step::Claim => prop_assert_eq!(pool.claim(id, subqueue), model.claim(subqueue)),
                 Step::GiveBack(to) => {
-                    prop_assert_eq!(pool.give_back(id, lane, to), model.give_back(lane, to));
+                    prop_assert_eq!(pool.give_back(id, subqueue, to), model.give_back(subqueue, to));
                 }
                 Step::BeginLook => {
-                    prop_assert_eq!(pool.begin_look(id, lane), model.begin_look(lane));
+                    prop_assert_eq!(pool.begin_look(id, subqueue), model.begin_look(subqueue));
                 }
                 Step::EndLook(first, level) => {
-                    pool.end_look(id, lane, first, level);
-                    model.end_look(lane, first, level);
+                    pool.end_look(id, subqueue, first, level);
+                    model.end_look(subqueue, first, level);
                 }
                 Step::Arrive(level, least, lost) => {
                     let change = arrival(level, least, lost);
-                    prop_assert_eq!(pool.commit(id, lane, &change), model.commit(lane, &change));
+                    prop_assert_eq!(pool.commit(id, subqueue, &change), model.commit(subqueue, &change));
                 }
                 Step::Take => {
-                    prop_assert_eq!(pool.commit(id, lane, &took()), model.commit(lane, &took()));
+                    prop_assert_eq!(pool.commit(id, subqueue, &took()), model.commit(subqueue, &took()));
                 }
                 Step::Settle => {
                     let change = settled();
-                    prop_assert_eq!(pool.commit(id, lane, &change), model.commit(lane, &change));
+                    prop_assert_eq!(pool.commit(id, subqueue, &change), model.commit(subqueue, &change));
                 }
                 Step::Undo(taken_level) => {
-                    let change = LaneChange { taken_level, ..took() };
-                    prop_assert_eq!(pool.undo(id, lane, &change), model.undo(lane, &change));
+                    let change = SubqueueChange { taken_level, ..took() };
+                    prop_assert_eq!(pool.undo(id, subqueue, &change), model.undo(subqueue, &change));
                 }
                 Step::Reset => {
                     pool.reset(id);
@@ -285,9 +287,9 @@ proptest! {
                 let waiting: usize = model.ring.values().map(VecDeque::len).sum();
                 prop_assert_eq!(pool.waiting(id), waiting as u32);
                 prop_assert_eq!(pool.least(id), model.ring.keys().next().copied());
-                for lane in 0..9 {
-                    let link = pool.find(id.index, lane);
-                    let found = link.map(|link| *pool.entry(link)).map(|entry| Lane {
+                for subqueue in 0..9 {
+                    let link = pool.find(id.index, subqueue);
+                    let found = link.map(|link| *pool.entry(link)).map(|entry| Subqueue {
                         state: entry.state,
                         mark: entry.mark,
                         floor: entry.floor,
@@ -296,7 +298,7 @@ proptest! {
                         dirty: entry.dirty,
                         settled: entry.settled,
                     });
-                    prop_assert_eq!(found, model.lanes.get(&lane).copied(), "lane {} of {:?}", lane, id);
+                    prop_assert_eq!(found, model.subqueues.get(&subqueue).copied(), "sub-queue {} of {:?}", subqueue, id);
                 }
             }
         }
@@ -307,63 +309,63 @@ proptest! {
         pool.close(JOBS);
         pool.close(MAIL);
         pool.assert_whole();
-        prop_assert!((0..9).all(|lane| pool.find(JOBS.index, lane).is_none()));
+        prop_assert!((0..9).all(|subqueue| pool.find(JOBS.index, subqueue).is_none()));
     }
 
-    /// Lanes of two queues with little room; where a lane is not known its ring says so, and goes over the table.
+    /// Sub-queues of two queues with little room; where a sub-queue is not known its ring says so, and goes over the table.
     #[test]
-    fn no_lane_is_lost_and_each_process_can_claim_one(room in 0..7usize, steps in steps(12)) {
+    fn no_subqueue_is_lost_and_each_process_can_claim_one(room in 0..7usize, steps in steps(12)) {
         let mut memory = Memory::complete(room);
         let mut ready: BTreeMap<(usize, u64), u32> = BTreeMap::new();
         let (mut claimed, mut busy) = (BTreeSet::new(), BTreeSet::new());
-        for (is_mail, lane, step) in steps {
+        for (is_mail, subqueue, step) in steps {
             let (id, queue) = (if is_mail { MAIL } else { JOBS }, usize::from(is_mail));
             let mut pool = memory.pool();
-            let is_open = claimed.contains(&(queue, lane));
+            let is_open = claimed.contains(&(queue, subqueue));
             match step {
                 Step::Arrive(..) | Step::Offer(_) => {
-                    *ready.entry((queue, lane)).or_default() += 1;
-                    pool.commit(id, lane, &offers());
+                    *ready.entry((queue, subqueue)).or_default() += 1;
+                    pool.commit(id, subqueue, &offers());
                 }
                 Step::Claim | Step::ClaimNext if claimed.len() < RESERVE => {
                     let by_turn = matches!(step, Step::ClaimNext);
                     let got = match by_turn {
                         true => claim_next(&mut pool, id),
-                        false => pool.claim(id, lane).map(Some).or_else(|refusal| match refusal {
+                        false => pool.claim(id, subqueue).map(Some).or_else(|refusal| match refusal {
                             Refusal::InUse => Ok(None),
                             Refusal::NoRoom => Err(TestCaseError::fail("no room for a claim")),
                         })?,
                     };
-                    let Some(lane) = got else { continue };
-                    prop_assert!(claimed.insert((queue, lane)), "lane {} is claimed twice", lane);
+                    let Some(subqueue) = got else { continue };
+                    prop_assert!(claimed.insert((queue, subqueue)), "sub-queue {} is claimed twice", subqueue);
                 }
                 Step::Take | Step::EndLook(..) if is_open => {
-                    claimed.remove(&(queue, lane));
-                    let tasks = ready.entry((queue, lane)).or_default();
-                    if *tasks > 0 && !busy.contains(&(queue, lane)) {
+                    claimed.remove(&(queue, subqueue));
+                    let tasks = ready.entry((queue, subqueue)).or_default();
+                    if *tasks > 0 && !busy.contains(&(queue, subqueue)) {
                         *tasks -= 1;
-                        busy.insert((queue, lane));
-                        pool.commit(id, lane, &took());
+                        busy.insert((queue, subqueue));
+                        pool.commit(id, subqueue, &took());
                     } else {
-                        pool.give_back(id, lane, Back::Away);
+                        pool.give_back(id, subqueue, Back::Away);
                     }
                 }
                 Step::GiveBack(Back::Front | Back::Tail) | Step::Undo(_) if is_open => {
-                    claimed.remove(&(queue, lane));
-                    pool.give_back(id, lane, Back::Front);
+                    claimed.remove(&(queue, subqueue));
+                    pool.give_back(id, subqueue, Back::Front);
                 }
                 Step::Settle => {
-                    if busy.remove(&(queue, lane)) {
-                        pool.commit(id, lane, &settled());
+                    if busy.remove(&(queue, subqueue)) {
+                        pool.commit(id, subqueue, &settled());
                     }
                 }
                 Step::Reset => pool.reset(id),
                 Step::BeginLook => {
                     // Goes over the table.
                     let Some(scan) = pool.begin_scan(id) else { continue };
-                    for ((of, lane), tasks) in &ready {
-                        if *of == queue && *tasks > 0 && !busy.contains(&(*of, *lane)) {
-                            pool.offer(id, *lane, UNKNOWN);
+                    for ((of, subqueue), tasks) in &ready {
+                        if *of == queue && *tasks > 0 && !busy.contains(&(*of, *subqueue)) {
+                            pool.offer(id, *subqueue, UNKNOWN);
                         }
                     }
                     pool.end_scan(id, scan, None);
@@ -371,11 +373,11 @@ proptest! {
                 _ => continue,
             }
             pool.assert_whole();
-            for ((queue, lane), tasks) in &ready {
+            for ((queue, subqueue), tasks) in &ready {
                 let id = [JOBS, MAIL][*queue];
-                let place = (*queue, *lane);
+                let place = (*queue, *subqueue);
                 let is_free = *tasks > 0 && !busy.contains(&place) && !claimed.contains(&place);
-                prop_assert!(!is_free || pool.knows(id, *lane), "lane {} is lost", lane);
+                prop_assert!(!is_free || pool.knows(id, *subqueue), "sub-queue {} is lost", subqueue);
                 prop_assert!(!is_free || pool.may_have_some(id));
             }
         }

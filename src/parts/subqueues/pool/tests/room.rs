@@ -1,4 +1,4 @@
-//! More lanes than there is room for, and rings that may lack some.
+//! More sub-queues than there is room for, and rings that may lack some.
 
 use super::*;
 
@@ -6,8 +6,8 @@ use super::*;
 fn what_finds_no_room_is_found_in_the_table() {
     let mut memory = Memory::complete(3);
     let mut pool = memory.pool();
-    for lane in 1..=3 {
-        assert_eq!(pool.offer(JOBS, lane, UNKNOWN), Offered::Queued);
+    for subqueue in 1..=3 {
+        assert_eq!(pool.offer(JOBS, subqueue, UNKNOWN), Offered::Queued);
     }
     assert!(pool.knows(JOBS, 3) && !pool.knows(JOBS, 4));
     assert_eq!(pool.offer(JOBS, 3, UNKNOWN), Offered::Known);
@@ -29,7 +29,7 @@ fn a_ring_is_complete_after_a_pass_in_which_nothing_came_into_doubt() {
     assert_eq!(first.from, i64::MIN);
     let late = pool.begin_scan(JOBS).expect("incomplete");
     pool.end_scan(JOBS, first, Some(100));
-    pool.doubt(JOBS);
+    pool.invalidate(JOBS);
     let second = pool.begin_scan(JOBS).expect("incomplete");
     assert_eq!(second.from, 100);
     pool.end_scan(JOBS, late, None);
@@ -45,8 +45,8 @@ fn a_ring_is_complete_after_a_pass_in_which_nothing_came_into_doubt() {
 fn a_reset_forgets_all_but_the_claims() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
-    for lane in [5, 6, 7] {
-        pool.offer(JOBS, lane, UNKNOWN);
+    for subqueue in [5, 6, 7] {
+        pool.offer(JOBS, subqueue, UNKNOWN);
     }
     pool.offer(MAIL, 5, UNKNOWN);
     claim_next(&mut pool, JOBS);
@@ -62,19 +62,19 @@ fn a_reset_forgets_all_but_the_claims() {
 }
 
 #[test]
-fn a_lane_that_is_idle_gives_way() {
+fn a_subqueue_that_is_idle_gives_way() {
     let mut memory = Memory::complete(3);
     let mut pool = memory.pool();
-    for lane in 1..=5 {
-        assert_eq!(pool.offer(JOBS, lane, UNKNOWN), Offered::Queued);
-        assert_eq!(idle(&mut pool, JOBS), Some(lane));
-        pool.set_clear(JOBS, lane);
+    for subqueue in 1..=5 {
+        assert_eq!(pool.offer(JOBS, subqueue, UNKNOWN), Offered::Queued);
+        assert_eq!(idle(&mut pool, JOBS), Some(subqueue));
+        pool.set_clear(JOBS, subqueue);
     }
     assert_eq!(pool.offer(JOBS, 6, UNKNOWN), Offered::Queued);
-    let known: Vec<u64> = (1..=6).filter(|lane| pool.is_clear(JOBS, *lane)).collect();
+    let known: Vec<u64> = (1..=6).filter(|subqueue| pool.is_clear(JOBS, *subqueue)).collect();
     assert_eq!(known, [2, 3, 4, 5], "the one that was idle for longest is forgotten");
-    for lane in [7, 8] {
-        assert_eq!(pool.offer(MAIL, lane, UNKNOWN), Offered::Queued);
+    for subqueue in [7, 8] {
+        assert_eq!(pool.offer(MAIL, subqueue, UNKNOWN), Offered::Queued);
     }
     assert_eq!(pool.offer(MAIL, 9, UNKNOWN), Offered::NoRoom, "some room is for claims");
     assert_eq!(pool.offer(JOBS, 5, UNKNOWN), Offered::NoRoom);

@@ -1,27 +1,28 @@
-//! Lanes of several levels.
+//! Sub-queues of several levels.
 
 use super::*;
 use crate::model::level::LAST as LAST_LEVEL;
 
 /// Something has come to be ready at a level.
-fn put(level: Level) -> LaneChange {
-    LaneChange { offers: true, level, ..LaneChange::default() }
+fn put(level: Level) -> SubqueueChange {
+    SubqueueChange { offers: true, level, ..SubqueueChange::default() }
 }
 
 #[test]
 fn the_least_level_is_next_and_equals_take_turns() {
     let mut memory = Memory::complete(20);
     let mut pool = memory.pool();
-    for (lane, level) in [(1, 5), (2, 5), (3, 1), (4, 9), (5, 1), (6, 5)] {
-        assert_eq!(pool.offer(JOBS, lane, level), Offered::Queued);
+    for (subqueue, level) in [(1, 5), (2, 5), (3, 1), (4, 9), (5, 1), (6, 5)] {
+        assert_eq!(pool.offer(JOBS, subqueue, level), Offered::Queued);
     }
     let next = pool.claim_next(JOBS).expect("there are some");
-    assert_eq!(next, Next { lane: 3, level: 1, others: Some(1) });
+    assert_eq!(next, Next { subqueue: 3, level: 1, others: Some(1) });
     // More urgent than it was: it comes behind those that are so already.
     assert!(pool.commit(JOBS, 4, &put(1)));
-    assert!(!pool.commit(JOBS, 1, &LaneChange { offers: false, ..put(7) }), "less urgent");
+    assert!(!pool.commit(JOBS, 1, &SubqueueChange { offers: false, ..put(7) }), "less urgent");
     let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
-    let shown = order.iter().map(|next| (next.lane, next.level, next.others)).collect::<Vec<_>>();
+    let shown =
+        order.iter().map(|next| (next.subqueue, next.level, next.others)).collect::<Vec<_>>();
     assert_eq!(
         shown,
         [(5, 1, Some(1)), (4, 1, Some(5)), (1, 5, Some(5)), (2, 5, Some(5)), (6, 5, None)]
@@ -43,19 +44,19 @@ fn a_level_is_raised_to_what_a_look_finds_and_no_further() {
     pool.begin_look(JOBS, 5);
     pool.end_look(JOBS, 5, FIRST, 7);
     pool.give_back(JOBS, 5, Back::Tail);
-    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 6, level: 4, others: Some(7) }));
+    assert_eq!(pool.claim_next(JOBS), Some(Next { subqueue: 6, level: 4, others: Some(7) }));
     pool.begin_look(JOBS, 6);
     pool.commit(JOBS, 6, &put(2));
     pool.end_look(JOBS, 6, FIRST, 4);
     pool.commit(JOBS, 6, &took());
     pool.commit(JOBS, 6, &settled());
-    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 6, level: 2, others: Some(7) }));
+    assert_eq!(pool.claim_next(JOBS), Some(Next { subqueue: 6, level: 2, others: Some(7) }));
     // With nothing in it, what comes next says how urgent it is.
     pool.begin_look(JOBS, 6);
     pool.end_look(JOBS, 6, LAST, LAST_LEVEL);
     pool.give_back(JOBS, 6, Back::Away);
     pool.commit(JOBS, 6, &put(8));
-    assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 5, level: 7, others: Some(8) }));
+    assert_eq!(pool.claim_next(JOBS), Some(Next { subqueue: 5, level: 7, others: Some(8) }));
 }
 
 #[test]
@@ -63,22 +64,22 @@ fn what_nobody_knows_comes_first() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, 1);
-    // Its task was taken while the lane had no entry, and others may have come before.
-    pool.commit(JOBS, 6, &LaneChange { level: 3, ..settled() });
-    pool.commit(JOBS, 7, &LaneChange { lost: true, ..put(0) });
+    // Its task was taken while the sub-queue had no entry, and others may have come before.
+    pool.commit(JOBS, 6, &SubqueueChange { level: 3, ..settled() });
+    pool.commit(JOBS, 7, &SubqueueChange { lost: true, ..put(0) });
     let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
-    let shown: Vec<_> = order.iter().map(|next| (next.lane, next.level)).collect();
+    let shown: Vec<_> = order.iter().map(|next| (next.subqueue, next.level)).collect();
     assert_eq!(shown, [(6, UNKNOWN), (7, UNKNOWN), (5, 1)]);
     pool.reset(JOBS);
-    order.iter().for_each(|next| assert!(pool.give_back(JOBS, next.lane, Back::Away)));
+    order.iter().for_each(|next| assert!(pool.give_back(JOBS, next.subqueue, Back::Away)));
     assert_eq!(
         pool.claim_next(JOBS),
-        Some(Next { lane: 6, level: UNKNOWN, others: Some(UNKNOWN) })
+        Some(Next { subqueue: 6, level: UNKNOWN, others: Some(UNKNOWN) })
     );
 }
 
 #[test]
-fn a_look_that_began_before_its_lane_was_forgotten_raises_nothing() {
+fn a_look_that_began_before_its_subqueue_was_forgotten_raises_nothing() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.commit(JOBS, 5, &put(1));
@@ -95,11 +96,11 @@ fn a_look_that_began_before_its_lane_was_forgotten_raises_nothing() {
 /// More urgent tasks may have been there before: behind one that has been in flight since before a restart, if the ring is
 /// complete.
 #[test]
-fn of_a_lane_that_is_not_known_no_put_tells_how_urgent_it_is() {
+fn of_a_subqueue_that_is_not_known_no_put_tells_how_urgent_it_is() {
     for mut memory in [Memory::new(10), Memory::complete(10)] {
         let mut pool = memory.pool();
         assert!(pool.commit(JOBS, 7, &put(5)));
         assert_eq!(pool.level(JOBS, 7), UNKNOWN);
-        assert_eq!(pool.claim_next(JOBS), Some(Next { lane: 7, level: UNKNOWN, others: None }));
+        assert_eq!(pool.claim_next(JOBS), Some(Next { subqueue: 7, level: UNKNOWN, others: None }));
     }
 }

@@ -18,7 +18,7 @@ enum Condition {
     },
 }
 
-pub(super) struct Courier {
+pub(super) struct SenderThread {
     mailbox: Arc<Mailbox>,
     timing: Timing,
     target: Option<Target>,
@@ -28,9 +28,9 @@ pub(super) struct Courier {
     failures: usize,
 }
 
-impl Courier {
-    pub(super) fn new(mailbox: Arc<Mailbox>, timing: Timing) -> Courier {
-        Courier {
+impl SenderThread {
+    pub(super) fn new(mailbox: Arc<Mailbox>, timing: Timing) -> SenderThread {
+        SenderThread {
             mailbox,
             timing,
             target: None,

@@ -1,7 +1,7 @@
 //! What sessions that have ended have left in a queue: the worker gives it back.
 
 use crate::model::position::Position;
-use crate::parts::leases::departed::HeldTasks;
+use crate::parts::leases::departed::HeldLeases;
 use crate::parts::leases::{epoch, sessions};
 use crate::parts::schedule::orders::{End, PLACES, Report, SESSIONS, Work};
 use crate::parts::slot;
@@ -12,27 +12,27 @@ use crate::worker::retry::Retry;
 use std::time::Duration;
 
 /// So many sessions are looked after at a time of which it is known what they have left.
-const LEAVERS: usize = 100;
+const DEPARTED: usize = 100;
 
 /// What is to be given back of one queue, and to whom it belonged.
-pub struct Leftovers {
+pub struct Orphans {
     slot: SlotId,
     /// The queue's triggers tell of every task.
-    is_told: bool,
+    is_tracked: bool,
     /// All taken tasks have to be compared with the live sessions.
     sweep: bool,
     /// Sessions that have ended and may have left tasks, which are looked for.
     ended: Vec<Uuid>,
     /// Those of which it is known which tasks they have left.
-    leavers: Vec<Leaver>,
+    departed: Vec<Departed>,
     /// Those of them that a job is about.
-    in_hand: Vec<Leaver>,
+    in_hand: Vec<Departed>,
     for_ended: Retry,
-    for_leavers: Retry,
+    for_departed: Retry,
 }
 
 /// A session that has ended, and the places of the tasks that it has left.
-struct Leaver {
+struct Departed {
     uuid: Uuid,
     /// So many doubts there were when it began.
     since: u64,
@@ -43,7 +43,7 @@ struct Leaver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giving {
     /// Of sessions of which it is known what they have left.
-    Leavers,
+    Departed,
     /// Of no session, and of such as have ended unnoticed.
     Lost,
     /// Of sessions that have ended.
@@ -51,29 +51,29 @@ pub enum Giving {
 }
 
 impl Giving {
-    pub const ALL: [Giving; 3] = [Giving::Leavers, Giving::Lost, Giving::Ended];
+    pub const ALL: [Giving; 3] = [Giving::Departed, Giving::Lost, Giving::Ended];
 }
 
-impl Leftovers {
-    pub fn of(slot: SlotId) -> Leftovers {
-        Leftovers {
+impl Orphans {
+    pub fn of(slot: SlotId) -> Orphans {
+        Orphans {
             slot,
-            is_told: true,
+            is_tracked: true,
             sweep: true,
             ended: vec![],
-            leavers: vec![],
+            departed: vec![],
             in_hand: vec![],
             for_ended: Retry::of(slot),
-            for_leavers: Retry::of(slot),
+            for_departed: Retry::of(slot),
         }
     }
 
     /// What is taken by hand while nobody tells of it no session notes. What was so before this is known is
     /// looked for.
-    pub fn set_told(&mut self, is_told: bool) {
-        match (std::mem::replace(&mut self.is_told, is_told), is_told) {
+    pub fn set_tracked(&mut self, is_tracked: bool) {
+        match (std::mem::replace(&mut self.is_tracked, is_tracked), is_tracked) {
             (true, false) => {
-                epoch::note_untold();
+                epoch::note_untracked();
                 self.sweep = true;
             }
             (false, true) => slot::invalidate(self.slot),
@@ -88,14 +88,14 @@ impl Leftovers {
 
     /// Looks for nothing any more: the tasks are another server's.
     pub fn forget(&mut self) {
-        *self = Leftovers { is_told: self.is_told, sweep: false, ..Leftovers::of(self.slot) };
+        *self = Orphans { is_tracked: self.is_tracked, sweep: false, ..Orphans::of(self.slot) };
     }
 
     /// Takes note of sessions that have ended.
     pub fn note(&mut self, ended: &[Ended]) {
-        let Some(doubt) = self.doubt_if_taken().filter(|_| !ended.is_empty()) else { return };
+        let Some(epoch) = self.epoch_if_taken().filter(|_| !ended.is_empty()) else { return };
         for Ended { uuid, tasks } in ended {
-            let is_sure = |held: &&HeldTasks| self.is_told && held.since >= doubt;
+            let is_sure = |held: &&HeldLeases| self.is_tracked && held.since >= epoch;
             let Some(held) = tasks.as_ref().filter(is_sure) else {
                 self.ended.push(*uuid);
                 continue;
@@ -105,18 +105,18 @@ impl Leftovers {
             if places.len() > PLACES {
                 self.ended.push(*uuid);
             } else if !places.is_empty() {
-                self.leavers.push(Leaver { uuid: *uuid, since: held.since, places });
+                self.departed.push(Departed { uuid: *uuid, since: held.since, places });
             }
         }
     }
 
     /// The last doubt about what has happened to the queue's tasks, if there may be some that are taken.
-    fn doubt_if_taken(&self) -> Option<u64> {
+    fn epoch_if_taken(&self) -> Option<u64> {
         let slot = slot::lock(self.slot)?;
         // A take that is visible may have been given back before it is counted, which needs the slot's lock:
         // until then the counters say too little.
         let may_be_taken = slot.has_taken() || sessions::any_committing(|_| true);
-        may_be_taken.then(|| slot.doubt())
+        may_be_taken.then(|| slot.epoch())
     }
 
     /// How long there is nothing to do; None: until somebody says so.
@@ -127,7 +127,7 @@ impl Leftovers {
 
     fn has(&self, giving: Giving) -> bool {
         match giving {
-            Giving::Leavers => !self.leavers.is_empty(),
+            Giving::Departed => !self.departed.is_empty(),
             Giving::Lost => self.sweep,
             Giving::Ended => !self.ended.is_empty(),
         }
@@ -135,14 +135,14 @@ impl Leftovers {
 
     fn retry_of(&self, giving: Giving) -> &Retry {
         match giving {
-            Giving::Leavers => &self.for_leavers,
+            Giving::Departed => &self.for_departed,
             Giving::Lost | Giving::Ended => &self.for_ended,
         }
     }
 
     pub fn retry(&mut self, giving: Giving) -> &mut Retry {
         match giving {
-            Giving::Leavers => &mut self.for_leavers,
+            Giving::Departed => &mut self.for_departed,
             Giving::Lost | Giving::Ended => &mut self.for_ended,
         }
     }
@@ -155,7 +155,7 @@ impl Leftovers {
     /// The work of a kind. What came of it is to be given to `end`.
     pub fn begin(&mut self, giving: Giving) -> Work {
         match giving {
-            Giving::Leavers => self.begin_with_leavers(),
+            Giving::Departed => self.begin_with_departed(),
             Giving::Lost => Work::FindLost,
             Giving::Ended => {
                 let sessions = self.ended.iter().take(SESSIONS).copied().collect();
@@ -165,18 +165,18 @@ impl Leftovers {
     }
 
     /// Of some sessions at a time.
-    fn begin_with_leavers(&mut self) -> Work {
+    fn begin_with_departed(&mut self) -> Work {
         let mut room = PLACES;
-        let fits = |leaver: &&Leaver| {
-            let left = room.checked_sub(leaver.places.len());
+        let fits = |departed: &&Departed| {
+            let left = room.checked_sub(departed.places.len());
             room = left.unwrap_or_default();
             left.is_some()
         };
-        let count = self.leavers.iter().take(LEAVERS).take_while(fits).count();
-        let others = self.leavers.split_off(count);
-        self.in_hand = std::mem::replace(&mut self.leavers, others);
-        let places = self.in_hand.iter().flat_map(|leaver| leaver.places.clone()).collect();
-        let sessions = self.in_hand.iter().map(|leaver| leaver.uuid).collect();
+        let count = self.departed.iter().take(DEPARTED).take_while(fits).count();
+        let others = self.departed.split_off(count);
+        self.in_hand = std::mem::replace(&mut self.departed, others);
+        let places = self.in_hand.iter().flat_map(|departed| departed.places.clone()).collect();
+        let sessions = self.in_hand.iter().map(|departed| departed.uuid).collect();
         Work::Reap { sessions, places: Some(places) }
     }
 
@@ -184,7 +184,7 @@ impl Leftovers {
     pub fn end(&mut self, giving: Giving, work: &Work, report: &Report) {
         let is_done = report.end == End::Done;
         match giving {
-            Giving::Leavers => self.end_with_leavers(report, is_done),
+            Giving::Departed => self.end_with_departed(report, is_done),
             Giving::Lost if is_done => {
                 self.sweep = report.has_more;
                 let is_new = |uuid: &&Uuid| !self.ended.contains(uuid);
@@ -202,14 +202,14 @@ impl Leftovers {
         self.retry(giving).note(report);
     }
 
-    fn end_with_leavers(&mut self, report: &Report, is_done: bool) {
+    fn end_with_departed(&mut self, report: &Report, is_done: bool) {
         // Whoever has moved one of these tasks has raised a doubt before that could be seen.
-        let doubt = slot::lock(self.slot).map_or(u64::MAX, |slot| slot.doubt());
-        for leaver in std::mem::take(&mut self.in_hand) {
-            if leaver.since < doubt {
-                self.ended.push(leaver.uuid);
-            } else if !is_done || report.sessions.contains(&leaver.uuid) {
-                self.leavers.push(leaver);
+        let epoch = slot::lock(self.slot).map_or(u64::MAX, |slot| slot.epoch());
+        for departed in std::mem::take(&mut self.in_hand) {
+            if departed.since < epoch {
+                self.ended.push(departed.uuid);
+            } else if !is_done || report.sessions.contains(&departed.uuid) {
+                self.departed.push(departed);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::parts::slot_id::SlotId;
 use crate::server::time;
 use crate::worker::job::Manner;
 use crate::worker::leases::Ended;
-use crate::worker::leftovers::{Giving, Leftovers};
+use crate::worker::orphans::{Giving, Orphans};
 use crate::worker::retry::Retry;
 use crate::worker::shares::Share;
 use crate::worker::slowness::Slowness;
@@ -24,7 +24,7 @@ const ALL_INTERVAL: Duration = Duration::from_secs(5);
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue in the worker's care, beyond what its shared slot says.
-pub struct Care {
+pub struct QueueMaintenance {
     pub slot: SlotId,
     /// Of the table.
     pub owner: Oid,
@@ -39,7 +39,7 @@ pub struct Care {
     has_row_security: bool,
     /// When everything was last looked for that there may be to do because of that.
     looked: Instant,
-    left: Leftovers,
+    orphans: Orphans,
     promote: Retry,
     /// With which kind of timed work the next job begins.
     first: u8,
@@ -57,15 +57,15 @@ pub enum Kind {
 
 /// In the order in which the worker of the database does them.
 const KINDS: [Kind; 4] = [
-    Kind::Give(Giving::Leavers),
+    Kind::Give(Giving::Departed),
     Kind::Give(Giving::Lost),
     Kind::Give(Giving::Ended),
     Kind::OnTime,
 ];
 
-impl Care {
-    pub fn of(slot: SlotId) -> Care {
-        Care {
+impl QueueMaintenance {
+    pub fn of(slot: SlotId) -> QueueMaintenance {
+        QueueMaintenance {
             slot,
             owner: Oid::INVALID,
             runs_user_code: false,
@@ -74,7 +74,7 @@ impl Care {
             passive: false,
             has_row_security: false,
             looked: Instant::now(),
-            left: Leftovers::of(slot),
+            orphans: Orphans::of(slot),
             promote: Retry::of(slot),
             first: 0,
             recount: Retry::of(slot),
@@ -113,13 +113,13 @@ impl Care {
         }
     }
 
-    pub fn set_told(&mut self, is_told: bool) {
-        self.left.set_told(is_told);
+    pub fn set_tracked(&mut self, is_tracked: bool) {
+        self.orphans.set_tracked(is_tracked);
     }
 
     fn look_for_all(&mut self) {
         self.looked = Instant::now();
-        self.left.sweep();
+        self.orphans.sweep();
         if let Some(mut slot) = slot::lock(self.slot) {
             slot.lower_due(i64::MIN);
         }
@@ -131,9 +131,9 @@ impl Care {
             return;
         }
         self.promote = Retry::of(self.slot);
-        self.left.forget();
+        self.orphans.forget();
         if !passive {
-            self.left.sweep();
+            self.orphans.sweep();
         }
         if let Some(mut slot) = slot::lock(self.slot) {
             slot.clear_error();
@@ -143,12 +143,12 @@ impl Care {
 
     /// Takes note of sessions that have ended.
     pub fn note_ended(&mut self, ended: &[Ended]) {
-        self.left.note(ended);
+        self.orphans.note(ended);
     }
 
     /// Some have ended that nobody has noted.
     pub fn sweep(&mut self) {
-        self.left.sweep();
+        self.orphans.sweep();
     }
 
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn. What is left to a job
@@ -159,7 +159,7 @@ impl Care {
             self.look_for_all();
         }
         if self.passive {
-            self.left.forget();
+            self.orphans.forget();
         }
         self.set_share(share);
         for kind in KINDS {
@@ -190,7 +190,7 @@ impl Care {
     fn wants(&self, kind: Kind) -> bool {
         !self.passive
             && match kind {
-                Kind::Give(giving) => self.left.wants(giving),
+                Kind::Give(giving) => self.orphans.wants(giving),
                 Kind::OnTime => self.promote.is_due() && self.due() <= time::now(),
             }
     }
@@ -203,7 +203,7 @@ impl Care {
     pub fn begin(&mut self, kind: Kind) -> Work {
         self.last = KINDS.iter().position(|known| *known == kind).unwrap_or_default();
         match kind {
-            Kind::Give(giving) => self.left.begin(giving),
+            Kind::Give(giving) => self.orphans.begin(giving),
             Kind::OnTime => {
                 let now = time::now();
                 // Nothing that is there is due before what was known: the entries of what was there before
@@ -229,7 +229,7 @@ impl Care {
             self.owner = Oid::from(report.owner);
         }
         match kind {
-            Kind::Give(giving) => self.left.end(giving, work, report),
+            Kind::Give(giving) => self.orphans.end(giving, work, report),
             Kind::OnTime => {
                 // Otherwise nobody knows when: it is looked up at the next try.
                 let next = if report.end == End::Done { report.next } else { Some(i64::MIN) };
@@ -246,7 +246,7 @@ impl Care {
     pub fn note_no_worker(&mut self, message: &str) {
         match self.wanted() {
             None => {}
-            Some(Kind::Give(giving)) => self.left.retry(giving).note_no_worker(message),
+            Some(Kind::Give(giving)) => self.orphans.retry(giving).note_no_worker(message),
             Some(Kind::OnTime) => self.promote.note_no_worker(message),
         }
     }
@@ -260,7 +260,7 @@ impl Care {
             let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
             left.min(CLOCK_INTERVAL).max(self.promote.left().unwrap_or_default())
         });
-        let jobs = [self.left.pause(), promote].into_iter().flatten().min();
+        let jobs = [self.orphans.pause(), promote].into_iter().flatten().min();
         // What waits for a job worker only because it is slow may be done here once it is not.
         let slow = || self.slow_left().filter(|_| !self.runs_user_code);
         let jobs = match self.wanted() {

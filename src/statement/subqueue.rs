@@ -1,8 +1,8 @@
-//! SQL for sub-queues: each is identified by a hash of its label, its lane, and each statement is about one lane.
+//! SQL for sub-queues: each is identified by a hash of its label, its sub-queue, and each statement is about one sub-queue.
 //!
 //! * The hash is taken of an array of one label: this function has the same name for every hashable type, and also
 //!   hashes NULL.
-//! * The one-element array and the order by lane leave the planner only the index that begins with the lane.
+//! * The one-element array and the order by sub-queue leave the planner only the index that begins with the sub-queue.
 //! * The first task is looked up by itself and then locked by ctid: FOR UPDATE SKIP LOCKED in the look-up would skip a
 //!   locked task and break the order.
 
@@ -12,41 +12,41 @@ use crate::model::status::Status;
 use crate::statement::step::hidden;
 use crate::statement::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text};
 
-pub(super) const IN_STRICT_LINE: [Status; 2] = [Status::Ready, Status::Waiting];
+pub(super) const IN_STRICT_ORDER: [Status; 2] = [Status::Ready, Status::Waiting];
 
 impl Table {
     /// Returns the states of the tasks that count in the order of their sub-queue; the first of them is next. With strict
     /// sub-queues a waiting task holds up those behind it.
-    pub(super) fn in_line(&self) -> &'static [Status] {
+    pub(super) fn in_order(&self) -> &'static [Status] {
         match self.features.has_strict_subqueues() {
-            true => &IN_STRICT_LINE,
+            true => &IN_STRICT_ORDER,
             false => &[Status::Ready],
         }
     }
 
     /// Returns the index of these tasks.
-    pub fn line_index(&self) -> Index {
+    pub fn order_index(&self) -> Index {
         match self.features.has_strict_subqueues() {
-            true => Index::StrictLane,
-            false => Index::Lane,
+            true => Index::StrictSubqueue,
+            false => Index::Subqueue,
         }
     }
 
     /// Returns the sub-queue hash of the row named by `prefix`.
-    pub(super) fn lane(&self, prefix: &str) -> String {
+    pub(super) fn subqueue(&self, prefix: &str) -> String {
         let tube = self.field(Field::Tube);
         format!("pg_catalog.hash_array_extended(ARRAY[{prefix}{tube}], '0'::pg_catalog.int8)")
     }
 
     /// Picks the first task of a sub-queue, unless one of the sub-queue is taken. The task is returned and locked if it is
     /// ready and not locked by another transaction.
-    pub(super) fn picking_in_lane(
+    pub(super) fn picking_in_subqueue(
         &self,
         marked: bool,
         limited: bool,
         parameters: &mut Parameters,
     ) -> String {
-        let lane = parameters.add(Parameter::Lane);
+        let subqueue = parameters.add(Parameter::Subqueue);
         let mark = marked.then(|| parameters.add(Parameter::Mark));
         let mut is_next = self.is(Status::Ready);
         if limited {
@@ -58,18 +58,18 @@ impl Table {
              FOR NO KEY UPDATE SKIP LOCKED",
             self.key_list("task."),
             self.qualified(),
-            self.first_of("head.ctid", &lane, mark.as_deref()),
+            self.first_of("head.ctid", &subqueue, mark.as_deref()),
             hidden(&is_next),
-            self.taken_of(&lane),
+            self.taken_of(&subqueue),
         )
     }
 
     /// Selects the level of a sub-queue's first task, if it is takeable.
     pub fn first_level(&self) -> Text {
         let mut parameters = Parameters::default();
-        let lane = parameters.add(Parameter::Lane);
-        let level = self.first_of(&self.level("head."), &lane, None);
-        parameters.text(format!("SELECT ({level}) WHERE {}", self.takeable(&lane)))
+        let subqueue = parameters.add(Parameter::Subqueue);
+        let level = self.first_of(&self.level("head."), &subqueue, None);
+        parameters.text(format!("SELECT ({level}) WHERE {}", self.takeable(&subqueue)))
     }
 
     /// Returns a task's level among the sub-queues of a queue with priorities, see [`crate::model::level`].
@@ -79,62 +79,69 @@ impl Table {
     }
 
     /// Selects the sub-queue of one task, if none of its tasks is taken.
-    pub fn free_lane(&self) -> Text {
+    pub fn free_subqueue(&self) -> Text {
         let mut parameters = Parameters::default();
-        let (lane, key) = (self.lane("task."), self.has_key(&mut parameters));
+        let (subqueue, key) = (self.subqueue("task."), self.has_key(&mut parameters));
         parameters.text(format!(
-            "SELECT {lane} FROM ONLY {} AS task WHERE {key} AND ({}) IS NULL",
+            "SELECT {subqueue} FROM ONLY {} AS task WHERE {key} AND ({}) IS NULL",
             self.qualified(),
-            self.taken_of(&lane),
+            self.taken_of(&subqueue),
         ))
     }
 
     /// Selects whether the first task of a sub-queue is takeable; NULL if there is none.
     pub fn is_takeable(&self) -> Text {
         let mut parameters = Parameters::default();
-        let lane = parameters.add(Parameter::Lane);
-        parameters.text(format!("SELECT {}", self.takeable(&lane)))
+        let subqueue = parameters.add(Parameter::Subqueue);
+        parameters.text(format!("SELECT {}", self.takeable(&subqueue)))
     }
 
     /// Selects a number of sub-queues that have tasks, from a given hash on, each with whether its first task is takeable
     /// and the level of that task.
-    pub fn lanes(&self) -> Text {
+    pub fn subqueues(&self) -> Text {
         let mut parameters = Parameters::default();
-        let (from, limit) = (parameters.add(Parameter::Lane), parameters.add(Parameter::Limit));
+        let (from, limit) = (parameters.add(Parameter::Subqueue), parameters.add(Parameter::Limit));
         let level = match self.has(Field::Priority) {
-            true => self.first_of(&self.level("head."), "lanes.lane", None),
+            true => self.first_of(&self.level("head."), "subqueues.subqueue", None),
             false => "NULL::pg_catalog.int8".into(),
         };
         let next = |operator: &str, bound: &str| {
-            let lane = self.lane("task.");
+            let subqueue = self.subqueue("task.");
             format!(
-                "(SELECT {lane} FROM ONLY {} AS task WHERE {lane} OPERATOR(pg_catalog.{operator}) {bound} \
-                 AND {} ORDER BY {lane} LIMIT 1)",
+                "(SELECT {subqueue} FROM ONLY {} AS task WHERE {subqueue} OPERATOR(pg_catalog.{operator}) {bound} \
+                 AND {} ORDER BY {subqueue} LIMIT 1)",
                 self.qualified(),
-                self.is_one_of(self.in_line()),
+                self.is_one_of(self.in_order()),
             )
         };
         parameters.text(format!(
-            "WITH RECURSIVE lanes(lane, place) AS (SELECT {}, 1 UNION ALL SELECT {}, \
-             lanes.place OPERATOR(pg_catalog.+) 1 FROM lanes WHERE lanes.lane IS NOT NULL \
-             AND lanes.place OPERATOR(pg_catalog.<) {limit}) \
-             SELECT lanes.lane, {}, ({}) FROM lanes WHERE lanes.lane IS NOT NULL",
+            "WITH RECURSIVE subqueues(subqueue, place) AS (SELECT {}, 1 UNION ALL SELECT {}, \
+             subqueues.place OPERATOR(pg_catalog.+) 1 FROM subqueues WHERE subqueues.subqueue IS NOT NULL \
+             AND subqueues.place OPERATOR(pg_catalog.<) {limit}) \
+             SELECT subqueues.subqueue, {}, ({}) FROM subqueues WHERE subqueues.subqueue IS NOT NULL",
             next(">=", &from),
-            next(">", "lanes.lane"),
-            self.takeable("lanes.lane"),
+            next(">", "subqueues.subqueue"),
+            self.takeable("subqueues.subqueue"),
             level,
         ))
     }
 
-    fn takeable(&self, lane: &str) -> String {
+    fn takeable(&self, subqueue: &str) -> String {
         let is_ready = format!("head.{} {EQUALS} {}", self.status(), self.label(Status::Ready));
-        format!("({}) AND ({}) IS NULL", self.first_of(&is_ready, lane, None), self.taken_of(lane))
+        format!(
+            "({}) AND ({}) IS NULL",
+            self.first_of(&is_ready, subqueue, None),
+            self.taken_of(subqueue)
+        )
     }
 
     /// Selects from the first task of a sub-queue, at or behind the mark if there is one.
-    fn first_of(&self, what: &str, lane: &str, mark: Option<&str>) -> String {
-        let mut condition =
-            format!("{} AND head.{}", self.is_in("head.", lane), self.in_states(self.in_line()));
+    fn first_of(&self, what: &str, subqueue: &str, mark: Option<&str>) -> String {
+        let mut condition = format!(
+            "{} AND head.{}",
+            self.is_in("head.", subqueue),
+            self.in_states(self.in_order())
+        );
         if let Some(expires) = self.fields.get(&Field::Expires) {
             condition += &format!(
                 " AND (head.{expires} IS NULL OR head.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
@@ -146,25 +153,25 @@ impl Table {
         format!(
             "SELECT {what} FROM ONLY {} AS head WHERE {condition} ORDER BY {}, {} LIMIT 1",
             self.qualified(),
-            self.lane("head."),
+            self.subqueue("head."),
             self.take_order("head."),
         )
     }
 
     /// Selects true if a task of the sub-queue is taken, else NULL.
-    fn taken_of(&self, lane: &str) -> String {
+    fn taken_of(&self, subqueue: &str) -> String {
         format!(
             "SELECT true FROM ONLY {} AS other WHERE {} AND other.{} {EQUALS} {} ORDER BY {} LIMIT 1",
             self.qualified(),
-            self.is_in("other.", lane),
+            self.is_in("other.", subqueue),
             self.status(),
             self.label(Status::Taken),
-            self.lane("other."),
+            self.subqueue("other."),
         )
     }
 
-    fn is_in(&self, prefix: &str, lane: &str) -> String {
-        format!("{} {EQUALS} ANY (ARRAY[{lane}])", self.lane(prefix))
+    fn is_in(&self, prefix: &str, subqueue: &str) -> String {
+        format!("{} {EQUALS} ANY (ARRAY[{subqueue}])", self.subqueue(prefix))
     }
 }
 
@@ -174,29 +181,29 @@ mod tests {
     use crate::statement::tests::table;
 
     #[test]
-    fn the_first_task_is_found_in_the_order_of_the_lane() {
+    fn the_first_task_is_found_in_the_order_of_the_subqueue() {
         let table = table(r#"{"utube": true, "priority": true, "ttl": 60}"#);
         let mut parameters = Parameters::default();
-        let pick = table.picking_in_lane(false, false, &mut parameters);
-        let lane = "pg_catalog.hash_array_extended(ARRAY[head.tube], '0'::pg_catalog.int8)";
+        let pick = table.picking_in_subqueue(false, false, &mut parameters);
+        let subqueue = "pg_catalog.hash_array_extended(ARRAY[head.tube], '0'::pg_catalog.int8)";
         assert!(
-            pick.contains(&format!("ORDER BY {lane}, head.priority, head.a, head.b LIMIT 1")),
+            pick.contains(&format!("ORDER BY {subqueue}, head.priority, head.a, head.b LIMIT 1")),
             "{pick}"
         );
         assert!(pick.contains("head.expires IS NULL"), "{pick}");
         assert!(pick.ends_with("IS NULL FOR NO KEY UPDATE SKIP LOCKED"), "{pick}");
-        assert_eq!(parameters.text(pick).parameters, [Parameter::Lane]);
+        assert_eq!(parameters.text(pick).parameters, [Parameter::Subqueue]);
     }
 
     #[test]
     fn a_first_task_that_is_not_urgent_enough_is_left() {
         let table = table(r#"{"utube": true, "priority": true}"#);
         let mut parameters = Parameters::default();
-        let pick = table.picking_in_lane(false, true, &mut parameters);
+        let pick = table.picking_in_subqueue(false, true, &mut parameters);
         let limit = "AND coalesce(task.priority::pg_catalog.int8, 9223372036854775807) \
                      OPERATOR(pg_catalog.<=) $2, false)";
         assert!(pick.contains(limit), "{pick}");
-        assert_eq!(parameters.text(pick).parameters, [Parameter::Lane, Parameter::Level]);
+        assert_eq!(parameters.text(pick).parameters, [Parameter::Subqueue, Parameter::Level]);
         let level = table.first_level().sql;
         assert!(level.starts_with("SELECT (SELECT coalesce(head.priority"), "{level}");
     }
@@ -204,20 +211,21 @@ mod tests {
     #[test]
     fn a_task_that_waits_stands_in_line_only_where_that_is_strict() {
         for (utube, condition, index) in [
-            ("true", "head.status OPERATOR(pg_catalog.=) 'R'", Index::Lane),
+            ("true", "head.status OPERATOR(pg_catalog.=) 'R'", Index::Subqueue),
             (
                 r#"{"strict": true}"#,
                 "head.status OPERATOR(pg_catalog.=) ANY (ARRAY['R', 'W']::\"char\"[])",
-                Index::StrictLane,
+                Index::StrictSubqueue,
             ),
         ] {
             let table = table(&format!(r#"{{"utube": {utube}, "delayed": true}}"#));
-            let pick = table.picking_in_lane(false, false, &mut Parameters::default());
+            let pick = table.picking_in_subqueue(false, false, &mut Parameters::default());
             assert!(pick.contains(&format!("AND {condition} ORDER BY")), "{pick}");
-            assert_eq!(table.line_index(), index);
-            let needed = [Index::Lane, Index::StrictLane].map(|index| table.needs_index(index));
-            assert_eq!(needed, [index == Index::Lane, index == Index::StrictLane]);
-            assert_eq!(table.index_states(index), table.in_line());
+            assert_eq!(table.order_index(), index);
+            let needed =
+                [Index::Subqueue, Index::StrictSubqueue].map(|index| table.needs_index(index));
+            assert_eq!(needed, [index == Index::Subqueue, index == Index::StrictSubqueue]);
+            assert_eq!(table.index_states(index), table.in_order());
         }
     }
 
@@ -226,7 +234,7 @@ mod tests {
         let mut parameters = Parameters::default();
         let mut table = table(r#"{"utube": true}"#);
         table.key.truncate(1);
-        let pick = table.picking_in_lane(true, false, &mut parameters);
+        let pick = table.picking_in_subqueue(true, false, &mut parameters);
         assert!(pick.contains("head.a OPERATOR(pg_catalog.>=) $2"), "{pick}");
     }
 }

@@ -13,13 +13,13 @@ pub enum Want {
     /// The end of the task whose key has this hash.
     End(u64),
     /// Room for this many more tasks.
-    Room(i64),
+    Capacity(i64),
 }
 
 /// Wait queue of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct Line {
+pub struct WaitQueue {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(in crate::parts) length: u32,
@@ -41,7 +41,7 @@ impl Want {
         match self {
             Want::Any => true,
             Want::Tube(wanted) => offer.tube.is_none_or(|tube| tube == wanted),
-            Want::End(_) | Want::Room(_) => false,
+            Want::End(_) | Want::Capacity(_) => false,
         }
     }
 
@@ -50,7 +50,7 @@ impl Want {
     }
 }
 
-impl Line {
+impl WaitQueue {
     /// Returns the number of consumers that wait for a task.
     pub(in crate::parts) fn consumers(&self) -> u32 {
         self.length - self.watchers - self.producers
@@ -63,7 +63,7 @@ impl Line {
             Want::Any => {}
             Want::Tube(_) => self.choosy = change(self.choosy),
             Want::End(_) => self.watchers = change(self.watchers),
-            Want::Room(_) => self.producers = change(self.producers),
+            Want::Capacity(_) => self.producers = change(self.producers),
         }
     }
 }
