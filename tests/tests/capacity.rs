@@ -56,6 +56,23 @@ fn every_state_counts() {
     assert_eq!(q.puts(1), 0);
 }
 
+/// The room of what was deleted is needed again where that is undone.
+#[test]
+fn room_of_what_is_deleted_in_a_savepoint_stays_reserved() {
+    let mut q = Queue::limited("capacity", 3, 0);
+    let (name, mut other) = (q.name.clone(), q.client());
+    other
+        .batch_execute(&format!(
+            "BEGIN; SELECT xqueue.put('{name}', '[{{}}, {{}}]'); SAVEPOINT s; DELETE FROM {name};
+             SELECT xqueue.put('{name}', '{{}}'); ROLLBACK TO s"
+        ))
+        .unwrap();
+    q.assert_reserved(2);
+    assert_eq!((q.puts(2), q.puts(1)), (0, 1));
+    other.batch_execute("COMMIT").unwrap();
+    q.assert_tasks(&[("total", 3)]);
+}
+
 /// What a transaction has deleted makes room for what it puts, and for nobody else before it commits.
 #[test]
 fn what_the_same_transaction_deletes_is_room() {

@@ -75,6 +75,36 @@ fn put_wait() {
     q.abandon();
 }
 
+/// While it stands in line already: the end of the transaction does not end the wait, that of the process does.
+#[test]
+fn in_the_commit_before_the_wait() {
+    let mut q = Queue::limited("roomend", 1, 1);
+    let name = q.name.clone();
+    let key = i64::from(pid(&mut q.admin));
+    q.sql(&format!(
+        "CREATE TABLE {{q}}_log (); CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN PERFORM pg_advisory_xact_lock({key}); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON {{q}}_log DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION {{q}}_f();
+         SELECT pg_advisory_lock({key})"
+    ));
+    let sql = format!(
+        "DO $$ DECLARE outcome text; id jsonb; BEGIN INSERT INTO {name}_log DEFAULT VALUES; \
+         CALL xqueue.put_wait('{name}', '{{}}', '30s', outcome, id); END $$"
+    );
+    for how in ENDS {
+        let waiting = Waiter::start(q.client(), &sql);
+        waiting.wait_for_lock(&mut q);
+        q.wait_for_producers(1);
+        end(&mut q, how, &waiting);
+        assert!(waiting.join().result.is_err());
+        q.wait_for_producers(0);
+    }
+    q.drain(1);
+    assert_eq!(q.puts(1), 1);
+    q.sql("DROP TABLE {q}_log; DROP FUNCTION {q}_f CASCADE");
+}
+
 /// A lock on the table that is asked for while a put is undone is had before the producers that get its room.
 struct Blocked {
     lock: Waiter,

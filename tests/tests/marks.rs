@@ -154,6 +154,17 @@ fn triggers_that_were_off() {
     finds(&mut q, 4);
 }
 
+/// Nobody has looked at the table meanwhile.
+#[test]
+fn triggers_that_were_off_in_one_transaction() {
+    let mut q = raised(&json!({}));
+    q.sql(
+        "BEGIN; ALTER TABLE {q} DISABLE TRIGGER xqueue_insert; INSERT INTO {q} (id) VALUES (5);
+         ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert; COMMIT",
+    );
+    finds(&mut q, 5);
+}
+
 #[test]
 fn keys_changed_by_hand() {
     let mut q = raised(&json!({}));
@@ -162,6 +173,18 @@ fn keys_changed_by_hand() {
 }
 
 /// An UPDATE that changes more than the key is counted once.
+/// Whoever moves a task away and looks from where it was does not tell others that nothing is there.
+#[test]
+fn keys_changed_by_hand_and_rolled_back() {
+    let mut q = raised(&json!({}));
+    q.sql("INSERT INTO {q} (id) VALUES (5)");
+    q.sql(
+        "BEGIN; UPDATE {q} SET id = 9000 WHERE id = 5;
+         SELECT count(*) FROM xqueue.take('{q}', count => 200); ROLLBACK",
+    );
+    finds(&mut q, 5);
+}
+
 #[test]
 fn keys_changed_with_the_status() {
     let mut q = Queue::new("marks");

@@ -47,6 +47,21 @@ fn who_waits_for_a_task_goes_on_waiting_through_every_switch() {
     assert_eq!(id(&task), 1);
 }
 
+/// What becomes of tasks is seen by such a trigger before the table is altered, which the server refuses otherwise.
+#[test]
+fn beside_a_deferred_trigger() {
+    let mut q = queue(&json!({"delayed": true}));
+    q.sql(
+        "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER own AFTER UPDATE ON {q} DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION {q}_f();
+         SELECT xqueue.put('{q}', '{}', '1 hour')",
+    );
+    q.upgrade(&json!({"features": {"delayed": false}, "convert": {"W": "R"}}));
+    q.assert_tasks(&[("ready", 1), ("total", 1)]);
+    q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f");
+}
+
 #[test]
 fn who_waits_for_an_end_goes_on_waiting_through_every_switch() {
     let mut q = queue(&json!({}));

@@ -159,6 +159,39 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
     q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f; DROP TABLE {q}_log");
 }
 
+/// Of what replication brings plain triggers do not tell, so nothing says that no task is due before those that are told.
+#[test]
+fn an_earlier_runat_that_nobody_told() {
+    let mut q = queue(0);
+    q.sql("ALTER TABLE {q} DISABLE TRIGGER USER; ALTER TABLE {q} ENABLE TRIGGER USER");
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}', '1 hour')");
+    q.assert_tasks(&[("waiting", 1)]);
+    q.sql(
+        "BEGIN; SET LOCAL session_replication_role = replica;
+         INSERT INTO {q} (id, status, runat) VALUES (2, 'W', now() - interval '1 hour'); COMMIT",
+    );
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 3}', '10 milliseconds')");
+    q.wait_for("ready", 2);
+    q.sql("SELECT xqueue.upgrade('{q}')");
+}
+
+/// They tell of some updates only.
+#[test]
+fn a_trigger_of_ours_for_other_columns() {
+    let mut q = queue(2);
+    q.sql(
+        "DROP TRIGGER xqueue_update ON {q};
+         CREATE TRIGGER xqueue_update AFTER UPDATE OF payload ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed();
+         ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update; UPDATE {q} SET status = 'W', runat = 'infinity'",
+    );
+    assert_honest(&mut q);
+    assert!(!is_exact(&mut q));
+    let (problems, _) = problems(&mut q);
+    assert!(problems.iter().any(|problem| problem.contains("xqueue_update")), "{problems:?}");
+    q.sql("SELECT xqueue.upgrade('{q}')");
+    q.assert_tasks(&[("waiting", 2)]);
+}
+
 #[test]
 fn indexes_that_are_missing() {
     let mut q = Queue::with(

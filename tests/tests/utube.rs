@@ -444,6 +444,24 @@ fn a_prepared_ack_frees_its_sub_queue_when_it_is_resolved() {
     }
 }
 
+/// No process is there any more to give back what was claimed for it.
+#[test]
+fn a_prepared_take_by_hand_frees_its_sub_queue_when_it_is_resolved() {
+    for end in ["ROLLBACK", "COMMIT"] {
+        let mut q = subqueues();
+        q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a')");
+        let transaction = unique("utube");
+        q.sql("BEGIN; UPDATE {q} SET status = 'T' WHERE id = 1");
+        q.sql(&format!("PREPARE TRANSACTION '{transaction}'"));
+        let (name, mut other) = (q.name.clone(), q.client());
+        assert!(take_all(&mut other, &name).is_empty());
+        let waiter = Waiter::take(&mut q);
+        q.sql(&format!("{end} PREPARED '{transaction}'"));
+        // Where it is taken it is no session's, and the worker gives it back.
+        assert_eq!(id(&waiter.task().1), 1, "{end}");
+    }
+}
+
 #[test]
 fn a_repeatable_read_takes_what_it_sees() {
     let mut q = subqueues();
