@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::model::definition::Column;
 use crate::parts::slot;
 use crate::server::relation::{self, ColumnType, Lock, Relation};
-use crate::server::{callbacks, catalog, process};
+use crate::server::{callbacks, catalog, injection, process};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -69,6 +69,7 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     let slot = || slot::find(database.into(), table.into()).and_then(slot::lock);
     let redefinitions = slot().map_or(0, |slot| slot.redefinitions());
     let Some(entry) = read(table)? else { return Ok(None) };
+    injection::point(c"xqueue-queue-is-read");
     let Some(relation) = Relation::open(table, Lock::AccessShare) else {
         // A rule may have made the table a view.
         return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));

@@ -33,6 +33,7 @@ pub fn transaction_ended(event: TransactionEvent) {
             refuse_to_prepare_takes();
             note_beyond(|noted| noted.preparing = true);
             mark_prepared();
+            injection::point(c"xqueue-queues-are-marked");
         }
         // Repeated now that the prepared transaction holds the locks: the worker may have looked for them in between
         // and found none.
@@ -112,6 +113,7 @@ fn commit(slot: SlotId, delta: &Delta) {
     queue.commit(xact::id_if_any(), delta);
     let wake_worker = queue.due() < due || queue.needs_recount() || delta.table.redefined;
     drop(queue);
+    injection::point(c"xqueue-commit-has-woken");
     if wake_worker {
         databases::request(database, |requests| {
             requests.registry |= delta.table.redefined || delta.counters.recount;
