@@ -94,6 +94,19 @@ fn given_before_its_end_and_prepared() {
     given_beyond_its_end(&format!("{prepare} '{name}'"), &format!("{commit} '{name}'"));
 }
 
+/// The worker looks at nothing that nobody tells of, once its first look is over.
+#[test]
+fn given_before_its_end() {
+    let (_database, mut q, mut c) = alone(1);
+    let is_round = "SELECT xqueue.state() = 'RUNNING'";
+    wait_until("the worker has been round", || scalar(&mut q.admin, is_round, &[]));
+    run(&mut c, &q, "SELECT FROM xqueue.take(NULL::{q}) AS t, xqueue.release(t)");
+    let session = own_session(&mut c);
+    q.sql(&format!("UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 1"));
+    drop(c);
+    q.wait_for("ready", 1);
+}
+
 /// By hand to one that has ended, or has never been.
 #[test]
 fn given_after_its_end() {
