@@ -13,19 +13,19 @@ fn a_take_does_not_walk_over_what_was_there() {
         "CREATE FUNCTION {q}_nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
          CREATE TRIGGER t AFTER UPDATE ON {q} EXECUTE FUNCTION {q}_nothing()",
     );
-    t.priority_scan("a");
+    t.scan_priorities("a");
     t.raise("a");
     // Nothing is read where no task is ready.
     t.q.sql("DELETE FROM {q} WHERE tube = 'a'");
     t.raise("a");
     assert_eq!(t.walked("a"), 0);
     t.q.sql("DROP TRIGGER t ON {q}; DROP FUNCTION {q}_nothing()");
-    t.priority_scan("a");
+    t.scan_priorities("a");
     t.raise("a");
     assert_eq!(t.walked("a"), 0);
     // Another tube has marks of its own.
     assert!(t.walked("b") > 500);
-    t.priority_scan("b");
+    t.scan_priorities("b");
     t.raise("b");
 }
 
@@ -33,7 +33,8 @@ fn a_take_does_not_walk_over_what_was_there() {
 fn what_is_known_of_the_queue_is_known_of_its_tubes() {
     let mut t = Tubes::new(&json!({}));
     let name = t.name.clone();
-    for count in [1; 135].into_iter().chain([130; 4]) {
+    let many = t.enough as i32;
+    for count in std::iter::repeat_n(1, t.enough).chain([many; 4]) {
         t.q.sql("BEGIN");
         take(&mut t.q.admin, &name, "0", count);
         t.q.sql("ROLLBACK");
@@ -141,8 +142,11 @@ fn what_is_rolled_back() {
             t.q.sql("INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 1), (6, 'a', 2)");
             let take = "SELECT xqueue.take('{q}', tube => 'a')".replace("{q}", &t.name);
             t.q.sql(&format!("BEGIN; SAVEPOINT s; {hiding}"));
-            (0..140).for_each(|_| t.q.sql(&take));
-            t.q.sql(&format!("SELECT xqueue.take('{}', tube => 'a', count => 200)", t.name));
+            (0..t.enough).for_each(|_| t.q.sql(&take));
+            t.q.sql(&format!(
+                "SELECT xqueue.take('{}', tube => 'a', count => {})",
+                t.name, t.enough
+            ));
             t.q.sql(undo);
             t.finds(5);
             t.finds(6);
@@ -174,7 +178,7 @@ fn what_others_have_not_committed() {
         let take = format!("BEGIN; SELECT xqueue.take('{name}', tube => 'a')");
         other.batch_execute(&take).unwrap();
         // It is still ready for all others: the mark stays before it.
-        t.priority_scan("a");
+        t.scan_priorities("a");
         other.batch_execute("ROLLBACK").unwrap();
         t.finds(id);
     }
@@ -191,14 +195,14 @@ fn prepared_transactions() {
         )
     };
     t.q.sql(&prepare(5));
-    t.priority_scan("a");
+    t.scan_priorities("a");
     assert!(t.walked("a") > FEW, "nothing is known beside a prepared transaction");
     t.q.sql(&format!("COMMIT PREPARED '{id}'"));
     assert_eq!(t.take("a"), Some(5));
     t.q.sql(&prepare(6));
     t.q.sql(&format!("ROLLBACK PREPARED '{id}'"));
     t.q.assert_exact();
-    t.priority_scan("a");
+    t.scan_priorities("a");
     t.raise("a");
     t.q.sql("SELECT xqueue.release('{q}', 5)");
     t.finds(5);
@@ -211,7 +215,7 @@ fn triggers_that_were_off() {
         "ALTER TABLE {q} DISABLE TRIGGER ALL; \
          INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 2), (4, 'a', 1)",
     );
-    t.priority_scan("a");
+    t.scan_priorities("a");
     t.q.sql("ALTER TABLE {q} ENABLE TRIGGER ALL; SELECT xqueue.upgrade('{q}')");
     t.finds(4);
     t.finds(5);
@@ -231,12 +235,12 @@ fn features_switched_meanwhile() {
         t.q.sql("INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 2)");
         if switch["features"]["tube"] != json!(false) {
             t.finds(5);
-            t.priority_scan("a");
+            t.scan_priorities("a");
         }
         t.q.sql("DELETE FROM {q} WHERE id = 5");
     }
     t.q.sql("ALTER TABLE {q} ALTER priority DROP NOT NULL; INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', NULL)");
-    t.priority_scan("a");
+    t.scan_priorities("a");
     t.q.sql("DELETE FROM {q} WHERE id > 1000 AND tube = 'a'");
     assert_eq!(t.take("a"), Some(5));
 }
@@ -252,7 +256,7 @@ fn the_least_and_the_greatest_priority() {
     );
     // Known by a survey, and not from the commit.
     t.q.upgrade(&json!({"features": {"buried": true}}));
-    t.priority_scan("a");
+    t.scan_priorities("a");
     t.finds(6);
     t.q.sql("DELETE FROM {q} WHERE id > 1000");
     t.finds(5);
@@ -273,7 +277,7 @@ fn restarts() {
         cluster.wait_running();
         t.q.reconnect();
         t.finds(5);
-        t.priority_scan("a");
+        t.scan_priorities("a");
         t.raise("a");
         t.q.sql("DELETE FROM {q} WHERE id = 5");
     }

@@ -24,7 +24,7 @@ fn more_tubes_than_have_marks() {
             "INSERT INTO {{q}} (id, tube, priority) \
              SELECT 10000 + n * {TUBES} + {n}, 'tube {n}', n % 2 FROM generate_series(1, 400) n"
         ));
-        t.priority_scan(&format!("tube {n}"));
+        t.scan_priorities(&format!("tube {n}"));
     }
     t.raise(&format!("tube {}", TUBES - 1));
     assert!(t.walked("a") > FEW, "it has given way");
@@ -50,7 +50,7 @@ fn more_tubes_than_have_marks() {
 fn more_priorities_than_have_marks() {
     let mut t = Tubes::new(&json!({}));
     t.q.sql("INSERT INTO {q} (id, tube, priority) SELECT 200 + n, 'a', -n FROM generate_series(1, 40) n");
-    t.priority_scan("a");
+    t.scan_priorities("a");
     for n in 0..30 {
         t.finds(240 - n);
     }
@@ -59,7 +59,7 @@ fn more_priorities_than_have_marks() {
     t.finds(5);
     // Once there are few again, marks are found anew.
     t.q.sql("DELETE FROM {q} WHERE id < 1000");
-    t.priority_scan("a");
+    t.scan_priorities("a");
     t.raise("a");
 }
 
@@ -70,7 +70,7 @@ fn a_batch_over_many_tubes() {
     // It costs the marks nothing: of what is noted by priority alone there is room for all.
     t.raise("a");
     for n in [100, 500, 900] {
-        t.priority_scan(&format!("tube {n}"));
+        t.scan_priorities(&format!("tube {n}"));
         assert_eq!(t.take(&format!("tube {n}")), Some(n));
     }
     // Of the last ones only the priority is noted: tube a may be among them.
@@ -93,7 +93,7 @@ fn check_finds_what_is_hidden() {
     for priority in [true, false] {
         let mut t = Tubes::new(&json!({}));
         t.q.upgrade(&json!({"features": {"priority": priority}}));
-        t.priority_scan("a");
+        t.scan_priorities("a");
         t.raise("a");
         let switch = |to| {
             format!(
@@ -116,7 +116,7 @@ fn check_finds_what_is_hidden() {
 }
 
 /// One of the things that can happen to tasks.
-fn change(random: &mut StdRng) -> String {
+fn change(random: &mut StdRng, enough: usize) -> String {
     let id = random.random_range(1..400);
     let most = if random.random_bool(0.2) { 30 } else { 3 };
     let priority = random.random_range(0..most);
@@ -141,7 +141,9 @@ fn change(random: &mut StdRng) -> String {
         10 => format!(
             "BEGIN; UPDATE {{q}} SET tube = 'b'; SELECT xqueue.take('{{q}}', tube => {tube}); ROLLBACK"
         ),
-        _ => "BEGIN; SELECT xqueue.take('{q}', tube => 'a', count => 200); ROLLBACK".to_owned(),
+        _ => {
+            format!("BEGIN; SELECT xqueue.take('{{q}}', tube => 'a', count => {enough}); ROLLBACK")
+        }
     }
 }
 
@@ -152,7 +154,7 @@ fn nothing_is_hidden_at_random() {
     t.q.sql("DELETE FROM {q}");
     for turn in 0..3000 {
         if random.random_bool(0.3) {
-            t.q.sql(&change(&mut random));
+            t.q.sql(&change(&mut random, t.enough));
         }
         t.take(["a", "a", "a", "b", "c"][random.random_range(0..5)]);
         if turn % 500 == 0 {

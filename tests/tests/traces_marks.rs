@@ -16,8 +16,6 @@ use xqueue_tests::*;
 
 const CLIENTS: u64 = 6;
 const STEPS: usize = 160;
-/// So many that a take raises the mark at once, if it may.
-const MANY: usize = 200;
 const QUEUES: [&str; 2] = ["jobs", "mails"];
 
 /// A client, and the tasks that it holds.
@@ -71,11 +69,12 @@ impl Worker {
             84..87 => {
                 self.try_to(&format!("SELECT xqueue.put('{queue}', '{{}}', delay => '20 ms')"))
             }
-            // So many would raise the mark, but the tasks taken before them are hidden only until the rollback.
+            // The last take would raise the mark, but the tasks taken before them are hidden only until the rollback.
             87..92 => {
                 self.try_to(&format!(
                     "BEGIN; SELECT xqueue.put('{queue}', '{{}}'); SELECT xqueue.take('{queue}', count => 20); \
-                     SELECT xqueue.take('{queue}', count => {MANY}); ROLLBACK"
+                     SELECT xqueue.take('{queue}', count => {}); ROLLBACK",
+                    enough_takes()
                 ));
             }
             92..97 => {
@@ -98,7 +97,10 @@ impl Worker {
         let put =
             format!("BEGIN; SELECT xqueue.put('{queue}', '{{}}'); PREPARE TRANSACTION '{gid}'");
         self.client.batch_execute(&put).unwrap();
-        self.try_to(&format!("BEGIN; SELECT xqueue.take('{queue}', count => {MANY}); ROLLBACK"));
+        self.try_to(&format!(
+            "BEGIN; SELECT xqueue.take('{queue}', count => {}); ROLLBACK",
+            enough_takes()
+        ));
         self.client.batch_execute(&format!("{end} PREPARED '{gid}'")).unwrap();
     }
 }
@@ -170,7 +172,7 @@ fn work(seed: u64) -> Option<(Vec<Event>, Left)> {
             scalar(&mut admin, &settled, &[])
         });
         // So many that the mark of buried ones is raised, if it has not been.
-        let kick = format!("SELECT xqueue.kick('{queue}', 100)");
+        let kick = format!("SELECT xqueue.kick('{queue}', {})", enough_kicks());
         (0..2).for_each(|_| admin.batch_execute(&kick).unwrap());
         // A step to be missed if the one before is.
         admin.batch_execute(&format!("SELECT xqueue.put('{queue}', '{{}}')")).unwrap();

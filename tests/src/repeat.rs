@@ -1,0 +1,73 @@
+//! Marks are raised, and priorities surveyed, once for a number of tasks that the server decides. Tests repeat until they
+//! observe it, and do what must have no effect as often as has had one elsewhere.
+
+use std::sync::OnceLock;
+
+use serde_json::json;
+
+use crate::client::values;
+use crate::queue::Queue;
+
+/// An effect that has not come after so many repetitions does not come.
+const MOST: usize = 10_000;
+
+/// Repeats a step until it says that the effect is there. Returns how many steps that took.
+#[track_caller]
+pub fn repeat_until(effect: &str, mut step: impl FnMut() -> bool) -> usize {
+    let Some(count) = (1..=MOST).find(|_| step()) else {
+        panic!("{effect}: not after {MOST} repetitions");
+    };
+    count
+}
+
+/// The low-water mark of a queue whose keys are numbers, as `check` shows it: `mark` or `buried_mark`.
+#[track_caller]
+pub fn mark(q: &mut Queue, which: &str) -> Option<i64> {
+    let check = q.ask_one("SELECT xqueue.check('{q}')");
+    let mark = check[which].as_str()?;
+    Some(mark.parse().unwrap_or_else(|_| panic!("{which} in {check}")))
+}
+
+/// Takes and acks so many tasks, one at a time; for each another one is put behind all others.
+#[track_caller]
+pub fn drain(q: &mut Queue, tasks: usize) {
+    let put = format!("INSERT INTO {0} (id) SELECT max(id) + 1 FROM {0}", q.name);
+    let sql = "SELECT xqueue.ack('{q}', (t->>'id')::bigint) FROM xqueue.take('{q}') t";
+    let sql = sql.replace("{q}", &q.name);
+    for _ in 0..tasks {
+        q.sql(&put);
+        assert_eq!(values(&mut q.admin, &sql, &[]).len(), 1);
+    }
+}
+
+/// Twice as many takes as have been seen to raise the mark of a new queue.
+pub fn enough_takes() -> usize {
+    static ENOUGH: OnceLock<usize> = OnceLock::new();
+    *ENOUGH.get_or_init(|| {
+        let mut q = Queue::new("enough");
+        q.sql("INSERT INTO {q} (id) VALUES (1)");
+        let takes = repeat_until("the mark is raised", || {
+            drain(&mut q, 1);
+            mark(&mut q, "mark").is_some_and(|mark| mark > 1)
+        });
+        2 * takes
+    })
+}
+
+/// Twice as many kicks as have been seen to raise the mark of the buried tasks of a new queue.
+pub fn enough_kicks() -> usize {
+    static ENOUGH: OnceLock<usize> = OnceLock::new();
+    *ENOUGH.get_or_init(|| {
+        let mut q = Queue::with(
+            "enough",
+            "id bigint PRIMARY KEY",
+            &json!({"features": {"buried": true}}),
+        );
+        q.sql("INSERT INTO {q} (id, status) VALUES (1, 'B')");
+        let kicks = repeat_until("the mark of buried tasks is raised", || {
+            q.sql("INSERT INTO {q} (id, status) SELECT max(id) + 1, 'B' FROM {q}; SELECT xqueue.kick('{q}', 1)");
+            mark(&mut q, "buried_mark").is_some_and(|mark| mark > 1)
+        });
+        2 * kicks
+    })
+}
