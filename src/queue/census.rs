@@ -1,7 +1,7 @@
-//! What a queue's table says, for those who only look: read in scans that run no code of the table's owner. A statement
-//! would: to plan it evaluates what the predicate of an index calls, if that claims to be immutable, and it applies the
-//! policies of row security, all that with the rights of who looks. Whether that role may see the rows is the
-//! caller's to ask, see [`crate::server::privileges::may_monitor`].
+//! Reads a queue's table for monitoring, in scans that run no code of the table's owner. A statement would: to plan
+//! it evaluates functions in predicates of indexes that claim to be immutable, and it applies the policies of row
+//! security, all with the rights of the caller. Whether the role may see the rows is checked by the caller, see
+//! [`crate::server::privileges::may_monitor`].
 
 use crate::error::{Error, Result};
 use crate::model::field::Field;
@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 /// Numbers of taken tasks by the session that holds them; None for none.
 pub type Holders = BTreeMap<Option<Uuid>, i64>;
 
-/// The sessions that hold tasks of a queue: found by the index of the taken ones, if that is there, else among
-/// all rows.
+/// Returns the sessions that hold tasks of a queue: by the index of taken tasks if it exists, else by a scan of all
+/// rows.
 pub fn holders(queue: &Queue) -> Result<Holders> {
     let relation = table(queue)?;
     let snapshot = Snapshot::of_statement();
@@ -39,7 +39,7 @@ pub fn holders(queue: &Queue) -> Result<Holders> {
     Ok(holders)
 }
 
-/// The session that holds a task, which is None for a task that none holds; None if the row is no taken task.
+/// Returns the session that holds a task, which is None for a task without one; None if the row is not a taken task.
 pub fn holder(row: &impl Row, queue: &Queue) -> Option<Option<Uuid>> {
     let status = queue.status_read(queue.value_of(row, Field::Status));
     (status? == Status::Taken).then(|| queue.value_of(row, Field::Owner).map(Value::to_uuid))
@@ -80,7 +80,7 @@ fn has_key(row: &Tuple, key: &[Value], queue: &Queue) -> bool {
     key.iter().zip(&queue.key).all(is_equal)
 }
 
-/// The table of a queue, on which the caller holds a lock.
+/// Opens the table of a queue, on which the caller holds a lock.
 pub fn table(queue: &Queue) -> Result<Relation> {
     let table = Relation::open(queue.table, Lock::AccessShare);
     let table = table.ok_or_else(|| queue::not_a_queue(queue.table))?;

@@ -1,4 +1,4 @@
-//! What is needed to change a queue's rows without statements.
+//! What the direct path needs to know of a queue's table.
 
 use crate::model::field::Field;
 use crate::model::status::Status;
@@ -13,12 +13,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A queue's table, if nobody but its functions, and whoever changes rows by hand, acts on it.
+/// A queue's table, if the direct path may be used: no triggers, rules or row security of the user's apply.
 pub struct Direct {
     pub heap: Heap,
     /// The index of the ready tasks in the order in which they are taken.
     pub ready: Option<Oid>,
-    /// The same of a tube.
+    /// The same index by tube.
     pub tube: Option<Oid>,
     /// The index of the tasks of a sub-queue in the order in which they are taken.
     pub subqueue: Option<Oid>,
@@ -30,24 +30,24 @@ pub struct Direct {
     pub key: Option<Oid>,
     /// The indexes that hold only tasks in certain states.
     states: Vec<(Oid, Vec<Status>)>,
-    /// No column is of a domain, which a statement would check without a value as well.
+    /// No column is of a domain, which a statement would check even without a value.
     pub inserts: bool,
-    /// What is known of the queue is.
+    /// The queue's description is stale.
     stale: Rc<Cell<bool>>,
 }
 
-/// What was found out for a role: None where statements do more than what is done without them.
+/// Result for a role; None where the statement path has to be used.
 type Known = Option<Rc<Direct>>;
 
-/// What is known, by role.
+/// Results by role.
 #[derive(Default)]
 pub struct Directs(RefCell<Vec<(Oid, Known)>>);
 
-/// So many roles are known at a time.
+/// Maximum number of roles whose results are kept; the oldest is evicted.
 const ROLES: usize = 64;
 
 impl Queue {
-    /// None where statements do more than what is done without them.
+    /// Returns what the direct path needs; None where the statement path has to be used.
     pub fn direct(&self) -> Known {
         let role = user::current();
         let mut known = self.directs.0.borrow_mut();
@@ -57,10 +57,10 @@ impl Queue {
         {
             return direct.clone();
         }
-        // What it calls may come here again.
+        // The call may come here again.
         drop(known);
         let direct = Direct::of(self).map(Rc::new);
-        // What has changed meanwhile is looked at again by the next call.
+        // A change in the meantime is examined by the next call.
         if is_stale(&direct) {
             return None;
         }
@@ -85,7 +85,7 @@ impl Queue {
         })
     }
 
-    /// An index that the queue needs, if it is there and leads to all rows that it is for.
+    /// Returns an index that the queue needs, if it exists and contains all rows it is for.
     pub fn index(&self, relation: &Relation, wanted: Index) -> Option<Oid> {
         let mut present = index::of(relation);
         present.retain(|index| !index.lacks_old_rows);
@@ -93,7 +93,7 @@ impl Queue {
         serving.first().map(|(_, oid)| *oid)
     }
 
-    /// The unique index of the key, if it is there and leads to all rows.
+    /// Returns the unique index of the key, if it exists and contains all rows.
     pub fn key_index(&self, relation: &Relation) -> Option<Oid> {
         let present = index::of(relation).into_iter();
         let mut usable = present.filter(|index| !index.lacks_old_rows);
@@ -105,7 +105,7 @@ impl Queue {
         index.is_unique && index.predicate.is_none() && index.columns.iter().copied().eq(numbers)
     }
 
-    /// Which of the indexes that are there are the ones that are needed, as far as they say so themselves.
+    /// Returns the needed indexes among the present ones, recognized by themselves.
     fn serving(
         &self,
         relation: &Relation,
@@ -130,9 +130,8 @@ impl Queue {
 }
 
 impl Direct {
-    /// Opens the table, and the indexes that are wanted, for changes. None where that is left to a statement:
-    /// while it is open already, and once this transaction has altered it, as what a user wrote may do
-    /// in the middle of a call.
+    /// Opens the table and the wanted indexes for changes. None where the statement path has to be used: while the
+    /// table is open already, and once this transaction has altered it, which user code may do during a call.
     pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
         if self.stale.get() { None } else { self.heap.open(is_wanted) }
     }
@@ -144,7 +143,7 @@ impl Direct {
         if Heap::is_watched() {
             return None;
         }
-        // Instants and lengths are rounded by statements.
+        // Statements round instants and intervals.
         let times = [Field::Runat, Field::Expires, Field::Ttr].map(|field| queue.column_of(field));
         if times.iter().flatten().any(|column| column.modifier >= 0) {
             return None;

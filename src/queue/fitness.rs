@@ -1,4 +1,4 @@
-//! The table whose columns are judged, and how errors name it.
+//! Checks of a table's columns, and how errors name the queue.
 
 use crate::error::Error;
 use crate::model::field::Field;
@@ -7,7 +7,7 @@ use crate::server::catalog;
 use crate::server::relation::ColumnType;
 use pgrx::PgSqlErrorCode;
 
-/// Judges the columns of a table.
+/// Checks the columns of a table.
 pub struct Fitness<'a> {
     pub options: &'a Options,
     /// The queue that the columns belong to; None while the table is to become one.
@@ -36,7 +36,7 @@ impl Fitness<'_> {
         self.queue.map(|queue| format!(" of queue \"{queue}\"")).unwrap_or_default()
     }
 
-    /// A hint, and how a queue comes to be whole again whose table was altered.
+    /// Returns a hint, with how to repair a queue whose table was altered.
     pub(super) fn with_remedy(&self, hint: &str) -> String {
         let Some(queue) = self.queue else { return hint.into() };
         format!(

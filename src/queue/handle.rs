@@ -45,25 +45,24 @@ pub struct Queue {
     pub row_columns: RowType,
     /// The user's function for changes, as SQL names it.
     pub hook: Option<String>,
-    /// How keys stand in their order, if the queue has low-water marks: somebody tells of every task
-    /// that comes to be ready, and everybody sees it.
+    /// Order of the keys, if the queue has low-water marks: every ready task is reported, and visible to all.
     pub order: Option<Order>,
     /// There is a mark for each priority.
     pub by_priority: bool,
-    /// Equal labels of tubes have the same number.
+    /// Equal labels of tubes have equal hashes.
     pub tells_tubes: bool,
     pub tracking: Tracking,
-    /// The triggers tell of every task, and everybody sees all of them.
+    /// Triggers report every task, and all tasks are visible to all.
     pub is_tracked: bool,
-    /// Row security is on: not everybody sees everything.
+    /// Row security is on: visibility depends on the role.
     pub has_row_security: bool,
-    /// Nobody takes a task before this instant.
+    /// No task is taken before this instant.
     paused_until: Option<i64>,
-    /// How often it had been redefined when it was read.
+    /// Number of redefinitions when it was read.
     pub(super) redefinitions: u64,
-    /// Nobody but the queue's functions, and whoever changes rows by hand, acts on the table.
+    /// No triggers, rules or constraints of the user's act on the table.
     pub is_sole_writer: bool,
-    /// The same, and what a statement does is the same for all its tasks: they have no tubes.
+    /// The same, and a statement's effect on all its tasks is the same: there are no tubes.
     pub counts_itself: bool,
     status: StatusColumn,
     columns: Vec<ColumnType>,
@@ -71,9 +70,9 @@ pub struct Queue {
     numbers: [i16; Field::ALL.len()],
     pub(super) plans: Plans,
     pub(super) directs: Directs,
-    /// The unique index of the tasks in flight, once it was wanted.
+    /// The unique index of the tasks in flight, once it was looked up.
     pub(super) in_flight: OnceCell<Option<Oid>>,
-    /// Changes of the table run code of its owner, once it was asked.
+    /// Changes of the table run code of its owner, once it was determined.
     pub(super) user_code: OnceCell<bool>,
     /// The key is one column, and no array: keys can be put into an array.
     pub has_simple_key: bool,
@@ -92,7 +91,7 @@ pub struct KeyType {
 }
 
 impl Queue {
-    /// Everything to know of a queue, from the table and its definition.
+    /// Describes a queue from its table and its definition.
     pub(super) fn describe(relation: &Relation, entry: Entry, redefinitions: u64) -> Result<Queue> {
         let Entry { mut definition, same_table, paused_until } = entry;
         let table = relation.oid();
@@ -132,7 +131,7 @@ impl Queue {
             slot.note_kind(counts_tubes, paused_until.is_some());
             slot.set_has_subqueues(definition.options.features.has_subqueues());
         }
-        // What this transaction has made of it is not so before its end.
+        // A definition of this transaction does not hold before its end.
         let is_owner_known = !transaction::has_redefined(slot);
         if let Some(mut slot) = slot::lock(slot).filter(|_| is_owner_known) {
             slot.learn_owner(owner.into());
@@ -151,7 +150,7 @@ impl Queue {
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let is_marked = is_tracked && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
-        // Nobody lowers marks meanwhile.
+        // Marks are not lowered meanwhile.
         if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {
             slot.forget_marks();
         }
@@ -200,13 +199,13 @@ impl Queue {
         })
     }
 
-    /// Whether the open transaction may be in the middle of a statement that changes the table: its triggers
-    /// have not told yet of what is seen already.
+    /// Returns whether the open transaction may be executing a statement that changes the table: its triggers have
+    /// not reported changes that are visible already.
     pub fn may_be_changing(&self) -> bool {
         xact::id_if_any() != 0 && relation::is_in_use(self.table)
     }
 
-    /// Whether what it gives depends on the caller: others may find what one does not.
+    /// Returns whether a take's result depends on the caller: others may find what one does not.
     pub fn gives_by_caller(&self) -> bool {
         self.has_row_security || self.features().picker().is_some()
     }
@@ -215,12 +214,12 @@ impl Queue {
         &self.definition.options.features
     }
 
-    /// The end of the pause that the queue is in.
+    /// Returns the end of the queue's pause.
     pub fn paused_until(&self) -> Option<i64> {
         self.paused_until.filter(|until| *until > time::now())
     }
 
-    /// The state of a row; an error if its value stands for none.
+    /// Returns the state of a row; an error if its value stands for none.
     pub fn status_of(&self, row: &impl Row) -> Result<Status> {
         let value = row.value(self.numbers[Field::Status as usize]);
         self.status.read(value).ok_or_else(|| {
@@ -244,29 +243,29 @@ impl Queue {
         })
     }
 
-    /// The state that a value of the status column stands for.
+    /// Returns the state that a value of the status column stands for.
     pub fn status_read(&self, value: Option<Value>) -> Option<Status> {
         self.status.read(value)
     }
 
-    /// The state that a value of the status column, as text, stands for.
+    /// Returns the state that a value of the status column, as text, stands for.
     pub fn status_named(&self, text: &str) -> Option<Status> {
         // char(n) is padded with blanks.
         let text = text.trim_end();
         Status::ALL.into_iter().find(|status| self.definition.options.label(*status) == text)
     }
 
-    /// The value of the status column that stands for a state.
+    /// Returns the value of the status column that stands for a state.
     pub fn status_value(&self, status: Status) -> Result<Value<'static>> {
         self.status.write(status, &self.definition.options)
     }
 
-    /// Where a row is: its state and its tube; an error if its value stands for no state.
+    /// Returns the state and the tube of a row; an error if its value stands for no state.
     pub fn place_of(&self, row: &impl Row) -> Result<Place> {
         Ok(Place { status: self.status_of(row)?, tube: self.tube_of(row) })
     }
 
-    /// When the worker has to act on a row in this state, in microseconds.
+    /// Returns when the worker has to act on a row in this state (µs).
     pub fn due_of(&self, row: &impl Row, status: Status) -> Option<i64> {
         let runat = self.is_timed(status).then(|| self.instant_of(row, Field::Runat)).flatten();
         let is_mortal = matches!(status, Status::Ready | Status::Waiting | Status::Buried);
@@ -274,7 +273,7 @@ impl Queue {
         [runat, expires].into_iter().flatten().min()
     }
 
-    /// Whether the worker acts on a task in this state at its `runat`.
+    /// Returns whether the worker acts on a task in this state at its `runat`.
     pub fn is_timed(&self, status: Status) -> bool {
         match status {
             Status::Waiting => true,
@@ -284,35 +283,35 @@ impl Queue {
         }
     }
 
-    /// The instant in a field of a row, in microseconds.
+    /// Returns the instant in a field of a row (µs).
     pub fn instant_of(&self, row: &impl Row, field: Field) -> Option<i64> {
         self.value_of(row, field).map(Value::to_instant)
     }
 
-    /// The value in a field of a row.
+    /// Returns the value in a field of a row.
     pub fn value_of<'row>(&self, row: &'row impl Row, field: Field) -> Option<Value<'row>> {
         let number = self.numbers[field as usize];
         if number == 0 { None } else { row.value(number) }
     }
 
-    /// The column of a field, if it has one.
+    /// Returns the column of a field, if it has one.
     pub fn column_of(&self, field: Field) -> Option<&ColumnType> {
         let number = self.numbers[field as usize];
         self.columns.iter().find(|column| column.number == number)
     }
 
-    /// The number of a field's column; 0 if it has none.
+    /// Returns the number of a field's column; 0 if it has none.
     pub fn number_of(&self, field: Field) -> i16 {
         self.numbers[field as usize]
     }
 
-    /// Whether the table, or what is known of it, has changed since.
+    /// Returns whether the table, or its description, has changed since.
     pub fn is_stale(&self) -> bool {
         self.stale.get()
     }
 
-    /// A number that stands for a task's key, as those who wait for its end know it. The server's secret keeps
-    /// users from finding another key with the same number.
+    /// Returns the hash of a task's key, under which its end is reported. The server's secret keeps users from
+    /// finding another key with the same hash.
     pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
         let secret = shared_memory::secret();
         let mut hasher = DefaultHasher::new();
@@ -324,7 +323,7 @@ impl Queue {
         hasher.finish()
     }
 
-    /// The same for a row.
+    /// Returns the same for a row.
     pub fn key_hash_of(&self, row: &impl Row) -> u64 {
         self.key_hash(self.key.iter().map(|key| row.value(key.number)))
     }
@@ -337,7 +336,7 @@ impl Queue {
         &self.columns
     }
 
-    /// Whether a column is the queue's own, to be changed only by its functions.
+    /// Returns whether a column is the queue's own, to be changed only by its functions.
     pub fn is_own_column(&self, number: i16) -> bool {
         let fields = self.definition.fields.iter();
         fields.filter(|(field, _)| field.is_own()).any(|(_, column)| column.number == number)
@@ -348,7 +347,7 @@ impl Queue {
     }
 }
 
-/// A number for a value: the same for values that are equal in SQL, whatever their text.
+/// Returns a hash of a value that is equal for values equal in SQL, whatever their text.
 pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
     if let Some(number) = value.try_integer() {
         return number as u64;
@@ -362,7 +361,7 @@ pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
     operators::hash(value, collation, seed).unwrap_or_else(of_text)
 }
 
-/// One number for several; never 0 or 1, which stand for no tube and no label.
+/// Combines hashes; never 0 or 1, which stand for no tube and no label.
 pub(super) fn combined(parts: impl Iterator<Item = u64>) -> u64 {
     parts.fold(FNV_BASIS, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(FNV_PRIME)).max(2)
 }
@@ -370,7 +369,7 @@ pub(super) fn combined(parts: impl Iterator<Item = u64>) -> u64 {
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
-/// The names that the statements of a queue use, quoted.
+/// Returns the names that the statements of a queue use, quoted.
 pub fn table_names(
     relation: &Relation,
     options: &Options,

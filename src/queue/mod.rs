@@ -1,5 +1,5 @@
-//! Which tables are queues, and everything a process has to know to work with one: read once,
-//! kept until the server says that the table has changed.
+//! Which tables are queues, and their descriptions, each read once and kept until an invalidation says that the table
+//! has changed.
 
 pub mod census;
 mod direct;
@@ -40,7 +40,7 @@ pub use store::{Entry, count_of, delete, is_own_table, oid, pause, read, resume,
 thread_local! {
     static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
     static WATCHING: Cell<bool> = const { Cell::new(false) };
-    /// How often something went stale.
+    /// Number of invalidations.
     static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
     /// There are stale definitions in the map.
     static HAS_STALE: Cell<bool> = const { Cell::new(false) };
@@ -48,12 +48,12 @@ thread_local! {
     static ALL_STALE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A queue by its table, on which the caller holds a lock.
+/// Returns a queue by its table, on which the caller holds a lock.
 pub fn get(table: Oid) -> Result<Rc<Queue>> {
     find(table)?.ok_or_else(|| not_a_queue(table))
 }
 
-/// The same; None if the table is not a queue.
+/// Returns the same; None if the table is not a queue.
 pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     if HAS_STALE.get() || ALL_STALE.get() {
         evict();
@@ -75,8 +75,7 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
         return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));
     };
     let queue = Rc::new(Queue::describe(&relation, entry, redefinitions)?);
-    // What was read may have changed while it was read: good for this call, looked at again by
-    // the next.
+    // A description that became stale while it was read serves this call, and is read again by the next.
     let is_stale = STALE_COUNT.get() != seen;
     queue.stale.set(is_stale);
     HAS_STALE.set(HAS_STALE.get() | is_stale);
@@ -85,8 +84,8 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     Ok(Some(queue))
 }
 
-/// Gives back what is kept of queues that have changed or are gone, with the plans. Not done when they go stale:
-/// the server tells of that at moments when nothing may be freed.
+/// Frees the descriptions and plans of queues that have changed or are gone. Not done on invalidation, which arrives
+/// where nothing may be freed.
 fn evict() {
     HAS_STALE.set(false);
     let all = ALL_STALE.take();
@@ -100,12 +99,12 @@ fn evict() {
             !is_stale
         });
     });
-    // What is in the middle of a call holds its own. The map may be used meanwhile.
+    // A running call holds its own reference. The map may be used meanwhile.
     drop(evicted);
 }
 
-/// A queue as it is at this moment, for those who wait: they are woken some moments before the
-/// server's word that the definition known here is stale comes round.
+/// Returns the current description of a queue, for consumers that wait: they are woken shortly before the
+/// invalidation arrives.
 pub fn current(table: Oid) -> Result<Rc<Queue>> {
     let queue = get(table)?;
     let redefinitions = slot::lock(queue.slot).map(|slot| slot.redefinitions());
@@ -117,14 +116,13 @@ pub fn current(table: Oid) -> Result<Rc<Queue>> {
     }
 }
 
-/// The same as the registry says it now. A definition is visible some moments before the server's
-/// word that the one known here is stale comes round.
+/// Returns the same as the registry defines it now. A definition is visible shortly before the invalidation arrives.
 pub fn find_anew(table: Oid) -> Result<Option<Rc<Queue>>> {
     stale(Some(table));
     find(table)
 }
 
-/// The server's word that a table, or every table, has to be looked at again.
+/// Handles an invalidation of a table, or of all.
 pub fn stale(table: Option<Oid>) {
     STALE_COUNT.set(STALE_COUNT.get() + 1);
     let done = QUEUES.with(|queues| match (queues.try_borrow(), table) {
@@ -147,13 +145,13 @@ pub fn stale(table: Option<Oid>) {
     }
 }
 
-/// The column that a definition means: by name, or by number if it was renamed since, unless the
-/// table is one that was restored.
+/// Returns the column that a definition means: by name, or by number if it was renamed since, unless the table was
+/// restored.
 pub fn column_of(relation: &Relation, wanted: &Column, same_table: bool) -> Option<ColumnType> {
     let columns = relation.columns();
     let named = columns.iter().find(|column| column.name == wanted.name);
     let numbered = columns.iter().find(|column| column.number == wanted.number);
-    // A restored table may have got the old oid by chance: then the name is there, elsewhere.
+    // A restored table may have got the old oid by chance: then the name counts.
     if same_table { named.or(numbered) } else { named }.cloned()
 }
 
@@ -161,7 +159,7 @@ pub fn written(column: &ColumnType) -> Column {
     Column { name: column.name.clone(), number: column.number }
 }
 
-/// A table as SQL names it.
+/// Returns the name of a table in SQL.
 pub fn display_name(table: Oid) -> String {
     match catalog::table_name(table) {
         Some((schema, name)) => format!("{}.{}", catalog::quote(&schema), catalog::quote(&name)),

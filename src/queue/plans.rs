@@ -43,7 +43,7 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// Depends on which columns the callers name: there may be many such statements.
+    /// Returns whether the statement depends on the columns that callers name: there may be many such.
     pub(super) fn is_one_of_many(&self) -> bool {
         match self {
             Statement::Put(_) => true,
@@ -53,7 +53,7 @@ impl Statement {
     }
 }
 
-/// So many plans are kept of statements that depend on what callers name.
+/// Maximum number of kept plans of statements that depend on the columns that callers name.
 pub(super) const MANY: usize = 64;
 
 /// The kept plans of a queue.

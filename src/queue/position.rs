@@ -1,4 +1,4 @@
-//! Where tasks stand in a queue, as low-water marks know it.
+//! Positions of tasks in a queue, for low-water marks.
 
 use crate::model::change::Place;
 use crate::model::field::Field;
@@ -10,7 +10,7 @@ use crate::server::value::Value;
 use pgrx::pg_sys::Oid;
 
 impl Queue {
-    /// Where a key stands in the queue; None if it has no marks.
+    /// Returns the position of a key in the queue; None if it has no marks.
     pub fn position(&self, key: Value) -> Option<Position> {
         Some(match self.order? {
             Order::Uuid => position::of_bytes(key.to_uuid()),
@@ -18,33 +18,33 @@ impl Queue {
         })
     }
 
-    /// The same of a row.
+    /// Returns the same of a row.
     pub fn position_of(&self, row: &impl Row) -> Option<Position> {
         self.order.and_then(|_| self.position(row.value(self.key.first()?.number)?))
     }
 
-    /// The same, if the place tells the task from all others.
+    /// Returns the same if the position identifies the task.
     pub fn named_position_of(&self, row: &impl Row) -> Option<Position> {
         self.position_of(row).filter(|position| *position < position::of_bytes([0xff; 16]))
     }
 
-    /// Where a buried task stands: by its priority, too, if marks go by that.
+    /// Returns the position of a buried task, which includes its priority if marks go by that.
     pub fn position_of_buried(&self, row: &impl Row) -> Option<Position> {
         let priority = self.priority(self.value_of(row, Field::Priority));
         self.position_by_priority(self.position_of(row)?, priority)
     }
 
-    /// The place of a buried task whose key stands at `key`.
+    /// Returns the position of a buried task whose key is at `key`.
     pub fn position_by_priority(&self, key: Position, priority: Option<i64>) -> Option<Position> {
         if !self.by_priority {
             return Some(key);
         }
-        // Of a uuid half tells where it stands: not behind it.
+        // Half of a uuid gives a position that is not behind the task's.
         let half = if self.order? == Order::Uuid { (key >> 64) as u64 } else { key as u64 };
         Some(position::by_priority(priority?, half))
     }
 
-    /// The priority, if marks go by that, and the key at the place of a buried task, or before it.
+    /// Returns the priority, if marks go by that, and the key of a buried task at or before this position.
     pub fn buried_at<'to>(&self, position: Position) -> Option<(Option<i64>, Value<'to>)> {
         if !self.by_priority {
             return Some((None, self.key_at(position)?));
@@ -55,19 +55,19 @@ impl Queue {
         Some((Some(priority), self.key_at(key)?))
     }
 
-    /// The group of a ready task by which marks know it.
+    /// Returns the group of a ready task for marks.
     pub fn group_of(&self, row: &impl Row, place: &Place) -> Group {
         let priority = self.priority(self.value_of(row, Field::Priority));
         Group::Ready { tube: place.tube.map(|tube| tube.hash), priority }
     }
 
-    /// The priority that a value of its column means, if marks go by priority.
+    /// Returns the priority that a value of its column stands for, if marks go by priority.
     pub fn priority(&self, value: Option<Value>) -> Option<i64> {
         self.priority_base()?;
         value?.try_integer()
     }
 
-    /// The value of its column that means a priority.
+    /// Returns the value of its column that stands for a priority.
     pub fn priority_value<'to>(&self, priority: i64) -> Option<Value<'to>> {
         Value::integer(priority, self.priority_base()?)
     }
@@ -79,7 +79,7 @@ impl Queue {
         column.map(|column| column.base)
     }
 
-    /// The key that stands in a place.
+    /// Returns the key at a position.
     pub fn key_at<'to>(&self, position: Position) -> Option<Value<'to>> {
         match self.order? {
             Order::Uuid => Some(Value::uuid(position::to_bytes(position))),

@@ -33,7 +33,7 @@ pub enum Purpose {
 /// Why nothing has been counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The queue is gone, somebody waits for a lock that the recount holds, or too many recounts are running.
+    /// The queue is gone, a session waits for a lock that the recount holds, or too many recounts are running.
     InTheWay,
     /// There is a row that may take long to read.
     TooLong,
@@ -63,8 +63,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
         slot::lock(queue.slot).ok_or(InTheWay)?.begin_recount(claim, latest, renews);
     let snapshot = snapshot.register();
     injection::point(c"xqueue-recount-has-begun");
-    // Other tubes may be counted since the queue was looked up: whoever says so from here on asks for
-    // another recount.
+    // Other tubes may be counted since the queue was looked up; a later change asks for another recount.
     let queue = &queue::find_anew(queue.table).ok().flatten().ok_or(InTheWay)?;
     let mut counts = Counts::default();
     let checked = Cell::new(Instant::now());

@@ -19,7 +19,7 @@ pub struct StatusColumn {
     /// The column is of the type "char" itself, no domain.
     is_char: bool,
     labels: Labels,
-    /// By which strings may be equal that are not the same.
+    /// Collation under which different strings may be equal.
     collation: Option<Oid>,
 }
 

@@ -16,7 +16,7 @@ pub struct Entry {
     pub definition: Definition,
     /// The columns' numbers still hold: they do not after dump and restore.
     pub same_table: bool,
-    /// Nobody takes a task before this instant.
+    /// No task is taken before this instant.
     pub paused_until: Option<i64>,
 }
 

@@ -25,9 +25,9 @@ pub struct NamedTrigger {
 pub enum Tracking {
     /// Not of all.
     Nothing,
-    /// Of those that are made here: they have been disabled and enabled again by hand.
+    /// They fire for local changes only: they were disabled and enabled again by hand.
     Local,
-    /// Also of those that replication brings.
+    /// They also fire for replicated changes.
     Always,
 }
 
@@ -57,7 +57,7 @@ pub fn tracking(relation: &Relation) -> Tracking {
     }
 }
 
-/// Whether nobody but the queue acts on changes of the table.
+/// Returns whether only the queue's triggers act on changes of the table.
 pub fn are_all_own(relation: &Relation) -> bool {
     let triggers = relation.triggers();
     let own = triggers.iter().filter(|trigger| is_right(trigger)).count();

@@ -55,8 +55,8 @@ impl Queue {
         is_by_key.then(|| self.position_of(row)).flatten().unwrap_or(FIRST)
     }
 
-    /// Whether sub-queues go by the priorities of their first tasks. With row security nobody sees which those
-    /// are.
+    /// Returns whether sub-queues go by the priorities of their first tasks. With row security these are not visible
+    /// to all.
     pub fn has_levels(&self) -> bool {
         let features = self.features();
         self.is_tracked && features.has_subqueues() && features.has_priority()
@@ -81,8 +81,8 @@ const NO_LABEL: u64 = 1;
 /// The server's hash of an array without elements.
 const EMPTY_ARRAY: u64 = 1;
 
-/// The sub-queue of a label: the server's hash of an array that holds it alone. An array in an array makes
-/// one of more dimensions, whose hash is that of the elements.
+/// Returns the sub-queue of a label: the server's hash of an array of this one label. An array of an array has more
+/// dimensions, and its hash is that of the elements.
 fn subqueue(label: Value, column: &ColumnType) -> u64 {
     let hash = operators::hash(label, column.collation, 0).unwrap_or_default();
     if types::element_type(column.oid).is_some() { hash } else { in_array(hash) }

@@ -38,7 +38,7 @@ pub fn run(
     Ok(tasks)
 }
 
-/// Counts `call` for so many tasks, and what it has done to them if no trigger has.
+/// Counts `call` for a number of tasks, and its effect on them if no trigger has.
 pub fn note(queue: &Queue, call: Call, transition: Option<Transition>, tasks: usize) {
     if tasks == 0 {
         return;

@@ -1,9 +1,8 @@
-//! Takes, acks, puts and promotions without statements, where nobody but the queue's functions, and whoever changes
-//! rows by hand, acts on the table.
+//! Direct path: take, ack, put and promotion through the table access method, for tables without triggers, rules or
+//! row security of the user's.
 //!
-//! What is done is what [`crate::statement`] says, and noted here as the triggers would note it. It is
-//! done for the calls that are made most often; where more would have to be done, or somebody else is at
-//! the same task, the rest is left to a statement.
+//! The rules are those of [`crate::statement::rule`]; changes are recorded as the triggers would record them. What
+//! needs more, or meets another transaction at the same task, is left to the statement path.
 
 pub mod subqueue;
 
@@ -30,13 +29,13 @@ use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 
-/// Of up to so many tasks each is noted, at the price of a statement that counts them.
+/// Maximum number of tasks changed one by one; more cost less in a statement, which counts them at once.
 const FEW: usize = 32;
 
-/// What has come of a take.
+/// The result of a take.
 pub struct Taken {
     pub rows: Rows<'static>,
-    /// Ready tasks were passed over because of somebody else.
+    /// Ready tasks were passed over, as other transactions had them.
     pub has_missed: bool,
 }
 
@@ -85,8 +84,8 @@ pub fn take(
     Ok(Some(Taken { rows, has_missed }))
 }
 
-/// Whether what a take is about to write may be lost in a crash: that ends the session, and gives back what
-/// it has taken. The number of attempts is to last, and whatever a check may write.
+/// Returns whether the writes of a take may be lost in a crash, which ends the session and gives its tasks back. The
+/// number of attempts has to last, and so has whatever a check may write.
 fn is_passing(queue: &Queue, direct: &Direct) -> bool {
     queue.column_of(Field::Attempts).is_none()
         && !session::outlives_connection()
@@ -94,8 +93,7 @@ fn is_passing(queue: &Queue, direct: &Direct) -> bool {
         && transaction::has_only_taken()
 }
 
-/// The index that leads to the ready tasks of a group in the order in which they are taken, and where to
-/// begin.
+/// Returns the index of the ready tasks of a group in take order, and where to begin.
 fn way<'m>(
     queue: &Queue,
     direct: &Direct,
@@ -158,8 +156,8 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: For
     rows
 }
 
-/// Makes up to `limit` waiting tasks ready that are due, of which none is due before `since`; says how
-/// many. Those that somebody else has locked are passed over.
+/// Makes up to `limit` waiting tasks ready that are due, of which none is due before `since`, and returns their
+/// number. Locked ones are passed over.
 pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Option<usize>> {
     if !privileges::may_update_all(queue.table) {
         return Ok(None);
@@ -186,7 +184,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
     Ok(Some(promoted))
 }
 
-/// What puts tasks without statements, if that can be done.
+/// Returns what the direct path of `put` needs, if it can be used.
 pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     let is_allowed = !xact::has_fixed_snapshot() && privileges::may_insert_all(queue.table);
     queue.direct().filter(|direct| is_allowed && direct.inserts)
@@ -217,7 +215,7 @@ pub fn put(
     Ok(Some(rows))
 }
 
-/// Notes that a task has come from one state to another, as the row that was written last shows it.
+/// Records that a task has moved from one state to another, as the row written last shows it.
 fn note_move(
     queue: &Queue,
     found: &Found,
@@ -232,12 +230,12 @@ fn note_move(
     row::note(queue, Some(old), Some(Seen { place: new, row: written }), Some(call));
 }
 
-/// Of many tasks a statement does each for less, if it need not say what it does to each.
+/// Returns whether a statement is cheaper: there are many tasks, and none has to be recorded one by one.
 fn is_bulk(queue: &Queue, tasks: usize) -> bool {
     tasks > FEW && queue.counts_itself && queue.has_simple_key
 }
 
-/// To be called while the table is open: what makes jsonb of a type may want a snapshot.
+/// Called while the table is open: a conversion to jsonb may need a snapshot.
 fn shown<'m>(rows: Vec<Value<'m>>, form: Form) -> Rows<'m> {
     Rows::of(match form {
         Form::Row => rows,

@@ -12,33 +12,32 @@ use crate::transaction;
 use pgrx::PgSqlErrorCode;
 use std::time::Duration;
 
-/// How long it is waited for the tasks to be counted, as after the start of the server.
+/// Maximum wait for the tasks to be counted, as after the start of the server (µs).
 const PATIENCE: i64 = 10_000_000;
-/// Before the next look whether they are.
+/// Interval between looks whether they are.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Room that there is not.
+/// A lack of room under the capacity.
 pub struct Lack {
     slot: SlotId,
     /// The queue that lacks it.
     name: String,
-    /// For so many tasks.
+    /// Number of tasks.
     tasks: i64,
-    /// The caller has put already: those who came later may be waiting for its end.
+    /// The caller has put already: producers that came later may be waiting for its end.
     precedes: bool,
-    /// Nobody but the caller's own transaction could make it.
+    /// Only the caller's own transaction could make room.
     is_for_good: bool,
 }
 
-/// Reserves room for `tasks` that are about to be put, where a queue has a capacity. Gives what is
-/// lacking if there is not enough.
+/// Reserves room for `tasks` to be put, if the queue has a capacity. Returns the lack if there is not enough.
 pub fn reserve(queue: &Queue, tasks: i64) -> Result<Option<Lack>> {
     let Some(capacity) = queue.features().capacity() else { return Ok(None) };
     if tasks > capacity {
         return Err(too_many(queue, tasks, capacity));
     }
     if !privileges::may_insert(queue.table) {
-        // The statement will say so, with nothing reserved meanwhile.
+        // The statement will report it, with nothing reserved meanwhile.
         return Ok(None);
     }
     let growth = transaction::growth(queue.slot);
@@ -82,8 +81,8 @@ pub fn give_back(slot: SlotId) {
     }
 }
 
-/// Waits for a capacity until nothing is lacking; false if the deadline passes first. `again` tries again, told the name of
-/// the queue; `end_transaction` ends the transaction before the sleep, if it can.
+/// Waits until nothing is lacking; false if the deadline passes first. `again` repeats the call, given the queue's
+/// name; `end_transaction` ends the transaction before the sleep, where possible.
 pub fn wait(
     mut lack: Option<Lack>,
     deadline: Deadline,
@@ -101,9 +100,9 @@ pub fn wait(
 }
 
 impl Lack {
-    /// Stands in line until there is room, which is then reserved for this transaction, or until
-    /// there is another reason to look again; false if there is none until the deadline.
-    /// `over_transaction_end`: ends the transaction without leaving the line.
+    /// Waits in the queue of producers until there is room, which is then reserved for this transaction, or another
+    /// reason to look again; false if the deadline passes first. `over_transaction_end` ends the transaction without
+    /// leaving the wait queue.
     fn wait(&self, deadline: Deadline, over_transaction_end: impl FnOnce()) -> Result<bool> {
         if self.is_for_good || deadline.is_over() {
             return Ok(false);
@@ -122,7 +121,7 @@ impl Lack {
     }
 }
 
-/// Whether room for `tasks` more could be reserved. Waits for the tasks to be counted.
+/// Returns whether room for `tasks` more was reserved. Waits for the tasks to be counted.
 fn is_reserved(queue: &Queue, tasks: i64, capacity: i64) -> Result<bool> {
     let mut deadline = None;
     loop {

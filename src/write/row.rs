@@ -1,4 +1,4 @@
-//! What has happened to a row, noted for the end of the transaction.
+//! Records changes of rows for the end of the transaction.
 
 use crate::model::change::{Call, Outcome, Place};
 use crate::model::field::Field;
@@ -17,7 +17,7 @@ use crate::transaction;
 use crate::write::seen::Seen;
 use crate::write::traced::row_changed;
 
-/// Notes that a row was there as `old`, and is there as `new`. `call`: what this session is doing.
+/// Records that a row was there as `old`, and is there as `new`. `call`: the call that this session is executing.
 pub fn note<Old: Row, New: Row>(
     queue: &Queue,
     old: Option<Seen<Old>>,
@@ -30,7 +30,7 @@ pub fn note<Old: Row, New: Row>(
     let outcome = Outcome::of(call, status(from), status(to));
     let stand = new.as_ref().and_then(|new| stand(queue, new));
     let in_subqueue = new.as_ref().filter(|new| new.place.is_in_subqueue());
-    // What a take finds is put back by a rollback, whatever a trigger has made of it.
+    // A rollback gives back the task as a take found it, whatever a trigger has made of it.
     let before = old.as_ref().map_or(level::LAST, |old| queue.level_of(old.row));
     let in_subqueue = in_subqueue
         .map(|new| (queue.position_in_subqueue(new.row), queue.level_of(new.row).min(before)));
@@ -61,7 +61,7 @@ pub fn note<Old: Row, New: Row>(
     });
 }
 
-/// Notes who has got a task, and lost it, if that has changed.
+/// Records which sessions got and lost a task, if that has changed.
 fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<impl Row>>) {
     let before = old.and_then(|old| Some((holder(queue, old)?, queue.named_position_of(old.row))));
     let after = new.and_then(|new| Some((holder(queue, new)?, queue.named_position_of(new.row))));
@@ -80,7 +80,7 @@ fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<im
             got.into_iter().for_each(|position| delta.leases.held.get(position));
         });
     }
-    // Of what identified sessions hold nothing is noted, so if the connection has joined that, it is none.
+    // Leases of identified sessions are not recorded, so a joined session is not noted.
     if let Some((other, _)) = after.filter(|_| got.is_none())
         && session::current_if_any() != Some(other)
         && !transaction::note(queue.slot, |delta| delta.leases.given.knows(other))
@@ -89,8 +89,7 @@ fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<im
     }
 }
 
-/// Notes that a task has been given to the session of another connection by hand, or has got another key
-/// there.
+/// Records that a task was given to another connection's session by hand, or got another key there.
 fn note_given(queue: &Queue, session: Uuid) {
     let is_there = sessions::distrust(session);
     if process::replays() {
@@ -98,18 +97,18 @@ fn note_given(queue: &Queue, session: Uuid) {
     }
     transaction::note(queue.slot, |delta| delta.leases.given.add(session));
     if !is_there {
-        // The worker may have its tasks in hand.
+        // The worker may be giving back its tasks.
         slot::invalidate(queue.slot);
     }
 }
 
-/// Who holds a task that is taken.
+/// Returns the session that holds a taken task.
 fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
     let is_taken = seen.place.status == Status::Taken;
     is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(Value::to_uuid)).flatten()
 }
 
-/// Where a task stands that is ready or buried, if the queue has marks; a sub-queue has its own.
+/// Returns the position of a ready or buried task, if the queue has marks; sub-queues have their own.
 fn stand(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
     let group = match new.place.status {
         Status::Ready if !new.place.is_in_subqueue() => queue.group_of(new.row, &new.place),

@@ -10,13 +10,13 @@ use crate::server::{injection, spi, time, xact};
 use crate::statement::{Parameter, Within};
 use crate::transaction;
 
-/// The groups of tasks that a take looks at one after the other: all, or those of the tube that `arguments`
-/// name, at once or by priority.
+/// Returns the groups of tasks that a take looks at in turn: all, or those of the tube in `arguments`, at once or by
+/// priority.
 pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     let tube = queue.tube().zip(arguments.get(Parameter::Tube));
     let tube = tube.map(|(column, value)| queue.tube_named(value, column).hash);
     let at_once = vec![Group::Ready { tube, priority: None }];
-    // What the transaction itself has put is found whatever its priority.
+    // The transaction's own tasks are found whatever their priority.
     let is_marked = queue.order.is_some() && (tube.is_none() || queue.tells_tubes);
     if !queue.by_priority || !is_marked || has_own(queue) {
         return at_once;
@@ -44,13 +44,13 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     }
 }
 
-/// Whether the open transaction has made tasks ready.
+/// Returns whether the open transaction has made tasks ready.
 fn has_own(queue: &Queue) -> bool {
     transaction::lowest(queue.slot, Kind::Ready).is_some()
 }
 
-/// Sets among the arguments the place before which there is no task of a group, of which up to so many are
-/// looked for; false if nothing is known. Every so many tasks raises the mark first.
+/// Sets in the arguments the position before which no task of a group is ready; false if it is not known. `tasks`:
+/// the number wanted. Raises the mark first when it is due.
 pub fn start(queue: &Queue, group: Group, arguments: &mut Arguments, tasks: u32) -> bool {
     let from = from(queue, group, arguments, tasks).filter(|from| *from != FIRST);
     arguments.set_or_null(Parameter::Mark, None);
@@ -92,8 +92,8 @@ fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Argumen
     Some(())
 }
 
-/// What this transaction itself has taken, dug out or moved, and may give back by a rollback, would not be
-/// seen; nor would a fixed snapshot show what others have put since.
+/// Tasks that this transaction has taken, dug out or moved, and may give back by a rollback, would be missed; nor
+/// does a fixed snapshot show what others have put since.
 fn may_raise(queue: &Queue, tasks: Kind) -> bool {
     !xact::has_fixed_snapshot()
         && !transaction::hides(queue.slot, tasks)
@@ -109,7 +109,7 @@ pub fn within(group: Group, arguments: &mut Arguments) -> Within {
     Within::Ready { tube: tube.is_some(), level: priority.is_some() }
 }
 
-/// The place of the first task of a group from a place on.
+/// Returns the position of the first task of a group from a position on.
 pub fn first(
     queue: &Queue,
     group: Group,
@@ -131,8 +131,8 @@ pub fn first(
     })
 }
 
-/// The priorities of ready tasks, of the tube that `arguments` name if they name one, and where the first
-/// of each stands; as many as there is room for, and one more.
+/// Returns the priorities of ready tasks, of the tube in `arguments` if there is one, with the position of the first
+/// of each; up to the limit and one more.
 pub fn priority_scan_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Position)>> {
     let mut arguments = arguments.clone();
     let statement = Statement::NextLevel { tube: arguments.get(Parameter::Tube).is_some() };
@@ -153,7 +153,7 @@ pub fn priority_scan_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64
     Some(found)
 }
 
-/// A look whose end is told, in case of an error as well.
+/// A raise whose end is reported, after an error too.
 struct Raise {
     slot: SlotId,
     group: Group,
@@ -169,7 +169,7 @@ impl Drop for Raise {
     }
 }
 
-/// The same of a survey.
+/// A priority scan whose end is reported, after an error too.
 struct PriorityScan {
     slot: SlotId,
     tube: Option<u64>,

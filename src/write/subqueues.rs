@@ -1,5 +1,5 @@
-//! Taking from sub-queues, one task from each: which sub-queues to look into is known in shared memory,
-//! see [`crate::parts::subqueues::pool`]; what is there to take, and in which order, only the table says.
+//! Takes from sub-queues, one task from each. Shared memory knows which sub-queues to look at, see
+//! [`crate::parts::subqueues::pool`]; only the table knows what can be taken there, in which order.
 
 mod level;
 mod look;
@@ -31,30 +31,30 @@ pub struct Take<'a> {
     pub arguments: Arguments<'a>,
 }
 
-/// What has come of a look into a sub-queue that was claimed for it.
+/// The result of a look into a claimed sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Taken,
-    /// Its first task cannot be had just now.
+    /// Its first task is not available at present.
     Kept,
-    /// That comes later than those of others: it is in the ring again, in its place.
+    /// Its first task comes after those of others: it is back in the ring, in its place.
     Later,
-    /// It had nothing to take. If that has changed since, it is in the ring again.
+    /// It had nothing to take. If that has changed since, it is back in the ring.
     Dropped,
 }
 
 /// A take's search for sub-queues that have something to take.
 #[derive(Default)]
 struct Search {
-    /// So many sub-queues of the ring are to be looked at.
+    /// Number of sub-queues of the ring still to be looked at.
     looks: u32,
-    /// Sub-queues that were found in the table and that the ring has no room for.
+    /// Sub-queues found in the table for which the ring has no room.
     spare: Vec<u64>,
     /// There was no room even for a claim.
     no_room: bool,
     /// How often the end of the table's index has been reached.
     ends: u32,
-    /// Where to go on in a snapshot that makes no ring complete.
+    /// Where to continue, in a snapshot that cannot complete a ring.
     part: Option<Scan>,
 }
 
@@ -117,7 +117,7 @@ impl Take<'_> {
     ) -> Result<usize> {
         let slot = self.queue.slot;
         let mut taken = 0;
-        // Those in which the first task cannot be had just now come round again.
+        // Those whose first task is not available at present return to the ring.
         let mut vain = Vec::new();
         let mut search = Search { looks: subqueues::waiting(slot), ..Search::default() };
         while taken < count {
@@ -159,8 +159,8 @@ impl Take<'_> {
         Ok(taken)
     }
 
-    /// Takes from the sub-queues of which only this transaction knows: those that it has for itself, as
-    /// it has acked what it, or one before it, had taken from them, and those that it has put into.
+    /// Takes from the sub-queues known only to this transaction: those it has claimed, or made free by its acks, and
+    /// those it has put into.
     fn take_from_own(
         &mut self,
         spi: &Spi,
@@ -201,7 +201,7 @@ impl Take<'_> {
         Ok(found)
     }
 
-    /// The same if its first task is within a limit. One that is kept is still claimed.
+    /// Does the same if its first task is within a limit. One that is kept stays claimed.
     fn try_claimed(
         &mut self,
         spi: &Spi,
@@ -211,8 +211,8 @@ impl Take<'_> {
     ) -> Result<Found> {
         let slot = self.queue.slot;
         let looked = self.look(spi, subqueue, limit, see)?;
-        // What this transaction sees alone may be undone, an old snapshot does not see what is new, and
-        // row security hides what others see.
+        // Changes that only this transaction sees may be undone, an old snapshot does not show new tasks, and row
+        // security hides some.
         let sees_otherwise = || {
             transaction::pending_subqueue(slot, subqueue).is_seen_otherwise()
                 || self.queue.may_be_changing()
@@ -227,22 +227,21 @@ impl Take<'_> {
             }
             Looked::Locked => true,
             Looked::Nothing => sees_otherwise(),
-            // Somebody may have the task's row locked.
+            // Another transaction may have the task's row locked.
             Looked::InVain => sees_otherwise() || self.is_takeable(spi, subqueue),
         };
         if !stays {
             give_back(self.queue, subqueue, Back::Away);
             return Ok(Found::Dropped);
         }
-        // Nothing is there, but perhaps for this transaction alone.
+        // Nothing is there, perhaps for this transaction only.
         if looked == Looked::Nothing {
             subqueues::end_look(slot, subqueue, FIRST, UNKNOWN);
         }
         Ok(Found::Kept)
     }
 
-    /// Whoever waits for one sub-queue in vain may have been woken instead of somebody who would
-    /// take from any.
+    /// A consumer that looks for one sub-queue in vain may have been woken in place of one that would take from any.
     fn pass_on(&self) {
         if let Some(mut queue) = slot::lock(self.queue.slot)
             && let Some(subqueue) = subqueues::next(self.queue.slot)
@@ -276,7 +275,7 @@ pub fn take_named(
     });
     let Some(subqueue) = subqueue else { return Ok(0) };
     let take = || unless_hidden(queue, take);
-    // That there is nothing more to take in its turn says nothing of a given task.
+    // An exhausted sub-queue says nothing of a given task.
     if transaction::pending_subqueue(slot, subqueue).is_own() {
         return take();
     }
@@ -292,8 +291,8 @@ pub fn take_named(
     Ok(taken)
 }
 
-/// Runs `take`, which takes one task. Row security may hide the one of the same sub-queue that is in
-/// flight: then only the unique index knows of it, and nothing is taken.
+/// Runs `take`, which takes one task. Row security may hide one of the same sub-queue in flight: then only the unique
+/// index knows of it, and nothing is taken.
 fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<usize> {
     if !queue.has_row_security {
         return take();
@@ -302,9 +301,8 @@ fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<
     xact::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
 }
 
-/// A task has been taken. If that is by hand, or the task has just come from another sub-queue, nobody is to
-/// wait for the end of the transaction in the unique index, as whoever looks into its sub-queue would.
-/// Raises 23505 if another of it is in flight.
+/// Claims the sub-queue of a task taken by hand, or just moved from another sub-queue, so that no take waits in the
+/// unique index for the end of this transaction. Raises 23505 if another task of it is in flight.
 pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     let Some(subqueue) = place.tube.filter(|tube| tube.is_subqueue).map(|tube| tube.hash) else {
         return;
@@ -317,7 +315,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     // Otherwise it is in use already, or there is no room.
     let claim = || subqueues::claim_by_hand(slot, subqueue);
     if transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
-        // Whoever takes from it just now sees that, or is seen in the index.
+        // A concurrent take from it sees this, or is seen in the index.
         subqueues::take_unclaimed(slot, subqueue);
     }
     if let Some(index) = queue.in_flight_index() {
@@ -325,7 +323,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     }
 }
 
-/// Gives a sub-queue back that this transaction has claimed in vain.
+/// Returns a sub-queue that this transaction has claimed in vain.
 fn give_back(queue: &Queue, subqueue: u64, to: Back) {
     transaction::note(queue.slot, |delta| delta.subqueues.unclaim(subqueue));
     if subqueues::give_back(queue.slot, subqueue, to)

@@ -1,8 +1,8 @@
-//! `time64`: keys made of the clock, in microseconds, never twice the same.
+//! `time64`: keys made of the clock (µs), never twice the same.
 //!
-//! The last key of each queue is in shared memory, so keys rise also if the clock is set back. After
-//! a restart the greatest key that is there says where to go on. A key that no clock can have made says
-//! nothing: producers may give any, and after the greatest bigint there is none.
+//! The last key of each queue is in shared memory, so keys rise even if the clock is set back. After a restart they
+//! continue after the greatest key in the table. Keys that no clock can have produced do not count: producers may
+//! give any key, and there is none after the greatest bigint.
 
 use crate::error::{Error, Result};
 use crate::parts::leases::session;

@@ -1,4 +1,4 @@
-//! What has happened to rows, for the trace that the models are held against, see [`crate::trace`].
+//! Changes of rows for the trace that the models are compared with, see [`crate::trace`].
 
 use crate::model::change::{Call, Place};
 use crate::model::field::Field;
@@ -13,8 +13,7 @@ use crate::trace;
 use crate::write::seen::Seen;
 use serde_json::{Value, json};
 
-/// Notes what has happened to a row. What is said of the lease is as the row has it: the one that begins or goes on,
-/// or else the one that has ended.
+/// Records a change of a row, with the lease that begins or continues, or else the one that has ended.
 pub fn row_changed(
     queue: &Queue,
     old: Option<&Seen<impl Row>>,

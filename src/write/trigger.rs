@@ -1,4 +1,4 @@
-//! The triggers of a queue's table: whoever changes a row, by whatever means, changes the counters.
+//! The triggers of a queue's table: every change of a row, by any means, changes the counters.
 
 use crate::error::{Error, Result};
 use crate::model::change::{Call, Counts, Place, event};
@@ -88,8 +88,8 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
     Ok(())
 }
 
-/// BEFORE INSERT, for each row that is not as `put` would make it: a ready task whose time is yet
-/// to come waits; a task without an end of life gets the default one.
+/// BEFORE INSERT, for each row that differs from what `put` would insert: a ready task with a future `runat` waits; a
+/// task without an end of life gets the default one.
 fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
     if !shared_memory::is_available() {

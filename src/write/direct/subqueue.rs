@@ -1,5 +1,5 @@
-//! Takes of the first task of a sub-queue, without a statement and without a look whether another is in
-//! flight: whoever has claimed a sub-queue that is clear knows that none is, see [`crate::parts::subqueues::pool`].
+//! Direct path of a take of the first task of a sub-queue. Whether another is in flight is not looked up: none is if
+//! the sub-queue is claimed by this transaction and clear, see [`crate::parts::subqueues::pool`].
 
 use crate::error::Result;
 use crate::model::change::Call;
@@ -19,13 +19,13 @@ use crate::transaction;
 use crate::write::assign::{is_alive, is_in_state};
 use crate::write::direct::{assignments_of_take, is_passing, note_move, shown};
 
-/// What has become of a look at the first task of a sub-queue.
+/// The result of a look at the first task of a sub-queue.
 pub enum First {
     /// It has been taken. No task behind it has a lesser level than this.
     Taken(Rows<'static>, Level),
-    /// Its level is this, and so not within the limit.
+    /// Its level is this, which is beyond the limit.
     Later(Level),
-    /// Somebody has it locked, or has changed it since.
+    /// Another transaction has locked it, or changed it since.
     Locked,
     /// It waits for its time.
     Waits,
@@ -82,7 +82,7 @@ pub fn take(
         if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
     });
     let Some(row) = row else { return Ok(first) };
-    // Somebody may have taken one by hand just then, and not yet found the sub-queue claimed.
+    // A task may just have been taken by hand, by a transaction that has not found the sub-queue claimed yet.
     if !subqueues::is_clear(queue.slot, subqueue) {
         open.require_unique(in_flight);
     }

@@ -1,5 +1,5 @@
-//! Taking from sub-queues with priorities: the one whose first task is the most urgent goes first, and of
-//! several such the one that has waited longest for its turn.
+//! Takes from sub-queues with priorities: the one with the most urgent first task goes first; among equals, the one
+//! that has waited longest for its turn.
 
 use crate::error::Result;
 use crate::model::level::{LAST, Level};
@@ -10,15 +10,14 @@ use crate::server::spi::{Rows, Spi};
 use crate::transaction;
 use crate::write::subqueues::{Found, Take, give_back};
 
-/// Of so many sub-queues of which only this transaction knows it is looked up how urgent they are. More are taken
-/// from once nothing else is left.
+/// Maximum number of the transaction's own sub-queues whose level is looked up; further ones are taken from once
+/// nothing else is left.
 const OWN_SUBQUEUES: usize = 100;
 
-/// So many sub-queues that turn out to be less urgent than they were known to be are given back by a take, which
-/// then takes what comes.
+/// Maximum number of sub-queues that a take gives back as less urgent than recorded; then it takes what comes.
 const CORRECTIONS: u32 = 100_000;
 
-/// A sub-queue of which only this transaction knows, and the level of its first task.
+/// A sub-queue known only to this transaction, and the level of its first task.
 type Own = (Level, u64);
 
 impl Take<'_> {
@@ -32,7 +31,7 @@ impl Take<'_> {
         self.complete_ring(spi);
         let mut own = self.own_subqueues(spi);
         let mut corrections = CORRECTIONS;
-        // While they are claimed they do not come round again.
+        // While they are claimed they do not return to the ring.
         let mut kept = Vec::new();
         let mut taken = 0;
         while taken < count {
@@ -68,8 +67,7 @@ impl Take<'_> {
         Ok(taken)
     }
 
-    /// The sub-queues of which only this transaction knows that have something to take, the most urgent last: those
-    /// that it has for itself, and those that it has put into.
+    /// Returns the sub-queues known only to this transaction that have something to take, the most urgent last.
     fn own_subqueues(&self, spi: &Spi) -> Vec<Own> {
         let pending = transaction::pending_subqueues(self.queue.slot);
         let may_have_some = pending
@@ -104,7 +102,7 @@ impl Take<'_> {
     }
 }
 
-/// Whether a level comes before those in the ring: with the same one it is the turn of those.
+/// Returns whether a level comes before those in the ring, which go first if equal.
 fn is_first(slot: SlotId, level: Level) -> bool {
     subqueues::least_level(slot).is_none_or(|others| level < others)
 }

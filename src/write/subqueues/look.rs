@@ -1,4 +1,4 @@
-//! The look at the first task of a sub-queue that a transaction has for itself, which takes it.
+//! The look at the first task of a sub-queue claimed by the transaction, which takes it.
 
 use crate::error::Result;
 use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
@@ -14,17 +14,17 @@ use crate::write::direct;
 use crate::write::direct::subqueue::First;
 use crate::write::subqueues::{Take, unless_hidden};
 
-/// What has come of a look at the first task of a sub-queue.
+/// The result of a look at the first task of a sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     Taken,
-    /// It is there, but somebody has it locked.
+    /// It is there, and locked by another transaction.
     Locked,
-    /// It comes later than those of others.
+    /// It comes after those of others.
     Later,
-    /// There is none to be taken.
+    /// There is no takeable one.
     Nothing,
-    /// It has not been taken, for whatever reason.
+    /// It was not taken, for another reason.
     InVain,
 }
 
@@ -35,8 +35,8 @@ impl Looked {
 }
 
 impl Take<'_> {
-    /// Takes the first task of a sub-queue that this transaction has for itself, if it is there to be
-    /// taken and its level within a limit.
+    /// Takes the first task of a sub-queue claimed by this transaction, if it is takeable and its level within a
+    /// limit.
     pub(super) fn look(
         &mut self,
         spi: &Spi,
@@ -46,21 +46,21 @@ impl Take<'_> {
     ) -> Result<Looked> {
         let slot = self.queue.slot;
         let before = transaction::pending_subqueue(slot, subqueue);
-        // It may have the sub-queue by the task alone that it has acked, of which shared memory has lost sight:
-        // then others look there, too.
+        // The transaction may have the sub-queue only by a task that it has acked, which shared memory no longer
+        // knows: then others look there too.
         let is_alone = before.claimed || subqueues::is_busy(slot, subqueue);
         let mark =
             if is_alone { subqueues::begin_look(slot, subqueue).min(before.least) } else { FIRST };
         let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
         self.arguments.set(Parameter::Subqueue, Value::int8(subqueue as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
-        // What this transaction alone sees gone would be there again after a rollback, and a fixed snapshot
-        // does not see what others have put since.
+        // Tasks that only this transaction sees gone return with a rollback, and a fixed snapshot does not show what
+        // others have put since.
         let sees_all = is_alone
             && !before.lost
             && !xact::has_fixed_snapshot()
             && !self.queue.may_be_changing();
-        // What is found cannot be told to others: then the sub-queue would come round again at once.
+        // The result cannot be recorded for others: the sub-queue would return to the ring at once.
         let limit = if sees_all { limit } else { LAST_LEVEL };
         self.arguments.set(Parameter::Level, Value::int8(limit));
         let none_left = if self.queue.has_levels() { LAST_LEVEL } else { UNKNOWN };
@@ -98,7 +98,7 @@ impl Take<'_> {
         if let Some((first, level)) = end.filter(|_| sees_all) {
             subqueues::end_look(slot, subqueue, first, level);
         }
-        // The unique index has seen to it that no other is in flight, nor can be.
+        // The unique index ensures that no other is in flight.
         let has_only_taken = before.claimed && before.taken == 0;
         let is_clear = looked == Looked::Taken && by_statement && has_only_taken;
         if is_clear && self.queue.is_tracked && self.queue.in_flight_index().is_some() {
@@ -123,13 +123,13 @@ impl Take<'_> {
         Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
     }
 
-    /// The same if it is beyond a limit.
+    /// Returns the same if it is beyond a limit.
     fn level_beyond(&self, spi: &Spi, subqueue: u64, limit: Level) -> Option<Level> {
         let level = (limit != LAST_LEVEL).then(|| self.first_level(spi, subqueue))?;
         level.filter(|level| *level > limit)
     }
 
-    /// The level of the first task of a sub-queue that is there to be taken.
+    /// Returns the level of a sub-queue's first task, if it is takeable.
     pub(super) fn first_level(&self, spi: &Spi, subqueue: u64) -> Option<Level> {
         let subqueue = Arguments::of(Parameter::Subqueue, Value::int8(subqueue as i64));
         let rows = self.queue.run(spi, &Statement::FirstLevel, &subqueue);

@@ -1,4 +1,4 @@
-//! Looking for sub-queues in the table while a ring is incomplete, as after the start of the server.
+//! Looks for sub-queues in the table while a ring is incomplete, as after the start of the server.
 
 use crate::model::level::{self, Level};
 use crate::parts::subqueues;
@@ -11,23 +11,22 @@ use crate::statement::Parameter;
 use crate::transaction;
 use crate::write::subqueues::{Search, Take};
 
-/// So many sub-queues are looked at in one statement while a ring is incomplete.
+/// Number of sub-queues per statement while a ring is incomplete.
 const SUBQUEUES_PER_SCAN: i32 = 100;
 
-/// To the end of the index and, as others may have begun in the middle, to the end once more.
+/// Number of times the end of the index is reached: twice, as another process may have begun in the middle.
 const ENDS: u32 = 2;
 
 impl Take<'_> {
-    /// Fills an incomplete ring, as far as is needed to find something to take beside so many sub-queues
-    /// that were looked at in vain.
+    /// Fills an incomplete ring until there is something to take besides the sub-queues looked at in vain.
     pub(super) fn find_subqueues(&self, spi: &Spi, search: &mut Search, vain: u32) {
         let slot = self.queue.slot;
         let mut part = search.part.take().or_else(|| subqueues::begin_scan(slot));
         if part.is_none() {
             return;
         }
-        // What this transaction sees alone may be undone, and neither an old snapshot nor a part of the rows
-        // makes a ring complete.
+        // Changes that only this transaction sees may be undone, and neither an old snapshot nor a part of the rows
+        // completes a ring.
         let pending = transaction::pending_subqueues(slot);
         let sees_part = xact::has_fixed_snapshot() || pending.more || self.queue.has_row_security;
         let mut queued = 0;
@@ -61,8 +60,8 @@ impl Take<'_> {
         search.looks = 0;
     }
 
-    /// Completes the ring, so that the least level is known. Where that cannot be done, as there is no room
-    /// or nobody else's snapshot is as old, the order is that of the sub-queues that are known.
+    /// Completes the ring, so that the least level is known. Where that is impossible, for want of room or because of
+    /// the snapshot, the order is that of the known sub-queues.
     pub(super) fn complete_ring(&self, spi: &Spi) {
         let slot = self.queue.slot;
         let mut part = subqueues::begin_scan_in_room(slot);
@@ -73,7 +72,7 @@ impl Take<'_> {
         if xact::has_fixed_snapshot() || pending.more || self.queue.may_be_changing() {
             return;
         }
-        // What this transaction sees alone may be undone.
+        // Changes that only this transaction sees may be undone.
         for (subqueue, _) in pending.iter().filter(|(_, change)| change.is_seen_otherwise()) {
             subqueues::offer(slot, subqueue, level::UNKNOWN);
         }
@@ -97,7 +96,7 @@ struct Takeable {
     level: Level,
 }
 
-/// Looks at some sub-queues in the table: those that have something to take, and where to go on.
+/// Returns some sub-queues of the table that have something to take, and where to continue.
 fn subqueues_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
     let mut arguments = Arguments::of(Parameter::Subqueue, Value::int8(from));
     arguments.set(Parameter::Limit, Value::int4(SUBQUEUES_PER_SCAN));
