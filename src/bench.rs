@@ -1,7 +1,7 @@
-//! Benchmarks inside the server: what the calls made most often cost without a client, a round trip and a
-//! commit. Each is run again and again in one transaction, which is then rolled back; so there is none that
-//! takes tasks, whose rows would lie in the way until its end. Built with the feature `pg_bench` and run by
-//! `pgrx-embed/bench in-server`, or by `cargo pgrx bench`.
+//! Benchmarks inside the server: the cost of the most frequent calls without a client, a round trip and a commit.
+//! Each is repeated in one transaction, which is rolled back; so takes are not among them, as their old row versions
+//! would be in the way. Built with the feature `pg_bench` and run by `pgrx-embed/bench in-server`, or by `cargo pgrx
+//! bench`.
 
 #[pgrx::pg_schema]
 mod benches {
@@ -26,7 +26,7 @@ mod benches {
         });
     }
 
-    /// Runs a statement, which is planned once, through the executor; it gives, or inserts, so many rows.
+    /// Runs a statement, planned once, through the executor; it returns, or inserts, this number of rows.
     fn repeat(bencher: &mut Bencher, statement: &str, expected: usize) {
         let plan =
             Spi::connect_mut(|client| client.prepare_mut(statement, &[]).map(|plan| plan.keep()));

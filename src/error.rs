@@ -3,7 +3,7 @@
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
-/// An error that ends the statement: message, SQLSTATE, and what helps the reader.
+/// An error that ends the statement: message, SQLSTATE, detail and hint.
 #[derive(Debug)]
 pub struct Error {
     code: PgSqlErrorCode,
@@ -29,7 +29,7 @@ impl Error {
         self
     }
 
-    /// What has happened, and what to do next, for a report.
+    /// Returns message and hint, for a report.
     pub fn told(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}. {hint}", self.message),
@@ -37,7 +37,7 @@ impl Error {
         }
     }
 
-    /// A NULL where a value is needed.
+    /// Returns the error for a NULL where a value is required.
     pub fn null(argument: &str) -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
@@ -46,12 +46,12 @@ impl Error {
         .hint(format!("Give a value for \"{argument}\"."))
     }
 
-    /// A value that makes no sense.
+    /// Returns the error for an invalid value.
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
     }
 
-    /// A role that may not work with a queue's table.
+    /// Returns the error for a role that may not use a queue's table.
     pub fn permission_denied(queue: &str) -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -60,7 +60,7 @@ impl Error {
         .hint(format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {queue} lets a role work with it."))
     }
 
-    /// A query that was planned before somebody changed the columns of a queue.
+    /// Returns the error for a query planned before the columns of a queue were changed.
     pub fn columns_changed(queue: &str) -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -69,7 +69,7 @@ impl Error {
         .hint("Run the query again; if it is prepared, prepare it anew.")
     }
 
-    /// What only the primary can do: `refused` says that it cannot be done.
+    /// Returns the error for an operation that only the primary can do; `refused` names it.
     pub fn on_standby(refused: String) -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
@@ -78,7 +78,7 @@ impl Error {
         .hint("Connect to the primary: there xqueue.state() is not WAITING.")
     }
 
-    /// The error of every function where the server was started without the library.
+    /// Returns the error of every function on a server started without the library.
     pub fn not_loaded() -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -89,7 +89,7 @@ impl Error {
         )
     }
 
-    /// The database lacks the extension.
+    /// Returns the error for a database without the extension.
     pub fn not_installed() -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -98,7 +98,7 @@ impl Error {
         .hint("CREATE EXTENSION xqueue;")
     }
 
-    /// Ends the statement, as PostgreSQL's own errors do.
+    /// Raises the error, as PostgreSQL's own are.
     pub fn raise(self) -> ! {
         self.report(PgLogLevel::ERROR);
         unreachable!("an ERROR does not return")
@@ -110,7 +110,7 @@ impl Error {
         unreachable!("a FATAL does not return")
     }
 
-    /// Says it to the client and the log, and goes on.
+    /// Reports it to the client and the log, and continues.
     pub fn warn(self) {
         self.report(PgLogLevel::WARNING);
     }
@@ -127,12 +127,12 @@ impl Error {
     }
 }
 
-/// A number of tasks of some kind in words.
+/// Returns a number of tasks of some kind in words.
 pub fn tasks(count: i64, kind: &str) -> String {
     format!("{count} {kind} task{}", if count == 1 { "" } else { "s" })
 }
 
-/// Turns a result into its value or into an ERROR.
+/// Returns the value of a result, or raises its error.
 pub trait OrRaise<T> {
     fn or_raise(self) -> T;
 }

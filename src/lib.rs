@@ -45,8 +45,8 @@ pgrx::extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
 pgrx::extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
 pgrx::extension_sql_file!("../sql/views.sql", name = "views", requires = ["functions"], finalize);
 
-/// Called by the server when it loads the library. All functions need it to be loaded at
-/// server start and say so; triggers do without.
+/// Called by the server when it loads the library. All functions but triggers require that it was loaded at server
+/// start.
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     server::allocator::init();
@@ -73,7 +73,7 @@ pub extern "C-unwind" fn _PG_init() {
     });
 }
 
-/// What can fail and looks into catalogues comes first; what the transaction has changed is handed over after that.
+/// The part that can fail and reads catalogues comes first; then the changes are handed over.
 fn transaction_ended(event: TransactionEvent) {
     ddl::transaction_ended(event);
     transaction::end::transaction_ended(event);

@@ -14,20 +14,20 @@ pub enum Protocol {
     Udp,
 }
 
-/// Shared memory cannot grow: about 16 kB are set aside for each queue.
+/// Shared memory cannot grow: about 16 kB are reserved for each queue.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// The same for the sub-queues that have something to take or are busy, about 120 bytes for each.
-/// What does not fit is found by looking into the table.
+/// About 120 bytes are reserved for each sub-queue that has something to take or is busy; further ones are found in
+/// the table.
 static MAX_SUBQUEUES: GucSetting<i32> = GucSetting::<i32>::new(65_536);
 /// A batch is a transaction of the worker: larger ones are faster, smaller ones keep locks shorter.
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// A queue whose triggers take longer than this must not delay the others.
 static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
-/// What users' triggers take is taken from other background workers, parallel queries among them.
+/// Background workers used for users' triggers are missing elsewhere, as for parallel queries.
 static MAX_JOB_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
-/// A time of grace that nobody asked for would delay the tasks of consumers that are gone.
+/// A default time of grace would delay the tasks of consumers that are gone.
 static SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// In seconds: what a role keeps without a connection others cannot take.
+/// In seconds: tasks kept by a role without a connection are not available to others.
 static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
 /// Sessions are opened without any privilege on a table, and cost rows and the worker's time.
 static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
@@ -203,7 +203,7 @@ pub fn max_job_workers() -> usize {
     MAX_JOB_WORKERS.get().max(1) as usize
 }
 
-/// How long an identified session lives on without a connection, unless it says so itself.
+/// Returns how long an identified session lives on without a connection, unless it was given a time of its own.
 pub fn session_grace() -> Duration {
     milliseconds(&SESSION_GRACE)
 }
@@ -220,7 +220,7 @@ pub fn max_queues_per_role() -> usize {
     usize::try_from(MAX_QUEUES_PER_ROLE.get()).unwrap_or(max_queues().div_ceil(2))
 }
 
-/// Host, port and protocol of Graphite; None if no metrics are to be sent.
+/// Returns host, port and protocol of Graphite; None if no metrics are sent.
 pub fn graphite() -> Option<(String, u16, Protocol)> {
     let host = text(&GRAPHITE_HOST);
     let port = GRAPHITE_PORT.get() as u16;

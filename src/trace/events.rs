@@ -45,7 +45,7 @@ pub fn session_began(uuid: [u8; 16]) {
     log_session("Begin", uuid);
 }
 
-/// It ends and its last transaction is over, which has not been told yet.
+/// Its last transaction is over, and its end has not been reported yet.
 pub fn session_ends(uuid: [u8; 16]) {
     log_session("End", uuid);
 }

@@ -1,21 +1,19 @@
-//! What has become of leases, and the steps of parts of shared memory, written to the server's log, in builds for
-//! tests that ask for it: the models of tests/models are held against it. Elsewhere there is nothing. What shared memory
-//! does is numbered under the lock that guards it.
+//! The trace: changes of leases, and steps of parts of shared memory, written to the server's log in builds for tests
+//! that ask for it. The models of tests/models are compared with it. In other builds there is nothing. Steps in
+//! shared memory are numbered under the lock that guards it.
 //!
-//! Each event has a number of one sequence in shared memory, drawn so that the numbers are an order in which all could
-//! have happened one after the other:
-//! - A transaction draws its number in PRE_COMMIT, after all that it changes and before it is visible: between the two
-//!   it has the rows of all its changes locked. Whoever changes one of them next has waited for that lock, judges
-//!   what the first has left, and draws later. So for each task the order of the numbers is that of its row's versions
-//!   (two-phase locking), which the order of the COMMIT callbacks is not: a commit is visible before its callback
-//!   runs, and the next change of the row may run its own first. The events are logged by the COMMIT callback:
-//!   what is rolled back is not.
-//!   Of a prepared transaction they are logged when it is prepared, as a part of their own: what becomes of it nobody
-//!   is told.
+//! Each event has a number from one sequence in shared memory, drawn so that the numbers are an order in which all
+//! could have happened one after the other:
+//! - A transaction draws its number in PRE_COMMIT, after all its changes and before it is visible: between the two it
+//!   has the rows of all its changes locked. The next change of one of them waits for that lock, sees the result of the
+//!   first, and draws later. So for each task the order of the numbers is that of its row's versions (two-phase
+//!   locking), unlike the order of the COMMIT callbacks: a commit is visible before its callback runs, and the next
+//!   change of the row may run its own first. The COMMIT callback logs the events, so rolled back ones are not logged.
+//!   Those of a prepared transaction are logged when it is prepared, as a part of their own: its end is not reported.
 //! - A session draws the number of its beginning before it can change anything, and that of its end after its last
 //!   transaction and before the worker can know of it: what the worker gives back for it comes later.
-//! - A step in shared memory ([`step`]) draws its number under the lock that it needs. Those of sub-queues
-//!   say what was known before and what is after.
+//! - A step in shared memory ([`step`]) draws its number under the lock that it needs. Those of sub-queues contain
+//!   the state before and after.
 
 #[cfg(feature = "injection_points")]
 mod events;

@@ -1,5 +1,5 @@
-//! Counts what is changed without statements, in builds for tests: the result is the same either way, so that nothing
-//! else would tell that these paths are ever taken.
+//! Counts changes on the direct path, in builds for tests: the result is the same on either path, so nothing else
+//! would show that it is taken.
 
 /// A change of tasks without a statement.
 #[derive(Clone, Copy, Debug)]

@@ -83,7 +83,7 @@ impl<T> Crew<T> {
         ended
     }
 
-    /// The table whose turn it is, and what is to be done for it.
+    /// Returns the table whose turn it is, and its work.
     pub fn next<K>(
         &self,
         most: usize,
@@ -103,8 +103,8 @@ impl<T> Crew<T> {
         self.turns.next(&Served { most, owners: &owners, in_turn: &in_turn }, candidates)
     }
 
-    /// A place for a job of an owner, whose code it runs unless `counts`. None if the end of a job worker will
-    /// say when there is one.
+    /// Returns a place for a job of an owner, whose code it runs unless `counts`. None if the end of a job worker
+    /// will free one.
     pub fn open(&self, most: usize, owner: Oid, counts: bool) -> Option<Opening> {
         let served = if counts { jobs::COUNTER } else { owner.into() };
         let place = jobs::reserve(self.database, most, served);

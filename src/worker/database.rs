@@ -22,10 +22,10 @@ use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How often consumers that wait beside ready tasks are woken once more. They should not be there;
-/// someone may have had the task's row locked for reasons of his own.
+/// Interval at which consumers that wait beside ready tasks are woken again. There should be none; a task's row may
+/// have been locked by another transaction.
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
-/// Before the next look at a queue whose table somebody has for himself.
+/// Retry delay for a queue whose table is locked exclusively.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
 /// Before the next look at a queue that cannot be worked with.
 const UNFIT_PAUSE: Duration = Duration::from_secs(5);
@@ -78,14 +78,14 @@ struct Worker {
     recounts: Recounts,
     /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
     unread: HashMap<Oid, bool>,
-    /// The same of those that are no queues to work with as they are now, and when to look again.
+    /// The same for tables that cannot be used as queues at present, and when to look again.
     unfit: HashMap<Oid, (bool, Instant)>,
     leases: Leases,
     prepared: Prepared,
     nudged: Instant,
     /// When to read the list of queues again, after it could not be read.
     reload_at: Option<Instant>,
-    /// The log has been told of that.
+    /// It was reported in the log.
     complained: bool,
 }
 
@@ -144,8 +144,8 @@ impl Worker {
         true
     }
 
-    /// Looks at the queues that have been listed. One whose table somebody has for himself is
-    /// looked at later: nobody waits here.
+    /// Reads the definitions of the listed queues. One whose table is locked exclusively is read later: the worker
+    /// does not wait.
     fn read_definitions(&mut self) {
         let name = &self.name;
         let queues = &mut self.queues;
@@ -153,7 +153,7 @@ impl Worker {
         let prepared = &mut self.prepared;
         self.unread.retain(|table, passive| {
             let read = xact::try_in_transaction(|| {
-                // The lock keeps away who changes the triggers, whose change is told before it can be seen.
+                // The lock excludes changes of the triggers, which are reported before they are visible.
                 if !queue::try_lock() || !relation::try_lock(*table, Lock::RowExclusive) {
                     return Outcome::Busy;
                 }
@@ -206,7 +206,7 @@ impl Worker {
         });
     }
 
-    /// Whoever alters a table tells; what else a definition depends on may be mended without a word.
+    /// An altered table is reported; other objects that a definition depends on may be repaired unreported.
     fn look_at_unfit(&mut self) {
         let now = Instant::now();
         for (table, (passive, again)) in &mut self.unfit {
@@ -229,7 +229,7 @@ impl Worker {
             self.prepared.ask();
         }
         let unsettled = self.prepared.look(&mut self.queues);
-        // The connections before those that were left: who leaves in between is among either.
+        // The connections are read before the departed sessions: a session left in between is in either list.
         let attached = Attached::now();
         let left = departed::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
@@ -254,7 +254,7 @@ impl Worker {
         }
     }
 
-    /// Goes round the queues. Owners whose queues take long do not get more of a round than their share.
+    /// Works on the queues in turn. Owners of slow queues get no more than their share of a round.
     fn work_in_shares(&mut self) {
         self.shares.begin();
         let first = std::mem::take(&mut self.unserved);
@@ -282,7 +282,7 @@ impl Worker {
         }
     }
 
-    /// How long there is nothing to do; None: until somebody says so.
+    /// Returns the time until the next scheduled work; None means wait for a signal.
     fn pause(&self) -> Option<Duration> {
         let now = time::now();
         let is_beside_ready = |maintenance: &QueueMaintenance| {

@@ -79,7 +79,7 @@ pub struct Timing {
     pub connect: Duration,
     /// For writing one payload.
     pub write: Duration,
-    /// After which the kernel gives up a connection whose data the peer does not acknowledge.
+    /// Time after which the kernel drops a connection whose data the peer does not acknowledge.
     pub acknowledge: Duration,
     /// How long a new connection must last before it counts as one: some peers accept and close at once.
     pub settle: Duration,
@@ -174,12 +174,12 @@ struct Letters {
     dropped: u64,
 }
 
-/// Events that nobody takes out do not pile up; the newest are kept.
+/// Maximum number of stored events; the newest are kept.
 const MAX_EVENTS: usize = 64;
 
 impl Mailbox {
     fn lock(&self) -> MutexGuard<'_, Letters> {
-        // Poisoned only by a panic between two assignments: the state is whole all the same.
+        // Poisoned only by a panic between two assignments: the state is valid nevertheless.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

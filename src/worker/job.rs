@@ -1,5 +1,5 @@
-//! One piece of the worker's work on one queue: in a transaction of its own, as the table's owner,
-//! with a time limit, so that a sick queue harms nobody else.
+//! One job of the worker on one queue: in a transaction of its own, as the table's owner, with a time limit, so that
+//! a failing queue affects no other.
 
 use crate::error::{Error, OrRaise};
 use crate::model::change::Call;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// What came of a job.
 pub enum Outcome<T> {
     Done(T),
-    /// Someone has the table for himself: later.
+    /// The table is locked exclusively; retried later.
     Busy,
     /// The table is a queue no more.
     Gone,
@@ -37,7 +37,7 @@ pub enum Outcome<T> {
 pub enum Manner {
     /// As a whole; what takes too long is left to a job worker. So the worker of a database does it.
     Brief,
-    /// The same for a queue that was slow of late: one by one, as many as the time limit allows.
+    /// The same for a queue that was slow recently: one by one, as many as the time limit allows.
     Careful,
     /// As a whole, and if that fails or takes too long one by one. So a job worker does it.
     Patient,
@@ -101,7 +101,7 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
         let _limit = Limit::begin();
         let _role = user::act_restricted_as(owner);
         let done = work(&queue);
-        // Who sees rows of another server here sees the subscription, too.
+        // Rows of another server are visible only with the subscription.
         if subscription::copies(table) {
             Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -155,8 +155,8 @@ impl<'a> Batch<'a> {
         self.run_some(settings::batch_size(), 0)
     }
 
-    /// The same; if that fails, one by one, so that a task that cannot be changed, or only slowly,
-    /// holds up no others.
+    /// Does the same; if that fails, one by one, so that a task that cannot be changed, or only slowly, holds up no
+    /// others.
     pub fn run_or_each(&self) -> Changed {
         if self.manner == Manner::Careful {
             return self.run_each();

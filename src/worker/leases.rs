@@ -9,9 +9,9 @@ use crate::server::{time, xact};
 use crate::worker::job::Outcome;
 use std::time::{Duration, Instant};
 
-/// Before the next try on a session that somebody has locked, or after a failure.
+/// Retry delay after lock contention or failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// With leases that end the clock is looked at so often at least, as somebody may set it.
+/// Maximum time between looks at the clock while leases end, as the clock may be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sessions that had connections at a moment.
@@ -22,7 +22,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// The clock before the connections: who joins a session later finds it ended by that time.
+    /// Clock read before the connection list, so that a session joined later is seen as expired consistently.
     pub fn now() -> Attached {
         let since = time::now();
         let (lasting, passing) = sessions::identified();
@@ -49,8 +49,8 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Looks after the leases; the sessions that are over. `compares`: some may have got, or lost,
-    /// connections that nobody has told of.
+    /// Maintains the leases and returns the sessions that are over. `compares`: a full comparison with live
+    /// connections is pending.
     pub fn settle(
         &mut self,
         left: Vec<DepartedSession>,
@@ -72,7 +72,7 @@ impl Leases {
         ended
     }
 
-    /// How long there is nothing to do; None: until somebody says so.
+    /// Returns the time until the next scheduled work; None means wait for a signal.
     pub fn pause(&self) -> Option<Duration> {
         if let Some(at) = self.retry_at {
             return Some(at.saturating_duration_since(Instant::now()));

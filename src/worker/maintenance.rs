@@ -1,7 +1,7 @@
-//! What the worker does for one queue: gives tasks back, promotes, deletes what is over, recounts.
+//! The worker's work on one queue: gives tasks back, promotes, deletes what is over, recounts.
 //!
-//! Where changes of a table run code of its owner, or have taken too long, that is left to a job worker: here
-//! is said what is to be done, and noted what came of it.
+//! Where changes of a table run code of its owner, or have taken too long, a job worker does it: this file orders the
+//! work and evaluates the reports.
 
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::orders::{End, Report, Work};
@@ -18,33 +18,33 @@ use crate::worker::work;
 use pgrx::pg_sys::Oid;
 use std::time::{Duration, Instant};
 
-/// How often a queue with row security is looked at as a whole.
+/// Interval of full looks at a queue with row security.
 const ALL_INTERVAL: Duration = Duration::from_secs(5);
-/// With tasks waiting the clock is looked at so often at least, as somebody may set it.
+/// Maximum time between looks at the clock while tasks wait, as the clock may be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A queue in the worker's care, beyond what its shared slot says.
+/// The worker's own state of a queue, beyond its shared slot.
 pub struct QueueMaintenance {
     pub slot: SlotId,
-    /// Of the table.
+    /// Owner of the table.
     pub owner: Oid,
     /// Changes of the table run code of its owner.
     runs_user_code: bool,
     slowness: Slowness,
-    /// The same of its owner's queues, as of this round.
+    /// The same for its owner's queues, as of this round.
     owner_slow_until: Option<Instant>,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
-    /// It had some since the list of queues was last read.
+    /// Row security was on at some time since the list of queues was read.
     has_row_security: bool,
-    /// When everything was last looked for that there may be to do because of that.
+    /// Time of the last full look because of that.
     looked: Instant,
     orphans: Orphans,
     promote: Retry,
-    /// With which kind of timed work the next job begins.
+    /// The kind of timed work with which the next job begins.
     first: u8,
     pub recount: Retry,
-    /// What a job worker was given last, as an index of `KINDS`.
+    /// The last order to a job worker, as an index of `KINDS`.
     last: usize,
 }
 
@@ -82,7 +82,7 @@ impl QueueMaintenance {
         }
     }
 
-    /// Whose the table is, and whether changes of it run code of its owner.
+    /// Sets the table's owner, and whether changes of it run the owner's code.
     pub fn set_owner(&mut self, owner: Oid, runs_user_code: bool) {
         (self.owner, self.runs_user_code) = (owner, runs_user_code);
     }
@@ -105,8 +105,8 @@ impl QueueMaintenance {
         self.owner_slow_until = share.slow_until();
     }
 
-    /// With row security the owner may not see all that there is to do, and nobody tells when he
-    /// does: it is looked for now and then.
+    /// With row security the owner may not see all due tasks, and their becoming visible is not reported: the queue
+    /// is looked at as a whole now and then.
     pub fn set_row_security(&mut self, is_on: bool) {
         if std::mem::replace(&mut self.has_row_security, is_on) && !is_on {
             self.look_for_all();
@@ -146,7 +146,7 @@ impl QueueMaintenance {
         self.orphans.note(ended);
     }
 
-    /// Some have ended that nobody has noted.
+    /// Records that sessions may have ended unnoticed.
     pub fn sweep(&mut self) {
         self.orphans.sweep();
     }
@@ -231,7 +231,7 @@ impl QueueMaintenance {
         match kind {
             Kind::Give(giving) => self.orphans.end(giving, work, report),
             Kind::OnTime => {
-                // Otherwise nobody knows when: it is looked up at the next try.
+                // Otherwise it is not known: it is looked up at the next try.
                 let next = if report.end == End::Done { report.next } else { Some(i64::MIN) };
                 if let Some((mut slot, next)) = slot::lock(self.slot).zip(next) {
                     slot.lower_due(next);
@@ -251,8 +251,8 @@ impl QueueMaintenance {
         }
     }
 
-    /// How long there is nothing to do; None: until somebody says so. The end of a job tells those that wait
-    /// for a job worker.
+    /// Returns the time until the next scheduled work; None means wait for a signal. The end of a job is reported to
+    /// queues that wait for a job worker.
     pub fn pause(&self, is_served: bool) -> Option<Duration> {
         let due = slot::lock(self.slot)?.due();
         let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));

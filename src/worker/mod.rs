@@ -1,5 +1,5 @@
-//! The background workers: a launcher, one for each database that has the extension, those that run code
-//! of users for it, and one for the metrics of all of them.
+//! The background workers: a launcher, one for each database with the extension, job workers that run user code for
+//! it, and one for the metrics of all databases.
 
 mod crew;
 pub mod database;
@@ -23,7 +23,7 @@ mod work;
 
 use crate::server::worker;
 
-/// Has the server start those that are always there.
+/// Registers the permanent ones with the server.
 pub fn init() {
     worker::start_with_server("xqueue launcher", "xqueue_launcher_main");
     worker::start_with_server("xqueue metrics", "xqueue_metrics_main");

@@ -11,13 +11,13 @@ use crate::worker::leases::Ended;
 use crate::worker::retry::Retry;
 use std::time::Duration;
 
-/// So many sessions are looked after at a time of which it is known what they have left.
+/// Maximum number of departed sessions with known leases per job.
 const DEPARTED: usize = 100;
 
 /// What is to be given back of one queue, and to whom it belonged.
 pub struct Orphans {
     slot: SlotId,
-    /// The queue's triggers tell of every task.
+    /// The queue's triggers report every change.
     is_tracked: bool,
     /// All taken tasks have to be compared with the live sessions.
     sweep: bool,
@@ -34,7 +34,7 @@ pub struct Orphans {
 /// A session that has ended, and the places of the tasks that it has left.
 struct Departed {
     uuid: Uuid,
-    /// So many doubts there were when it began.
+    /// Invalidation epoch at session start.
     since: u64,
     places: Vec<Position>,
 }
@@ -68,8 +68,8 @@ impl Orphans {
         }
     }
 
-    /// What is taken by hand while nobody tells of it no session notes. What was so before this is known is
-    /// looked for.
+    /// Tasks taken by hand while changes are not reported are in no session's list. Those taken before this is known
+    /// are looked for.
     pub fn set_tracked(&mut self, is_tracked: bool) {
         match (std::mem::replace(&mut self.is_tracked, is_tracked), is_tracked) {
             (true, false) => {
@@ -119,7 +119,7 @@ impl Orphans {
         may_be_taken.then(|| slot.epoch())
     }
 
-    /// How long there is nothing to do; None: until somebody says so.
+    /// Returns the time until the next scheduled work; None means wait for a signal.
     pub fn pause(&self) -> Option<Duration> {
         let left = |giving| self.retry_of(giving).left().unwrap_or_default();
         Giving::ALL.into_iter().filter(|giving| self.has(*giving)).map(left).min()
@@ -193,7 +193,7 @@ impl Orphans {
             }
             Giving::Ended if is_done => {
                 let Work::Reap { sessions, .. } = work else { return };
-                // Those that hold tasks yet come after the others.
+                // Sessions that still hold tasks come after the others.
                 self.ended.retain(|uuid| !sessions.contains(uuid));
                 self.ended.extend(&report.sessions);
             }
@@ -203,7 +203,7 @@ impl Orphans {
     }
 
     fn end_with_departed(&mut self, report: &Report, is_done: bool) {
-        // Whoever has moved one of these tasks has raised a doubt before that could be seen.
+        // A move of one of these tasks has raised the invalidation epoch before it became visible.
         let epoch = slot::lock(self.slot).map_or(u64::MAX, |slot| slot.epoch());
         for departed in std::mem::take(&mut self.in_hand) {
             if departed.since < epoch {

@@ -18,7 +18,7 @@ const NO_PLACE: &str = "there is no background worker for its tasks: raise max_w
 /// The job workers of a database, each bound to an owner.
 pub struct Pool {
     crew: Crew<(Kind, Work)>,
-    /// The log has been told that there is no place for a job worker.
+    /// The lack of a slot for a job worker was reported in the log.
     complained: bool,
 }
 
@@ -39,7 +39,7 @@ impl Pool {
         self.crew.serves(table)
     }
 
-    /// Tells the queues what has come of their jobs.
+    /// Reports the results of jobs to their queues.
     pub fn collect(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         for (ended, report) in self.crew.collect() {
             let (kind, work) = &ended.what;

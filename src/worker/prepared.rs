@@ -39,8 +39,8 @@ impl Prepared {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Finds, if it is time to, the queues whose tables prepared transactions have changed; the others' counters
-    /// can be exact again.
+    /// Finds, when due, the queues whose tables prepared transactions have changed; the counters of the others can be
+    /// exact again.
     pub fn look(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) -> HashSet<Oid> {
         let asked = std::mem::take(&mut self.asked);
         if !asked && self.left().is_none_or(|left| !left.is_zero()) {
@@ -49,7 +49,7 @@ impl Prepared {
         let is_marked = |slot| slot::lock(slot).is_some_and(|slot| slot.is_prepared());
         let slots = queues.iter().map(|(table, maintenance)| (*table, maintenance.slot));
         let mut marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
-        // To settle a queue wakes all who wait there: unasked, only one that can be settled.
+        // Settling a queue wakes all its waiting consumers: unasked, only queues that can be settled are.
         let mut unsettled = if asked { HashSet::new() } else { changed_among(&marked) };
         marked.retain(|(table, _)| !unsettled.contains(table));
         if !marked.is_empty() {
@@ -63,14 +63,14 @@ impl Prepared {
     }
 }
 
-/// Settles those queues whose tables no prepared transaction has changed; the others are given back.
+/// Settles the queues whose tables no prepared transaction has changed, and returns the others.
 fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, QueueMaintenance>) -> HashSet<Oid> {
     // The mark is cleared before the locks are looked at: a PREPARE meanwhile sets it again.
     let mut reserved = Vec::with_capacity(marked.len());
     for (table, slot) in &marked {
         if let Some(mut queue) = slot::lock(*slot) {
             reserved.push((*table, *slot, queue.clear_prepared()));
-            // What was prepared is visible now; it has woken nobody.
+            // The prepared changes are visible now, and have woken no consumer.
             queue.wake_everyone();
             queue.lower_due(i64::MIN);
         }

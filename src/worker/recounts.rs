@@ -1,8 +1,8 @@
-//! Which queues of a database are counted again, where, and when.
+//! Recounts of a database's queues: which, where and when.
 //!
-//! In each round its worker counts for no longer than a moment, after all that is more urgent; owners take turns. What
-//! does not end within that is counted by processes apart, of which the last one is kept for an owner who has none:
-//! neither a huge table nor one of which each row takes long makes others wait.
+//! In each round the worker counts for a moment only, after more urgent work; owners take turns. What takes longer is
+//! counted by processes apart, of which the last is kept for an owner without one: neither a huge table nor one with
+//! slow rows makes others wait.
 
 use crate::parts::schedule::orders::{End, Report, Work};
 use crate::parts::slot;
@@ -50,7 +50,7 @@ impl Recounts {
         }
     }
 
-    /// Forgets owners and tables that are gone, and who was slow long ago.
+    /// Forgets owners and tables that are gone, and slowness of long ago.
     pub fn retain(&mut self, now: Instant, is_there: impl Fn(Oid) -> bool) {
         self.crew.retain(&is_there);
         self.turns.retain(&is_there);
@@ -58,7 +58,7 @@ impl Recounts {
         self.slow.retain(|_, slowness| slowness.is_remembered(now));
     }
 
-    /// Tells the queues what has come of their recounts.
+    /// Reports the results of recounts to their queues.
     pub fn collect(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         for (ended, report) in self.crew.collect() {
             if let Some(maintenance) = queues.get_mut(&ended.table).filter(|c| c.slot == ended.slot)

@@ -6,15 +6,14 @@ use crate::parts::slot_id::SlotId;
 use crate::server::xact::Failure;
 use std::time::{Duration, Instant};
 
-/// Before the next try on a table or row that somebody has locked: doubled each time, up to a
-/// limit.
+/// Retry delay for a locked table or row: doubled each time, up to a limit.
 pub const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Before the next try after a failure. Whatever fails, healthy tasks come to be ready in between.
 pub const FAILURE_PAUSES: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
 /// Before the next try where tasks are as they were before they were changed, as when a trigger reverts it.
 const STUCK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
-/// The same for what has taken too long, which delays others.
+/// Retry delay for work that took too long, which delays others.
 const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Work of one kind, its failures, and when it may be tried again.

@@ -1,5 +1,5 @@
-//! Who is served next by job workers of which there are fewer than queues: owners take turns, and so do the queues
-//! of each.
+//! Order in which job workers, of which there are fewer than queues, serve them: owners take turns, and so do the
+//! queues of each.
 
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
@@ -18,11 +18,11 @@ pub struct Candidate<T> {
     pub what: T,
 }
 
-/// How many may be served at a time, and the owners who are.
+/// The number that may be served at a time, and the owners being served.
 pub struct Served<'a> {
     pub most: usize,
     pub owners: &'a [Oid],
-    /// Those whose turn is not over yet.
+    /// Owners whose turn is not over.
     pub in_turn: &'a [Oid],
 }
 
@@ -37,7 +37,8 @@ impl Turns {
         self.of.retain(|oid, _| is_there(*oid));
     }
 
-    /// The candidate whose turn it is. Where several may be served, the last place is kept for an owner who has none.
+    /// Returns the candidate whose turn it is. Where several may be served, the last place is kept for an owner
+    /// without one.
     pub fn next<T>(
         &self,
         served: &Served,

@@ -72,7 +72,7 @@ fn act_on_time(queue: &Queue, (now, since): (i64, i64), first: usize, manner: Ma
     Report { progress, next, first, is_slow: slow.is_some(), failure, ..Report::default() }
 }
 
-/// The indexes of so many kinds of work, from one of them on and round to it.
+/// Returns the indexes of kinds of work, from one of them on and round to it.
 fn in_turn(count: usize, first: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (first + turn) % count)
 }
@@ -118,14 +118,14 @@ fn find_lost(queue: &Queue, manner: Manner) -> Report {
 /// Gives back tasks that sessions had taken, those in these places if they are given.
 fn reap(queue: &Queue, sessions: &[Uuid], places: Option<&[Position]>, manner: Manner) -> Report {
     let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
-    // Without triggers that tell, nobody has been told where they are.
+    // Without triggers that report changes, their positions are not reliable.
     let keys = places.filter(|_| queue.is_tracked).and_then(|places| queue.keys_at(places));
     let named = keys.is_some();
     arguments.set_or_null(Parameter::Keys, keys);
     let change = Change::Reap { named };
     let Changed { tasks, is_slow, failure } =
         Batch::of(queue, change, arguments.clone(), manner).run_or_each();
-    // Rows that somebody has locked were passed over: then there is more to do.
+    // Locked rows were passed over: then there is more to do.
     let holders = owners(queue, &Statement::Holding { named }, &arguments);
     let holders: Vec<Uuid> = holders.into_iter().flatten().collect();
     let has_made = || if tells(queue) { has_made_progress(queue) } else { tasks > 0 };

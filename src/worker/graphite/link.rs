@@ -86,7 +86,7 @@ impl Link {
         Ok(Link { socket, opened: Instant::now(), settled: false })
     }
 
-    /// check fails when the peer has closed, or has let us know that nobody listens. It never waits.
+    /// Fails if the peer has closed, or reported that nothing listens. Never waits.
     pub(super) fn check(&mut self) -> io::Result<()> {
         match &mut self.socket {
             Socket::Tcp(stream) => {

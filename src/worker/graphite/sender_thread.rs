@@ -98,7 +98,7 @@ impl SenderThread {
         Link::open_and_write(target, payload, &self.timing, self.failures)
     }
 
-    /// settle is called when a new connection has lasted: only now is the target told to be well.
+    /// Handles a new connection that has lasted: only now is the target considered healthy.
     fn settle(&mut self) {
         let Some(link) = self.link.as_mut() else {
             return;

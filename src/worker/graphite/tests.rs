@@ -61,7 +61,7 @@ fn dropped(sender: &Sender) -> u64 {
     sender.mailbox.lock().dropped
 }
 
-/// Has so many attempts at a target fail that is ill, each after the longest pause.
+/// Makes a number of attempts at an unhealthy target fail, each after the longest pause.
 fn fail(sender: &Sender, target: &Target, attempts: usize) {
     for _ in 0..attempts {
         thread::sleep(timing().retry_last);
@@ -101,7 +101,7 @@ fn line(stream: &mut BufReader<TcpStream>) -> String {
     line
 }
 
-/// A port of this machine that nobody listens on.
+/// Returns a port of this machine without a listener.
 fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
