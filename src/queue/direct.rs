@@ -174,7 +174,7 @@ impl Direct {
         })
     }
 
-    /// Whether an index may hold tasks in a state.
+    /// Returns whether an index may hold tasks in a state.
     pub fn may_hold(&self, index: Oid, status: Status) -> bool {
         let known = self.states.iter().find(|(known, _)| *known == index);
         known.is_none_or(|(_, states)| states.contains(&status))

@@ -107,7 +107,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     Ok(Counted { counts, is_certain, slot })
 }
 
-/// Whether a row's state or tube may take long to read.
+/// Returns whether a row's state or tube may take long to read.
 fn is_long(queue: &Queue, row: &Tuple) -> bool {
     let is_long = |field| {
         queue.value_of(row, field).is_some_and(|value| value.length() > LONGEST_READ_BRIEFLY)
@@ -115,8 +115,8 @@ fn is_long(queue: &Queue, row: &Tuple) -> bool {
     is_long(Field::Status) || is_long(Field::Tube)
 }
 
-/// Whether a session waits for a lock that AccessShareLock on the table, or on the list of queues, keeps it from. Others
-/// that wait do so for others.
+/// Returns whether a session waits for a lock that AccessShareLock on the table, or on the list of queues, keeps it
+/// from. Others that wait do so for others.
 fn is_waited_for(table: Oid) -> bool {
     let tables = [Some(table), queue::oid()].into_iter().flatten().map(Value::oid);
     spi::connect(|spi| {

@@ -109,7 +109,7 @@ pub fn delete(table: Oid) -> Result<()> {
     })
 }
 
-/// Whether a table is the registry itself.
+/// Returns whether a table is the registry itself.
 pub fn is_own_table(relation: &Relation) -> bool {
     catalog::own_relation(REGISTRY) == Some(relation.oid())
 }

@@ -32,7 +32,7 @@ pub enum Tracking {
 }
 
 impl Tracking {
-    /// Whether there are no other changes. `is_copy`: replication brings some.
+    /// Returns whether there are no other changes. `is_copy`: replication brings some.
     pub fn is_complete(self, is_copy: bool) -> bool {
         match self {
             Tracking::Nothing => false,

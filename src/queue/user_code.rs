@@ -6,7 +6,7 @@ use crate::server::relation::{ColumnType, Lock, Relation};
 use crate::server::types;
 
 impl Queue {
-    /// Whether a change of the table's rows may run more than the extension's triggers and immutable functions
+    /// Returns whether a change of the table's rows may run more than the extension's triggers and immutable functions
     /// of the server's own: other triggers and those of foreign keys, rules, policies, the hook, and whatever
     /// checks, indexes with their operator classes, generated columns, and types that users have made, call. Defaults
     /// are none of these: a change makes no new row. In doubt it may. Other functions of the server's own may run

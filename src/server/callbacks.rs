@@ -104,7 +104,7 @@ fn handlers() -> Option<&'static Handlers> {
     if has_left() { None } else { HANDLERS.get() }
 }
 
-/// Whether the process has called exit(), as a vacuum does that finds the postmaster gone, and not proc_exit(): the
+/// Returns whether the process has called exit(), as a vacuum does that finds the postmaster gone, and not proc_exit(): the
 /// values of its thread have been dropped before its transaction is aborted. Shared memory is of no use any more.
 fn has_left() -> bool {
     AT_EXIT.try_with(|_| ()).is_err()
@@ -306,7 +306,7 @@ unsafe extern "C-unwind" fn watched_utility(
     after.succeeded = true;
 }
 
-/// Whether a statement may be one of the commands that matter here.
+/// Returns whether a statement may be one of the commands that matter here.
 ///
 /// # Safety
 /// `node` is a parsed utility statement.
@@ -332,7 +332,7 @@ unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Tells of a command's end, in case of an error as well.
+/// Reports a command's end, after an error too.
 struct AfterCommand {
     command: Option<Command>,
     succeeded: bool,

@@ -98,7 +98,7 @@ pub fn own_function(name: &CStr) -> Option<Oid> {
     }
 }
 
-/// Whether the extension is installed in this database.
+/// Returns whether the extension is installed in this database.
 pub fn is_installed() -> bool {
     // SAFETY: a look-up.
     unsafe { pg_sys::get_extension_oid(c"xqueue".as_ptr(), true) != Oid::INVALID }
@@ -111,7 +111,7 @@ pub fn find_database(name: &str) -> Option<Oid> {
     (database != Oid::INVALID).then_some(database)
 }
 
-/// Whether all who may create databases may copy a database.
+/// Returns whether every role that may create databases may copy a database.
 pub fn is_template(database: Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
     // SAFETY: a look-up; the row is released once it has been read.
@@ -170,7 +170,7 @@ pub fn connectable_databases() -> Vec<u32> {
     found
 }
 
-/// Whether a function is written in C.
+/// Returns whether a function is written in C.
 pub fn is_in_c(function: Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
     // SAFETY: a look-up; the row is released once it has been read.
@@ -185,7 +185,7 @@ pub fn is_in_c(function: Oid) -> bool {
     }
 }
 
-/// Whether row security applies to a role, as it does to a table's owner if it is forced.
+/// Returns whether row security applies to a role, as it does to a table's owner if it is forced.
 pub fn hides_rows(table: Oid, role: Oid) -> bool {
     // SAFETY: a look-up.
     let security = unsafe { pg_sys::check_enable_rls(table, role, true) };

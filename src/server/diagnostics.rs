@@ -121,7 +121,7 @@ unsafe extern "C-unwind" fn keep_or_give_back(callback: *mut c_void) {
     }
 }
 
-/// Whether of all callbacks of this kind, one for each call in progress, this is the first to be called. The others
+/// Returns whether of all callbacks of this kind, one for each call in progress, this is the first to be called. The others
 /// would find what it has done, after they had copied the CONTEXT of all levels between.
 ///
 /// # Safety

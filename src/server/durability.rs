@@ -14,8 +14,8 @@ pub fn written() -> u64 {
     unsafe { pg_sys::XactLastRecEnd }
 }
 
-/// The transaction that is about to commit need not wait until it is safe on disk, or on a standby:
-/// nobody misses it after a crash. To be followed by `waits_again` at its end.
+/// Lets the transaction that is about to commit not wait for the disk or a standby: its loss in a crash has no
+/// effect. Followed by `waits_again` at its end.
 pub fn need_not_wait() {
     let off = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as i32;
     // SAFETY: the server looks at its variable once more when it writes the commit.

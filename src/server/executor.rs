@@ -62,7 +62,7 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     }
 }
 
-/// Whether a statement changes rows of a table.
+/// Returns whether a statement changes rows of a table.
 ///
 /// # Safety
 /// `statement` is a planned statement.

@@ -4,7 +4,7 @@ use crate::server::relation::Relation;
 use crate::server::{index, types};
 use pgrx::pg_sys::{self, Oid};
 
-/// Whether an expression calls only functions of the server's own and makes no values of domains, composite
+/// Returns whether an expression calls only functions of the server's own and makes no values of domains, composite
 /// types and other types of users. What users define may be replaced, and is not always made to be kept. It is looked at
 /// as it is: to plan it may fail, or need rights.
 ///
@@ -26,9 +26,9 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
 }
 
 impl Relation {
-    /// Whether all that the table's checks, and its indexes, call are immutable functions of the server's own, those of
-    /// operator classes among them. They are read as they are stored: the server would compute what it takes for
-    /// constant.
+    /// Returns whether all that the table's checks, and its indexes, call are immutable functions of the server's
+    /// own, those of operator classes among them. They are read as they are stored: the server would compute what it
+    /// takes for constant.
     pub fn has_only_harmless_expressions(&self) -> bool {
         // SAFETY: an open table; an expression that was just read is the caller's own.
         unsafe {
@@ -44,7 +44,7 @@ impl Relation {
     }
 }
 
-/// Whether an expression makes values of types that users define of others.
+/// Returns whether an expression makes values of types that users define of others.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn makes_users_values(
     node: *mut pg_sys::Node,

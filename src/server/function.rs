@@ -162,7 +162,7 @@ impl Call {
         }
     }
 
-    /// Whether this CALL runs inside a larger transaction.
+    /// Returns whether this CALL runs inside a larger transaction.
     pub fn is_atomic(&self) -> bool {
         // SAFETY: the context of a procedure's call is a CallContext node.
         unsafe {

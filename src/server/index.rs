@@ -18,7 +18,7 @@ pub struct Index {
     /// What rows it holds, as the server shows it, if not all.
     pub predicate: Option<String>,
     pub is_unique: bool,
-    /// Rows of before it was made may be missing for those who see them yet.
+    /// Rows older than the index may be missing for snapshots that still see them.
     pub lacks_old_rows: bool,
 }
 
@@ -67,7 +67,7 @@ unsafe fn describe(index: pg_sys::Relation, table: &Relation) -> Option<Index> {
     }
 }
 
-/// Whether an index orders a column as the column's type and collation say.
+/// Returns whether an index orders a column as the column's type and collation say.
 ///
 /// # Safety
 /// `index` is an open btree index of the table with so many key columns.

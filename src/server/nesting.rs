@@ -1,7 +1,8 @@
-//! How deep calls are nested. A queue's function, or its trigger, may run code of the user's that calls one again: a
-//! function of `on_task_change` that puts into its own queue would do so without end. The server's own limit, the
-//! size of the stack, comes late: an error is told anew at each level on its way out, with all levels that are
-//! still left in its CONTEXT.
+//! The depth of nested calls.
+//!
+//! A queue's function, or its trigger, may run user code that calls one again: a function of `on_task_change` that
+//! puts into its own queue would do so without end. The server's own limit, the size of the stack, comes late: an
+//! error is reported again at each level on its way out, with all remaining levels in its CONTEXT.
 
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
@@ -26,7 +27,7 @@ impl Nested {
         Nested { outer }
     }
 
-    /// Whether it is called by code that another runs.
+    /// Returns whether it is called by code that another runs.
     pub fn is_inner(&self) -> bool {
         self.outer > 0
     }

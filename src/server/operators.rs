@@ -75,13 +75,13 @@ pub fn hash(value: Value, collation: Oid, seed: u64) -> Option<u64> {
     }
 }
 
-/// Whether strings may be equal in a collation that are not the same.
+/// Returns whether strings may be equal in a collation that are not the same.
 pub fn tells_by_rules(collation: Oid) -> bool {
     // SAFETY: a look-up.
     collation != Oid::INVALID && unsafe { !pg_sys::get_collation_isdeterministic(collation) }
 }
 
-/// Whether two strings are equal as values of type text, varchar or char(n) with a collation.
+/// Returns whether two strings are equal as values of type text, varchar or char(n) with a collation.
 pub fn equal_texts(first: &str, second: &str, oid: Oid, collation: Oid) -> bool {
     equals_text(Value::text(first), second, oid, collation)
 }
@@ -102,7 +102,7 @@ pub fn equals_text(value: Value, text: &str, oid: Oid, collation: Oid) -> bool {
     }
 }
 
-/// Whether two values of a type are equal in its default order. False for types that have none.
+/// Returns whether two values of a type are equal in its default order. False for types that have none.
 pub fn equal(one: Value, other: Value, collation: Oid) -> bool {
     let oid = base_type(one.type_oid());
     let kind = pg_sys::TYPECACHE_EQ_OPR_FINFO;
@@ -116,7 +116,7 @@ pub fn equal(one: Value, other: Value, collation: Oid) -> bool {
     }
 }
 
-/// Whether values of a type can be hashed.
+/// Returns whether values of a type can be hashed.
 pub fn is_hashable(oid: Oid) -> bool {
     let kind = pg_sys::TYPECACHE_HASH_EXTENDED_PROC;
     // SAFETY: the cache entry lives as long as the process.

@@ -3,12 +3,12 @@
 use crate::server::{catalog, raw, user};
 use pgrx::pg_sys::{self, Oid};
 
-/// Whether the current role owns a table.
+/// Returns whether the current role owns a table.
 pub fn owns(table: Oid) -> bool {
     owns_object(pg_sys::RelationRelationId, table)
 }
 
-/// Whether the current role owns a database.
+/// Returns whether the current role owns a database.
 pub fn owns_database(database: Oid) -> bool {
     owns_object(pg_sys::DatabaseRelationId, database)
 }
@@ -33,23 +33,23 @@ pub fn may_create_database() -> bool {
     unsafe { pg_sys::have_createdb_privilege() }
 }
 
-/// Whether the current role may read some of a table.
+/// Returns whether the current role may read some of a table.
 pub fn may_select(table: Oid) -> bool {
     has_privilege(table, pg_sys::ACL_SELECT)
 }
 
-/// Whether the current role may know how many rows of what kind a table has: it may read all of it, and row security
+/// Returns whether the current role may know how many rows of what kind a table has: it may read all of it, and row security
 /// hides none from it.
 pub fn may_monitor(table: Oid) -> bool {
     may_select(table) && !catalog::hides_rows(table, user::current())
 }
 
-/// Whether the current role may truncate a table.
+/// Returns whether the current role may truncate a table.
 pub fn may_truncate(table: Oid) -> bool {
     has_privilege(table, pg_sys::ACL_TRUNCATE)
 }
 
-/// Whether the current role may read all columns of a table, and insert.
+/// Returns whether the current role may read all columns of a table, and insert.
 pub fn may_insert_all(table: Oid) -> bool {
     has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_INSERT)
 }
@@ -64,18 +64,18 @@ pub fn may_delete_all(table: Oid) -> bool {
     has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_DELETE)
 }
 
-/// Whether the current role may change some of a table, or some columns of it.
+/// Returns whether the current role may change some of a table, or some columns of it.
 pub fn may_change(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
 }
 
-/// Whether the current role may do anything with some of a table, or some columns of it.
+/// Returns whether the current role may do anything with some of a table, or some columns of it.
 pub fn may_touch(table: Oid) -> bool {
     let reads = pg_sys::ACL_SELECT | pg_sys::ACL_TRUNCATE;
     may_some(table, reads | pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
 }
 
-/// Whether the current role may insert into a table, or into some columns of it.
+/// Returns whether the current role may insert into a table, or into some columns of it.
 pub fn may_insert(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_INSERT)
 }

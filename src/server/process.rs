@@ -1,4 +1,4 @@
-//! This process: who and where it is.
+//! This process: its user, database and number.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -24,13 +24,13 @@ pub fn pid() -> i32 {
     unsafe { pg_sys::MyProcPid }
 }
 
-/// Whether this process is the parent of all others, or the only one.
+/// Returns whether this process is the parent of all others, or the only one.
 pub fn is_postmaster() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { !pg_sys::IsUnderPostmaster }
 }
 
-/// Whether this process serves the connection of a client: no background worker, and none of a parallel
+/// Returns whether this process serves the connection of a client: no background worker, and none of a parallel
 /// query.
 pub fn serves_client() -> bool {
     // SAFETY: set at the start of the process.
@@ -42,19 +42,19 @@ pub fn database() -> Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// Whether the server loads its libraries at start right now.
+/// Returns whether the server loads its libraries at start right now.
 pub fn is_preloading() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
-/// Whether the server runs only for pg_upgrade.
+/// Returns whether the server runs only for pg_upgrade.
 pub fn is_binary_upgrade() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
-/// Whether this session repeats the changes of another server, whose word counts.
+/// Returns whether this session repeats the changes of another server, whose word counts.
 pub fn replays() -> bool {
     // SAFETY: reads a setting.
     let role = unsafe { pg_sys::SessionReplicationRole };
@@ -86,7 +86,7 @@ pub fn prepared_limit() -> usize {
     unsafe { crate::server::foreign::max_prepared_xacts as usize }
 }
 
-/// Bytes that nobody can guess.
+/// Returns unguessable bytes.
 pub fn random() -> [u8; 16] {
     let mut bytes = [0u8; 16];
     // SAFETY: fills the buffer whose length is given.

@@ -39,7 +39,7 @@ fn changed() -> Error {
     .hint("Read the row again.")
 }
 
-/// Whether a value that a function works on was made by a description that its type has no more.
+/// Returns whether a value that a function works on was made by a description that its type has no more.
 ///
 /// # Safety
 /// The datum is a composite value.
@@ -58,7 +58,7 @@ unsafe fn is_outdated(datum: Datum) -> bool {
     }
 }
 
-/// Whether a value is a pointer to an object in memory, rather than one in a piece.
+/// Returns whether a value is a pointer to an object in memory, rather than one in a piece.
 ///
 /// # Safety
 /// The datum is a varlena.

@@ -108,7 +108,7 @@ pub fn try_lock(table: Oid, lock: Lock) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
 }
 
-/// Whether this session has a table open, as in the middle of a statement.
+/// Returns whether this session has a table open, as in the middle of a statement.
 pub fn is_in_use(table: Oid) -> bool {
     let relation = Relation::open(table, Lock::None);
     // SAFETY: an open relation, once more than it was before.
@@ -175,7 +175,7 @@ impl Relation {
         unsafe { (*self.pointer).rd_id }
     }
 
-    /// Whether its rows are stored as the server's own tables are.
+    /// Returns whether its rows are stored as the server's own tables are.
     pub fn is_heap(&self) -> bool {
         self.form().relam == pg_sys::HEAP_TABLE_AM_OID
     }
@@ -199,7 +199,7 @@ impl Relation {
         }
     }
 
-    /// Whether its rows are there to be read: on a standby those of an unlogged table are not.
+    /// Returns whether its rows are there to be read: on a standby those of an unlogged table are not.
     pub fn is_readable(&self) -> bool {
         self.persistence() != pg_sys::RELPERSISTENCE_UNLOGGED || !crate::server::xact::in_recovery()
     }
@@ -216,7 +216,7 @@ impl Relation {
         self.form().relnamespace
     }
 
-    /// Whether the planner has statistics to look at that the owner has asked for, and may be made of expressions.
+    /// Returns whether the planner has statistics to look at that the owner has asked for, and may be made of expressions.
     pub fn has_extended_statistics(&self) -> bool {
         // SAFETY: an open table; null for an empty list.
         unsafe { !pg_sys::RelationGetStatExtList(self.pointer).is_null() }
@@ -268,7 +268,7 @@ impl Relation {
             .collect()
     }
 
-    /// Whether every row that is there has a value in a column.
+    /// Returns whether every row that is there has a value in a column.
     fn holds_no_null(&self, attribute: &pg_sys::FormData_pg_attribute) -> bool {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         return attribute.attnotnull;
@@ -281,12 +281,12 @@ impl Relation {
         }
     }
 
-    /// Whether rules rewrite statements on the table.
+    /// Returns whether rules rewrite statements on the table.
     pub fn has_rules(&self) -> bool {
         self.form().relhasrules
     }
 
-    /// Whether row security is on.
+    /// Returns whether row security is on.
     pub fn has_row_security(&self) -> bool {
         self.form().relrowsecurity
     }

@@ -40,7 +40,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Whether a type is this, and has not changed since: a look at two numbers.
+    /// Returns whether a type is this, and has not changed since: a look at two numbers.
     pub fn is_current(self, oid: Oid) -> bool {
         // SAFETY: the server keeps the entry for as long as the process lives. It clears the identifier once the
         // table has changed, and uses none again.

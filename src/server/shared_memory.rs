@@ -91,7 +91,7 @@ pub fn init(layout: Layout) {
     }
 }
 
-/// Whether the server was started with this library.
+/// Returns whether the server was started with this library.
 pub fn is_available() -> bool {
     IS_AVAILABLE.load(Ordering::Relaxed)
 }
@@ -184,7 +184,8 @@ impl<T: Zeroed + 'static> Shared<T> {
 
     /// To be used as those may be by several processes at once.
     fn values(&self) -> &'static [T] {
-        // SAFETY: `attach` was told so, and zeros are values; the callers see to it that no reference is used to change them meanwhile.
+        // SAFETY: `attach` was told so, and zeros are values; the callers see to it that no reference is used to
+        // change them meanwhile.
         unsafe { std::slice::from_raw_parts(self.at(), self.len()) }
     }
 }

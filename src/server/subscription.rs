@@ -10,7 +10,7 @@ const TABLES_BY_OID: Oid = Oid::from_u32(6117);
 /// The column with the table.
 const TABLE: i16 = 2;
 
-/// Whether a table is a copy as of now, whatever snapshot the transaction has.
+/// Returns whether a table is a copy as of now, whatever snapshot the transaction has.
 pub fn copies(table: Oid) -> bool {
     let tables = Relation::open(TABLES, Lock::AccessShare);
     let by_oid = (TABLES_BY_OID, TABLE);

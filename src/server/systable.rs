@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 /// The types that name objects, such as regrole, are as long as oid.
 const OID_LENGTH: i16 = 4;
-/// Between so many pages a scan of a table that may be large asks whether it is to go on.
+/// Number of pages after which a scan of a possibly large table checks whether to continue.
 const PART: u32 = 1024;
 
 impl Relation {

@@ -19,7 +19,7 @@ pub fn unix_microseconds(instant: i64) -> i64 {
     instant + EPOCH_DIFFERENCE
 }
 
-/// The instant so many microseconds after another; None where the calendar ends.
+/// Returns the instant a number of microseconds after another; None beyond the end of the calendar.
 pub fn after(instant: i64, microseconds: i64) -> Option<i64> {
     const END: i64 = 9_223_371_331_200_000_000;
     instant.checked_add(microseconds).filter(|end| *end < END)

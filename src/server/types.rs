@@ -84,7 +84,7 @@ pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
     modifier
 }
 
-/// Whether a type is one of rows.
+/// Returns whether a type is one of rows.
 pub fn is_composite(oid: Oid) -> bool {
     kind(oid) == pg_sys::TYPTYPE_COMPOSITE
 }
@@ -95,7 +95,7 @@ fn kind(oid: Oid) -> u8 {
     unsafe { pg_sys::get_typtype(oid) as u8 }
 }
 
-/// Whether a type, or the one below a domain, is PostgreSQL's own.
+/// Returns whether a type, or the one below a domain, is PostgreSQL's own.
 pub fn is_of_the_server(oid: Oid) -> bool {
     u32::from(base_type(oid)) < pg_sys::FirstNormalObjectId
 }
@@ -127,12 +127,12 @@ pub fn type_collation(oid: Oid) -> Oid {
     unsafe { pg_sys::get_typcollation(oid) }
 }
 
-/// Whether a type is a domain, or a composite type, whose columns may be of domains.
+/// Returns whether a type is a domain, or a composite type, whose columns may be of domains.
 pub fn has_parts_or_checks(oid: Oid) -> bool {
     [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind(oid))
 }
 
-/// Whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be a
+/// Returns whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be a
 /// function of the user's.
 pub fn is_made_by_users(oid: Oid) -> bool {
     u32::from(oid) >= pg_sys::FirstNormalObjectId && !is_enum(oid)

@@ -20,7 +20,7 @@ pub fn authenticated() -> Oid {
     unsafe { pg_sys::GetAuthenticatedUserId() }
 }
 
-/// Whether a role is a member of another, or that role itself.
+/// Returns whether a role is a member of another, or that role itself.
 pub fn is_member(member: Oid, role: Oid) -> bool {
     // SAFETY: a look-up.
     unsafe { pg_sys::is_member_of_role(member, role) }

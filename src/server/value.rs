@@ -1,8 +1,8 @@
-//! Values of SQL as they leave the fence: each with its type, and no longer alive than what it lies in.
+//! SQL values as they leave the fence: each with its type, and a lifetime no longer than that of its memory.
 //!
-//! A bare datum is eight bytes that may be a pointer; what it points to is whatever the reader believes. A
-//! `Value` knows its type, from the place that it was read from: the description of a row, the expression of an
-//! argument. Whoever reads it as something else gets an error of the server's (42804), and no memory is touched.
+//! A bare datum is eight bytes that may be a pointer, to whatever its reader assumes. A `Value` knows its type from
+//! where it was read: the description of a row, the expression of an argument. Reading it as another type is an error
+//! of the server's (42804), and touches no memory.
 
 use crate::error::Error;
 use crate::server::text::owned;
@@ -36,7 +36,7 @@ impl<'m> Value<'m> {
         self.datum
     }
 
-    /// Whether the value is of a type, or either is a domain over the other or over the same.
+    /// Returns whether the value is of a type, or either is a domain over the other or over the same.
     pub fn is_of(self, oid: Oid) -> bool {
         self.oid == oid || oid != Oid::INVALID && self.base() == types::base_type(oid)
     }
@@ -56,7 +56,7 @@ impl<'m> Value<'m> {
         if self.is_composite() { self.datum } else { self.refuse("a row") }
     }
 
-    /// Whether the value is a record, or of a composite type.
+    /// Returns whether the value is a record, or of a composite type.
     pub fn is_composite(self) -> bool {
         self.oid == types::RECORD || types::is_composite(self.base())
     }

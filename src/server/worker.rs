@@ -21,8 +21,7 @@ const SETTINGS: [(&CStr, &CStr); 7] = [
     (c"statement_timeout", c"0"),
     (c"lock_timeout", c"0"),
     (c"row_security", c"on"),
-    // What a crash takes back the worker does again; who takes a task meanwhile waits for the disk
-    // when he commits.
+    // The worker repeats what a crash undoes; a take of such a task waits for the disk at its own commit.
     (c"synchronous_commit", c"off"),
 ];
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -68,7 +67,7 @@ pub fn start(name: &str, function: &str, argument: u32) -> bool {
     Scratch::new().run(move || worker.load_dynamic().is_ok())
 }
 
-/// Whether this process is a background worker of ours.
+/// Returns whether this process is a background worker of ours.
 pub fn is_own() -> bool {
     // SAFETY: null in other processes; set before any of our code runs in a background worker, with a name
     // that ends with NUL.

@@ -19,25 +19,25 @@ pub fn id_if_any() -> u32 {
     u32::from(unsafe { raw::GetTopTransactionIdIfAny() })
 }
 
-/// Whether every statement of this transaction sees the same snapshot.
+/// Returns whether every statement of this transaction sees the same snapshot.
 pub fn has_fixed_snapshot() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
-/// Whether this process is inside a transaction.
+/// Returns whether this process is inside a transaction.
 pub fn is_open() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::IsTransactionState() }
 }
 
-/// Whether the server only reads: a standby, or one that is being recovered.
+/// Returns whether the server only reads: a standby, or one that is being recovered.
 pub fn in_recovery() -> bool {
     // SAFETY: reads shared memory of the server.
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// Whether this transaction may only read, as every one may on a standby.
+/// Returns whether this transaction may only read, as every one may on a standby.
 pub fn is_read_only() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::XactReadOnly }

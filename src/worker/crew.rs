@@ -65,7 +65,7 @@ impl<T> Crew<T> {
         self.turns.retain(is_there);
     }
 
-    /// Whether a job worker is at a table.
+    /// Returns whether a job worker is at a table.
     pub fn serves(&self, table: Oid) -> bool {
         self.running.iter().any(|running| running.table == table)
     }
@@ -146,7 +146,7 @@ impl<T> Crew<T> {
         false
     }
 
-    /// Whether the server has had no place for a job worker for so long that it is to be shown.
+    /// Returns whether the server has had no place for a job worker for so long that it is to be shown.
     pub fn has_no_place(&self) -> bool {
         self.no_place_pause >= NO_PLACE_SHOWN
     }

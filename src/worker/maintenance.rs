@@ -87,7 +87,7 @@ impl QueueMaintenance {
         (self.owner, self.runs_user_code) = (owner, runs_user_code);
     }
 
-    /// Whether its jobs are left to a job worker.
+    /// Returns whether its jobs are left to a job worker.
     fn is_for_job_worker(&self) -> bool {
         self.runs_user_code || self.slow_left().is_some()
     }

@@ -147,7 +147,7 @@ impl Orphans {
         }
     }
 
-    /// Whether there is work of a kind to do now.
+    /// Returns whether there is work of a kind to do now.
     pub fn wants(&self, giving: Giving) -> bool {
         self.has(giving) && self.retry_of(giving).is_due()
     }

@@ -34,7 +34,7 @@ impl Pool {
         self.crew.retain(is_there);
     }
 
-    /// Whether a job worker is at a table.
+    /// Returns whether a job worker is at a table.
     pub fn serves(&self, table: Oid) -> bool {
         self.crew.serves(table)
     }

@@ -47,7 +47,7 @@ impl Share {
         }
     }
 
-    /// Whether all has been used that a round has for this owner.
+    /// Returns whether all has been used that a round has for this owner.
     pub fn is_used_up(&self) -> bool {
         self.used >= settings::worker_timeout()
     }

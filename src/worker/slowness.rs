@@ -50,7 +50,7 @@ impl Slowness {
         self.until.is_some_and(|until| now < until + self.pause)
     }
 
-    /// Whether its next pause depends on this one. A pause is remembered for as long as the longest one.
+    /// Returns whether its next pause depends on this one. A pause is remembered for as long as the longest one.
     pub fn is_remembered(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until + self.pauses.1)
     }

@@ -144,12 +144,12 @@ fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<
     })
 }
 
-/// Whether the triggers say what becomes of each task.
+/// Returns whether the triggers say what becomes of each task.
 fn tells(queue: &Queue) -> bool {
     queue.is_tracked || queue.has_row_security
 }
 
-/// Whether tasks have left the states in which they were found. A trigger may revert a change or put the
+/// Returns whether tasks have left the states in which they were found. A trigger may revert a change or put the
 /// task back, and a rule may do nothing: how many rows a statement has changed says nothing.
 fn has_made_progress(queue: &Queue) -> bool {
     let (transitions, due) = transaction::transitions(queue.slot);

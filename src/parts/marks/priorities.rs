@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(at(&priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
     }
 
-    /// Whether the survey has seen it is unknown.
+    /// Returns whether the survey has seen it is unknown.
     #[test]
     fn a_survey_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
         let mut priorities = Own::default();

@@ -144,12 +144,12 @@ impl Heap {
         }
     }
 
-    /// Whether rows can be inserted.
+    /// Returns whether rows can be inserted.
     pub fn inserts(&self) -> bool {
         self.defaults.is_some()
     }
 
-    /// Whether an update of a row does nothing but that.
+    /// Returns whether an update of a row does nothing but that.
     pub fn only_looks_at_rows(&self) -> bool {
         self.only_looks_at_rows
     }
@@ -195,13 +195,13 @@ impl Heap {
         }
     }
 
-    /// Whether somebody watches what rights statements need, and would see none of this.
+    /// Returns whether an extension hooks permission checks of statements, which the direct path would bypass.
     pub fn is_watched() -> bool {
         // SAFETY: reads a variable of the backend.
         unsafe { pg_sys::ExecutorCheckPerms_hook }.is_some()
     }
 
-    /// Whether it may still be used: no function has changed, and no change of a row has failed.
+    /// Returns whether it may still be used: no function has changed, and no change of a row has failed.
     pub fn is_valid(&self) -> bool {
         let is_changed = self.changed_functions != callbacks::changed_functions();
         !Heap::is_watched() && !is_changed && !self.is_broken.get()

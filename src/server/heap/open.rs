@@ -320,8 +320,8 @@ impl Found<'_> {
         (1..=count).map(|number| self.value(number).map(Value::datum)).collect()
     }
 
-    /// Changes some columns. False, without waiting, if somebody else has the row locked for a change, or
-    /// has changed it since.
+    /// Changes some columns. False, without waiting, if another transaction has locked the row for a change, or
+    /// changed it since.
     pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
         self.update_unique(changes, None)
     }
@@ -401,8 +401,7 @@ impl Found<'_> {
         result == pg_sys::TM_Result::TM_Ok
     }
 
-    /// Deletes the row, waiting for whoever has it locked, and gives it back. None if somebody has changed
-    /// it since.
+    /// Deletes the row, waiting for its lock, and returns it. None if it was changed since.
     pub fn delete<'to>(&self) -> Option<Value<'to>> {
         let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
         let mut failure = pg_sys::TM_FailureData::default();

@@ -9,8 +9,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
 
-/// Raises 23505 if another row has the values of this one, which the index has: waits for whoever is
-/// just writing such a row, or removing it. As the server checks what a constraint has put off.
+/// Raises 23505 if another row has the values of this one, which the index contains. Waits for transactions that are
+/// writing such a row, or removing it, as the server's check of a deferred constraint does.
 pub fn require(table: Oid, index: Oid, row: &Tuple) {
     let Some(table) = Relation::open(table, Lock::None) else { return };
     // SAFETY: an open table and its row; the slot is freed here, or with its memory after an error.

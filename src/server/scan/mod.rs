@@ -89,7 +89,7 @@ unsafe fn only_call(entry: *mut pg_sys::RangeTblEntry) -> Option<*mut pg_sys::Fu
     }
 }
 
-/// Whether all arguments are constants or parameters of the query, and the function is no built-in.
+/// Returns whether all arguments are constants or parameters of the query, and the function is no built-in.
 ///
 /// # Safety
 /// `call` is a valid expression.
@@ -150,7 +150,7 @@ unsafe extern "C-unwind" fn replace_paths(
     }
 }
 
-/// Whether a function is one of those that were named at the start, whatever it is called in SQL. A strict
+/// Returns whether a function is one of those that were named at the start, whatever it is called in SQL. A strict
 /// one, as somebody may have made it, is left alone.
 fn is_ours(function: Oid) -> bool {
     if !crate::server::catalog::is_in_c(function) {
@@ -164,7 +164,7 @@ fn is_ours(function: Oid) -> bool {
     !found.fn_strict && FUNCTIONS.get().is_some_and(|functions| functions.iter().any(is_found))
 }
 
-/// Whether somewhere the row is wanted as one value: FOR UPDATE of another table wants it too.
+/// Returns whether somewhere the row is wanted as one value: FOR UPDATE of another table wants it too.
 ///
 /// # Safety
 /// `relation` is the planner's for a function.

@@ -26,7 +26,7 @@ impl Model {
         Model(undone)
     }
 
-    /// Whether a sub-queue can be claimed: it has been looked at in vain only since something came there.
+    /// Returns whether a sub-queue can be claimed: it has been looked at in vain only since something came there.
     pub fn may_claim(&self, slot: SlotId, subqueue: u64) -> bool {
         !self.of(slot).any(|change| matches!(change, Change::Exhaust(of) if *of == subqueue))
     }

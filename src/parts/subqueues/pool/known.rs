@@ -26,8 +26,8 @@ impl Pool<'_> {
     }
 
     /// Makes a sub-queue not clear: a task was taken without claiming it. When that task comes back, this is reported
-    /// after it is visible: the transaction that has claimed the sub-queue may have taken it by then, and the sub-queue would
-    /// be freed in its place.
+    /// after it is visible: the transaction that has claimed the sub-queue may have taken it by then, and the sub-
+    /// queue would be freed in its place.
     pub fn take_unclaimed(&mut self, id: SlotId, subqueue: u64) {
         if let Some(link) = self.known(id, subqueue) {
             let entry = self.entry(link);
