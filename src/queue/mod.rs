@@ -5,6 +5,7 @@ pub mod census;
 mod direct;
 mod fitness;
 mod handle;
+mod hash;
 mod index;
 mod order;
 mod plans;

@@ -1,11 +1,10 @@
 //! The server's hooks and callbacks, handed on to safe functions. Registered once, at load.
 
-use crate::server::foreign::list_nth;
+use crate::server::command::{Command, command, concerns};
 use crate::server::{allocator, diagnostics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::{Cell, RefCell};
-use std::ffi::CStr;
 use std::sync::OnceLock;
 
 /// Ends of a transaction, as far as they matter here.
@@ -42,29 +41,6 @@ pub enum ObjectEvent {
     DatabaseDropped,
     /// Tables may have become copies of another server's, or are that no more.
     SubscriptionChanged,
-}
-
-/// Commands that matter beyond what they change in the catalogue.
-pub enum Command {
-    /// COMMIT PREPARED or ROLLBACK PREPARED.
-    ResolvePrepared,
-    DiscardAll,
-    /// A command that needs the database, by name, for itself.
-    OccupyDatabase {
-        name: String,
-        purpose: Purpose,
-    },
-}
-
-/// What a command needs a database for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    Drop,
-    Rename,
-    /// To another tablespace.
-    Move,
-    /// As the template of another one.
-    Copy,
 }
 
 pub struct Handlers {
@@ -306,32 +282,6 @@ unsafe extern "C-unwind" fn watched_utility(
     after.succeeded = true;
 }
 
-/// Returns whether a statement may be one of the commands that matter here.
-///
-/// # Safety
-/// `node` is a parsed utility statement.
-unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
-    use pg_sys::TransactionStmtKind::{TRANS_STMT_COMMIT_PREPARED, TRANS_STMT_ROLLBACK_PREPARED};
-    // SAFETY: the tag says which kind of node it is.
-    unsafe {
-        match (*node).type_ {
-            pg_sys::NodeTag::T_TransactionStmt => {
-                let kind = (*node.cast::<pg_sys::TransactionStmt>()).kind;
-                kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED
-            }
-            pg_sys::NodeTag::T_RenameStmt => {
-                let renamed = (*node.cast::<pg_sys::RenameStmt>()).renameType;
-                renamed == pg_sys::ObjectType::OBJECT_DATABASE
-            }
-            pg_sys::NodeTag::T_DiscardStmt
-            | pg_sys::NodeTag::T_DropdbStmt
-            | pg_sys::NodeTag::T_AlterDatabaseStmt
-            | pg_sys::NodeTag::T_CreatedbStmt => true,
-            _ => false,
-        }
-    }
-}
-
 /// Reports a command's end, after an error too.
 struct AfterCommand {
     command: Option<Command>,
@@ -344,63 +294,4 @@ impl Drop for AfterCommand {
             (handlers.after_command)(command, self.succeeded);
         }
     }
-}
-
-/// # Safety
-/// `node` is a parsed utility statement that `concerns` us.
-unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
-    // SAFETY: the tag says which kind of node it is.
-    unsafe {
-        match (*node).type_ {
-            pg_sys::NodeTag::T_TransactionStmt => Some(Command::ResolvePrepared),
-            pg_sys::NodeTag::T_DiscardStmt => {
-                let target = (*node.cast::<pg_sys::DiscardStmt>()).target;
-                (target == pg_sys::DiscardMode::DISCARD_ALL).then_some(Command::DiscardAll)
-            }
-            pg_sys::NodeTag::T_DropdbStmt => {
-                occupied((*node.cast::<pg_sys::DropdbStmt>()).dbname, Purpose::Drop)
-            }
-            pg_sys::NodeTag::T_AlterDatabaseStmt => {
-                let alter = &*node.cast::<pg_sys::AlterDatabaseStmt>();
-                option(alter.options, c"tablespace")
-                    .and_then(|_| occupied(alter.dbname, Purpose::Move))
-            }
-            pg_sys::NodeTag::T_RenameStmt => {
-                occupied((*node.cast::<pg_sys::RenameStmt>()).subname, Purpose::Rename)
-            }
-            pg_sys::NodeTag::T_CreatedbStmt => {
-                let create = &*node.cast::<pg_sys::CreatedbStmt>();
-                match option(create.options, c"template") {
-                    Some(template) => occupied(pg_sys::defGetString(template), Purpose::Copy),
-                    None => occupied(c"template1".as_ptr(), Purpose::Copy),
-                }
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The option of this name, if it has a value.
-///
-/// # Safety
-/// `options` is null or a list of options.
-unsafe fn option(options: *mut pg_sys::List, name: &CStr) -> Option<*mut pg_sys::DefElem> {
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let count = if options.is_null() { 0 } else { (*options).length };
-        (0..count)
-            .map(|index| list_nth::<pg_sys::DefElem>(options, index))
-            .find(|option| CStr::from_ptr((**option).defname) == name && !(**option).arg.is_null())
-    }
-}
-
-/// # Safety
-/// `name` is null or a C string.
-unsafe fn occupied(name: *const std::ffi::c_char, purpose: Purpose) -> Option<Command> {
-    if name.is_null() {
-        return None;
-    }
-    // SAFETY: by the contract of this function.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-    Some(Command::OccupyDatabase { name, purpose })
 }

@@ -7,6 +7,7 @@ pub mod allocator;
 pub mod argument;
 pub mod callbacks;
 pub mod catalog;
+pub mod command;
 pub mod context;
 pub mod diagnostics;
 pub mod durability;

@@ -1,0 +1,50 @@
+//! Hashes of keys and labels, equal where SQL says that the values are.
+
+use crate::queue::handle::Queue;
+use crate::server::row::Row;
+use crate::server::value::Value;
+use crate::server::{operators, shared_memory};
+use pgrx::pg_sys::Oid;
+use std::hash::{DefaultHasher, Hasher};
+
+impl Queue {
+    /// Returns the hash of a task's key, under which its end is reported. The server's secret keeps users from
+    /// finding another key with the same hash.
+    pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
+        let secret = shared_memory::secret();
+        let mut hasher = DefaultHasher::new();
+        secret.into_iter().for_each(|half| hasher.write_u64(half));
+        for (value, column) in key.zip(&self.key) {
+            let part = value.map_or(0, |value| part(value, column.collation, secret[0]));
+            hasher.write_u64(part);
+        }
+        hasher.finish()
+    }
+
+    /// Returns the same for a row.
+    pub fn key_hash_of(&self, row: &impl Row) -> u64 {
+        self.key_hash(self.key.iter().map(|key| row.value(key.number)))
+    }
+}
+
+/// Returns a hash of a value that is equal for values equal in SQL, whatever their text.
+pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
+    if let Some(number) = value.try_integer() {
+        return number as u64;
+    }
+    let of_text = || {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(seed);
+        hasher.write(value.shown().as_bytes());
+        hasher.finish()
+    };
+    operators::hash(value, collation, seed).unwrap_or_else(of_text)
+}
+
+/// Combines hashes; never 0 or 1, which stand for no tube and no label.
+pub(super) fn combined(parts: impl Iterator<Item = u64>) -> u64 {
+    parts.fold(FNV_BASIS, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(FNV_PRIME)).max(2)
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;

@@ -1,0 +1,140 @@
+//! A row that a scan has found, and its change.
+
+use crate::server::heap::access;
+use crate::server::heap::open::Open;
+use crate::server::raw;
+use crate::server::row::Row;
+use crate::server::value::Value;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Datum, Oid};
+use std::ptr::null_mut;
+
+/// A row that a scan has found.
+pub struct Found<'open> {
+    pub(super) open: &'open Open<'open>,
+    pub(super) slot: *mut pg_sys::TupleTableSlot,
+}
+
+impl Row for Found<'_> {
+    fn value(&self, number: i16) -> Option<Value<'_>> {
+        // SAFETY: the slot holds the row while it is found.
+        unsafe { access::value(self.slot, number) }
+    }
+}
+
+impl Found<'_> {
+    /// The values of all columns, none of those that were dropped.
+    fn values(&self) -> Vec<Option<Datum>> {
+        let count = self.open.relation.width();
+        // With the last column all others are read.
+        self.value(count);
+        (1..=count).map(|number| self.value(number).map(Value::datum)).collect()
+    }
+
+    /// Changes some columns. False, without waiting, if another transaction has locked the row for a change, or
+    /// changed it since.
+    pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
+        self.update_unique(changes, None)
+    }
+
+    /// The same where the caller knows that one unique index has no other row with the values of this one.
+    pub fn update_unique(&self, changes: &[(i16, Option<Value>)], index: Option<Oid>) -> bool {
+        // An update that does not wait is no part of what access methods promise.
+        if !self.lock() {
+            return false;
+        }
+        let (open, relation) = (self.open, self.open.relation.pointer());
+        let mut values = self.values();
+        for (number, value) in changes {
+            let value = value.map(|value| open.datum_for(*number, value));
+            if let Some(place) = values.get_mut((*number as usize).wrapping_sub(1)) {
+                *place = value;
+            }
+        }
+        let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
+        let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
+        let unchecked = index.and_then(|index| open.heap.position(index));
+        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
+        unsafe {
+            pg_guard_ffi_boundary(|| {
+                let row = open.write(&values);
+                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
+                let result = update(
+                    relation,
+                    &mut (*self.slot).tts_tid,
+                    row,
+                    raw::GetCurrentCommandId(true),
+                    raw::GetActiveSnapshot(),
+                    null_mut(),
+                    true,
+                    &mut failure,
+                    &mut lock,
+                    &mut indexes,
+                );
+                let is_updated = result == pg_sys::TM_Result::TM_Ok;
+                if is_updated {
+                    open.add_to_indexes(row, indexes, unchecked);
+                }
+                is_updated
+            })
+        }
+    }
+
+    /// The row as `update` has just left it, whole: what is stored apart from it is read.
+    pub fn updated<'to>(&self) -> Value<'to> {
+        // SAFETY: `update` has filled in the row; what it took over from the old one is there while that is
+        // found.
+        unsafe { pg_guard_ffi_boundary(|| self.open.record(self.open.heap.row)) }
+    }
+
+    /// Locks the row for a change of it, if that can be done at once.
+    fn lock(&self) -> bool {
+        let relation = self.open.relation.pointer();
+        let mut failure = pg_sys::TM_FailureData::default();
+        let lock = self.open.heap.methods.lock;
+        // SAFETY: as for `insert`; the slot holds the same row afterwards.
+        let result = unsafe {
+            let mut place = (*self.slot).tts_tid;
+            pg_guard_ffi_boundary(|| {
+                lock(
+                    relation,
+                    &mut place,
+                    raw::GetActiveSnapshot(),
+                    self.slot,
+                    raw::GetCurrentCommandId(true),
+                    pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+                    pg_sys::LockWaitPolicy::LockWaitSkip,
+                    0,
+                    &mut failure,
+                )
+            })
+        };
+        result == pg_sys::TM_Result::TM_Ok
+    }
+
+    /// Deletes the row, waiting for its lock, and returns it. None if it was changed since.
+    pub fn delete<'to>(&self) -> Option<Value<'to>> {
+        let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
+        let mut failure = pg_sys::TM_FailureData::default();
+        // With the values of columns that were added since the row was written.
+        let values = self.values();
+        // SAFETY: as above.
+        unsafe {
+            pg_guard_ffi_boundary(|| {
+                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
+                let row = self.open.record(self.open.store(&values));
+                let result = delete(
+                    relation,
+                    &mut (*self.slot).tts_tid,
+                    raw::GetCurrentCommandId(true),
+                    raw::GetActiveSnapshot(),
+                    null_mut(),
+                    true,
+                    &mut failure,
+                    false,
+                );
+                (result == pg_sys::TM_Result::TM_Ok).then_some(row)
+            })
+        }
+    }
+}
