@@ -2,16 +2,21 @@
 
 use serde_json::{Value, json};
 use xqueue_models::wakeups::replay::{Event, Replay};
+use xqueue_models::wakeups::tampering::tamperings;
 
-/// What comes of a trace: of each event who, after which wake-up, and what.
-fn replay(events: &[(u32, Option<u64>, Value)], sleepers: usize, ready: usize) -> String {
+/// A trace, given by the process, the number of the last wake-up, and the step of each event.
+fn traced(events: &[(u32, Option<u64>, Value)]) -> Vec<Event> {
     let event = |(by, wakes, step): &(u32, Option<u64>, Value)| -> Event {
         let mut event = step.clone();
         (event["by"], event["wakes"], event["queue"]) = (json!(by), json!(wakes), json!(0));
         serde_json::from_value(event).unwrap()
     };
-    let events: Vec<Event> = events.iter().map(event).collect();
-    Replay::run(&events, sleepers, ready).err().unwrap_or_default()
+    events.iter().map(event).collect()
+}
+
+/// Why a trace is refused; empty where it is not.
+fn replay(events: &[(u32, Option<u64>, Value)], sleepers: usize, ready: usize) -> String {
+    Replay::run(&traced(events), sleepers, ready).err().unwrap_or_default()
 }
 
 fn join(by: u32, place: usize, wakes: u64, token: Option<u64>) -> (u32, Option<u64>, Value) {
@@ -101,5 +106,21 @@ fn a_token_is_used_or_goes_on() {
     ] {
         let refused = replay(&[woken(), events.clone()].concat(), 2, 0);
         assert!(refused.starts_with(why), "{events:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_token_that_goes_on_before_the_look_for_it_began_or_after() {
+    let again = (1, Some(2), json!({"do": "Again", "by_caller": false}));
+    let hands_on = (1, Some(3), json!({"do": "Wake", "why": "HandOn", "count": 1}));
+    let finds = |by, wakes| [step(by, "Look"), step(by, "Found"), leave(by, wakes)];
+    let begins = [wake(1), notify(9, 1, 1), join(1, 0, 1, Some(1)), wake(2), notify(9, 2, 1)];
+    let ends = [hands_on, notify(1, 3, 2), join(1, 0, 3, Some(2)), join(2, 1, 3, Some(3))];
+    let after = [asleep(), begins.to_vec(), vec![step(1, "Look"), again], ends.to_vec()].concat();
+    let trace = [after, finds(1, 3).to_vec(), finds(2, 3).to_vec()].concat();
+    assert_eq!(replay(&trace, 0, 0), "");
+    let trace = traced(&trace);
+    for tampering in tamperings(&trace) {
+        assert!(Replay::run(tampering.of(&trace), 0, 0).is_err(), "{tampering:?} is permitted");
     }
 }

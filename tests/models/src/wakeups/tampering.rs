@@ -68,10 +68,12 @@ fn is_idle(step: &Step, following: Option<&Step>, has_token: bool) -> bool {
 }
 
 /// Whether two steps of one process might have been taken in the other order: the beginning of a look, which is no step
-/// of the line, and the last of what the step before has led to; and two nudges.
+/// of the wait queue, and the last of what the step before has led to, or, where the process was woken before it looked,
+/// the step that gives its token on; and two nudges.
 fn commute(one: &Step, other: &Step) -> bool {
     match (one, other) {
         (Step::Notify { .. } | Step::PassOn { .. }, Step::Look) => true,
+        (Step::Look, Step::Again { .. }) => true,
         (Step::Notify { number: one, .. }, Step::Notify { number: other, .. }) => {
             (*one, *other) == (0, 0)
         }
