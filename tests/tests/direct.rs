@@ -1,6 +1,9 @@
 //! What is done without statements is what statements would do: expressions that change, rights, locks,
 //! all kinds of indexes and columns.
 
+#[path = "direct/defaults.rs"]
+mod defaults;
+
 use xqueue_tests::*;
 
 const COLUMNS: &str =
@@ -13,102 +16,6 @@ fn queue() -> Queue {
 /// Puts a task, and gives it back.
 fn put(q: &mut Queue, task: &str) -> Value {
     q.ask_one(&format!("SELECT xqueue.put('{{q}}', '{task}')"))
-}
-
-#[test]
-fn a_default_whose_function_is_replaced() {
-    let mut q = queue();
-    let says = |text: &str| {
-        format!(
-            "CREATE OR REPLACE FUNCTION {{q}}_note() RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT '{text}'::text $$"
-        )
-    };
-    q.sql(&says("old"));
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
-    assert_eq!(put(&mut q, "{}")["note"], "old");
-    q.sql(&says("new"));
-    assert_eq!(put(&mut q, "{}")["note"], "new");
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT 'other'");
-    assert_eq!(put(&mut q, "{}")["note"], "other");
-    q.sql("ALTER TABLE {q} ALTER note DROP DEFAULT; DROP FUNCTION {q}_note()");
-    assert_eq!(put(&mut q, "{}")["note"], Value::Null);
-}
-
-#[test]
-fn a_check_whose_function_is_replaced() {
-    let mut q = queue();
-    let allows = |condition: &str| {
-        format!(
-            "CREATE OR REPLACE FUNCTION {{q}}_fits(note text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$ SELECT {condition} $$"
-        )
-    };
-    q.sql(&allows("true"));
-    q.sql("ALTER TABLE {q} ADD CHECK ({q}_fits(note))");
-    put(&mut q, r#"{"note": "bad"}"#);
-    q.sql(&allows("note <> 'bad'"));
-    q.fails(
-        "SELECT xqueue.put('{q}', '{\"note\": \"bad\"}')",
-        "23514",
-        "violates check constraint",
-    );
-    put(&mut q, r#"{"note": "good"}"#);
-    // A statement would check the changed row as well.
-    q.fails("SELECT xqueue.take('{q}')", "23514", "violates check constraint");
-    q.sql("DELETE FROM {q} WHERE note = 'bad'");
-    assert_eq!(q.ask_one("SELECT xqueue.take('{q}')")["note"], "good");
-}
-
-#[test]
-fn a_role_that_may_not_call_the_function_of_a_default() {
-    let mut q = queue();
-    let role = Role::create();
-    q.sql(
-        "CREATE FUNCTION {q}_note() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN 'x'; END $$",
-    );
-    q.sql("REVOKE ALL ON FUNCTION {q}_note() FROM PUBLIC");
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
-    q.sql(&format!("GRANT ALL ON {{q}} TO {0}; GRANT USAGE ON SCHEMA xqueue TO {0}", role.name));
-    assert_eq!(put(&mut q, "{}")["note"], "x");
-    q.sql(&format!("SET ROLE {}", role.name));
-    q.fails("SELECT xqueue.put('{q}', '{}')", "42501", "permission denied for function");
-    q.sql("RESET ROLE");
-    q.sql(&format!("GRANT EXECUTE ON FUNCTION {{q}}_note() TO {}", role.name));
-    q.sql(&format!("SET ROLE {}", role.name));
-    assert_eq!(put(&mut q, "{}")["note"], "x");
-    q.sql("RESET ROLE");
-    q.sql(&format!("REVOKE EXECUTE ON FUNCTION {{q}}_note() FROM {}", role.name));
-    q.sql(&format!("SET ROLE {}", role.name));
-    q.fails("SELECT xqueue.put('{q}', '{}')", "42501", "permission denied for function");
-    q.sql("RESET ROLE");
-}
-
-#[test]
-fn a_default_that_puts_into_the_same_queue() {
-    let mut q = queue();
-    q.sql(
-        "CREATE FUNCTION {q}_note() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
-           PERFORM xqueue.put('{q}', '{\"note\": \"inner\"}'); RETURN 'outer'; END $$",
-    );
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
-    assert_eq!(put(&mut q, r#"{"payload": [1, 2, 3]}"#)["note"], "outer");
-    q.assert_tasks(&[("ready", 2)]);
-    let name = q.name.clone();
-    let tasks = take(&mut q.admin, &name, "0", 5);
-    let outer = tasks.iter().find(|task| task["note"] == "outer");
-    assert_eq!(outer.map(|task| &task["payload"]), Some(&json!([1, 2, 3])));
-}
-
-/// A default that changes rows of the table by hand: triggers count them.
-#[test]
-fn a_default_that_inserts_into_the_same_table() {
-    let mut q = queue();
-    q.sql(
-        "CREATE FUNCTION {q}_note() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
-           INSERT INTO {q} (note) VALUES ('inner'), ('inner'); RETURN 'outer'; END $$",
-    );
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
-    put(&mut q, "{}");
-    q.assert_tasks(&[("ready", 3)]);
 }
 
 #[test]
@@ -340,82 +247,6 @@ fn keys_of_several_columns_and_priorities() {
 }
 
 #[test]
-fn a_check_that_could_not_be_looked_at() {
-    let mut q = queue();
-    let role = Role::create();
-    q.sql("CREATE FUNCTION {q}_fits(note text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN note <> 'bad'; END $$");
-    q.sql(
-        "REVOKE ALL ON FUNCTION {q}_fits FROM PUBLIC; ALTER TABLE {q} ADD CHECK ({q}_fits(note))",
-    );
-    q.sql(&format!("GRANT ALL ON {{q}} TO {0}; SET ROLE {0}", role.name));
-    for _ in 0..3 {
-        q.fails("SELECT xqueue.put('{q}', '{\"note\": \"bad\"}')", "42501", "permission denied");
-    }
-    q.sql("RESET ROLE");
-    for _ in 0..3 {
-        q.fails("SELECT xqueue.put('{q}', '{\"note\": \"bad\"}')", "23514", "check constraint");
-    }
-    assert_eq!(put(&mut q, r#"{"note": "good"}"#)["note"], "good");
-}
-
-#[test]
-fn a_check_of_the_server_that_fails_again_and_again() {
-    let mut q = queue();
-    q.sql("ALTER TABLE {q} ADD CHECK (1 / length(note) >= 0)");
-    for _ in 0..3 {
-        q.fails("SELECT xqueue.put('{q}', '{\"note\": \"\"}')", "22012", "division by zero");
-        assert_eq!(put(&mut q, r#"{"note": "x"}"#)["note"], "x");
-    }
-    q.sql("DO $$ BEGIN PERFORM xqueue.put('{q}', '{\"note\": \"\"}'); \
-           EXCEPTION WHEN division_by_zero THEN PERFORM xqueue.put('{q}', '{\"note\": \"y\"}'); END $$");
-    q.assert_tasks(&[("ready", 4)]);
-}
-
-/// Nobody needs it who gives the value, or takes.
-#[test]
-fn a_default_that_fails() {
-    let mut q = queue();
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT (1 / 0)::text");
-    assert_eq!(put(&mut q, r#"{"note": "x"}"#)["note"], "x");
-    q.fails("SELECT xqueue.put('{q}', '{}')", "22012", "division by zero");
-    assert_eq!(put(&mut q, r#"{"note": "y"}"#)["note"], "y");
-    let name = q.name.clone();
-    let taken = ids(&take(&mut q.admin, &name, "0", 1));
-    assert_eq!(taken, [1]);
-    assert_eq!(ack(&mut q.admin, &name, 1).len(), 1);
-}
-
-#[test]
-fn a_default_that_a_role_may_not_have() {
-    let mut q = queue();
-    let role = Role::create();
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT pg_current_logfile()");
-    q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
-    let (name, mut client) = (q.name.clone(), role.client());
-    let given = format!("SELECT xqueue.put('{name}', '{{\"note\": \"x\"}}')");
-    assert_eq!(values(&mut client, &given, &[])[0]["note"], "x");
-    assert_eq!(take(&mut client, &name, "0", 1).len(), 1);
-    let wanted = format!("SELECT xqueue.put('{name}', '{{}}')");
-    expect_error(&mut client, &wanted, "42501", "pg_current_logfile");
-    assert_eq!(values(&mut client, &given, &[])[0]["note"], "x");
-}
-
-/// A type that is changed between two puts.
-#[test]
-fn a_default_of_a_composite_type() {
-    let mut q = queue();
-    q.sql("CREATE TYPE {q}_pair AS (b int)");
-    q.sql(
-        "ALTER TABLE {q} ALTER payload SET DEFAULT \
-           to_jsonb(jsonb_populate_record(NULL::{q}_pair, '{\"a\": 7, \"b\": 5}'))",
-    );
-    assert_eq!(put(&mut q, "{}")["payload"], json!({"b": 5}));
-    q.sql("ALTER TYPE {q}_pair ADD ATTRIBUTE a int");
-    assert_eq!(put(&mut q, "{}")["payload"], json!({"b": 5, "a": 7}));
-    q.sql("ALTER TABLE {q} ALTER payload DROP DEFAULT; DROP TYPE {q}_pair");
-}
-
-#[test]
 fn times_in_whole_seconds() {
     let columns =
         format!("{COLUMNS}, runat timestamptz(0), expires timestamptz(0), ttr interval(0)");
@@ -430,18 +261,6 @@ fn times_in_whole_seconds() {
                AND coalesce(date_trunc('second', expires) = expires, true) \
                AND coalesce(ttr = '2 s', true))) FROM {q}";
     assert_eq!(q.ask_one(sql), json!(true));
-}
-
-/// A value that its function would let others change in place.
-#[test]
-fn a_default_that_is_looked_at_by_a_check() {
-    let mut q = queue();
-    q.sql(
-        "ALTER TABLE {q} ADD numbers int[] DEFAULT array_append('{1,2}'::int[], length('abc')), \
-           ADD CHECK (array_length(array_append(numbers, 99), 1) < 9)",
-    );
-    assert_eq!(put(&mut q, "{}")["numbers"], json!([1, 2, 3]));
-    assert_eq!(q.ask_one("SELECT to_jsonb(numbers) FROM {q}"), json!([1, 2, 3]));
 }
 
 /// What makes jsonb of a type may itself look into tables.

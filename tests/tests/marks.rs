@@ -1,5 +1,8 @@
 //! Low-water marks never hide a ready task, however it came to be ready before them.
 
+#[path = "marks/priorities.rs"]
+mod priorities;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use xqueue_tests::*;
@@ -321,128 +324,6 @@ fn nothing_is_hidden_from_a_crowd() {
     while !take_all(&mut q.admin, &name).is_empty() {}
     let sql = "SELECT count(*) FROM {q} WHERE status = 'R'".replace("{q}", &name);
     assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 0);
-    q.sql("DISCARD ALL");
-}
-
-/// A queue with priorities has a mark for each: none hides a task of another.
-#[test]
-fn priorities_have_their_own() {
-    let mut q =
-        Queue::with("marks", COLUMNS, &json!({"features": {"priority": true, "delayed": true}}));
-    let name = q.name.clone();
-    // Until the priorities are known, and then those of the first two are done.
-    let (tasks, takes) = (5 * enough_takes(), 5 * enough_takes() / 2);
-    q.sql(&format!(
-        "INSERT INTO {{q}} (id, priority) SELECT 1000 + n, n % 5 FROM generate_series(1, {tasks}) n"
-    ));
-    for _ in 0..takes {
-        let sql =
-            format!("SELECT xqueue.ack('{name}', (t->>'id')::bigint) FROM xqueue.take('{name}') t");
-        assert_eq!(values(&mut q.admin, &sql, &[]).len(), 1);
-    }
-    q.verify();
-    // Of the last two priorities.
-    let (moved, named) = (999 + tasks as i64, 998 + tasks as i64);
-    for (sql, id) in [
-        ("SELECT xqueue.put('{q}', '{\"id\": 7}', priority => 0)", 7),
-        ("SELECT xqueue.put('{q}', '{\"id\": 6}', priority => 1)", 6),
-        ("INSERT INTO {q} (id, priority) VALUES (5, -3)", 5),
-        ("UPDATE {q} SET priority = -1 WHERE id = {moved}", moved),
-        ("UPDATE {q} SET id = 3, priority = 0 WHERE id = {named}", 3),
-        ("SELECT xqueue.release('{q}', 6)", 6),
-        ("SELECT xqueue.release('{q}', 7, delay => '1 ms')", 7),
-        ("SELECT xqueue.snatch('{q}', 5)", 5),
-    ] {
-        let sql = sql.replace("{moved}", &moved.to_string()).replace("{named}", &named.to_string());
-        q.sql(&sql);
-        let first = format!(
-            "SELECT EXISTS (SELECT FROM {name} WHERE id = {id} AND status = 'R' AND priority <= 1)"
-        );
-        wait_until("it is ready", || scalar(&mut q.admin, &first, &[]));
-        finds(&mut q, id);
-    }
-    // A batch goes on from one priority to the next.
-    q.sql("INSERT INTO {q} (id, priority) VALUES (1, 0), (2, 1)");
-    let batch = ids(&take(&mut q.admin, &name, "0", 4));
-    assert_eq!(batch[..2], [1, 2]);
-    assert_eq!(batch.len(), 4);
-    let sql = "SELECT bool_and(priority = 2) FROM {q} WHERE id = ANY ($1)".replace("{q}", &name);
-    assert!(scalar::<bool>(&mut q.admin, &sql, &[&batch[2..].to_vec()]));
-    q.sql("SELECT xqueue.release('{q}', ARRAY[1, 2])");
-    // More priorities than there are marks for.
-    q.sql(
-        "INSERT INTO {q} (id, priority) SELECT 1000000 + n, 100 - n FROM generate_series(1, 40) n",
-    );
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 2)), [1, 2]);
-    q.sql("UPDATE {q} SET priority = -1000 WHERE id = 1000040");
-    finds(&mut q, 1000040);
-}
-
-/// What is found out of the priorities of a column with room for very large ones.
-#[test]
-fn the_least_and_the_greatest_priority() {
-    let columns = format!("{COLUMNS}, level bigint NOT NULL DEFAULT 0");
-    let options = json!({"fields": {"priority": "level"}, "features": {"priority": true}});
-    let mut q = Queue::with("marks", &columns, &options);
-    q.sql("INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 500) n");
-    q.sql("INSERT INTO {q} (id, level) VALUES (5, 9223372036854775807), (6, -9223372036854775808)");
-    // Known by a survey, and not from the commit.
-    q.upgrade(&json!({"features": {"buried": true}}));
-    let take = format!("BEGIN; SELECT xqueue.take('{}'); ROLLBACK", q.name);
-    (0..enough_takes()).for_each(|_| q.sql(&take));
-    finds(&mut q, 6);
-    q.sql("DELETE FROM {q} WHERE id > 1000");
-    finds(&mut q, 5);
-}
-
-/// Producers and consumers of random priorities: nothing is hidden.
-#[test]
-fn nothing_is_hidden_from_a_crowd_by_priorities() {
-    let mut q = Queue::with("marks", COLUMNS, &json!({"features": {"priority": true}}));
-    let name = q.name.clone();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let producers: Vec<_> = (0..2)
-            .map(|producer| {
-                let mut c = q.client();
-                let name = &name;
-                scope.spawn(move || {
-                    for n in 0..700_i64 {
-                        let priority = (n * 7 + producer * 3) % if n < 350 { 8 } else { 40 };
-                        let end = if n % 13 == 0 { "ROLLBACK" } else { "COMMIT" };
-                        let put =
-                            format!("SELECT xqueue.put('{name}', '{{}}', priority => {priority})");
-                        c.batch_execute(&format!("BEGIN; {put}; {end}")).unwrap();
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..3 {
-            let mut c = q.client();
-            let (name, done) = (&name, &done);
-            scope.spawn(move || {
-                for turn in 0.. {
-                    let was_done = done.load(Ordering::SeqCst);
-                    let tasks = take(&mut c, name, "0", 1 + turn % 3);
-                    for task in &tasks {
-                        match turn % 9 {
-                            0 => release(&mut c, name, id(task)),
-                            _ => ack(&mut c, name, id(task)),
-                        };
-                    }
-                    if tasks.is_empty() && was_done {
-                        break;
-                    }
-                }
-            });
-        }
-        for producer in producers {
-            producer.join().unwrap();
-        }
-        done.store(true, Ordering::SeqCst);
-    });
-    while !take_all(&mut q.admin, &name).is_empty() {}
-    q.assert_tasks(&[("ready", 0)]);
     q.sql("DISCARD ALL");
 }
 

@@ -1,6 +1,9 @@
 //! Queues whose owners' code does not end, or undoes what the worker does: no other queue waits for them, and
 //! nothing runs without a pause.
 
+#[path = "sick_queues/places.rs"]
+mod places;
+
 use xqueue_tests::*;
 
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
@@ -40,6 +43,12 @@ fn is_served(q: &mut Queue, times: i64) {
         q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
         q.wait_for("ready", before + n);
     }
+}
+
+/// A queue with delays on a server of the test's own.
+fn queue_at(server: &Cluster, name: &str) -> Queue {
+    let columns = "id bigserial PRIMARY KEY, payload jsonb";
+    Queue::make_at(server.config(), name, columns, &json!({"features": {"delayed": true}}))
 }
 
 #[test]
@@ -284,75 +293,6 @@ fn a_cancel_of_an_idle_worker_does_not_end_it() {
         is_served(&mut q, 1);
     }
     assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
-}
-
-/// A queue with delays on a server of the test's own.
-fn queue_at(server: &Cluster, name: &str) -> Queue {
-    let columns = "id bigserial PRIMARY KEY, payload jsonb";
-    Queue::make_at(server.config(), name, columns, &json!({"features": {"delayed": true}}))
-}
-
-#[test]
-fn what_has_to_be_ended_is_tried_again_after_growing_pauses() {
-    let server = Cluster::new("xqueue.worker_timeout = 100\n");
-    let mut sick = queue_at(&server, "sick");
-    before_each(&mut sick, "UPDATE", ENDLESS);
-    sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    let failed_at = "SELECT extract(epoch FROM error_at)::float8 FROM xqueue.queues";
-    let mut failures: Vec<f64> = vec![];
-    while failures.len() < 4 {
-        wait_until("it fails again", || {
-            let last: Option<f64> = scalar(&mut sick.admin, failed_at, &[]);
-            let is_new = last.is_some() && last != failures.last().copied();
-            failures.extend(last.filter(|_| is_new));
-            is_new
-        });
-    }
-    let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses[0] >= 1.0 && pauses[1] >= 2.0 && pauses[2] >= 4.0, "{pauses:?}");
-    mend(&mut sick);
-    sick.wait_for("ready", 1);
-}
-
-#[test]
-fn without_a_place_for_a_job_worker_other_queues_go_on() {
-    // As many as there are without one.
-    let server = Cluster::new("max_worker_processes = 4\n");
-    server.wait_running();
-    let (mut waiting, mut healthy) = (queue_at(&server, "waiting"), queue_at(&server, "healthy"));
-    before_each(&mut waiting, "UPDATE", "RETURN NEW");
-    waiting.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    wait_until("it says why it waits", || {
-        error_of(&mut waiting).contains("raise max_worker_processes")
-    });
-    is_served(&mut healthy, 5);
-    assert_eq!(waiting.counted()["waiting"], json!(1));
-    mend(&mut waiting);
-    waiting.wait_for("ready", 1);
-    wait_until("the error is gone", || error_of(&mut waiting).is_empty());
-}
-
-#[test]
-fn a_slow_queue_that_waits_for_a_job_worker_says_so_and_the_log_names_the_setting() {
-    let server = Cluster::new("max_worker_processes = 4\nxqueue.worker_timeout = 100\n");
-    server.wait_running();
-    let columns = "id bigserial PRIMARY KEY, payload jsonb, n bigint";
-    let features = json!({"features": {"delayed": true}});
-    let mut slow = Queue::make_at(server.config(), "slow", columns, &features);
-    let factorials = vec!["factorial(n)"; 40].join(" + ");
-    slow.sql(&format!(
-        "ALTER TABLE {{q}} ADD CONSTRAINT own CHECK (status <> 'R' OR n IS NULL OR {factorials} > 0);
-         INSERT INTO {{q}} (status, runat, n) VALUES ('W', now(), 30000)"
-    ));
-    wait_until("it says why it waits", || {
-        error_of(&mut slow).contains("raise max_worker_processes")
-    });
-    wait_until("the log says so", || server.log().contains("HINT:  Raise max_worker_processes"));
-    assert!(
-        server.log().contains("slow or run code of their owners, as \"public.slow\" (1 in all)")
-    );
-    slow.sql("UPDATE {q} SET n = NULL");
-    slow.wait_for("waiting", 0);
 }
 
 /// Whether a queue with delays is left to a job worker, on a server that has no place for one.

@@ -1,5 +1,8 @@
 //! Features tube and priority: who gets which task, who is woken by which, what is counted of each.
 
+#[path = "tubes/waiting.rs"]
+mod waiting;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -73,79 +76,6 @@ fn a_tube_is_given_by_the_call_or_by_the_task() {
 }
 
 #[test]
-fn a_put_wakes_the_first_who_wants_it_and_nobody_else() {
-    let mut q = tubes();
-    let b = waiter(&mut q, "b");
-    let a1 = waiter(&mut q, "a");
-    let a2 = waiter(&mut q, "a");
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
-    let (_first, task) = a1.task();
-    assert_eq!(id(&task), 1);
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2}', tube => 'c')"#);
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 3}')"#);
-    assert!(still_waits(&mut q, &b) && still_waits(&mut q, &a2));
-    q.sql(r#"SELECT xqueue.put('{q}', '[{"id": 4}, {"id": 5}]', tube => 'a')"#);
-    let (_second, task) = a2.task();
-    assert_eq!(id(&task), 4);
-    assert!(still_waits(&mut q, &b));
-    q.sql(r#"INSERT INTO {q} (id, tube) VALUES (6, 'b')"#);
-    let (_third, task) = b.task();
-    assert_eq!(id(&task), 6);
-}
-
-#[test]
-fn who_wants_any_task_and_came_first_gets_it_before_who_wants_its_tube() {
-    let mut q = tubes();
-    let any = Waiter::take(&mut q);
-    let a = waiter(&mut q, "a");
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
-    let (_any, task) = any.task();
-    assert_eq!(id(&task), 1);
-    assert!(still_waits(&mut q, &a));
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2}', tube => 'a')"#);
-    let (_a, task) = a.task();
-    assert_eq!(id(&task), 2);
-}
-
-#[test]
-fn who_waits_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() {
-    for ready in [
-        "SELECT xqueue.release('{q}', 1)",
-        "SELECT xqueue.release('{q}', 1, delay => '10 milliseconds')",
-        "SELECT xqueue.bury('{q}', 1); SELECT xqueue.kick('{q}', 1)",
-        "SELECT xqueue.snatch('{q}', 1)",
-        "UPDATE {q} SET status = 'R', owner = NULL",
-        "DISCARD ALL",
-    ] {
-        let mut q = tubes();
-        q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
-        q.sql("SELECT xqueue.take('{q}')");
-        let (b, a) = (waiter(&mut q, "b"), waiter(&mut q, "a"));
-        for statement in ready.split("; ") {
-            q.sql(statement);
-        }
-        let (_client, task) = a.task();
-        assert_eq!(id(&task), 1, "{ready}");
-        b.cancel(&mut q.admin);
-        assert_eq!(b.error().1.code().code(), "57014");
-    }
-}
-
-#[test]
-fn a_ready_task_that_is_moved_to_another_tube_wakes_who_waits_there() {
-    let mut q = tubes();
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
-    let (b, c) = (waiter(&mut q, "b"), waiter(&mut q, "c"));
-    q.sql("UPDATE {q} SET tube = 'b'");
-    let (_client, task) = b.task();
-    assert_eq!((id(&task), &task["tube"]), (1, &json!("b")));
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2}')"#);
-    q.sql("UPDATE {q} SET tube = 'c' WHERE id = 2");
-    let (_client, task) = c.task();
-    assert_eq!(id(&task), 2);
-}
-
-#[test]
 fn a_move_that_is_rolled_back_leaves_the_task_to_its_old_tube() {
     let mut q = tubes();
     let name = q.name.clone();
@@ -163,54 +93,6 @@ fn a_move_that_is_rolled_back_leaves_the_task_to_its_old_tube() {
     drop(consumer);
     let (_client, task) = b.task();
     assert_eq!(id(&task), 1);
-}
-
-#[test]
-fn a_wake_up_that_its_consumer_cannot_use_goes_to_the_next_of_the_tube() {
-    for end in ["pg_cancel_backend", "pg_terminate_backend"] {
-        let mut q = tubes();
-        let (name, mut locker) = (q.name.clone(), q.client());
-        q.sql(r#"INSERT INTO {q} (id, status, tube) VALUES (1, 'B', 'a')"#);
-        let first = waiter(&mut q, "a");
-        let (b, second) = (waiter(&mut q, "b"), waiter(&mut q, "a"));
-        // The first is woken, and cannot look for the task while the table is locked.
-        locker
-            .batch_execute(&format!("BEGIN; SELECT xqueue.kick('{name}', 1); LOCK {name}"))
-            .unwrap();
-        let mut lock = q.client();
-        let held = std::thread::spawn({
-            let name = name.clone();
-            move || {
-                let result = lock.batch_execute(&format!("BEGIN; LOCK {name} IN EXCLUSIVE MODE"));
-                (lock, result)
-            }
-        });
-        wait_until("the other lock is asked for", || {
-            let sql = "SELECT to_jsonb(count(*)) FROM pg_locks WHERE relation = '{q}'::regclass AND NOT granted";
-            q.ask_one(sql) == json!(1)
-        });
-        locker.batch_execute("COMMIT").unwrap();
-        let (mut lock, result) = held.join().expect("the thread did not panic");
-        result.expect("the lock was granted");
-        wait_until("the first was woken", || {
-            !is_waiting(&mut q.admin, first.pid)
-                || {
-                    let sql = format!(
-                        "SELECT to_jsonb(count(*)) FROM pg_locks WHERE relation = '{{q}}'::regclass AND NOT granted AND pid = {}",
-                        first.pid
-                    );
-                    q.ask_one(&sql) == json!(1)
-                }
-        });
-        q.sql(&format!("SELECT {end}({})", first.pid));
-        assert!(first.join().result.is_err(), "{end}");
-        lock.batch_execute("COMMIT").unwrap();
-        let (_second, task) = second.task();
-        assert_eq!(id(&task), 1, "{end}");
-        assert!(still_waits(&mut q, &b));
-        b.cancel(&mut q.admin);
-        b.error();
-    }
 }
 
 #[test]
@@ -249,22 +131,6 @@ fn many_consumers_of_few_tubes_get_every_task_once() {
     let mut got: Vec<i64> = got.flatten().collect();
     got.sort_unstable();
     assert_eq!(got, (1..=6 * ROUNDS).collect::<Vec<_>>());
-}
-
-#[test]
-fn among_very_many_tubes_in_one_transaction_each_wakes_those_who_wait_for_it() {
-    let mut q = tubes();
-    let waiters = ["t1", "t1500", "t3000"].map(|tube| waiter(&mut q, tube));
-    let none = waiter(&mut q, "none");
-    q.sql("INSERT INTO {q} (id, tube) SELECT n, 't' || n FROM generate_series(1, 3000) n");
-    for (waiter, number) in waiters.into_iter().zip([1, 1500, 3000]) {
-        let (_client, task) = waiter.task();
-        assert_eq!(id(&task), number);
-    }
-    q.wait_for_consumers(1);
-    assert!(!none.finished());
-    none.cancel(&mut q.admin);
-    none.error();
 }
 
 #[test]
@@ -374,42 +240,4 @@ fn tubes_can_be_of_any_type_that_has_an_order() {
             ("SELECT xqueue.take('{q}', '1 s', tube => 'many')", "22P02", "many"),
         ],
     );
-}
-
-#[test]
-fn who_looked_in_vain_at_a_locked_task_of_his_tube_gets_it_when_it_is_free() {
-    let mut q = tubes();
-    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
-    let mut other = q.client();
-    other.batch_execute(&format!("BEGIN; SELECT FROM {} FOR UPDATE", q.name)).expect("a lock");
-    let waiter = waiter(&mut q, "a");
-    // Nothing becomes ready by this, and nobody is woken.
-    other.batch_execute("COMMIT").expect("the lock is gone");
-    let (_client, task) = waiter.task();
-    assert_eq!(id(&task), 1);
-}
-
-/// Who waits for a tube hears of its tasks also when tubes have become sub-queues meanwhile, and back.
-#[test]
-fn waiting_for_a_tube_while_the_feature_is_switched() {
-    let columns = "id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, payload jsonb";
-    for (from, to) in [(false, true), (true, false)] {
-        let features = |utube: bool| json!({"features": {"tube": true, "utube": utube}});
-        let mut q = Queue::with("tube", columns, &features(from));
-        let take = format!("SELECT xqueue.take('{}', '30s', tube => 'a')", q.name);
-        let call = format!("CALL xqueue.next('{}', '30s', 'a')", q.name);
-        for sql in [take, call] {
-            q.upgrade(&features(from));
-            let waiter = Waiter::waiting(&mut q, &sql);
-            q.upgrade(&features(to));
-            // Switches that come to nothing would make it more and more patient.
-            for buried in [true, false, true, false, true, false] {
-                q.upgrade(&json!({"features": {"buried": buried}}));
-            }
-            q.wait_for_consumers(1);
-            q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
-            let (mut c, task) = waiter.task();
-            ack(&mut c, &q.name, id(&task));
-        }
-    }
 }

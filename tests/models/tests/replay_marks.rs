@@ -1,5 +1,9 @@
 //! Traces of marks made by hand: each rule of the [replay](xqueue_models::marks::replay) refuses one that breaks it.
 
+#[path = "replay_marks/trace.rs"]
+mod trace;
+
+use trace::*;
 use xqueue_models::marks::replay::{Left, run};
 use xqueue_models::marks::rules::Limits;
 use xqueue_models::marks::trace::*;
@@ -7,158 +11,6 @@ use xqueue_models::model::position::{FIRST, LAST, Position};
 use xqueue_models::parts::marks::mark::LOST_AFTER;
 
 const SLOT: u64 = 7;
-
-/// A trace, and what the slot is after it.
-struct Trace {
-    events: Vec<Event>,
-    seen: Seen,
-    left: Left,
-}
-
-/// Who raises marks.
-const ONE: i32 = 1;
-const OTHER: i32 = 2;
-
-impl Trace {
-    /// Of a slot that the worker has looked after.
-    fn new() -> Trace {
-        let forgotten = Limits::FORGOTTEN;
-        let seen = Seen { ready: forgotten, buried: forgotten, prepared: true, looking: false };
-        let mut trace = Trace { events: vec![], seen, left: Left::new() };
-        trace.clear();
-        trace.settle(false);
-        trace
-    }
-
-    fn push(&mut self, number: u64, what: What) {
-        self.events.push(Event { number, what });
-    }
-
-    fn step(&mut self, verb: Verb, change: impl FnOnce(&mut Seen)) {
-        let before = self.seen;
-        change(&mut self.seen);
-        let number = 1000 + self.events.len() as u64;
-        self.push(
-            number,
-            What::Step(Box::new(Step { slot: SLOT, before, after: self.seen, verb })),
-        );
-    }
-
-    fn clear(&mut self) {
-        self.step(Verb::Clear, |seen| (seen.prepared, seen.looking) = (false, true));
-    }
-
-    fn settle(&mut self, found: bool) {
-        self.step(Verb::Settle { found }, |seen| {
-            seen.looking = false;
-        });
-        if found && !self.seen.prepared {
-            self.forbid();
-        }
-    }
-
-    fn forbid(&mut self) {
-        self.step(Verb::Forbid, |seen| {
-            let forgotten = Limits::FORGOTTEN;
-            *seen = Seen { ready: forgotten, buried: forgotten, prepared: true, ..*seen };
-        });
-    }
-
-    fn mark_prepared(&mut self, commit: u64) {
-        self.step(Verb::Prepare { commit }, |seen| {
-            let forgotten = Limits::FORGOTTEN;
-            *seen = Seen { ready: forgotten, buried: forgotten, prepared: true, ..*seen };
-        });
-    }
-
-    fn start(&mut self, by: i32, since: i64) {
-        let verb = Verb::Start { group: Group::Ready, since, by };
-        self.step(verb, |seen| (seen.ready.floor, seen.ready.since) = (LAST, since));
-    }
-
-    /// Ends what began `since`, with the mark where it comes to be by the rules if it is that of the raise.
-    fn end(&mut self, by: i32, since: i64, found: impl Into<Option<Position>>) {
-        let found = found.into();
-        let verb = Verb::End { group: Group::Ready, since, by, found };
-        self.step(verb, |seen| {
-            if seen.ready.since == since {
-                seen.ready.since = 0;
-                seen.ready.at = found.map_or(seen.ready.at, |found| found.min(seen.ready.floor));
-            }
-        });
-    }
-
-    fn change(&mut self, by: u64, task: &str, from: Option<Status>, to: Option<Status>) {
-        let change = change(task, from, to);
-        self.push(by, What::Changed(change));
-        let key = (SLOT, task.to_owned());
-        match to {
-            Some(to) => self.left.insert(key, to),
-            None => self.left.remove(&key),
-        };
-    }
-
-    /// A commit that makes tasks ready, by their keys, up to its callback.
-    fn put_untold(&mut self, by: u64, tasks: &[Position]) {
-        tasks.iter().for_each(|task| self.change(by, &task.to_string(), None, Some(Status::Ready)));
-    }
-
-    fn lower(&mut self, commit: u64, to: Position) {
-        let verb = Verb::Lower { commit, ready: Some(to), buried: None, forgets: false };
-        self.step(verb, |seen| {
-            let ready = &mut seen.ready;
-            (ready.at, ready.floor) = (ready.at.min(to), ready.floor.min(to));
-        });
-    }
-
-    fn put(&mut self, by: u64, task: Position) {
-        self.put_untold(by, &[task]);
-        self.lower(by, task);
-    }
-
-    fn take(&mut self, by: u64, task: Position) {
-        self.change(by, &task.to_string(), Some(Status::Ready), Some(Status::Taken));
-    }
-
-    fn prepare(&mut self, by: u64, task: Position) {
-        let change = change(&task.to_string(), None, Some(Status::Ready));
-        self.push(by, What::Prepared(change));
-        self.mark_prepared(by);
-        self.mark_prepared(by);
-    }
-
-    fn why(&self) -> Option<String> {
-        let events: Vec<&Event> = self.events.iter().collect();
-        run(&events, &self.left).err().map(|why| why.to_string())
-    }
-
-    #[track_caller]
-    fn is_replayed(&self) {
-        assert_eq!(self.why(), None);
-    }
-
-    #[track_caller]
-    fn is_refused(&self, why: &str) {
-        let refused = self.why().unwrap_or_else(|| panic!("what should be refused: {why}"));
-        assert!(refused.starts_with(why), "{refused}");
-    }
-}
-
-fn change(task: &str, from: Option<Status>, to: Option<Status>) -> Change {
-    let noted = match to {
-        Some(Status::Ready) => Some(Noted::Ready),
-        Some(Status::Buried) => Some(Noted::Buried),
-        _ => None,
-    };
-    let stand = noted.map(|noted| Stand(noted, task.parse().unwrap()));
-    Change { slot: SLOT, queue: "q".into(), task: task.into(), from, to, stand }
-}
-
-fn made(make: impl FnOnce(&mut Trace)) -> Trace {
-    let mut trace = Trace::new();
-    make(&mut trace);
-    trace
-}
 
 #[test]
 fn what_the_model_permits_is_replayed() {

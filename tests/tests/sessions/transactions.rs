@@ -1,0 +1,153 @@
+//! Sessions that are opened or joined for one transaction, or in one that is rolled back.
+
+use super::*;
+
+/// What a pool in transaction mode needs: an identity for each transaction, on any connection.
+#[test]
+fn for_one_transaction() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut first, mut second) = (q.client(), q.client());
+    let id = put(&mut q.admin, &name, 1);
+    first.batch_execute("BEGIN").unwrap();
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    let session: String = scalar(&mut first, open, &[]);
+    assert_eq!(scalar::<String>(&mut first, open, &[]), session, "the same all through");
+    assert_eq!(identity(&mut first), session);
+    take_all(&mut first, &name);
+    first.batch_execute("COMMIT").unwrap();
+    assert_ne!(identity(&mut first), session);
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    let words = format!("task {id} is taken by session {session}, not by you");
+    expect_error(&mut first, &sql, "55006", &words);
+    let join = format!("SELECT xqueue.identify('{session}', local => true)");
+    second.batch_execute(&format!("BEGIN; {join}; ROLLBACK; BEGIN; {join}")).unwrap();
+    assert_eq!(ack(&mut second, &name, id).len(), 1);
+    second.batch_execute("ROLLBACK").unwrap();
+    assert!(is_taken(&mut q.admin, &name, id));
+    let both =
+        format!("SELECT a FROM ({join} AS s OFFSET 0) AS i, xqueue.ack('{name}', {id}) AS a");
+    assert_eq!(second.query(&both, &[]).unwrap().len(), 1, "in one statement");
+}
+
+/// Somebody who uses a session in a long transaction holds up neither those who join it nor the worker.
+#[test]
+fn a_long_transaction_blocks_nobody() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    leave(&mut q, c, &session);
+    q.sql(&format!(
+        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
+    ));
+    let (mut first, mut second) = (q.client(), q.client());
+    first.batch_execute("BEGIN").unwrap();
+    join(&mut first, &session);
+    second.batch_execute("SET statement_timeout = '10s'").unwrap();
+    join(&mut second, &session);
+    assert_eq!(ack(&mut second, &q.name, id).len(), 1);
+    let name = q.name.clone();
+    let mut third = q.client();
+    put(&mut third, &name, 2);
+    take_all(&mut third, &name);
+    drop(third);
+    q.wait_for("ready", 1);
+    first.batch_execute("ROLLBACK").unwrap();
+    wait_until("the worker gets at it", || is_attached(&mut q.admin, &session));
+}
+
+/// A rollback takes the opening back, and the tasks then end with the connection.
+#[test]
+fn an_opening_that_is_rolled_back() {
+    let mut q = Queue::new("session");
+    let mut c = q.client();
+    put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
+    c.batch_execute("BEGIN; SELECT xqueue.identify(grace => '1 hour'); ROLLBACK").unwrap();
+    let session = identity(&mut c);
+    assert!(shown(&mut q.admin, &session).is_none());
+    drop(c);
+    q.wait_for("ready", 1);
+}
+
+/// It can be joined as long as its own connection's transaction that opens it is not over, too; it
+/// ends with the last of both.
+#[test]
+fn joined_in_a_transaction_that_is_rolled_back() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut first, mut second) = (q.client(), q.client());
+    let session = identity(&mut first);
+    put(&mut first, &name, 1);
+    take_all(&mut first, &name);
+    second.batch_execute("BEGIN").unwrap();
+    join(&mut second, &session);
+    second.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(identity(&mut second), session, "joining is no part of the transaction");
+    drop(first);
+    let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
+    wait_until("the first has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
+    assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 0);
+    drop(second);
+    q.wait_for("ready", 1);
+}
+
+/// An opening that is rolled back to a savepoint leaves no session behind that seems to be one.
+#[test]
+fn opened_for_one_transaction_again_after_a_savepoint() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let id = put(&mut c, &name, 1);
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    c.batch_execute("BEGIN; SAVEPOINT s").unwrap();
+    let ghost: String = scalar(&mut c, open, &[]);
+    c.batch_execute("ROLLBACK TO s").unwrap();
+    let session: String = scalar(&mut c, open, &[]);
+    assert_ne!(session, ghost);
+    take_all(&mut c, &name);
+    c.batch_execute("COMMIT").unwrap();
+    assert!(is_taken(&mut q.admin, &name, id));
+    assert!(shown(&mut q.admin, &session).is_some());
+    join(&mut c, &session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+/// A transaction that is longer than the session's time keeps it, and its end begins the grace.
+#[test]
+fn a_transaction_longer_than_the_grace() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let mut c = q.client();
+    for _ in 0..20 {
+        let open = "SELECT xqueue.identify(grace => '60 ms', local => true)::text";
+        let session = loop {
+            let session: String = scalar(&mut c, open, &[]);
+            let join = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
+            let Err(error) = try_sql(&mut c, &join) else { break session };
+            // Its time was over in between.
+            assert_eq!(code(&error), "42704", "{error:?}");
+            c.batch_execute("ROLLBACK").unwrap();
+        };
+        let over = format!(
+            "SELECT lease < clock_timestamp() FROM xqueue.sessions WHERE session = '{session}'"
+        );
+        wait_until("its lease is over", || scalar(&mut c, &over, &[]));
+        c.batch_execute("COMMIT").unwrap();
+        wait_until("it is over", || shown(&mut q.admin, &session).is_none());
+    }
+    put(&mut c, &name, 1);
+}
+
+#[test]
+fn ones_own_while_another_is_joined_for_the_transaction() {
+    let mut q = Queue::new("session");
+    let (mut c, mut other) = (q.client(), q.client());
+    let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));
+    c.batch_execute(&format!("BEGIN; SELECT xqueue.identify('{session}', local => true)")).unwrap();
+    let sql = "SELECT xqueue.identify($1::text::uuid, '2 hours')::text";
+    assert_eq!(scalar::<String>(&mut c, sql, &[&mine]), mine);
+    c.batch_execute("COMMIT").unwrap();
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
+    assert_eq!(shown(&mut q.admin, &mine).unwrap()["grace"], "02:00:00");
+    let sql = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.identify('{session}')");
+    expect_error(&mut c, &sql, "0A000", "repeatable read");
+}
