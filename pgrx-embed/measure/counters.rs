@@ -1,5 +1,5 @@
-//! Do our triggers, which count in shared memory, stand in each other's way? Lifecycles in plain SQL by many
-//! clients, on a queue and on the same table without triggers.
+//! Whether the triggers, which count in shared memory, hinder each other: lifecycles in plain SQL by many clients, on
+//! a queue and on the same table without triggers.
 
 use crate::effort::Effort;
 use crate::numbers::Sample;

@@ -23,7 +23,7 @@ const DELETE_DONE: &str = "DELETE FROM {table} WHERE status = 'D' AND id > {othe
 const VACUUM: &str = "VACUUM (ANALYZE, INDEX_CLEANUP on) measure.small, measure.deep";
 const DROP: &str = "DROP TABLE measure.small, measure.deep";
 
-/// Who, and how tasks of another state come to be. They are older than the ready ones.
+/// A contender, and how tasks of another state come to be. They are older than the ready ones.
 struct Contender {
     name: &'static str,
     /// The states that the hand-written table has as well.
@@ -153,7 +153,7 @@ fn compare(contender: &Contender, situation: &Situation, effort: &Effort) -> Res
     Ok([small, deep, ratios])
 }
 
-/// Makes the table one of a few ready tasks and so many others.
+/// Fills the table with a few ready tasks and `others` tasks of another state.
 fn fill(
     db: &mut Client,
     contender: &Contender,

@@ -28,7 +28,7 @@ pub struct Effort {
     pub idle_queues: i32,
     /// Without a pause: how many periods of how many seconds.
     pub flat: (u32, u32),
-    /// The same beside an old snapshot.
+    /// Rounds and seconds of the same beside an old snapshot.
     pub pinned: (u32, u32),
     /// After which everything is given up.
     pub limit: Duration,

@@ -73,7 +73,7 @@ fn run(peer: &mut dyn Peer, work: Work, effort: &Effort) -> Result<f64> {
     peer.run(work, &load(Length::Seconds(effort.seconds)))
 }
 
-/// A backlog lasts for so many batches only: by time it would be at an end sooner or later.
+/// Measured by a number of batches: a backlog would be used up sooner or later.
 fn batch_take(effort: &Effort) -> Result<f64> {
     let mut peer = peer::named(peer::ROWS)?;
     peer.fill(effort.backlog, COMMIT)?;

@@ -9,8 +9,8 @@ const TAKE_MANY: &str = "SELECT id FROM xqueue.take(NULL::measure.held, count =>
 const ACK_MANY: &str = "SELECT count(*) FROM xqueue.ack(NULL::measure.held, $1::bigint[])";
 const TAKE: &str = "SELECT pg_backend_pid(), id FROM xqueue.take(NULL::measure.held)";
 
-/// The process itself: takes and acks so many tasks, takes one more, says in one line which backend
-/// has which, and waits for the end of its input.
+/// The process itself: takes and acks `before` tasks, takes one more, prints in one line which backend has which, and
+/// waits for the end of its input.
 pub fn hold(before: u32) -> Result<()> {
     let mut db = database::connect("xqueue measure holder")?;
     let mut acked = 0;

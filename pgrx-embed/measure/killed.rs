@@ -87,7 +87,7 @@ impl Poll {
         Ok(self.db.batch_execute("VACUUM ANALYZE measure.held")?)
     }
 
-    /// How long the task of a consumer takes that is killed after so many others.
+    /// Returns how long the task of a killed consumer takes to be ready, after it had acked `before` others.
     pub fn killed(&mut self, before: u32) -> Result<Duration> {
         let mut holder = Holder::start(before)?;
         let begin = Instant::now();

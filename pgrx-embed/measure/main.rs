@@ -158,7 +158,7 @@ fn measure(options: &Options) -> Result<()> {
             left_out.extend(failed);
             println!("{section}");
             text = format!("{text}\n{section}");
-            // After each case: who interrupts the rest keeps what there is.
+            // After each case: an interrupted run keeps what there is.
             if let Some(output) = &options.output {
                 std::fs::write(output, &text)?;
                 if let Some(plot) = &section.plot {
@@ -173,7 +173,7 @@ fn measure(options: &Options) -> Result<()> {
     if left_out.is_empty() { Ok(()) } else { Err(left_out.join("\n").into()) }
 }
 
-/// Adds those that were fetched, and says which they are and who is missing.
+/// Adds the peers that were fetched; returns which they are and which are missing.
 fn invite(folders: &[PathBuf], peers: &mut Peers) -> String {
     let mut text = String::new();
     for folder in folders {

@@ -14,11 +14,11 @@ pub struct Server {
 
 pub enum Command {
     Measure(Box<Options>),
-    /// The same figures of this build and of the one in another server.
+    /// Figures of this build and of the one in another server.
     Compare(Box<Options>, Server),
     /// A child of `Compare`: one figure of one server.
     Figure(&'static Figure, Effort),
-    /// A child of `killed`, which acks so many tasks first.
+    /// A child of `killed`, which acks this number of tasks first.
     Holder(u32),
     Help,
 }
@@ -31,7 +31,7 @@ pub struct Options {
     pub cases: Vec<String>,
     /// Folders of the queues to compare with.
     pub peers: Vec<PathBuf>,
-    /// Who competes; none means all.
+    /// Competing contenders; none means all.
     pub names: Vec<String>,
     pub output: Option<PathBuf>,
 }

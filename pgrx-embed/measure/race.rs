@@ -1,4 +1,4 @@
-//! A race: all who can do a work, in turn, in several rounds, compared with SQL written by hand.
+//! A race: all contenders that can do a work, in turn, in several rounds, compared with SQL written by hand.
 
 use crate::effort::Effort;
 use crate::numbers::Sample;
@@ -99,7 +99,7 @@ impl Race {
         results
     }
 
-    /// Some tasks are left, so that nobody comes to an empty queue.
+    /// Some tasks are left, so that no consumer finds an empty queue.
     fn batches(&self) -> u32 {
         self.stock * 9 / 10 / MANY / self.clients
     }

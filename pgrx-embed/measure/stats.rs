@@ -11,7 +11,7 @@ use crate::pgbench::{Bench, Length, Script};
 use crate::report::{Section, row};
 use crate::{Result, database};
 
-/// An existing table of so many rows becomes a queue.
+/// An existing table of this number of rows becomes a queue.
 const TABLES: &str = "
     CREATE FUNCTION measure.fill(queue text, tasks bigint) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN

@@ -1,5 +1,5 @@
-//! What our triggers cost those who load a table by hand: INSERT and COPY of many rows, beside the same table
-//! with the same indexes and without triggers.
+//! Cost of the triggers for loading a table by hand: INSERT and COPY of many rows, beside the same table with the
+//! same indexes and without triggers.
 
 use std::time::Instant;
 

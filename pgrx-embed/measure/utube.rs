@@ -121,7 +121,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// Puts tasks for so many sub-queues; how many seconds that takes.
+/// Puts tasks for this number of sub-queues; returns how many seconds that takes.
 fn fill(tasks: i64, tubes: i64, commit: &str) -> Result<f64> {
     let mut db = connect(commit)?;
     db.batch_execute(CREATE)?;
@@ -137,7 +137,7 @@ fn fill(tasks: i64, tubes: i64, commit: &str) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Has so many consumers take and ack all tasks; how many seconds that takes.
+/// Has consumers take and ack all tasks; returns how many seconds that takes.
 fn empty(consumers: usize, tasks: i64, way: Way, commit: &str) -> Result<f64> {
     let left = AtomicI64::new(tasks);
     let mut clients = Vec::new();

@@ -16,7 +16,7 @@ const HAND: &str = "INSERT INTO measure.hand (payload) VALUES ('{\"n\": 1}')";
 const NOTIFY: &str = "WITH new AS (INSERT INTO measure.hand (payload) VALUES ('{\"n\": 1}'))
     SELECT pg_notify('measure', '')";
 const XQUEUE: &str = "SELECT id FROM xqueue.put(NULL::measure.queue, '{\"payload\": {\"n\": 1}}')";
-/// Who puts how, while how many wait.
+/// Contenders: name, statement of the put, and number of waiting consumers.
 const CONTENDERS: [(&str, &str, usize); 4] = [
     ("hand-written", HAND, 0),
     ("hand-written with NOTIFY", NOTIFY, 0),
@@ -60,7 +60,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// Does something while so many consumers wait where no task comes.
+/// Does something while this number of consumers waits where no task comes.
 fn beside<T>(waiters: usize, what: impl FnOnce() -> Result<T>) -> Result<T> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -22,12 +22,12 @@ const TABLES: &str = "
                                    payload jsonb, status \"char\" NOT NULL DEFAULT 'R', owner int);
     CREATE INDEX ON measure.notified (id) WHERE status = 'R';";
 const CONSUMERS: [usize; 3] = [1, 16, 100];
-/// synchronous_commit of everybody.
+/// synchronous_commit of all connections.
 const COMMITS: [&str; 2] = ["on", "off"];
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a consumer waits before it looks whether all is over.
 const WAIT: Duration = Duration::from_secs(2);
-/// So that, each time, everybody sleeps before the put.
+/// Pause before each put, in which all consumers fall asleep.
 const LULL: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -189,7 +189,7 @@ impl Crowd {
         let sent = Instant::now();
         transaction.commit()?;
         let returned = Instant::now();
-        // A notification wakes all who listen: they are waited for, so that they sleep before the next.
+        // A notification wakes all listeners: they are waited for, so that they sleep before the next.
         let awake = if self.method == Method::Notify { self.consumers.len() } else { 1 };
         for _ in 0..awake {
             if let Event::Taken(taken) = self.events.recv_timeout(PATIENCE)? {

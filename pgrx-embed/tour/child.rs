@@ -37,7 +37,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// An error if it has ended although nobody has killed it.
+    /// Error: it has ended although it was not killed.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),

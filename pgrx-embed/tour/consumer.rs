@@ -21,7 +21,7 @@ const INSERT: &str = "
                 $4::timestamptz[], $5::timestamptz[], $6::timestamptz[])";
 const ACK: &str = "SELECT xqueue.ack(NULL::tour.files, $1::text[])";
 
-/// Says its session's uuid in one line, then works until its input ends or somebody kills it.
+/// Prints its session's uuid in one line, then works until its input ends or it is killed.
 pub fn work(number: &str) -> Result<Infallible> {
     std::thread::spawn(|| {
         // Whichever way the tour ends, this process ends with it, even if it waits for a task.
@@ -55,8 +55,8 @@ struct Statements {
 }
 
 impl Statements {
-    /// Stores the digests and acks the tasks in one transaction: each file is digested exactly
-    /// once, whoever dies when.
+    /// Stores the digests and acks the tasks in one transaction: each file is digested exactly once, whichever
+    /// consumer dies when.
     fn finish(&self, db: &mut Client, tasks: &[Row]) -> Result<()> {
         let paths: Vec<&str> = tasks.iter().map(|task| task.get("path")).collect();
         let taken: Vec<SystemTime> = tasks.iter().map(|task| task.get("taken")).collect();

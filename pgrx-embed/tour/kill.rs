@@ -30,8 +30,8 @@ impl Killer {
         Ok(Killer { held: db.prepare(HELD)? })
     }
 
-    /// Kills the first of the consumers that is found at work, beginning with `start`, and says
-    /// which it was. None: nobody held a task.
+    /// Kills the first of the consumers that is found at work, beginning with `start`, and returns which it was.
+    /// None: no consumer held a task.
     pub fn kill(
         &self,
         db: &mut Client,

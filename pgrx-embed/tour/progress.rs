@@ -7,7 +7,7 @@ use crate::Result;
 pub struct Progress {
     bar: ProgressBar,
     total: u64,
-    /// The last tenth of the work that a line has told of.
+    /// The last tenth of the work that was reported.
     tenth: u64,
 }
 

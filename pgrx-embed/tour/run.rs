@@ -14,8 +14,7 @@ use crate::{Result, watchdog};
 
 /// How often to look how far the work is.
 const TICK: Duration = Duration::from_millis(5);
-/// From shared memory, at the same cost for any number of tasks. While a new queue is being
-/// counted, nobody knows yet.
+/// From shared memory, at the same cost for any number of tasks; NULL while a new queue is being counted.
 const LEFT: &str = "
     SELECT CASE WHEN (s->>'exact')::boolean THEN (s->'tasks'->>'total')::bigint END
     FROM xqueue.stats('tour.files') AS s";

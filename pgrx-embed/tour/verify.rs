@@ -26,7 +26,7 @@ type Stored = std::result::Result<String, String>;
 pub struct Verdict {
     pub problems: Vec<String>,
     pub unreadable: usize,
-    /// Files that somebody has changed during the tour, which says nothing about their digests.
+    /// Number of files that were changed during the tour, about whose digests nothing is known.
     pub changed: usize,
     /// For each kill, how many tasks of the dead consumer were ready again, and done by others.
     pub taken_again: Vec<i64>,
@@ -132,8 +132,8 @@ fn check_delays(verdict: &mut Verdict, db: &mut Client, plan: &Plan) -> Result<(
     Ok(())
 }
 
-/// What the queue says of tasks that came back is what the trigger has seen, and all who were to be
-/// killed were.
+/// Checks that what the queue shows of tasks that came back is what the trigger has seen, and that all consumers that
+/// were to be killed were.
 fn check_kills(
     verdict: &mut Verdict,
     db: &mut Client,

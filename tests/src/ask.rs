@@ -14,7 +14,7 @@ pub fn ask(c: &mut Client, queue: &str, sql: &str) -> Vec<Value> {
     values(c, &sql.replace("{q}", queue), &[])
 }
 
-/// The same of the only row.
+/// Returns the same of the only row.
 #[track_caller]
 pub fn ask_one(c: &mut Client, queue: &str, sql: &str) -> Value {
     let mut answer = ask(c, queue, sql);

@@ -10,17 +10,17 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// `exe` is `env!("CARGO_BIN_EXE_consumer")`; the modes are told in src/bin/consumer.rs.
+    /// `exe` is `env!("CARGO_BIN_EXE_consumer")`; src/bin/consumer.rs describes the modes.
     pub fn start(exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
         Consumer::run(exe, &[mode, db, queue])
     }
 
-    /// The same with a program of other arguments, which says its backend's PID first.
+    /// Starts a program with other arguments, which prints the PID of its backend first.
     pub fn run(exe: &str, args: &[&str]) -> Consumer {
         Consumer::spawn(Command::new(exe).args(args))
     }
 
-    /// The same through a pooler, which listens on port 6432 in this folder.
+    /// Starts a consumer that connects through a pooler, which listens on port 6432 in this folder.
     pub fn start_through(folder: &str, exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
         let mut command = Command::new(exe);
         command.env("PGHOST", folder).env("PGPORT", "6432");

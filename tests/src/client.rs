@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// How long a condition may take before the test calls it a hang. Never a measure of speed.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// A backend that ignores even its cancellation must not hang the whole run: it is over after so many seconds.
+/// Seconds after which the run ends, so that a backend that ignores even its cancellation does not hang it.
 static WATCHDOG: AtomicU64 = AtomicU64::new(300);
 
 /// Allows this program a longer run. To be called before the first connection is made.
@@ -34,7 +34,7 @@ pub fn config(db: &str) -> Config {
     config
 }
 
-/// The same of another server, as its superuser.
+/// Returns the configuration of a connection to another server, as its superuser.
 pub fn config_at(host: &str, port: u16, db: &str) -> Config {
     start_watchdog();
     let mut config = Config::new();

@@ -25,12 +25,12 @@ impl Cluster {
         Cluster::new_in("/tmp".as_ref(), settings)
     }
 
-    /// The same with its folder in another, in which the servers' user may write.
+    /// Makes a cluster whose folder is in `parent`, in which the servers' user may write.
     pub fn new_in(parent: &Path, settings: &str) -> Cluster {
         Cluster::make(parent, settings, &[])
     }
 
-    /// The same with variables in its environment.
+    /// Makes a cluster with variables in its environment.
     pub fn with_environment(
         settings: &str,
         environment: &'static [(&'static str, &'static str)],
@@ -59,7 +59,7 @@ impl Cluster {
         (primary, standby)
     }
 
-    /// A folder for the server of the PostgreSQL whose programs are in `bin`.
+    /// Makes a folder for the server of the PostgreSQL whose programs are in `bin`.
     fn in_new_folder(parent: &Path, bin: PathBuf) -> Cluster {
         let name = parent.join("xqueue-cluster.XXXXXX");
         let folder = server_command("mktemp").args(["-d".as_ref(), name.as_os_str()]).output();
@@ -168,7 +168,7 @@ impl Cluster {
         open(&self.config())
     }
 
-    /// The log tells of no crash, and of nothing that xqueue complains of.
+    /// Asserts that the log reports no crash, and no complaint of xqueue.
     #[track_caller]
     pub fn assert_quiet(&self) {
         let log = self.log();

@@ -53,7 +53,7 @@ const TEXTS: [&str; 22] = [
     "<a/>",
     "postgres=r/postgres",
 ];
-/// The same for names of objects and what else has a syntax of its own.
+/// Values for names of objects and other types with a syntax of their own.
 const MORE: [&str; 12] = [
     "pg_class",
     "int4",

@@ -2,7 +2,7 @@
 
 use crate::command::server_command;
 
-/// Lets a process have no more memory than it has now and so many bytes.
+/// Limits the memory of a process to what it has now and `more` bytes.
 pub fn limit_memory(pid: i32, more: u64) -> Result<(), String> {
     let status =
         std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| e.to_string())?;

@@ -72,7 +72,7 @@ impl Queue {
         scalar(&mut self.admin, sql, &[&self.name, options])
     }
 
-    /// For a table whose status column or status values are its own.
+    /// Sets the status column and status values of a table that names its own.
     pub fn status_is(&mut self, column: &str, letters: [&str; 6]) {
         self.status = column.to_owned();
         self.letters = letters.map(str::to_owned);

@@ -1,5 +1,5 @@
-//! Chance in tests. Each random test prints the seed that it begins with, which is shown when it fails; with that in
-//! XQUEUE_SEED it makes the same choices again: `XQUEUE_SEED=7 pgrx-embed/test --pg 18 counters_random`.
+//! Chance in tests. Each random test prints its seed, which is shown when it fails; with that in XQUEUE_SEED it makes
+//! the same choices again: `XQUEUE_SEED=7 pgrx-embed/test --pg 18 counters_random`.
 
 const VARIABLE: &str = "XQUEUE_SEED";
 
@@ -10,7 +10,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// The same, for programs that take it as an argument as well.
+/// Returns the seed for programs that also take it as an argument.
 pub fn chosen_seed() -> u64 {
     let given = std::env::var(VARIABLE);
     given.map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"))

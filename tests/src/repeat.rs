@@ -1,5 +1,5 @@
-//! Marks are raised, and priorities surveyed, once for a number of tasks that the server decides. Tests repeat until they
-//! observe it, and do what must have no effect as often as has had one elsewhere.
+//! Marks are raised, and priorities surveyed, once for a number of tasks that the server decides. Tests repeat until
+//! they observe it, and do what must have no effect as often as has had one elsewhere.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::client::values;
 use crate::queue::Queue;
 
-/// An effect that has not come after so many repetitions does not come.
+/// Maximum number of repetitions; an effect that has not come by then does not come.
 const MOST: usize = 10_000;
 
 /// Repeats a step until it says that the effect is there. Returns how many steps that took.
@@ -28,7 +28,7 @@ pub fn mark(q: &mut Queue, which: &str) -> Option<i64> {
     Some(mark.parse().unwrap_or_else(|_| panic!("{which} in {check}")))
 }
 
-/// Takes and acks so many tasks, one at a time; for each another one is put behind all others.
+/// Takes and acks `count` tasks, one at a time; for each another one is put behind all others.
 #[track_caller]
 pub fn drain(q: &mut Queue, tasks: usize) {
     let put = format!("INSERT INTO {0} (id) SELECT max(id) + 1 FROM {0}", q.name);

@@ -41,7 +41,7 @@ impl Stopped {
         stopped.expect("it has been stopped")
     }
 
-    /// None if somebody has woken it before it stopped: then it goes on.
+    /// Returns None if it was woken before it stopped: then it goes on.
     fn asleep(pid: i32) -> Option<Stopped> {
         let stopped = Stopped { pid };
         stopped.signal(libc::SIGSTOP);

@@ -40,7 +40,7 @@ impl Waiter {
         Waiter::waiting_in(queue, client, sql)
     }
 
-    /// The same in a connection that is there already.
+    /// Starts a waiter in a connection that is there already.
     #[track_caller]
     pub fn waiting_in(queue: &mut Queue, client: Client, sql: &str) -> Waiter {
         let waiter = Waiter::start(client, sql);

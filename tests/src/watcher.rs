@@ -1,4 +1,4 @@
-//! Someone who waits for the end of a task, in a thread of this process.
+//! A thread of this process that waits for the end of a task.
 
 use std::thread::JoinHandle;
 
@@ -48,7 +48,7 @@ impl Watcher {
         self.thread.join().expect("the waiting thread did not panic")
     }
 
-    /// What it was told; None when its time was over.
+    /// Returns what it was told; None after its timeout.
     #[track_caller]
     pub fn outcome(self) -> Option<String> {
         self.join().unwrap_or_else(|e| panic!("the wait failed: {e:?}"))

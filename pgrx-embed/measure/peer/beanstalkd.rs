@@ -75,7 +75,7 @@ impl Connection {
         Ok(Connection { stream, answers })
     }
 
-    /// Sends a command, whose answer must begin with the word of its success.
+    /// Sends a command. Error: its answer does not begin with the word for success.
     fn ask(&mut self, command: &str, success: &str) -> Result<()> {
         self.stream.write_all(command.as_bytes())?;
         let answer = self.line()?;

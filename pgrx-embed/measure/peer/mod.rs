@@ -1,4 +1,4 @@
-//! Those who compete: ours, SQL written by hand, and the queues that were asked for.
+//! Contenders: ours, SQL written by hand, and the queues that were asked for.
 
 mod beanstalkd;
 mod crew;
@@ -51,7 +51,7 @@ pub trait Peer {
     /// Whether it has this work at all.
     fn does(&self, work: Work) -> bool;
 
-    /// Makes its queue one of so many ready tasks.
+    /// Fills its queue with `tasks` ready tasks.
     fn fill(&mut self, tasks: u32, commit: &'static str) -> Result<()>;
 
     /// Does the work and returns how many tasks it came to per second.
@@ -69,8 +69,8 @@ macro_rules! text {
     };
 }
 
-/// Whose statements are part of the program: SQL written by hand, the ways to call xqueue, each after what they have in
-/// common, and a yardstick.
+/// Contenders whose statements are part of the program: SQL written by hand, the ways to call xqueue, each after what
+/// they have in common, and a yardstick.
 static BUILT_IN: [(&str, &[&str]); 7] = [
     (HAND, &[text!("hand-written")]),
     (ROWS, &[text!("xqueue"), text!("xqueue-rows")]),
@@ -89,7 +89,7 @@ pub fn built_in() -> Result<Peers> {
     Ok(peers)
 }
 
-/// One of those that are built in.
+/// Returns a built-in contender.
 pub fn named(name: &str) -> Result<Box<dyn Peer>> {
     let (known, texts) = known(name)?;
     Ok(Box::new(SqlPeer::new(known, "", texts)?))
@@ -100,7 +100,7 @@ fn known(name: &str) -> Result<&'static (&'static str, &'static [&'static str])>
     Ok(known.ok_or(format!("{name} is not built in"))?)
 }
 
-/// One of those that are built in, with this table in place of the one that all its cases share.
+/// Returns a built-in contender with this table in place of the one that all its cases share.
 pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
     let (_, texts) = known(name)?;
     let sections = Sections::parse(texts);

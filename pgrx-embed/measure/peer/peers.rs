@@ -1,4 +1,4 @@
-//! Who is still competing: one that fails is left out from then on, and named.
+//! Contenders that still compete: one that fails is left out from then on, and named.
 
 use super::{Peer, Work};
 use crate::{Result, explain};
@@ -14,7 +14,7 @@ impl Peers {
         self.peers.push(peer);
     }
 
-    /// Keeps only those of these names. Error: nobody has one of them.
+    /// Keeps only those of these names. Error: there is none of a name.
     pub fn keep(&mut self, names: &[String]) -> Result<()> {
         for name in names {
             if self.named(name).is_none() {
@@ -29,7 +29,7 @@ impl Peers {
         self.peers.iter_mut().find(|peer| peer.name() == name)
     }
 
-    /// Lets each have its turn who does a work.
+    /// Gives each contender that can do this work its turn.
     pub fn each(&mut self, work: Work, mut turn: impl FnMut(&mut dyn Peer) -> Result<()>) {
         let left_out = &mut self.left_out;
         self.peers.retain_mut(|peer| {
@@ -41,7 +41,7 @@ impl Peers {
         });
     }
 
-    /// Who has been left out since this was asked, and why.
+    /// Returns those left out since the last call, and why.
     pub fn left_out(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left_out)
     }

@@ -36,7 +36,7 @@ impl Peer for Pgq {
         work == Work::Lifecycle || self.0.does(work)
     }
 
-    /// It has no backlog that a take could begin with: what was put before is for nobody.
+    /// It has no backlog that a take could begin with: what was put before is delivered to no consumer.
     fn fill(&mut self, tasks: u32, commit: &'static str) -> Result<()> {
         self.0.fill(tasks, commit)
     }

@@ -5,8 +5,8 @@
 //! Each model is also explored with one step left out or in the wrong place (`Flaw`): that must give a
 //! counterexample, or the model would prove nothing.
 //!
-//! What is pure in the extension is not copied but compiled as it is, from the same files: the models of marks and
-//! sub-queues run the code that the server runs. What cannot be (SQL, latches, snapshots) is written down as steps;
+//! The pure code of the extension is not copied but compiled as it is, from the same files: the models of marks and
+//! sub-queues run the code that the server runs. The rest (SQL, latches, snapshots) is written down as steps;
 //! the head of each model says which function each step stands for.
 
 #[path = "../../../src/model/mod.rs"]

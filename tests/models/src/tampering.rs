@@ -1,5 +1,5 @@
-//! What can be done to a trace so that it is none: a replay that accepts one of these would accept anything. Each model
-//! says which of them say the same history again.
+//! Changes to a trace that no server can have made: a replay that accepts one of these would accept anything. Each
+//! model says which of them describe the same history again.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tampering {
@@ -28,7 +28,7 @@ impl Tampering {
         trace[..self.begins()].iter().chain(self.rest(trace)).collect()
     }
 
-    /// The same from the first event that is concerned.
+    /// Returns the changed trace from the first event that is concerned.
     pub fn rest<E>(self, trace: &[E]) -> impl Iterator<Item = &E> {
         let begins = self.begins();
         let twice = matches!(self, Tampering::Doubled(_)).then_some(begins);

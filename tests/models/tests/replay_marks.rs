@@ -74,7 +74,7 @@ fn one_raises_at_a_time() {
     let lost = raises(51 + LOST_AFTER);
     lost.is_replayed();
     assert_eq!(lost.seen.ready.at, 8);
-    // Who was given up for lost does not end another's.
+    // A raise that was given up for lost does not end another.
     let mut ends_both = lost;
     let Some(What::Step(last)) = ends_both.events.last_mut().map(|event| &mut event.what) else {
         unreachable!()
@@ -198,7 +198,7 @@ fn no_task_stands_before_the_mark() {
         t.end(ONE, 50, 11);
     });
     unseen.is_refused("a task stands before the mark");
-    // As who has taken it himself and gives it back by a rollback would raise the mark.
+    // As a session that has taken it itself and gives it back by a rollback would raise the mark.
     let taken_too_late = made(|t| {
         t.put(1, 10);
         t.start(ONE, 50);

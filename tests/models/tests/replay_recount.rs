@@ -34,7 +34,7 @@ fn end(counted: i64, result: i64) -> Step {
     Step::End { area: 0, counted: ready(counted), result: ready(result), certain: true }
 }
 
-/// Two tasks; a recount sees both, is told of what it does not see, and of what it does.
+/// Two tasks; a recount sees both, and is notified of what it does not see, and of what it does.
 fn right() -> Vec<Event> {
     vec![
         event(tell(5, 1), 1, &[]),

@@ -5,9 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use super::page::Page;
 
-/// Folders whose files pages name with their path.
+/// Folders whose files are named with their path.
 const FOLDERS: [&str; 5] = ["docs/", "pgrx-embed/", "sql/", "src/", "tests/"];
-/// Folders whose files pages name without it.
+/// Folders whose files are named without it.
 const TESTS: [&str; 2] = ["tests/tests", "tests/pg_regress/sql"];
 
 /// Links that lead to no file, or to no heading of a page.

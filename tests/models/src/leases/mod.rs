@@ -2,15 +2,15 @@
 //!
 //! The lease is in the row: status taken, owner, attempt, deadline. Whatever changes a task locks its row and judges
 //! the row's latest version: an ack wants status and owner, and the attempt where it is given; the worker passes
-//! over locked rows and looks once more whether the time is over, or whose the task is.
+//! over locked rows and looks once more whether the time is over, or which session has the task.
 //!
 //! What a session that has ended leaves behind comes back so: each session notes in its COMMIT callbacks what it has
 //! taken and settled. At its exit, after its transaction, it leaves the worker its uuid and those keys, or nothing if
-//! it holds nothing. If another session has written its uuid into a row by hand, its notes are *distrusted* and
-//! the worker looks by owner; and as it may have ended before that was committed, the COMMIT callback of the
-//! giver, after the counters, leaves the worker the uuid again unless the session is attached. The worker forgets a session
-//! once nothing is taken (by the counters), or once it sees no row of it any more; locked ones it tries again. At its start it compares the
-//! owners in the table with the sessions attached after it has read them.
+//! it holds nothing. If another session has written its uuid into a row by hand, its notes are *distrusted* and the
+//! worker looks by owner; and as it may have ended before that was committed, the COMMIT callback of the giver, after
+//! the counters, leaves the worker the uuid again unless the session is attached. The worker forgets a session once
+//! nothing is taken (by the counters), or once it sees no row of it any more; locked ones it tries again. At its
+//! start it compares the owners in the table with the sessions attached after it has read them.
 //!
 //! | step | code |
 //! |---|---|
@@ -54,7 +54,7 @@ pub struct Leases {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// An ack does not look who has taken the task.
+    /// An ack ignores which session has taken the task.
     AckWithoutOwner,
     /// An ack does not look at the attempt.
     AckWithoutAttempt,

@@ -11,7 +11,7 @@ use std::fmt;
 /// A session's identifier.
 pub type Uuid = u128;
 
-/// An event, as a line of the log tells of it.
+/// An event, as a line of the log describes it.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Event {
     /// In the order in which all could have happened one after the other. Those of one transaction have one.
@@ -39,7 +39,7 @@ pub struct Event {
     pub at: i64,
 }
 
-/// What has happened. Whatever else a server may log is refused: it is in no model.
+/// A step. Whatever else a server may log is refused: it is in no model.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
     Begin,
@@ -52,7 +52,7 @@ pub enum Verb {
     Snatch,
     /// Given back by the worker, as the session has ended.
     Session,
-    /// The same, as the time to run was over.
+    /// Given back, as the time to run was over.
     Ttr,
 }
 
@@ -205,8 +205,8 @@ impl<'trace> Replay<'trace> {
     }
 }
 
-/// All that can be done to one event of a trace: dropped, doubled, and swapped with the next event of the same
-/// task, or with the beginning or the end of its session.
+/// Returns all that can be done to one event of a trace: dropped, doubled, and swapped with the next event of the
+/// same task, or with the beginning or the end of its session.
 pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
     let mut all = Vec::with_capacity(3 * trace.len());
     let mut last_of_task: HashMap<&str, usize> = HashMap::new();

@@ -24,7 +24,7 @@ pub enum Step<S> {
     Take(S, usize),
     /// By a session, for its lease of this attempt.
     Ack(S, usize),
-    /// The same, but that the task is ready again.
+    /// Gives the task back, ready.
     Release(S, usize),
     /// By a session, which has more time from here on.
     Touch(S),
@@ -39,7 +39,7 @@ pub enum Step<S> {
 /// The conditions of the steps, each of which may be left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// An ack looks who has taken the task,
+    /// An ack compares the session that has taken the task,
     pub by_owner: bool,
     /// and as which attempt.
     pub by_attempt: bool,

@@ -1,7 +1,7 @@
 //! Levels of sub-queues: among those that may go, the one whose first task is the most urgent goes first, and equals
 //! take turns.
 //!
-//! The ring is ordered by level, which is no greater than the least priority in the line of a sub-queue. A take
+//! The ring is ordered by level, which is no greater than the least priority of the tasks of a sub-queue. A take
 //! claims the first, looks for its first task in a snapshot of its own, and takes it if it is within the *limit*: as
 //! urgent as was known, or more than the others. Otherwise it gives the sub-queue back with what it has learned and
 //! tries the next. What came during the look, the *floor*, keeps the level down.
@@ -11,7 +11,8 @@
 //! | `Claim`, `BeginLook`, `Look`, `Lock` | `Take::take_by_level` (src/write/subqueues/level.rs), src/write/direct/subqueue.rs |
 //! | `Callback`, `Undo` | `commit_subqueues`, `undo_subqueues` (src/parts/subqueues/shared.rs) |
 //!
-//! [`Pool`] with its tree of levels, [`Next::limit`](crate::parts::subqueues::pool::Next::limit) and [`SubqueueChange`] are the extension's own.
+//! [`Pool`] with its tree of levels, [`Next::limit`](crate::parts::subqueues::pool::Next::limit) and
+//! [`SubqueueChange`] are the extension's own.
 
 mod state;
 

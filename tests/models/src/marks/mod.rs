@@ -20,8 +20,8 @@
 //! | `Recount` | `recount_at_leisure`, `recount_briefly` (src/worker/recounter.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
 //!
-//! [`Mark`] is the extension's own. The [`rules`] say once more what a step does to it, and are what the [`replay`] of a
-//! server's traces goes by.
+//! [`Mark`] is the extension's own. The [`rules`] say once more what a step does to it, and are what the [`replay`]
+//! of a server's traces goes by.
 
 pub mod replay;
 pub mod rules;
@@ -71,7 +71,7 @@ pub enum Flaw {
     RaiseDuringLook,
     /// Only PRE_PREPARE marks the queue, when the locks are not yet those of a prepared transaction.
     MarkedOnce,
-    /// Nobody is woken after the recount that follows.
+    /// No consumer is woken after the recount that follows.
     NoNudge,
     /// The end of a raise does not look whether another has begun since.
     AbandonedRaiseEnds,

@@ -1,17 +1,17 @@
 //! What a real server has done to low-water marks, held against the [`rules`](super::rules) and the invariant of the
 //! model.
 //!
-//! The steps at a queue's slot draw their numbers under its lock: for each slot their numbers are their order. A transaction
-//! that changes tasks draws its number in PRE_COMMIT, before it is visible, with the rows locked: for each task the numbers
-//! are the order of its row's versions (src/trace/mod.rs). So:
+//! The steps at a queue's slot draw their numbers under its lock: for each slot their numbers are their order. A
+//! transaction that changes tasks draws its number in PRE_COMMIT, before it is visible, with the rows locked: for
+//! each task the numbers are the order of its row's versions (src/trace/mod.rs). So:
 //!
 //! - Each step finds the slot as the step before has left it, and does to it what the rule of its kind says.
 //! - A commit that makes tasks ready lowers the marks in its COMMIT callback, so later than its own number, and once.
 //! - From that step on, for as long as no later number changes the task, no mark is beyond it. A raise that began before the
 //!   step has its floor lowered by it. One that began after it looks in a snapshot that shows the task, unless the commit
 //!   that changed it is in the snapshot as well, and has a number from before the raise's end. A take that is rolled back has
-//!   no number: the task stays ready, here as for those who raise marks.
-//! - Nobody is told when a prepared transaction ends, but until the worker has looked and found none the marks stay at the
+//!   no number: the task stays ready, here as for sessions that raise marks.
+//! - The end of a prepared transaction is reported to no session, but until the worker has looked and found none the marks stay at the
 //!   first place. What was prepared when it began to look, and is seen later in any way, is ready when it has found none.
 
 use super::rules::Limits;
@@ -84,7 +84,7 @@ struct Task {
     by: u64,
 }
 
-/// What a transaction has done to tasks of a queue that others have not been told of.
+/// Changes of a transaction to tasks of a queue that are not reported yet.
 #[derive(Default)]
 struct Untold<'trace> {
     tasks: Vec<&'trace str>,
@@ -103,17 +103,17 @@ struct Prepared<'trace> {
 struct Slot<'trace> {
     seen: Seen,
     tasks: HashMap<&'trace str, Task>,
-    /// Those that no mark may be beyond.
+    /// Ready tasks, which no mark may be beyond.
     ready: BTreeSet<(Position, &'trace str)>,
     buried: BTreeSet<(Position, &'trace str)>,
-    /// Those who raise a mark, and where it was when they began.
+    /// Raises in progress, with the place of the mark when they began.
     raises: HashMap<(Group, i64, i32), Position>,
     untold: HashMap<u64, Untold<'trace>>,
     told: HashSet<u64>,
     prepared: HashMap<u64, Prepared<'trace>>,
     /// The worker has found a prepared transaction, and has not marked the slot for it yet.
     has_found: bool,
-    /// Those that were prepared when the worker began to look.
+    /// Transactions that were prepared when the worker began to look.
     looked_for: Vec<u64>,
 }
 

@@ -56,7 +56,7 @@ pub(super) enum Prepared {
     Open(Change),
     /// It has ended, and has its locks.
     Ended,
-    /// It has none any more; the worker has not been told.
+    /// It has none any more; the worker has not been notified.
     Unlocked,
 }
 
@@ -192,7 +192,7 @@ impl State {
         self.prepared != Prepared::None || self.requested || self.worker != Worker::Idle
     }
 
-    /// Whether a commit that made a task ready has still to tell of it.
+    /// Returns whether a commit that made a task ready has still to report it.
     pub(super) fn is_untold(&self, key: usize) -> bool {
         let has_yet_to = |(transaction, _): &(Transaction, Raise)| match transaction {
             Transaction::Visible(change) | Transaction::Woken(change) => change.key == key,

@@ -4,8 +4,8 @@ use super::trace::{Change, Event, Step, Verb, What};
 use crate::tampering::Tampering;
 use std::collections::HashMap;
 
-/// All that can be done to one event: dropped, doubled, and swapped with the next change of the same task, with the
-/// next step at the same slot, or with the step by which others are told of it.
+/// Returns all that can be done to one event of a trace: dropped, doubled, and swapped with the next change of the
+/// same task, with the next step at the same slot, or with the step that reports it.
 pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
     let mut all = Vec::with_capacity(4 * trace.len());
     let mut of_task: HashMap<(u64, &str), usize> = HashMap::new();
@@ -33,9 +33,9 @@ pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
     all
 }
 
-/// Whether what comes out could have happened as well: two steps one after the other at a slot of which neither changes
-/// anything (tasks that come to be ready behind the mark and the floor) come in either order, unless the latter is that of a
-/// transaction which has done something only in between.
+/// Whether what comes out could have happened as well: two steps one after the other at a slot of which neither
+/// changes anything (tasks that come to be ready behind the mark and the floor) come in either order, unless the
+/// latter is that of a transaction which has done something only in between.
 pub fn is_harmless(tampering: Tampering, trace: &[Event]) -> bool {
     let Tampering::Swapped(one, other) = tampering else { return false };
     let (What::Step(first), What::Step(second)) = (&trace[one].what, &trace[other].what) else {
@@ -49,7 +49,7 @@ pub fn is_harmless(tampering: Tampering, trace: &[Event]) -> bool {
 }
 
 impl Step {
-    /// The transaction of whose changes it tells.
+    /// Returns the transaction whose changes it reports.
     fn transaction(&self) -> Option<u64> {
         match self.verb {
             Verb::Lower { commit, .. } | Verb::Prepare { commit } => Some(commit),

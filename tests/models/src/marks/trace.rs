@@ -1,4 +1,4 @@
-//! What a server's log tells of marks, and of the tasks that they are about.
+//! What a server's log says of marks, and of the tasks that they are about.
 
 use super::rules::{Limits, position};
 use crate::model::position::Position;

@@ -1,12 +1,13 @@
 //! What a real server has counted, held against the rules that the model explores: each event of its trace (src/trace)
 //! has to be a step that the state before permits.
 //!
-//! All events of a queue are numbered under its lock, so their order is that in which they happened. What a transaction has
-//! changed is known from the event of its callback (`Tell`). So at each moment the trace says how many tasks there
-//! are by the callbacks until then, and a recount has to come to just that number: what its snapshot saw, and what
-//! callbacks have added since. A callback that comes after the recount's end, of a transaction that its
-//! snapshot saw, would be counted twice, and is refused. A prepared transaction has no callback; from its beginning until
-//! the counters are exact again the number is not known, and the result of a recount that was running then is not certain.
+//! All events of a queue are numbered under its lock, so their order is that in which they happened. What a
+//! transaction has changed is known from the event of its callback (`Tell`). So at each moment the trace says how
+//! many tasks there are by the callbacks until then, and a recount has to come to just that number: what its snapshot
+//! saw, and what callbacks have added since. A callback that comes after the recount's end, of a transaction that its
+//! snapshot saw, would be counted twice, and is refused. A prepared transaction has no callback; from its beginning
+//! until the counters are exact again the number is not known, and the result of a recount that was running then is
+//! not certain.
 
 use super::rules::{hides, may_be_exact};
 use crate::model::status::Tasks;
@@ -65,7 +66,7 @@ pub enum Step {
 pub struct Shown {
     /// The counters.
     pub tasks: Tasks,
-    /// What the recounts in progress have been told, by their areas.
+    /// Changes reported to the recounts in progress, by their areas.
     pub since: Vec<(usize, Tasks)>,
     pub prepared: bool,
     pub looks: bool,
@@ -106,7 +107,7 @@ struct Queue {
     truth: Option<Tasks>,
     tasks: Tasks,
     running: BTreeMap<usize, Recount>,
-    /// The snapshots of those that have ended.
+    /// The snapshots of recounts that have ended.
     ended: Vec<Snapshot>,
     /// What one that renews the counters has just come to.
     result: Option<Tasks>,
@@ -263,9 +264,9 @@ impl Queue {
     }
 }
 
-/// All that can be done to one event, unless it is the same history again: a callback that has changed no task
-/// or a mark that was there already may be missing or come at another time, as may what the next one makes
-/// anew, which may be done twice.
+/// Returns all that can be done to one event of a trace, unless it is the same history again: a callback that has
+/// changed no task or a mark that was there already may be missing or come at another time, as may what the next one
+/// makes anew, which may be done twice.
 pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
     let mut all = vec![];
     let mut last: BTreeMap<u64, usize> = BTreeMap::new();

@@ -45,7 +45,7 @@ pub(super) enum Prepared {
     Open(u8),
     /// It has ended, and has its locks.
     Ended,
-    /// It has none any more; the worker has not been told.
+    /// It has none any more; the worker has not been notified.
     Unlocked,
 }
 

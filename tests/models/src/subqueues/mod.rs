@@ -8,7 +8,7 @@
 //!
 //! A take by hand has claimed nothing. The unique index on the sub-queue of taken tasks stops it beside another
 //! task in flight. A take by a function looks for one in its statement, unless the sub-queue is *clear*: then shared
-//! memory knows of every task of it in flight, and the take does without that. So who takes by hand says, after its
+//! memory knows of every task of it in flight, and the take does without that. So a take by hand says, after its
 //! row is in the index, that the sub-queue is not clear; and a take that has done without looks once more, after its
 //! own row is in the index, whether the sub-queue is clear still, and asks the index if it is not.
 //!
@@ -69,11 +69,11 @@ pub enum Flaw {
     FreedBeforeVisible,
     /// A commit that frees a claimed sub-queue is not noted.
     SettledIgnored,
-    /// Who takes by hand does not say so.
+    /// A take by hand does not report itself.
     HandUntold,
     /// A sub-queue of which a task was taken by hand becomes clear as any other.
     UnclaimedForgotten,
-    /// Who has taken from a clear sub-queue does not look whether it is clear still.
+    /// A take from a clear sub-queue does not look whether it is clear still.
     ClearBelieved,
     /// The mark becomes the place that was found, whatever has come meanwhile.
     MarkWithoutFloor,

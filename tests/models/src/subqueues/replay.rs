@@ -24,7 +24,7 @@ use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-/// An event, as a line of the log tells of it.
+/// An event, as a line of the log describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Step(Box<Step>),
@@ -156,7 +156,7 @@ impl Replay {
         Replay::default().go_on(trace, left)
     }
 
-    /// The same from here on.
+    /// Replays events from this state on.
     pub fn go_on<'e>(
         mut self,
         trace: impl IntoIterator<Item = &'e Event>,
@@ -311,8 +311,8 @@ impl Replay {
     }
 }
 
-/// Whether a tampering says the same as the trace: only events that change nothing are concerned, and each finds
-/// what it would find without the tampering.
+/// Returns whether a tampering describes the same history: only events that change nothing are concerned, and each
+/// finds what it would find without the tampering.
 pub fn is_harmless(tampering: Tampering, trace: &[Event]) -> bool {
     match tampering {
         Tampering::Dropped(index) | Tampering::Doubled(index) => trace[index].changes_nothing(),
@@ -322,8 +322,8 @@ pub fn is_harmless(tampering: Tampering, trace: &[Event]) -> bool {
     }
 }
 
-/// All that can be done to one event of a trace, which may be swapped with the one before it of the same sub-queue or
-/// task, and whether the trace is then refused.
+/// Returns all that can be done to one event of a trace: each event may be swapped with the one before it of the same
+/// sub-queue or task; with each, whether the trace is then refused.
 pub fn tamperings(trace: &[Event], left: &Left) -> Vec<(Tampering, bool)> {
     let mut last: HashMap<Subject, usize> = HashMap::new();
     let mut all: Vec<Tampering> = Vec::with_capacity(3 * trace.len());

@@ -112,9 +112,9 @@ pub enum Move {
 pub struct Subqueue {
     /// None while nothing is known of it.
     pub entry: Option<Entry>,
-    /// Who has claimed it.
+    /// Process that has claimed it.
     holder: Option<i32>,
-    /// Who has looked into it since.
+    /// Process that has looked into it since.
     looker: Option<i32>,
 }
 

@@ -192,7 +192,7 @@ impl State {
         self.processes.iter().all(|process| process.phase == Phase::Idle)
     }
 
-    /// Whether two tasks are in flight, but for one that the same transaction settles.
+    /// Returns whether two tasks are in flight, not counting one that the same transaction settles.
     pub(super) fn has_two_in_flight(&self) -> bool {
         let takes = |task: usize| {
             (0..PROCESSES).find(|process| {

@@ -1,20 +1,20 @@
 //! Wake-ups of consumers that wait for a task.
 //!
-//! A consumer that has found nothing joins the line and looks once more: what was committed before it joined it finds,
-//! for what is committed later it is woken. The COMMIT callback of a transaction that made tasks ready, and the
-//! ABORT callback of one that had taken some, wake as many consumers, at the head of the line first. One that is woken is out
-//! of the line and has a *token*. It joins again at its old place, looks, and has used the token if it finds a task. If it
-//! ends before that look has ended, by whatever cause, or was woken while it found a task, it hands the token on to
-//! another.
+//! A consumer that has found nothing joins the wait queue and looks once more: what was committed before it joined it
+//! finds, for what is committed later it is woken. The COMMIT callback of a transaction that made tasks ready, and
+//! the ABORT callback of one that had taken some, wake as many consumers, at the head of the wait queue first. One
+//! that is woken is out of the wait queue and has a *token*. It joins again at its old place, looks, and has used the
+//! token if it finds a task. If it ends before that look has ended, by whatever cause, or was woken while it found a
+//! task, it hands the token on to another.
 //!
 //! Tokens are not tied to tasks: the task of one may go to the holder of a later one, whose own task the look of the
-//! first came too early for. Wake-ups are numbered, and each consumer notes the last before its look began. So a
-//! look in vain uses the token up only if there was no wake-up since it began. Otherwise the consumer looks again with
-//! it; if it has been given another meanwhile, it passes the first on to the next in line whose look began before the
-//! last wake-up.
+//! first came too early for. Wake-ups are numbered, and each consumer notes the last before its look began. So a look
+//! in vain uses the token up only if there was no wake-up since it began. Otherwise the consumer looks again with it;
+//! if it has been given another meanwhile, it passes the first on to the next in the wait queue whose look began
+//! before the last wake-up.
 //!
 //! Where tasks depend on the caller (row security, `pick`), a look in vain says nothing of the others: it always
-//! passes the token on in this way. A token has been round when there is none in line to pass it on to: for one
+//! passes the token on in this way. A token has been round when there is none there to pass it on to: for one
 //! wake-up each consumer is woken once at the most.
 //!
 //! | step | code |
@@ -44,7 +44,7 @@ pub const TASKS: usize = 3;
 pub struct Wakeups {
     /// Which tasks each consumer sees.
     pub sees: [[bool; TASKS]; CONSUMERS],
-    /// So many sleep already.
+    /// Number of consumers that sleep already.
     pub sleepers: usize,
     pub rollbacks: u8,
     pub deaths: u8,
@@ -59,7 +59,7 @@ pub enum Flaw {
     TokenKept,
     /// One that was woken while it found a task takes that token along.
     SecondTokenKept,
-    /// A look in vain uses the token up, whoever sees what.
+    /// A look in vain uses the token up, whatever other consumers see.
     VainUsesUp,
     /// A token goes on to the first in line, whether it has looked or not.
     RoundAndRound,
@@ -83,7 +83,7 @@ impl Wakeups {
         self.sees.iter().any(|sees| *sees != self.sees[0])
     }
 
-    /// Those that the flaw does not leave out.
+    /// The rules that the flaw does not leave out.
     fn rules(&self) -> Rules {
         Rules {
             passes_on: !self.has(Flaw::VainUsesUp),

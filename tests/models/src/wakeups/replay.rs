@@ -1,8 +1,9 @@
 //! What a real server has done, held against the [`rules`](super::rules) that the model explores: each event of its
 //! trace (src/parts/waiters/traced.rs) has to be a step that the state before permits.
 //!
-//! The line is known here by who has joined and left it alone. Who is woken follows from that, and what becomes of each
-//! token from the looks: so a wake-up out of order, and a token that vanishes or comes from nothing, are no steps.
+//! The wait queue is known here only by the processes that have joined and left it. Which process is woken follows
+//! from that, and what becomes of each token from the looks: so a wake-up out of order, and a token that vanishes or
+//! comes from nothing, are no steps.
 
 use super::rules::{Knows, Rules, Vain};
 use crate::trace;
@@ -15,7 +16,7 @@ pub type Number = u64;
 /// Wakes all that wait.
 const ALL: u32 = u32::MAX;
 
-/// An event, as a line of the log tells of it.
+/// An event, as a line of the log describes it.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Event {
     pub by: Process,
@@ -27,11 +28,11 @@ pub struct Event {
     pub step: Step,
 }
 
-/// What has happened. Whatever else a server may log is refused: it is in no model.
+/// A step. Whatever else a server may log is refused: it is in no model.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "do")]
 pub enum Step {
-    /// Stands in line behind so many, to look for the task that a token tells of.
+    /// Joins the wait queue at `place`, to look for the task that a token announces.
     Join {
         place: usize,
         since: i64,
@@ -57,9 +58,9 @@ pub enum Step {
         number: Number,
         is_empty: bool,
     },
-    /// Those that sleep are to look once more, whatever they have been told.
+    /// All sleeping consumers are to look once more, whatever they have been told.
     Nudge {},
-    /// A process is out of the line, with a token; 0 stands for one that nobody else is to have.
+    /// A process is removed from the wait queue, with a token; 0 stands for a wake-up that is not handed on.
     Notify {
         who: Process,
         number: Number,
@@ -137,7 +138,7 @@ struct Queue {
     consumers: HashMap<Process, Consumer>,
     wakes: Number,
     due: VecDeque<(Process, Due)>,
-    /// Who nudges.
+    /// Process that nudges.
     nudges: Option<Process>,
 }
 
@@ -155,8 +156,8 @@ fn holds(condition: bool, otherwise: &'static str) -> Judged {
 }
 
 impl Replay {
-    /// Replays a trace from the server's start to a state at rest, in which so many consumers sleep in all lines and there
-    /// are so many ready tasks.
+    /// Replays a trace from the server's start to a state at rest, in which `sleepers` consumers sleep in all wait
+    /// queues and there are `ready` ready tasks.
     pub fn run<'a>(
         trace: impl IntoIterator<Item = &'a Event>,
         sleepers: usize,

@@ -1,5 +1,5 @@
-//! The rules of wake-ups: who is woken, and what becomes of a token. The model explores them, and what a server has
-//! done is held against them, see [`super::replay`]. `N` numbers wake-ups.
+//! The rules of wake-ups: which process is woken, and what becomes of a token. The model explores them, and what a
+//! server has done is held against them, see [`super::replay`]. `N` numbers wake-ups.
 
 /// What a consumer knows while it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Rules {
         }
     }
 
-    /// Whether a token may go on to a consumer in line whose look began after wake-up `seen`.
+    /// Returns whether a token may go on to a consumer in the wait queue whose look began after wake-up `seen`.
     pub fn may_go_to<N: PartialOrd>(&self, seen: N, last: N) -> bool {
         seen < last || !self.goes_round
     }

@@ -45,7 +45,7 @@ pub(super) struct Consumer {
 pub struct State {
     pub(super) tasks: [Task; TASKS],
     pub(super) consumers: [Consumer; CONSUMERS],
-    /// Those in line, whose order is that of their numbers.
+    /// The wait queue, whose order is that of their numbers.
     pub(super) in_order: [bool; CONSUMERS],
     /// Transactions that have put a task, and rolled a take back, before their callbacks.
     pub(super) puts: u8,
@@ -107,7 +107,7 @@ impl State {
         (entry.phase, entry.seen) = (Phase::Ended, 0);
     }
 
-    /// Whether every consumer sleeps or has ended, and nothing is committed but what was told of.
+    /// Returns whether every consumer sleeps or has ended, and all commits have reported what they changed.
     pub(super) fn is_at_rest(&self) -> bool {
         let is_still = |consumer: &Consumer| match consumer.phase {
             Phase::Sleeps => consumer.woken.is_none(),

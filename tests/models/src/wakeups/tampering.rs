@@ -4,8 +4,8 @@ use super::replay::{Event, Number, Process, Step};
 use crate::tampering::Tampering;
 use std::collections::HashMap;
 
-/// All that can be done to one event of a trace: dropped, doubled, and swapped with the event before of the same
-/// process; but for what changes nothing, see [`is_idle`] and [`commute`].
+/// Returns all that can be done to one event of a trace: dropped, doubled, and swapped with the event before of the
+/// same process; not what changes nothing, see [`is_idle`] and [`commute`].
 pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
     let mut all = Vec::with_capacity(3 * trace.len());
     let mut last: HashMap<(Process, u32), usize> = HashMap::new();
@@ -35,14 +35,14 @@ pub fn tamperings(trace: &[Event]) -> Vec<Tampering> {
     all
 }
 
-/// The events that it is about, and what the same process does next.
+/// Returns the events that it concerns, and what the same process does next.
 pub fn where_in(tampering: Tampering, trace: &[Event]) -> Vec<&Event> {
     let first = tampering.begins();
     let by = trace[first].by;
     trace[first..].iter().filter(|event| event.by == by).take(3).collect()
 }
 
-/// What the same process does next, for each event.
+/// Returns what the same process does next, for each event.
 fn following(trace: &[Event]) -> Vec<Option<&Step>> {
     let mut next: HashMap<(Process, u32), &Step> = HashMap::new();
     let mut following = vec![None; trace.len()];
@@ -52,9 +52,9 @@ fn following(trace: &[Event]) -> Vec<Option<&Step>> {
     following
 }
 
-/// Whether a trace says the same without a step. A look may be cut short at any time: so nothing is said by one that
-/// comes to no end, as its process leaves; nor, where there is no token, by its end, after which the process leaves or is
-/// woken. A nudge may find that there is none to be woken.
+/// Returns whether a trace describes the same history without a step. A look may be cut short at any time: so one
+/// that comes to no end, as its process leaves, says nothing; nor, where there is no token, does its end, after which
+/// the process leaves or is woken. A nudge may find no process to wake.
 fn is_idle(step: &Step, following: Option<&Step>, has_token: bool) -> bool {
     let leaves = matches!(following, Some(Step::Leave { .. }));
     let stands = matches!(following, Some(Step::Join { .. }));
@@ -67,9 +67,9 @@ fn is_idle(step: &Step, following: Option<&Step>, has_token: bool) -> bool {
     }
 }
 
-/// Whether two steps of one process might have been taken in the other order: the beginning of a look, which is no step
-/// of the wait queue, and the last of what the step before has led to, or, where the process was woken before it looked,
-/// the step that gives its token on; and two nudges.
+/// Returns whether two steps of one process might have been taken in the other order: the beginning of a look, which
+/// is no step of the wait queue, and the last of what the step before has led to, or, where the process was woken
+/// before it looked, the step that gives its token on; and two nudges.
 fn commute(one: &Step, other: &Step) -> bool {
     match (one, other) {
         (Step::Notify { .. } | Step::PassOn { .. }, Step::Look) => true,

@@ -9,7 +9,7 @@ pub struct Trace {
     pub left: Left,
 }
 
-/// Who raises marks.
+/// Processes that raise marks.
 pub const ONE: i32 = 1;
 pub const OTHER: i32 = 2;
 
