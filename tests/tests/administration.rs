@@ -45,7 +45,7 @@ fn a_database_that_somebody_needs_for_himself() {
     wait_until("the worker runs", || state(&mut c) == "RUNNING");
     let (mut other, copy) = (connect(), unique("copy"));
     let sql = format!("CREATE DATABASE {copy} TEMPLATE {}", database.name);
-    // It waits for some seconds until nobody else is there, then gives up.
+    // It waits for some seconds for the other connections to end, then gives up.
     let command = std::thread::spawn(move || try_sql(&mut other, &sql));
     wait_until("the worker has to leave", || state(&mut c) == "ENDING");
     let outcome = command.join().expect("the command ends");
@@ -246,7 +246,7 @@ fn statistics_begin_anew() {
         "42501",
         "must be owner",
     );
-    // All of those that one owns: none.
+    // All queues that the role owns: none.
     stranger.batch_execute("SELECT xqueue.stats_reset()").unwrap();
     assert_eq!(q.calls("put"), 2);
     q.sql("SELECT xqueue.stats_reset('{q}')");

@@ -1,4 +1,5 @@
-//! The worker runs an owner's triggers, everybody's search_path is his own: neither gives anybody more than he had.
+//! The worker runs an owner's triggers, and each role sets its own search_path: neither gives a role more than it
+//! had.
 
 use xqueue_tests::*;
 
@@ -23,7 +24,7 @@ fn an_owner_that_is_no_superuser() {
     let row = c.query_one(&format!("SELECT who, path FROM {name}_log"), &[]).unwrap();
     assert_eq!(row.get::<_, &str>(0), role.name, "the worker is the owner");
     assert!(!row.get::<_, &str>(1).contains("public"), "with a search_path nobody can step into");
-    // Its own session's tasks, taken by one who has the table's privileges only.
+    // Its own session's tasks, taken by a role that has the table's privileges only.
     take_all(&mut c, &name);
     drop(c);
     q.wait_for("ready", 1);

@@ -56,7 +56,7 @@ fn peek_and_kick_in_every_way() {
     assert_eq!(call(c, &name, "dig", "5"), [5]);
     assert_eq!(call(c, &name, "restart", "2"), [2]);
     q.assert_tasks(&[("ready", 3), ("waiting", 1), ("buried", 1)]);
-    // Kick leaves those that wait alone.
+    // Kick leaves waiting tasks alone.
     assert_eq!(scalar::<i32>(c, "SELECT xqueue.kick($1::text, 9)", &[&name]), 1);
     assert_eq!(status(c, &name, 3).as_deref(), Some("W"));
     // In any state, reserved by another as well.

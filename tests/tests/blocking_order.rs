@@ -1,4 +1,4 @@
-//! Who gets what: first come, first served, one consumer per task, and how many per call.
+//! Which consumer gets which task: first come, first served, one consumer per task, and how many per call.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ fn a_waiter_that_asks_for_many_takes_what_is_there() {
     q.assert_tasks(&[("taken", 3)]);
 }
 
-/// One takes a batch for which several were woken: those who find nothing wait on and lose no later task.
+/// One takes a batch for which several were woken: the others wait on and lose no later task.
 #[test]
 fn a_greedy_waiter_leaves_the_others_waiting() {
     let mut q = Queue::new("order");

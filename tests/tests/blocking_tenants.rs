@@ -1,6 +1,6 @@
-//! Queues that decide by the caller which tasks it gets, by row security or by a function that picks: a wake-up
-//! that one consumer cannot use goes on to those who have not looked since, once round the wait queue. The
-//! worker, which looks after consumers that sleep beside ready tasks, is stopped: it helps nobody here.
+//! Queues that decide by the caller which tasks it gets, by row security or by a function that picks: a wake-up that
+//! one consumer cannot use goes on to those that have not looked since, once round the wait queue. The worker, which
+//! looks after consumers that sleep beside ready tasks, is stopped here.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -78,7 +78,7 @@ impl Shared {
         (0..count).map(|_| self.b_waits()).collect()
     }
 
-    /// So many tasks for a tenant, in one transaction.
+    /// Puts tasks for a tenant, in one transaction.
     #[track_caller]
     fn insert(&mut self, tenant: &str, count: i64) {
         self.q.sql(&format!(
@@ -113,7 +113,7 @@ fn b_passes_it_on(mut shared: Shared) {
     let client = Shared::assert_is_for(a, &shared.a);
     assert!(!b.finished());
     shared.insert_for_b(1);
-    // A sub-queue that is in use is nobody's until this.
+    // The sub-queue is free from here on.
     shared.q.sql("SELECT xqueue.delete('{q}', id) FROM {q} WHERE status = 'T'");
     Shared::assert_is_for(b, &shared.b);
     drop(client);
@@ -136,7 +136,7 @@ fn sub_queues_of_others() {
     b_passes_it_on(shared);
 }
 
-/// The look of one who sees nothing says nothing of what there is to take.
+/// The look of a consumer that sees nothing says nothing of what there is to take.
 #[test]
 fn sub_queues_that_others_have_looked_into() {
     let mut shared = Shared::secured(&json!({"features": {"utube": true}}));
@@ -318,7 +318,7 @@ fn an_end_that_meets_the_wake_up() {
     }
 }
 
-/// So many look as are in line, each once, and no more, though nobody can take the task.
+/// As many look as are in the wait queue, each once, although none can take the task.
 #[test]
 fn a_task_for_nobody_goes_round_once() {
     const PUTS: i64 = 15;

@@ -220,7 +220,7 @@ fn another_queue_does_not() {
     }
 }
 
-/// A row somebody had locked is passed over by a take; when it is free, and still ready, it must be given out.
+/// A locked row is passed over by a take; when it is free, and still ready, it must be given out.
 #[test]
 fn rollback_of_a_delete_by_hand() {
     let mut q = Queue::new("wake");

@@ -1,4 +1,4 @@
-//! Feature capacity: never a task more, whoever puts it and however; what is room and what is not.
+//! Feature capacity: never a task more, however it is put; what counts as room.
 
 use xqueue_tests::*;
 
@@ -73,7 +73,7 @@ fn room_of_what_is_deleted_in_a_savepoint_stays_reserved() {
     q.assert_tasks(&[("total", 3)]);
 }
 
-/// What a transaction has deleted makes room for what it puts, and for nobody else before it commits.
+/// What a transaction has deleted makes room for what it puts, and for other transactions after its commit only.
 #[test]
 fn what_the_same_transaction_deletes_is_room() {
     let mut q = Queue::limited("capacity", 2, 2);

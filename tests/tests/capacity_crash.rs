@@ -19,7 +19,7 @@ fn a_producer_with_room_is_killed_with_the_server() {
         }
         assert!(waiting.join().result.is_err());
         q.reconnect();
-        // At once: whoever comes before the tasks are counted waits for that.
+        // At once: a put before the tasks are counted waits for that.
         assert_eq!((q.puts(3), q.puts(2)), (0, 2), "{how}");
         q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
         assert_eq!((&q.stats()["capacity"], q.total()), (&json!(5), 5));

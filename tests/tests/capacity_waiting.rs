@@ -63,7 +63,7 @@ fn in_the_order_of_arrival() {
     q.assert_tasks(&[("total", 2)]);
 }
 
-/// Who needs less does not overtake who came before, nor does who comes later.
+/// A put that needs less does not overtake earlier ones; nor does a later one.
 #[test]
 fn a_large_batch_is_not_overtaken() {
     let mut q = Queue::limited("room", 5, 4);
@@ -261,7 +261,7 @@ fn put_wait_waits_for_room_first() {
     assert_eq!(thread.join().unwrap(), "acked");
 }
 
-/// Who has put already gets room before those who came later, as they may be waiting for its end.
+/// A transaction that has put already gets room before later ones, as they may be waiting for its end.
 #[test]
 fn who_has_put_already_precedes_newcomers() {
     let mut q = Queue::limited("room", 3, 1);

@@ -141,7 +141,7 @@ fn on_conflict() {
     q.assert_tasks(&[("ready", 2), ("buried", 1), ("done", 1), ("total", 4)]);
 }
 
-/// A task that is taken by nobody may be made ready at once by the worker: counted it is in any case.
+/// A task that is taken without an owner may be made ready at once by the worker: it is counted in any case.
 #[test]
 fn every_state_by_hand() {
     let mut q = Queue::new("count");
@@ -238,7 +238,7 @@ fn calls_are_counted_when_they_commit() {
     let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]'); INSERT INTO {q} DEFAULT VALUES");
     q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); ROLLBACK; BEGIN; SELECT xqueue.take('{q}', '0', 2); ROLLBACK");
-    // Whoever inserts puts, by whatever means.
+    // An insertion is a put, by whatever means.
     assert_eq!((q.calls("put"), q.calls("take")), (4, 0));
     let taken = ids(&take(&mut q.admin, &name, "0", 3));
     release(&mut q.admin, &name, taken[0]);

@@ -53,7 +53,7 @@ fn some_mine(q: &str, call: &str) -> String {
     )
 }
 
-/// Runs so many transactions. A deadlock is part of the game, and a refusal to prepare what has taken tasks.
+/// Runs `transactions` transactions. A deadlock is expected, and a refusal to prepare what has taken tasks.
 fn writer(mut c: Client, q: &str, seed: u64, transactions: u32) {
     let mut random = StdRng::seed_from_u64(seed);
     for n in 0..transactions {

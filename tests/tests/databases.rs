@@ -104,7 +104,7 @@ fn drop_database() {
             scalar(&mut database.admin, sql, &[&name])
         });
         database.sql(&format!("DROP DATABASE {name}{options}"));
-        // One of the same name is a new one.
+        // A database of the same name is a new one.
         database.sql(&format!("CREATE DATABASE {name}"));
         database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
         worker_works(&mut Queue::new_in(&name, "jobs"));

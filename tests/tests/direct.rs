@@ -32,7 +32,7 @@ fn rows_that_are_locked() {
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 4)), [1, 4]);
     assert!(take(&mut q.admin, &name, "0", 4).is_empty());
     locked.commit().expect("a commit");
-    // A lock of one's own is in nobody's way.
+    // A session's own lock does not hinder it.
     q.sql("BEGIN; SELECT FROM {q} WHERE id = 2 FOR UPDATE");
     let tasks = take(&mut q.admin, &name, "0", 4);
     q.sql("COMMIT");
@@ -167,7 +167,7 @@ fn an_index_in_the_place_of_ours() {
     q.sql("DROP INDEX {q}_taken_idx, {q}_ready_idx; SELECT xqueue.upgrade('{q}')");
 }
 
-/// Whoever takes need not have the right to call the functions of defaults.
+/// A consumer needs no right to call the functions of defaults.
 #[test]
 fn a_role_that_only_takes() {
     let mut q = queue();
@@ -301,8 +301,8 @@ fn rows_that_are_older_than_a_column() {
     }
 }
 
-/// With another trigger on the table everything is done by statements and counted by triggers: what comes
-/// of it is the same.
+/// With another trigger on the table everything is done by statements and counted by triggers: the result is the
+/// same.
 #[test]
 fn statements_do_the_same() {
     let features = json!({"features": {

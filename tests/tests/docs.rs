@@ -95,7 +95,7 @@ fn first_cells(page: &Page) -> impl Iterator<Item = String> {
     page.prose.iter().flat_map(|(_, line)| names_in_first_cell(line))
 }
 
-/// The same of one section of the page.
+/// Returns the same of one section of the page.
 fn first_cells_of(page: &Page, heading: &str) -> impl Iterator<Item = String> {
     let heading = format!("## {heading}");
     let lines = page.prose.iter().map(|(_, line)| line).skip_while(move |line| **line != heading);
@@ -176,7 +176,7 @@ fn docs_have_each_setting_with_its_default() {
     }
 }
 
-/// Whether a time such as `30d` is so many of the setting's unit.
+/// Returns whether a time such as `30d` is `value` in the setting's unit.
 fn is_time(cell: &str, value: &str, unit: &str) -> bool {
     let has_unit = matches!(unit, "ms" | "s");
     let sql = "SELECT replace($1, 'd', ' days')::interval = ($2::text || $3::text)::interval";

@@ -55,7 +55,7 @@ fn what_is_not_mine_is_not_done_and_nothing_is_taken() {
     }
 }
 
-/// A batch is one statement; which task stops it is told all the same.
+/// A batch is one statement; the error names the task that stops it all the same.
 #[test]
 fn batches_are_all_or_nothing() {
     let mut q = filled(&json!({"features": {"buried": true, "delayed": true}}), 300);

@@ -1,4 +1,4 @@
-//! Which commits wait until they are safe. A standby that never answers makes those that do wait be seen.
+//! Which commits wait until they are safe. A standby that never answers shows those that wait.
 
 use postgres::Client;
 use serde_json::json;
@@ -119,7 +119,7 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     let c = careful(&q);
     drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
     q.wait_for("taken", 0);
-    // What an identified session has taken, whoever has identified it.
+    // What an identified session has taken, by whichever connection.
     let mut q = queue(&cluster, &json!({}));
     let mut c = careful(&q);
     returns(&mut c, &q, "SELECT FROM xqueue.take('{q}')");
@@ -174,7 +174,7 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     returns(&mut c, &q, "SELECT FROM xqueue.take(NULL::{q})");
     drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
     q.wait_for("taken", 0);
-    // Somebody else's trigger writes what it likes.
+    // A trigger of the user's writes what it likes.
     let mut q = queue(&cluster, &json!({}));
     q.sql(
         "CREATE FUNCTION {q}_log() RETURNS trigger LANGUAGE plpgsql AS \

@@ -19,7 +19,7 @@ fn a_restart_of_the_server_leaves_the_end_of_life_as_it_is() {
     q.reconnect();
     q.wait_for("ready", 2);
     assert_eq!(q.ask_one(lives), before);
-    // Nor does it keep one alive whose time is over.
+    // Nor does it keep a task alive whose time is over.
     q.sql("UPDATE {q} SET expires = now() + interval '10 milliseconds'");
     server.restart("fast");
     q.reconnect();

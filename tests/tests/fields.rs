@@ -1,5 +1,5 @@
-//! Any column may play any part: a table of somebody's own, with odd names, other types, other status
-//! values and a key of two columns, goes through all that a task can go through.
+//! Any column may play any part: an existing table with odd names, other types, other status values and a key of two
+//! columns goes through all that a task can go through.
 
 use xqueue_tests::{Queue, Value, Watcher, database, json, unique, wait_until};
 

@@ -44,7 +44,7 @@ fn a_queue_that_is_empty_or_has_only_larger_numbers() {
     q.sql("DELETE FROM {q}; SELECT xqueue.put('{q}', '{}', priority => 50)");
     let id = front(&mut q.admin, &name, "{}")[0];
     assert!(q.holds(id, "priority = -1"), "so that a later one without priority stays behind");
-    // Taken and waiting tasks do not count: nobody takes them before.
+    // Taken and waiting tasks do not count: no take comes to them before.
     q.sql("UPDATE {q} SET status = 'B', priority = -30");
     let id = front(&mut q.admin, &name, "{}")[0];
     assert!(q.holds(id, "priority = -1"));

@@ -14,7 +14,7 @@ fn queue(features: Value) -> Queue {
     Queue::with("held", COLUMNS, &json!({ "features": features }))
 }
 
-/// A queue with so many ready tasks, and a connection.
+/// A queue with `tasks` ready tasks, and a connection.
 fn filled(features: Value, tasks: i64) -> (Queue, Client) {
     let mut q = queue(features);
     q.sql(&format!("INSERT INTO {{q}} (id) SELECT generate_series(1, {tasks})"));
@@ -27,7 +27,7 @@ fn run(c: &mut Client, q: &Queue, sql: &str) {
     c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
 }
 
-/// The session knows what it holds, or that it does not; it ends, and so many tasks are ready.
+/// The session knows what it holds, or that it does not; after its end, this many tasks are ready.
 #[track_caller]
 fn ends(q: &mut Queue, mut c: Client, ready: i64) {
     let report: Value = scalar(&mut c, "SELECT xqueue.check($1::text)", &[&q.name]);

@@ -23,8 +23,8 @@ fn trier(c: &mut Client, name: &str, properties: &str, statement: &str) {
     .unwrap();
 }
 
-/// A queue whose owner, an ordinary role, has the worker run a statement for each task that was put with a delay. Gives
-/// the errors that it met, or "none".
+/// Runs a statement in the worker, as trigger of an ordinary role's queue, for each task that was put with a delay.
+/// Returns the errors that it met, or "none".
 fn run_by_the_worker(role: &Role, statement: &str) -> String {
     let (mut c, name) = (role.client(), unique("identity"));
     c.batch_execute(&format!(
@@ -177,7 +177,7 @@ fn a_security_definer_function_reads_the_identity_and_changes_nothing() {
     c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
 }
 
-/// Who may read the table knows the uuids of all who hold tasks.
+/// A role that may read the table knows the uuids of all sessions that hold tasks.
 #[test]
 fn the_uuid_of_the_owner_column_opens_nothing() {
     let mut q = Queue::new("identity");
@@ -280,7 +280,7 @@ fn a_session(role: &Role, session: &str) -> Client {
     c
 }
 
-/// Whoever keeps a session that he has joined does not make it his own.
+/// A connection that stays in a session it has joined does not make it its own.
 #[test]
 fn a_session_stays_its_openers() {
     let mut q = Queue::new("identity");

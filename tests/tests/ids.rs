@@ -293,7 +293,7 @@ fn the_kind_of_keys_can_be_switched_while_the_queue_is_in_use() {
     q.fails("SELECT xqueue.put('{q}', '{}')", "22004", "id");
     q.fails("INSERT INTO {q} DEFAULT VALUES", "23502", "id");
 
-    // Who had taken a task before still has it.
+    // A session that had taken a task before still has it.
     assert_eq!(ids(&ask(&mut consumer, &name, "SELECT xqueue.ack('{q}', 10)")), [10]);
 }
 

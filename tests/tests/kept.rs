@@ -1,5 +1,5 @@
-//! Tasks that stay after their ack (features keep and zombie), and what an administrator does with
-//! tasks that nobody holds, or that somebody does.
+//! Tasks that stay after their ack (features keep and zombie), and what an administrator does with tasks that are
+//! taken or not.
 
 use xqueue_tests::{
     Queue, Waiter, Watcher, ask, expect_error, id, ids, json, pid, put, refused, status, take_all,

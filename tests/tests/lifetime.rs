@@ -1,4 +1,4 @@
-//! Feature ttl: tasks that nobody has taken in time vanish.
+//! Feature ttl: tasks that were not taken in time vanish.
 
 use std::io::Write;
 

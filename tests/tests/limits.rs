@@ -56,7 +56,7 @@ fn sessions_of_a_role_are_limited() {
     sessions.iter().for_each(|session| end(&mut c, session));
 }
 
-/// They do not wait for each other, and are never more than the limit, whoever commits first.
+/// They do not wait for each other, and are never more than the limit, whichever commits first.
 #[test]
 fn sessions_that_are_being_opened_are_counted() {
     let role = role_with("max_sessions_per_role = 2");
@@ -174,7 +174,7 @@ fn queues_of_a_role_are_limited() {
     cluster.assert_quiet();
 }
 
-/// Who is a member of another role may give it queues, as many as that may have, by whichever command.
+/// A member of another role may give it queues, as many as that may have, by each command.
 #[test]
 fn queues_that_are_given_to_another_role_are_counted_for_that() {
     const FULL: &str = "role \"helper\" may have no more than 3 queues";
@@ -233,7 +233,7 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
     c.batch_execute("ALTER TABLE d ALTER COLUMN payload SET STATISTICS 10").unwrap();
     c.batch_execute("SELECT xqueue.drop('d'); ALTER TABLE e OWNER TO helper").unwrap();
     refused(&mut c, "ALTER TABLE f OWNER TO helper");
-    // A superuser gives as many as there is room for; who has too many may go on with those.
+    // A superuser gives as many as there is room for; a role with too many may go on with those.
     superuser.batch_execute("ALTER TABLE f OWNER TO helper").unwrap();
     c.batch_execute(
         "ALTER TABLE f ALTER COLUMN payload SET STATISTICS 10; SELECT xqueue.put('f', '{}')",

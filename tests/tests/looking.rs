@@ -1,4 +1,4 @@
-//! Who only looks runs nothing of a table's owner: neither what claims to be immutable, nor policies, nor casts. What a
+//! A look runs nothing of a table's owner: neither what claims to be immutable, nor policies, nor casts. What a
 //! superuser changes on an owner's behalf runs as the owner.
 
 #[path = "looking/trap.rs"]
@@ -126,7 +126,7 @@ fn who_looks_runs_no_cast_of_the_key() {
     assert_eq!(stats["key"], json!({"id": "a", "no": 7}), "{stats}");
 }
 
-/// Who has but the privilege does what TRUNCATE would, as the triggers see it.
+/// A role that has but the privilege does what TRUNCATE would, as the triggers see it.
 #[test]
 fn a_grant_of_truncate_does_not_make_anybody_the_owner() {
     let (mut q, role) = (Queue::new("looking"), Role::create());
@@ -214,7 +214,7 @@ fn rows_that_are_hidden_from_the_owner_are_not_passed_over() {
     assert_eq!(scalar::<Value>(&mut superuser, &sql, &[]), json!(0));
 }
 
-/// Counts are of all rows: who sees only some is not told.
+/// Counts are of all rows: a role that sees only some is not shown them.
 #[test]
 fn counts_are_not_for_those_from_whom_row_security_hides_rows() {
     let mut q = Queue::new("looking");
@@ -279,7 +279,7 @@ fn check_reports_a_key_and_a_column_that_are_gone() {
         let problems = check["problems"].as_array().expect("a list");
         let is_tracked = |told: &Value| told.as_str().is_some_and(|told| told.contains(problem));
         assert!(problems.iter().any(is_tracked), "{damage}: {check}");
-        // Others are seen all the same.
+        // Other queues are shown all the same.
         scalar::<i64>(&mut q.admin, "SELECT count(*) FROM xqueue.taken", &[]);
         q.sql("DROP TABLE {q}");
         q.abandon();

@@ -221,7 +221,7 @@ fn triggers_that_were_off() {
     t.finds(5);
 }
 
-/// Features that come and go, and a column that may hold NULL: nobody relies on what was known before.
+/// Features that come and go, and a column that may hold NULL: nothing relies on what was known before.
 #[test]
 fn features_switched_meanwhile() {
     let mut t = Tubes::new(&json!({}));

@@ -87,7 +87,7 @@ fn a_batch_over_many_tubes() {
     t.finds(7);
 }
 
-/// A task that was put behind everybody's back is found by `check`, in tubes with and without priorities.
+/// A task that was put without a report is found by `check`, in tubes with and without priorities.
 #[test]
 fn check_finds_what_is_hidden() {
     for priority in [true, false] {

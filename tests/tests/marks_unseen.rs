@@ -1,4 +1,4 @@
-//! Marks beside changes of which nobody tells when they are seen, or not in a way that marks know.
+//! Marks beside changes that are not reported when they become visible, or not in a way that marks know.
 
 use xqueue_tests::*;
 

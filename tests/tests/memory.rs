@@ -5,7 +5,7 @@ use xqueue_tests::*;
 /// A backend that has seen a few queues has all that it keeps for ever.
 const WARM_UP: usize = 30;
 const QUEUES: usize = 160;
-/// Far less than a tenth of what the plans of so many queues take.
+/// Far less than a tenth of what the plans of this number of queues take.
 const GROWTH: i64 = 2 << 20;
 
 /// Bytes of all memory contexts of a backend, and those of its resident memory.

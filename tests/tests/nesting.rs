@@ -6,7 +6,7 @@ use xqueue_tests::*;
 /// As large as the server lets it be.
 const STACK: &str = "SET max_stack_depth = '7MB'";
 
-/// A queue whose function, in PL/pgSQL, does this on every put.
+/// A queue whose PL/pgSQL function does this on every put.
 fn hooked(body: &str) -> Queue {
     let mut q = Queue::new("nesting");
     hook(&mut q, body);

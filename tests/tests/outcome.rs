@@ -1,4 +1,4 @@
-//! `wait` and `put_wait`: who waits for the end of a task is told what has become of it.
+//! `wait` and `put_wait`: a call that waits for the end of a task returns what has become of it.
 
 #[path = "outcome/put_wait.rs"]
 mod put_wait;
@@ -15,7 +15,7 @@ fn queue(features: &str) -> Queue {
     Queue::with("outcome", COLUMNS, &json!({ "features": features }))
 }
 
-/// Task 1 is taken by the queue's own connection, and somebody waits for its end.
+/// Task 1 is taken by the queue's own connection, and a watcher waits for its end.
 fn watched(features: &str) -> (Queue, Watcher) {
     let mut q = queue(features);
     let name = q.name.clone();
@@ -172,7 +172,7 @@ fn a_wait_among_very_many_ends_is_told_of_its_own() {
 fn of_several_changes_in_one_transaction_the_last_end_is_told() {
     let (mut q, watcher) = watched(r#"{"buried": true}"#);
     q.sql("BEGIN; SELECT xqueue.bury('{q}', 1); SELECT xqueue.dig('{q}', 1); COMMIT");
-    // Buried for a moment that nobody has seen: either answer to that would do, but not a hang.
+    // Buried for a moment that no other transaction has seen: either answer would do, but not a hang.
     q.sql("SELECT xqueue.delete('{q}', 1)");
     let told = watcher.outcome();
     assert!(["buried", "deleted"].contains(&told.as_deref().unwrap_or("")), "{told:?}");
@@ -327,7 +327,7 @@ fn no_other_key_that_can_be_computed_stands_for_the_same_task() {
     watcher.assert_told("buried");
 }
 
-/// What is told is told by other tenants' transactions, too.
+/// The transactions of other tenants report an end, too.
 #[test]
 fn under_row_security_an_end_is_looked_for() {
     let mut q = queue("{}");

@@ -112,8 +112,8 @@ fn several_queues_of_one_session() {
     queues.iter_mut().for_each(|q| q.wait_for("ready", 1));
 }
 
-/// The release of one row fails in the owner's own trigger: the others are released all the same, and the
-/// error is to be seen.
+/// The release of one row fails in the owner's own trigger: the others are released all the same, and the error is
+/// shown.
 #[test]
 fn a_deferred_constraint_that_refuses_the_release() {
     let mut q = Queue::new("owner");

@@ -1,4 +1,4 @@
-//! Queues that are paused: nobody takes, all else goes on.
+//! Queues that are paused: nothing is taken, all else goes on.
 
 use xqueue_tests::{
     Database, Queue, Role, Stopped, Value, Waiter, ack, expect_error, id, is_waiting, json, put,
@@ -51,7 +51,7 @@ fn with_a_duration_it_ends_by_itself_without_the_worker() {
     assert!(q.stats()["paused_until"].as_f64().is_some_and(|until| until > 1e9));
     put(&mut q.admin, &name, 1);
     put(&mut q.admin, &name, 2);
-    // Who comes in the middle of it waits behind the others.
+    // A consumer that comes in the middle of it waits behind the others.
     let late = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s')"));
     let [first, second, third] = waiters;
     let mut kept = vec![first.join(), second.join()];
@@ -177,7 +177,7 @@ fn who_may_pause_and_for_how_long() {
     for call in ["pause", "resume"] {
         expect_error(&mut c, &format!("SELECT xqueue.{call}('{name}')"), "42501", "must be owner");
     }
-    // Its owner need be nobody else.
+    // Its owner has no other rights.
     c.batch_execute(&format!(
         "SELECT xqueue.create('{name}_own'); SELECT xqueue.pause('{name}_own'); \
          SELECT xqueue.resume('{name}_own'); SELECT xqueue.stats_reset(); SELECT xqueue.drop('{name}_own')"
@@ -199,7 +199,7 @@ fn nobody_is_forgotten_when_it_is_paused_again_and_again() {
     let database = Database::new("pause");
     let mut q = Queue::new_in(&database.name, "pause");
     let name = q.name.clone();
-    // Without the worker, which would wake those who are forgotten.
+    // Without the worker, which would wake consumers that were forgotten.
     let worker = Stopped::worker(&mut q.admin);
     let consumers: Vec<_> = (0..4)
         .map(|_| {

@@ -189,7 +189,7 @@ fn a_refusal_between_roles_tells_of_no_pooler() {
     q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
 }
 
-/// Each transaction may come on any connection: the client says who it is.
+/// Each transaction may come on any connection: the client names its session.
 #[test]
 fn transaction_mode_identity_in_each_transaction() {
     let pooler = Pooler::start("transaction", 2);
@@ -220,7 +220,7 @@ fn transaction_mode_identity_in_each_transaction() {
     assert_eq!(used.borrow().len(), 2, "both connections were used");
     q.assert_tasks(&[("total", 0)]);
 
-    // Who does not say who he is, is not told of a pooler, and nobody is warned.
+    // A client that does not name its session is not told of a pooler, and there is no warning.
     put(&mut q.admin, &name, 1);
     let task = step(&mut consumer, &format!("SELECT t.id FROM xqueue.take(NULL::{name}) t"));
     let ack = format!("SELECT xqueue.ack('{name}', {task})");
@@ -248,7 +248,7 @@ fn transaction_mode_identity_of_a_client_that_is_gone() {
     q.assert_tasks(&[("ready", 1)]);
 }
 
-/// What nobody acks comes back without the end of any connection.
+/// What is not acked comes back without the end of any connection.
 #[test]
 fn transaction_mode_a_time_to_run_gives_back_what_nobody_can_ack() {
     let pooler = Pooler::start("transaction", 2);

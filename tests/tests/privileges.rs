@@ -139,7 +139,7 @@ fn row_security_applies() {
     );
     assert_eq!(ack(&mut c, &name, 2).len(), 1);
     assert!(take(&mut c, &name, "20ms", 1).is_empty());
-    // Another's task that was committed wakes nobody for ever: one's own that follows is got.
+    // Another role's committed task wakes no consumer for ever: its own that follows is got.
     let waiter = Waiter::start(c, &format!("SELECT xqueue.take('{name}', '30s')"));
     q.wait_for_consumers(1);
     q.sql("INSERT INTO {q} (who) VALUES ('another')");
@@ -169,7 +169,7 @@ fn column_privileges() {
     q.assert_tasks(&[("ready", 1)]);
 }
 
-/// Who has no right on a table cannot hold a lock on it either.
+/// A role without rights on a table cannot hold a lock on it either.
 #[test]
 fn no_lock_without_a_right() {
     let q = Queue::new("priv");

@@ -122,7 +122,7 @@ fn a_locked_orphan_does_not_stop_promotion() {
     q.wait_for("ready", 2);
 }
 
-/// Who may not touch a database cannot send its worker away.
+/// A role without rights on a database cannot send its worker away.
 #[test]
 fn a_stranger_does_not_disturb_the_worker() {
     let mut database = Database::new("strange");
@@ -161,7 +161,7 @@ fn a_wait_inside_a_wait_is_refused() {
     put(&mut outer.admin, &name, 1);
     assert_eq!(waiter.error().1.code().code(), "55006");
     outer.sql("DROP TRIGGER nested ON {q}; DROP FUNCTION {q}_f()");
-    // Nobody is left standing in either line.
+    // No consumer is left in either wait queue.
     outer.wait_for_consumers(0);
     let waiter = Waiter::start(outer.client(), &format!("SELECT xqueue.take('{name}', '20s')"));
     waiter.task();

@@ -42,7 +42,7 @@ fn a_new_primary_gives_back_promotes_wakes_and_counts() {
     assert_eq!(scalar::<String>(&mut reader, "SELECT xqueue.state()", &[]), "WAITING");
     assert_eq!(status(&mut reader, "jobs", 5).as_deref(), Some("T"));
 
-    // Who looks for tasks there in vain leaves nothing behind.
+    // A look in vain there leaves nothing behind.
     (0..300).for_each(|_| drop(try_sql(&mut reader, "SELECT xqueue.take('jobs')")));
 
     let begun = fail_over(&primary, &standby);
@@ -239,7 +239,7 @@ fn a_capacity_holds_on_the_new_primary() {
     standby.assert_quiet();
 }
 
-/// What a client was told of its tasks before the primary died.
+/// What was confirmed to a client before the primary died.
 #[derive(Default)]
 struct Told {
     done: HashSet<i64>,
@@ -300,7 +300,7 @@ fn consume(mut c: Client, acked: &AtomicUsize) -> Told {
     told
 }
 
-/// Whoever was told that a put or an ack is done finds it done on the new primary, which dies under load.
+/// A put or an ack that was confirmed is done on the new primary, after the old one died under load.
 #[test]
 fn what_synchronous_commit_promised_holds() {
     let (primary, standby) = Cluster::with_standby();

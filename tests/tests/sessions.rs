@@ -105,7 +105,7 @@ fn unknown_and_malformed_sessions_are_refused() {
     assert_eq!(identity(&mut c), mine);
 }
 
-/// Without any time of grace a session is shared while somebody is connected to it.
+/// Without any time of grace a session is shared while a connection is in it.
 #[test]
 fn connections_share_a_session_while_one_is_there() {
     let mut q = Queue::new("session");
@@ -196,7 +196,7 @@ fn the_setting_gives_a_time_of_grace_to_whoever_identifies_himself() {
     assert!(is_taken(&mut q.admin, &name, ids[0]));
 }
 
-/// A session may be given another time of grace, by whoever is in it.
+/// A session may be given another time of grace, by each connection that is in it.
 #[test]
 fn another_time_of_grace() {
     let (mut q, mut c, session, _) = taken_with("1 hour");
@@ -229,7 +229,7 @@ fn only_members_of_the_role_that_opened_it_may_join() {
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
 
-/// The lease of a session that nobody stays in is put off by its use, not by each.
+/// The lease of a session without a connection is put off by its use, not by each use.
 #[test]
 fn use_renews_the_lease() {
     let mut q = Queue::new("session");
@@ -253,7 +253,7 @@ fn use_renews_the_lease() {
     });
 }
 
-/// A task is handed from one connection to another without a moment in which it is nobody's.
+/// A task is handed from one connection to another without a moment in which it is free.
 #[test]
 fn waiting_consumers_of_a_shared_session() {
     let (mut q, mut c, session, id) = taken_with("1 hour");
@@ -270,7 +270,7 @@ fn waiting_consumers_of_a_shared_session() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// Whoever fails to join another session is still in the one that he had joined, which goes on.
+/// A connection that fails to join another session is still in the one that it had joined, which goes on.
 #[test]
 fn a_failure_to_join_another() {
     let mut q = Queue::new("session");
@@ -291,7 +291,7 @@ fn a_failure_to_join_another() {
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
 
-/// Two who give a session a time of grace do not wait for each other, nor does the worker.
+/// Two connections that give a session a time of grace do not wait for each other, nor does the worker.
 #[test]
 fn giving_grace_side_by_side() {
     let (q, c, session, _) = taken_with("1 hour");

@@ -1,4 +1,4 @@
-//! That what is said to be done without a statement is: the result is the same either way, so tests of results would
+//! What is documented to be done without a statement is: the result is the same either way, so tests of results would
 //! not notice were every call made by statements. Only builds for tests of races, which those for 18 are, count.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ fn create(client: &mut Client, features: &Value) {
     scalar::<Value>(client, "SELECT xqueue.upgrade('q', $1)", &[&json!({ "features": features })]);
 }
 
-/// What the shortcuts have changed while statements ran, those that did nothing left out.
+/// Returns what the shortcuts have changed while statements ran, without those that did nothing.
 fn by(client: &mut Client, statements: &[&str]) -> Counts {
     let before = counts(client);
     for sql in statements {

@@ -43,7 +43,7 @@ impl Drop for Owner {
     }
 }
 
-/// A delayed task of the queue comes so many times.
+/// Serves a delayed task of the queue this number of times.
 #[track_caller]
 fn is_served(q: &mut Queue, times: i64) {
     let before = q.counted()["ready"].as_i64().unwrap();
@@ -62,7 +62,7 @@ fn note_process(q: &mut Queue, also: &str) {
     ));
 }
 
-/// What has been noted of ready tasks under a key.
+/// Returns what was noted of ready tasks under a key.
 fn noted(q: &mut Queue, key: &str) -> BTreeSet<String> {
     let sql = format!("SELECT payload->>'{key}' FROM {} WHERE payload ? '{key}'", q.name);
     q.admin.query(&sql, &[]).unwrap().iter().map(|row| row.get(0)).collect()
@@ -98,7 +98,8 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     slow.sql("TRUNCATE {q}");
 }
 
-/// Who needs the list of queues for itself does not wait until all is counted, with all behind it who only look there.
+/// A session that needs the list of queues for itself does not wait until all is counted, with all behind it that
+/// only look there.
 #[test]
 fn a_recount_gives_way_to_who_needs_the_list_of_queues() {
     let database = Database::new("registry");

@@ -35,7 +35,7 @@ fn job_workers(c: &mut Client) -> Vec<i32> {
     scalar(c, sql, &[])
 }
 
-/// A delayed task of the queue comes so many times.
+/// Serves a delayed task of the queue this number of times.
 #[track_caller]
 fn is_served(q: &mut Queue, times: i64) {
     let before = q.counted()["ready"].as_i64().unwrap();
@@ -211,7 +211,7 @@ fn the_worker_of_the_database_ends_those_that_it_has_employed() {
     sick.wait_for("ready", 1);
 }
 
-/// How often the worker has come by while another queue was served so many times.
+/// Returns how often the worker has come by while another queue was served this number of times.
 fn rounds_while(sick: &mut Queue, healthy: &mut Queue, served: i64) -> i64 {
     let rounds = format!("SELECT last_value FROM {}_rounds", sick.name);
     let before: i64 = scalar(&mut sick.admin, &rounds, &[]);

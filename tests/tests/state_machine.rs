@@ -1,8 +1,8 @@
-//! Sessions do at random what sessions can do, and after each step the table, the counters and the
-//! owners are what a small model says. XQUEUE_SEED repeats a run.
+//! Sessions do at random what sessions can do, and after each step the table, the counters and the owners are what a
+//! small model says. XQUEUE_SEED repeats a run.
 //!
-//! One thread drives all connections, and all times are an hour, or made to be over by hand: the
-//! same seed does the same. What the worker does is waited for.
+//! One thread drives all connections, and all times are an hour, or ended by hand: the same seed does the same. What
+//! the worker does is waited for.
 
 #[path = "state_machine/chance.rs"]
 mod chance;

@@ -114,7 +114,7 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
     original.assert_tasks(&[("taken", 12)]);
 }
 
-/// What arrives is told to those who wait for it, and TRUNCATE is counted.
+/// What arrives wakes the consumers that wait for it, and TRUNCATE is counted.
 #[test]
 fn what_arrives_is_told_and_counted() {
     let pair = Pair::new();

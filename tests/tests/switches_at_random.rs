@@ -126,7 +126,7 @@ impl Switcher<'_> {
         Ok(())
     }
 
-    /// One switch beside those who work; then silence, and a look at everything.
+    /// One switch beside the workers; then silence, and a look at everything.
     fn switch(&mut self) {
         let before = self.place.calls.load(Ordering::SeqCst);
         wait_until("people are at work", || {
@@ -155,7 +155,7 @@ impl Switcher<'_> {
         let Err(e) = self.upgrade(features, None, false) else { return };
         let (state, count) = refused_for(&e);
         assert!(!states.contains(state), "{state} stays with {features}");
-        // Only the worker is at work: those that are due in milliseconds may go.
+        // Only the worker is at work: tasks that are due in milliseconds may go.
         let sql = format!("SELECT count(*) FROM {} WHERE status = '{state}'", self.q.name);
         let left: i64 = scalar(&mut self.q.admin, &sql, &[]);
         let is_timed = matches!(state, 'W' | 'Z');
@@ -230,7 +230,7 @@ fn under_load(mut q: Queue, is_composite: bool) {
     place.clear();
 }
 
-/// Several switch the same queue, each to what he likes. Whose switch is the last one is chance.
+/// Several connections switch the same queue. Which switch is the last one is chance.
 #[test]
 fn many_switch_at_once() {
     let seed = seed();

@@ -104,7 +104,7 @@ fn names_of_63_characters_in_any_schema() {
     expect_error(&mut c, &format!("SELECT xqueue.create('{name}')"), "42P07", "already exists");
     assert_eq!(put(&mut c, &name, 1), 1);
     assert_eq!(take_all(&mut c, &name), [1]);
-    // Task and consumer: each alone keeps it from being dropped, and is told.
+    // Task and consumer: each alone keeps it from being dropped, and the error names it.
     let error = expect_error(&mut c, &format!("SELECT xqueue.drop('{name}')"), "55006", "in use");
     assert_eq!(error.detail(), Some("1 tasks are taken, 0 consumers wait."));
     assert_eq!(ack(&mut c, &name, 1).len(), 1);

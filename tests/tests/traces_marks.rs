@@ -171,7 +171,7 @@ fn work(seed: u64) -> Option<(Vec<Event>, Left)> {
         wait_until("the worker has seen all prepared transactions", || {
             scalar(&mut admin, &settled, &[])
         });
-        // So many that the mark of buried ones is raised, if it has not been.
+        // Enough that the mark of buried tasks is raised, if it has not been.
         let kick = format!("SELECT xqueue.kick('{queue}', {})", enough_kicks());
         (0..2).for_each(|_| admin.batch_execute(&kick).unwrap());
         // A step to be missed if the one before is.

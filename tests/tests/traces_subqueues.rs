@@ -17,7 +17,7 @@ use xqueue_models::subqueues::rules::{Act, Back, State};
 use xqueue_tests::*;
 
 const CLIENTS: u64 = 6;
-/// Rounds of work: so many at least, and more until all has come about that is to.
+/// Rounds of work: at least this number, and more until all steps have come about.
 const ROUNDS: u64 = 3;
 const ROUNDS_AT_MOST: u64 = 9;
 const STEPS: usize = 70;
@@ -232,7 +232,7 @@ const KINDS: [&str; 22] = [
     "one is put into while it is claimed",
 ];
 
-/// What has come about, if it is one of these.
+/// Returns which of these steps has come about, if any.
 fn kind(event: &Event) -> Option<&'static str> {
     match event {
         Event::Step(step) => {

@@ -1,4 +1,4 @@
-//! Features tube and priority: who gets which task, who is woken by which, what is counted of each.
+//! Features tube and priority: which consumer gets which task and is woken by which, what is counted of each.
 
 #[path = "tubes/waiting.rs"]
 mod waiting;

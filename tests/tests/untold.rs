@@ -1,9 +1,9 @@
-//! The triggers of a queue are the owner's to disable, to drop and to replace: counters that nobody tells what happens
-//! are not exact, and `check` says what is missing.
+//! The triggers of a queue are the owner's to disable, to drop and to replace: counters without reports are not
+//! exact, and `check` says what is missing.
 
 use xqueue_tests::*;
 
-/// A queue with so many ready tasks.
+/// A queue with `tasks` ready tasks.
 fn queue(tasks: i64) -> Queue {
     let mut q = Queue::new("untold");
     q.sql(&format!("INSERT INTO {{q}} SELECT FROM generate_series(1, {tasks})"));
@@ -159,7 +159,8 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
     q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f; DROP TABLE {q}_log");
 }
 
-/// Of what replication brings plain triggers do not tell, so nothing says that no task is due before those that are told.
+/// Plain triggers do not report what replication brings, so nothing says that no task is due before those that are
+/// known.
 #[test]
 fn an_earlier_runat_that_nobody_told() {
     let mut q = queue(0);
@@ -175,7 +176,7 @@ fn an_earlier_runat_that_nobody_told() {
     q.sql("SELECT xqueue.upgrade('{q}')");
 }
 
-/// They tell of some updates only.
+/// They report some updates only.
 #[test]
 fn a_trigger_of_ours_for_other_columns() {
     let mut q = queue(2);

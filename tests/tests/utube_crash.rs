@@ -16,7 +16,7 @@ fn of_kind(utube: Value) -> Queue {
     Queue::with("utube_crash", COLUMNS, &json!({"features": features}))
 }
 
-/// Takes and acks all there is, so many at a time; the order in each sub-queue.
+/// Takes and acks all tasks, `count` at a time; returns the order in each sub-queue.
 fn served(c: &mut Client, queue: &str, count: i32) -> BTreeMap<String, Vec<i64>> {
     let mut served: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     loop {
@@ -52,7 +52,7 @@ fn sub_queues_are_found_again_after_every_end() {
         }
         q.reconnect();
         q.wait_for("taken", 0);
-        // Two who begin at once both get something.
+        // Two consumers that begin at once both get something.
         let (mut a, mut b) = (q.client(), q.client());
         a.batch_execute("BEGIN").unwrap();
         assert_eq!(take(&mut a, &name, "0", 1).len(), 1);
@@ -105,7 +105,7 @@ fn more_sub_queues_than_there_is_room_for_are_all_served() {
     other.sql("INSERT INTO {q} (tube) SELECT i FROM generate_series(1, 20) i");
     q.sql("INSERT INTO {q} (tube) SELECT i % 300 FROM generate_series(1, 900) i");
     q.verify();
-    // One who waits is woken, whether there is room for the sub-queue or not.
+    // A waiting consumer is woken, whether there is room for the sub-queue or not.
     let waiter = {
         let mut empty = queue();
         let waiter = Waiter::take(&mut empty);
@@ -123,7 +123,7 @@ fn more_sub_queues_than_there_is_room_for_are_all_served() {
         let all = consumers.into_iter().map(|consumer| consumer.join().expect("a consumer"));
         all.flatten().map(|(_, tasks)| tasks.len()).sum::<usize>()
     });
-    // Who finds nothing goes home while the others still have a task each in hand.
+    // A consumer that finds nothing ends while the others still have a task each in hand.
     let mut c = q.client();
     let rest = self::served(&mut c, &name, 10);
     assert_eq!(served + rest.values().map(Vec::len).sum::<usize>(), 900);

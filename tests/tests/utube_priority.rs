@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
-/// Takes go by statements where somebody else's trigger acts on the table.
+/// Takes go by statements where a user's trigger acts on the table.
 const TRIGGER: &str = "CREATE FUNCTION {q}_nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
     CREATE TRIGGER nothing AFTER UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_nothing()";
 

@@ -1,6 +1,5 @@
-//! Sub-queues under random work: many producers and consumers, and all that can happen to a task. The
-//! database itself sees to it that no task is taken before another of its sub-queue that stands
-//! before it, or while one is in flight.
+//! Sub-queues under random work: many producers and consumers, and all that can happen to a task. A trigger refuses
+//! each take of a task before another of its sub-queue that stands before it, or while one is in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

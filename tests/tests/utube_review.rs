@@ -76,7 +76,7 @@ fn all_who_wait_are_woken_when_a_pause_ends_and_nobody_knows_what_there_is() {
     let mut q = found("(1, 'a'), (2, 'b'), (3, 'c')");
     q.sql("SELECT xqueue.pause('{q}')");
     let waiters = [(); 3].map(|()| Waiter::take(&mut q));
-    // It would wake those who are left, one after another.
+    // It would wake the remaining consumers, one after another.
     let _worker = Stopped::worker(&mut q.admin);
     q.sql("SELECT xqueue.resume('{q}')");
     let consumers = waiters.map(Waiter::task);
@@ -115,7 +115,7 @@ fn a_task_that_a_role_does_not_see_holds_up_no_other_sub_queue_of_that_role() {
     q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; CREATE POLICY rest ON {q} USING (id <> 1)");
     let name = q.name.clone();
     assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', id => 1)")), [1]);
-    // From here on nobody knows that the sub-queue has a task in flight.
+    // From here on it is not known that the sub-queue has a task in flight.
     q.upgrade(&json!({"features": {"delayed": true}}));
     let mut consumer = role.client();
     assert_eq!(ids(&take(&mut consumer, &name, "0", 9)), [3]);

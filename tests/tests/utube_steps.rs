@@ -1,5 +1,5 @@
-//! Sessions do at random, step by step, what can be done to sub-queues, with savepoints and by hand;
-//! after each step whatever can be taken is known to somebody. XQUEUE_SEED repeats a run.
+//! Sessions do at random, step by step, what can be done to sub-queues, with savepoints and by hand; after each step
+//! whatever can be taken is known to a session. XQUEUE_SEED repeats a run.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -10,8 +10,8 @@ const RUNS: u64 = 6;
 const STEPS: usize = 150;
 const SESSIONS: usize = 4;
 const TUBES: [&str; 4] = ["'a'", "'b'", "'c'", "NULL"];
-/// A row that another session has changed, a task that is gone or somebody else's, a second task of a
-/// sub-queue in flight, and what follows in a transaction that has failed.
+/// A row that another session has changed, a task that is gone or taken by another session, a second task of a sub-
+/// queue in flight, and what follows in a transaction that has failed.
 const REFUSALS: [&str; 6] = ["55P03", "P0002", "55000", "55006", "23505", "25P02"];
 
 struct Session {
@@ -67,7 +67,7 @@ fn run(seed: u64) {
         let may_end = sessions.iter().all(|session| !session.in_transaction);
         let session = &mut sessions[at];
         let sql = match random.random_range(0..20) {
-            // The worker can give back its tasks, as nobody has their rows locked.
+            // The worker can give back its tasks, as their rows are not locked.
             0 if may_end => {
                 log.push(format!("{at}: ends"));
                 *session = open(&q);

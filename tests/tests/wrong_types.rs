@@ -59,7 +59,7 @@ impl World {
         World { cluster, client, pid }
     }
 
-    /// Runs calls, each undone; gives what has come of each, "OK000" and the answer or the error.
+    /// Runs calls, each undone; returns of each "OK000" and the answer, or the error.
     fn attempt(&mut self, calls: &[String]) -> Vec<String> {
         let sql =
             "SELECT attempt(sql) FROM unnest($1::text[]) WITH ORDINALITY AS u(sql, n) ORDER BY n";
@@ -102,7 +102,7 @@ impl World {
     }
 }
 
-/// Runs a statement and undoes it; what has come of it.
+/// Runs a statement and undoes it; returns its result.
 const ATTEMPT: &str = "
     CREATE FUNCTION attempt(sql text) RETURNS text LANGUAGE plpgsql AS $$
     DECLARE answer text; state text;

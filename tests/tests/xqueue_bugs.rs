@@ -14,7 +14,7 @@ fn a_kick_wakes_those_who_wait_and_reports_what_it_did() {
     assert_eq!(take_all(&mut q.admin, &name), [1, 2, 3]);
     q.sql("SELECT xqueue.bury('{q}', ARRAY[1, 2, 3])");
     let waiters = [Waiter::take(&mut q), Waiter::take(&mut q)];
-    // In Tarantool's xqueue kick commits, throws, and wakes nobody.
+    // In Tarantool's xqueue kick commits, throws, and wakes no consumer.
     assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 2))"), json!(2));
     let woken: Vec<_> = waiters.into_iter().map(Waiter::task).collect();
     let mut got: Vec<i64> = woken.iter().map(|(_, task)| id(task)).collect();

@@ -130,7 +130,7 @@ fn a_check_of_the_server_that_fails_again_and_again() {
     q.assert_tasks(&[("ready", 4)]);
 }
 
-/// Nobody needs it who gives the value, or takes.
+/// A call that gives the value, or takes, does not need it.
 #[test]
 fn a_default_that_fails() {
     let mut q = queue();

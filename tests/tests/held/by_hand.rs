@@ -1,4 +1,4 @@
-//! What a session holds by hand, its own or another's, and while nobody told of it.
+//! What a session holds by hand, its own or another's, and while no trigger reports it.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn in_its_name_by_the_hand_of_another() {
     }
 }
 
-/// A queue in a database of its own, whose worker nobody else makes look at all that is taken.
+/// A queue in a database of its own, in which nothing else makes the worker look at all taken tasks.
 fn alone(tasks: i64) -> (Database, Queue, Client) {
     let database = Database::new("held");
     let mut q = Queue::new_in(&database.name, "held");
@@ -66,7 +66,7 @@ fn ends_before(q: &mut Queue, mut c: Client, later: Client) {
     drop(later);
 }
 
-/// By the hand of another, whose transaction goes on beyond its end: it is prepared, if need be, before that.
+/// Given by another session, whose transaction goes on beyond its end; if need be, it is prepared before that.
 fn given_beyond_its_end(prepare: &str, commit: &str) {
     let (_database, mut q, mut c) = alone(2);
     let session = own_session(&mut c);
@@ -94,7 +94,7 @@ fn given_before_its_end_and_prepared() {
     given_beyond_its_end(&format!("{prepare} '{name}'"), &format!("{commit} '{name}'"));
 }
 
-/// The worker looks at nothing that nobody tells of, once its first look is over.
+/// Once its first look is over, the worker looks at nothing that is not reported.
 #[test]
 fn given_before_its_end() {
     let (_database, mut q, mut c) = alone(1);
@@ -122,7 +122,7 @@ fn given_after_its_end() {
     q.wait_for("ready", 3);
 }
 
-/// The worker has it in hand already, and waits for whoever gives it another key.
+/// The worker has it in hand already, and waits for a transaction that gives it another key.
 #[test]
 fn another_key_after_its_end() {
     let (_database, mut q, mut c) = alone(2);
@@ -142,7 +142,7 @@ const OFF: &str = "ALTER TABLE {q} DISABLE TRIGGER xqueue_update";
 #[test]
 fn while_triggers_were_off() {
     let hand = "UPDATE {q} SET status = 'T', owner = '{session}' WHERE id = 1";
-    // What the session itself does meanwhile, and what somebody else does.
+    // What the session itself does meanwhile, and what another does.
     let (take, in_one) =
         ("SELECT xqueue.take('{q}')", format!("BEGIN; {OFF}; {hand}; {ON}; COMMIT"));
     for (own, other) in [(hand, ""), (take, ""), ("", hand), ("", &in_one), (&in_one, "")] {

@@ -1,4 +1,4 @@
-//! The server under acts of a hostile owner: who watches that nothing else suffers.
+//! The server under acts of a hostile owner, and a check that nothing else suffers.
 
 use super::acts::Act;
 use super::calls;
@@ -11,7 +11,7 @@ const SHAPES: [&str; 3] = [
 ];
 
 pub struct Victim {
-    /// The hostile owner, whose session knows the queues from before.
+    /// A connection of the hostile owner that knows the queues from before.
     owner: Client,
     /// Another session of his.
     other: Client,
@@ -43,7 +43,8 @@ impl Victim {
         Victim { owner, other, admin, canary, started, healthy, number: 0, database, role }
     }
 
-    /// Does an act to a queue, calls everything, and sees to it that all others live. False if PostgreSQL refuses it.
+    /// Does an act to a queue, calls everything, and checks that all other queues are served. False if PostgreSQL
+    /// refuses it.
     pub fn endure(&mut self, act: &Act, complaints: &mut Vec<String>) -> bool {
         let queue = unique("hostile");
         self.number += 1;
@@ -136,7 +137,7 @@ impl Victim {
         );
         self.lift_limits();
         self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-        // Its session ends, and the worker has to look whose tasks those are.
+        // Its session ends, and the worker has to look which session has those tasks.
         let mut leaves = self.database.client_as(&self.role.name);
         for client in [&mut self.other, &mut leaves] {
             client.batch_execute(&format!("SELECT xqueue.take('{queue}')")).expect("a task");

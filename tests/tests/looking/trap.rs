@@ -1,4 +1,4 @@
-//! A queue whose owner has code of every kind run, and notes as whom.
+//! A queue whose owner has code of every kind, which notes as which role it runs.
 
 use super::*;
 

@@ -12,14 +12,14 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Listens on a socket in its own folder, with so many connections to the server at the most.
+    /// Listens on a socket in its own folder, with a maximum number of connections to the server.
     pub fn start(mode: &str, connections: u32) -> Pooler {
         let folder = server_command("mktemp").args(["-d", "/tmp/xqueue-pooler.XXXXXX"]).output();
         let pooler = Pooler { folder: folder.into() };
         let configuration = pooler.configuration(mode, connections);
         let (write, file) = ("printf '%s' \"$1\" >\"$2\"", pooler.file("ini"));
         server_command("sh").args(["-c", write, "sh", &configuration, &file]).succeed();
-        // Debian's place, which is not on everybody's PATH.
+        // Debian's place, which is not on every PATH.
         server_command("/usr/sbin/pgbouncer").args(["-q", "-d", &file]).succeed();
         pooler
     }

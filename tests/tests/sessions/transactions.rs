@@ -30,7 +30,7 @@ fn for_one_transaction() {
     assert_eq!(second.query(&both, &[]).unwrap().len(), 1, "in one statement");
 }
 
-/// Somebody who uses a session in a long transaction holds up neither those who join it nor the worker.
+/// A long transaction that uses a session holds up neither connections that join it nor the worker.
 #[test]
 fn a_long_transaction_blocks_nobody() {
     let (mut q, c, session, id) = taken_with("1 hour");

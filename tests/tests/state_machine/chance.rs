@@ -10,7 +10,7 @@ use super::features::Features;
 use super::model::*;
 use super::operation::{ByHand, Given, Operation, Verb};
 
-/// So many tasks are enough.
+/// Maximum number of tasks.
 const CROWD: usize = 24;
 const TUBES: [&str; 3] = ["a", "b", "c"];
 
@@ -106,7 +106,7 @@ impl Chooser<'_> {
         !view.values().any(|task| task.status == 'T' && task.owner == Some(self.me))
     }
 
-    /// Nobody has a lock on the table.
+    /// Returns whether the table is not locked.
     fn is_alone(&self) -> bool {
         !self.model.others_in_transaction(self.connection)
     }

@@ -99,7 +99,7 @@ fn produce(mut c: Client, q: &str, mut random: StdRng, ledger: &Ledger) {
         let put = transaction.query(&sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
         let put = put.iter().map(|row| id(&row.get(0)));
         if random.random_bool(0.9) {
-            // Before the commit: nobody may have acked more than was put.
+            // Before the commit: no more may be acked than was put.
             ledger.put.lock().unwrap().extend(put);
             transaction.commit().expect("COMMIT");
         }
@@ -135,7 +135,7 @@ fn process(c: &mut Client, q: &str, id: i64, random: &mut StdRng, ledger: &Ledge
     match try_sql(c, &format!("SELECT xqueue.{call}")) {
         Ok(()) if call.starts_with("ack") => ledger.acked.lock().unwrap().push(id),
         Ok(()) => {}
-        // Too late, or snatched: it is ready again, somebody else's, or done by him.
+        // Too late, or snatched: it is ready again, another session has it, or has acked it.
         Err(e) => assert!(["P0002", "55000", "55006"].contains(&code(&e)), "{call}: {e:?}"),
     }
 }

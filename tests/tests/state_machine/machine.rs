@@ -13,11 +13,11 @@ use super::model::{Key, LOCKED, Model, Task};
 use super::operation::Operation;
 use super::shape::Shape;
 
-/// How long a statement waits for a row that somebody else has changed.
+/// How long a statement waits for a row that another session has changed.
 const PATIENCE: &str = "SET lock_timeout = '40ms'";
 /// The worker has so long to do what there is to do.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// So many statements are shown at a failure.
+/// Number of statements shown at a failure.
 const SHOWN: usize = 40;
 
 struct Connection {
@@ -163,7 +163,7 @@ impl Machine {
         if expected.is_err() && self.model.in_transaction(at) {
             self.recover(at);
         } else if locks && self.model.in_transaction(at) {
-            // Everybody else would have to wait.
+            // All other sessions would have to wait.
             let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
             self.transaction(at, end);
             self.shape.becomes(&self.model.features);
@@ -224,7 +224,7 @@ impl Machine {
         self.model.end_session(session);
     }
 
-    /// The table, the counters and the owners as everybody sees them.
+    /// Compares the table, the counters and the owners as all sessions see them.
     fn compare(&mut self) {
         let expected = self.expected();
         let sql = self.shape.table(&self.q.name);

@@ -139,7 +139,7 @@ impl Model {
         view
     }
 
-    /// Somebody else has changed the row and not committed yet.
+    /// Returns whether another session has changed the row and not committed yet.
     pub fn is_locked(&self, key: Key, connection: Option<usize>) -> bool {
         let others = self.open.iter().enumerate().filter(|(other, _)| Some(*other) != connection);
         others.flat_map(|(_, layers)| layers).any(|layer| layer.rows.contains_key(&key))
@@ -210,7 +210,7 @@ impl Model {
         self.open.iter().flatten().map(|layer| layer.reserved).sum()
     }
 
-    /// Whether there is room for so many tasks more, which is reserved then.
+    /// Returns whether there is room for this number of tasks more, which is reserved then.
     pub fn reserve(&mut self, connection: usize, tasks: i64) -> bool {
         let Some(capacity) = self.features.capacity else { return true };
         let (growth, reserved) = self.growth(connection);
@@ -267,8 +267,7 @@ impl Model {
         }
     }
 
-    /// The features are switched; `convert`: what becomes of tasks whose state is no more (None: they
-    /// are deleted).
+    /// Switches the features; `convert`: the new state of tasks whose state is no more (None: they are deleted).
     pub fn upgrade(
         &mut self,
         connection: usize,
@@ -317,8 +316,8 @@ impl Model {
         self.settle();
     }
 
-    /// What the worker does with tasks that nobody has locked: it gives back what dead sessions
-    /// hold, then promotes, ends times to run, deletes zombies, and last what has expired.
+    /// Does what the worker does with tasks that are not locked: it gives back what dead sessions hold, then
+    /// promotes, ends times to run, deletes zombies, and last what has expired.
     fn settle(&mut self) {
         let keys: Vec<Key> = self.tasks.keys().copied().collect();
         for key in keys.into_iter().filter(|key| !self.is_locked(*key, None)).collect::<Vec<_>>() {

@@ -11,19 +11,19 @@ pub struct Ledger {
     pub put: Mutex<BTreeSet<i64>>,
     /// How often a task was acked.
     acked: Mutex<BTreeMap<i64, u32>>,
-    /// Tasks that somebody has taken, with his session.
+    /// Taken tasks, with the session that has each.
     leases: Mutex<HashMap<i64, String>>,
 }
 
 impl Ledger {
-    /// Nobody else may have it.
+    /// No other session may have it.
     #[track_caller]
     pub fn lease(&self, id: i64, session: &str) {
         let before = self.leases.lock().unwrap().insert(id, session.to_owned());
         assert_eq!(before, None, "task {id} is taken by {session} under a live lease");
     }
 
-    /// Before it is given back: from then on somebody else may have it.
+    /// Before it is given back: from then on another session may have it.
     pub fn end_lease(&self, id: i64) {
         self.leases.lock().unwrap().remove(&id);
     }
@@ -37,7 +37,7 @@ impl Ledger {
         self.put.lock().unwrap().len().saturating_sub(self.acked.lock().unwrap().len())
     }
 
-    /// Nobody is at work: every task is where the threads believe it is.
+    /// Nothing is at work: every task is where the threads believe it is.
     pub fn compare(&self, q: &mut Queue) {
         let name = q.name.clone();
         let (put, acked) = (self.put.lock().unwrap(), self.acked.lock().unwrap());

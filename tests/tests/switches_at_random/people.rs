@@ -1,4 +1,4 @@
-//! Producers and consumers, who do not know which features the queue has at the moment.
+//! Producers and consumers that do not know which features the queue has at the moment.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use xqueue_tests::*;
 
 use super::ledger::Ledger;
 
-/// So many tasks are enough to be at work with.
+/// Number of tasks beyond which no more are put.
 const ENOUGH: usize = 150;
 
 /// What all threads share.
@@ -19,7 +19,7 @@ pub struct Place {
     /// The key is (part, id).
     pub is_composite: bool,
     pub ledger: Ledger,
-    /// Whoever works has it for reading, whoever wants silence for writing.
+    /// Held for reading by whatever works, for writing by whatever needs silence.
     pub gate: RwLock<()>,
     pub is_open: AtomicBool,
     /// How much has been done.
@@ -56,7 +56,7 @@ impl Place {
         if self.is_composite { format!("ROW(0, {id})") } else { id.to_string() }
     }
 
-    /// Somebody looks whether there is more to do; what he does now is counted.
+    /// Returns whether there is more to do; what is done now is counted.
     fn is_open(&self) -> bool {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.is_open.load(Ordering::SeqCst)
@@ -255,7 +255,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Buried tasks, and those that wait for an hour, come back to life.
+    /// Brings buried tasks back to life, and those that wait for an hour.
     fn dig(&mut self) {
         let q = &self.place.q;
         if let Err(e) = try_sql(&mut self.c, &format!("SELECT xqueue.kick('{q}', 5)")) {

@@ -91,8 +91,8 @@ fn who_waits_for_a_tube_stays_in_line_as_long_as_there_are_tubes() {
     q.assert_tasks(&[("ready", 2), ("taken", 2)]);
 }
 
-/// Each round one task comes while features are switched, and one consumer waits for it. The worker, which would give
-/// one who sleeps beside a ready task a nudge, is stopped meanwhile: nobody needs it.
+/// Each round one task comes while features are switched, and one consumer waits for it. The worker, which would
+/// nudge a consumer that sleeps beside a ready task, is stopped meanwhile: it is not needed.
 #[test]
 fn no_wake_up_is_lost() {
     let seed = seed();
@@ -119,8 +119,8 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// The row form tells who has prepared a query that the columns are others now; the query, run again
-/// after it was planned again, goes on. The jsonb form notices nothing.
+/// The row form tells a connection with a prepared query that the columns are others now; the query, run again after
+/// it was planned again, goes on. The jsonb form notices nothing.
 #[test]
 fn prepared_queries_go_on() {
     let mut random = StdRng::seed_from_u64(seed());
