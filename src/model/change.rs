@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_by_hand_is_told_by_the_states() {
+    fn an_event_by_hand_follows_from_the_states() {
         use Status::*;
         assert_eq!(event(None, None, Some(Ready)), "put");
         assert_eq!(event(None, Some(Ready), Some(Taken)), "take");

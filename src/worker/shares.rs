@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_who_drops_slow_queues_is_remembered() {
+    fn an_owner_that_drops_slow_queues_is_remembered() {
         let (slow, fast, now) = (Oid::from(1), Oid::from(2), Instant::now());
         let mut shares = Shares::default();
         shares.of(slow).slowness.note_slow(now);

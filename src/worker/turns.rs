@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_place_is_kept_for_an_owner_who_has_none() {
+    fn the_last_place_is_kept_for_an_owner_without_one() {
         let mut turns = Turns::default();
         assert_eq!(next(&mut turns, 2, &[1], &[]), Some(21));
         assert_eq!(next(&mut turns, 2, &[1, 2], &[]), None);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_turn_is_not_over_goes_on() {
+    fn a_turn_that_is_not_over_goes_on() {
         let mut turns = Turns::default();
         let served: Vec<_> = (0..3).filter_map(|_| next(&mut turns, 1, &[], &[1])).collect();
         assert_eq!(served, [11, 12, 11]);

@@ -39,7 +39,7 @@ fn a_worker_that_cannot_read_the_list_of_queues_is_starting() {
 }
 
 #[test]
-fn a_database_that_somebody_needs_for_himself() {
+fn a_database_that_is_needed_exclusively() {
     let mut database = Database::new("state");
     let mut c = database.client();
     wait_until("the worker runs", || state(&mut c) == "RUNNING");
@@ -55,7 +55,7 @@ fn a_database_that_somebody_needs_for_himself() {
 }
 
 #[test]
-fn whoever_may_only_read_is_told_so() {
+fn a_role_that_may_only_read_gets_an_error() {
     let mut q = Queue::new("reader");
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
     q.sql("SELECT xqueue.take('{q}')");
@@ -189,7 +189,7 @@ fn an_instant_that_has_always_been() {
 }
 
 #[test]
-fn all_tasks_come_back_whoever_has_taken_them() {
+fn all_tasks_come_back_from_each_session() {
     let mut q = every_state("release_all", "");
     let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 6)");
@@ -215,7 +215,7 @@ fn all_tasks_come_back_whoever_has_taken_them() {
 }
 
 #[test]
-fn those_who_wait_get_what_is_taken_away() {
+fn waiting_consumers_get_what_is_taken_away() {
     let columns = "a int, b text, PRIMARY KEY (a, b)";
     let mut q = Queue::with("release_all", columns, &json!({}));
     q.sql("INSERT INTO {q} VALUES (1, 'x')");

@@ -102,7 +102,7 @@ fn an_index_of_another_table_is_not_dropped() {
 
 /// `xqueue.taken` shows the others while one table is locked.
 #[test]
-fn a_locked_table_keeps_nobody_from_looking() {
+fn a_locked_table_does_not_block_views() {
     let mut q = Queue::new("midway");
     let mut other = q.client();
     other.batch_execute(&format!("BEGIN; LOCK TABLE {}", q.name)).unwrap();

@@ -320,7 +320,7 @@ fn an_end_that_meets_the_wake_up() {
 
 /// As many look as are in the wait queue, each once, although none can take the task.
 #[test]
-fn a_task_for_nobody_goes_round_once() {
+fn a_task_for_no_consumer_goes_round_once() {
     const PUTS: i64 = 15;
     let mut shared = Shared::picked();
     let bs = shared.many_bs_wait(10);

@@ -219,7 +219,7 @@ fn a_queue_is_filled_in_the_transaction_that_makes_it() {
 }
 
 #[test]
-fn whoever_may_not_insert_reserves_nothing() {
+fn a_role_that_may_not_insert_reserves_nothing() {
     let mut q = Queue::limited("capacity", 1, 1);
     let role = Role::create();
     q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {}", role.name));

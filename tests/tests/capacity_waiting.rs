@@ -83,7 +83,7 @@ fn a_large_batch_is_not_overtaken() {
 
 /// When the large batch at the head gives up, those behind it may go.
 #[test]
-fn who_gives_up_makes_way() {
+fn a_producer_that_gives_up_makes_way() {
     let mut q = Queue::limited("room", 5, 4);
     let sql = format!("SELECT xqueue.put('{}', '[{{}}, {{}}]', timeout => '300 ms')", q.name);
     let batch = Waiter::producing(&mut q, &sql);
@@ -95,7 +95,7 @@ fn who_gives_up_makes_way() {
 
 /// Those in line might wait for him to end.
 #[test]
-fn who_has_reserved_room_goes_on() {
+fn a_producer_with_reserved_room_goes_on() {
     let mut q = Queue::limited("room", 5, 0);
     let name = q.name.clone();
     let mut open = q.client();
@@ -171,7 +171,7 @@ fn the_queue_is_gone() {
 }
 
 #[test]
-fn who_waits_is_seen() {
+fn waiting_consumers_are_shown() {
     let mut q = Queue::limited("room", 2, 2);
     let batch = Waiter::put(&mut q, &empty_tasks(2));
     let shown = q.ask("SELECT to_jsonb(p) FROM xqueue.producers p WHERE queue = '{q}'::regclass");
@@ -263,7 +263,7 @@ fn put_wait_waits_for_room_first() {
 
 /// A transaction that has put already gets room before later ones, as they may be waiting for its end.
 #[test]
-fn who_has_put_already_precedes_newcomers() {
+fn a_transaction_that_has_put_already_precedes_newcomers() {
     let mut q = Queue::limited("room", 3, 1);
     let name = q.name.clone();
     let mut first = q.client();

@@ -165,7 +165,7 @@ fn takers_putters_and_dying_sessions() {
 
 /// A recount beside an open writer: it neither waits for him nor is wrong when he commits.
 #[test]
-fn a_recount_blocks_nobody() {
+fn a_recount_blocks_nothing() {
     let mut q = Queue::new("recount");
     let (name, gid) = (q.name.clone(), q.name.clone());
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 20000)");

@@ -43,7 +43,7 @@ fn without_a_default_only_a_take_or_a_task_that_says_so_has_a_deadline() {
 }
 
 #[test]
-fn an_overdue_task_goes_to_the_next_and_its_former_owner_is_told_the_plain_reason() {
+fn an_overdue_task_goes_to_the_next_and_its_former_session_gets_the_reason() {
     let mut q = queue(r#"{"ttr": "50 milliseconds", "buried": true}"#);
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -66,7 +66,7 @@ fn an_overdue_task_goes_to_the_next_and_its_former_owner_is_told_the_plain_reaso
 }
 
 #[test]
-fn an_overdue_task_wakes_the_consumer_who_waits() {
+fn an_overdue_task_wakes_a_waiting_consumer() {
     let mut q = queue(r#"{"ttr": true}"#);
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -78,7 +78,7 @@ fn an_overdue_task_wakes_the_consumer_who_waits() {
 }
 
 #[test]
-fn a_deadline_that_passes_while_the_worker_does_nothing_takes_the_task_from_nobody() {
+fn a_deadline_that_passes_while_the_worker_does_nothing_leaves_the_task_taken() {
     let database = Database::new("ttr");
     let features = json!({"features": {"ttr": "20 milliseconds"}});
     let mut q = Queue::make(&database.name, "jobs", COLUMNS, &features);

@@ -82,7 +82,7 @@ fn batches_are_all_or_nothing() {
 }
 
 #[test]
-fn who_waits_for_the_end_of_a_task_hears_of_it_in_a_batch() {
+fn a_wait_for_the_end_of_a_task_ends_with_its_batch() {
     let mut q = filled(&json!({}), 3);
     q.ask("SELECT xqueue.take('{q}', count => 3)");
     let watcher = Watcher::wait(&mut q, 2, "30s");

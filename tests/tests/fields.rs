@@ -88,7 +88,7 @@ fn step(q: &mut Queue, call: &str, expected: &str) -> Value {
 }
 
 #[test]
-fn a_table_of_ones_own_goes_through_everything() {
+fn an_existing_table_goes_through_everything() {
     for states in &STATES {
         let mut q = queue(states, &json!({"keep": true}));
         let [ready, taken, waiting, buried, _, done] = states.labels;
@@ -138,7 +138,7 @@ fn a_table_of_ones_own_goes_through_everything() {
 }
 
 #[test]
-fn the_worker_serves_a_table_of_ones_own() {
+fn the_worker_serves_an_existing_table() {
     for states in &STATES {
         let mut q = queue(states, &json!({"zombie": true, "retry": {"limit": 1}}));
         q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 millisecond')"#);
@@ -170,7 +170,7 @@ fn the_worker_serves_a_table_of_ones_own() {
 }
 
 #[test]
-fn features_of_a_table_of_ones_own_are_switched_off_and_on_again() {
+fn features_of_an_existing_table_are_switched_off_and_on_again() {
     for states in &STATES {
         let mut q = queue(states, &json!({"keep": true}));
         q.sql(

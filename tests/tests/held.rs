@@ -49,7 +49,7 @@ fn tasks_in_hand_beside_many_that_were_acked() {
 }
 
 #[test]
-fn none_is_left_by_who_has_acked_all() {
+fn none_is_left_by_a_session_that_has_acked_all() {
     let (mut q, mut c) = filled(json!({}), 3);
     run(&mut c, &q, "SELECT count(*) FROM xqueue.take(NULL::{q}, count => 3) AS t, xqueue.ack(t)");
     ends(&mut q, c, 0);

@@ -34,7 +34,7 @@ fn drop_log(mut q: Queue) {
 }
 
 #[test]
-fn every_call_is_told_by_its_name_with_the_task_as_it_is_then() {
+fn every_call_is_an_event_of_its_name_with_the_task_as_it_is_then() {
     let mut q = noting(&json!({
         "delayed": true, "buried": true, "keep": true, "ttr": "1 hour", "ttl": true,
     }));
@@ -67,7 +67,7 @@ fn every_call_is_told_by_its_name_with_the_task_as_it_is_then() {
 }
 
 #[test]
-fn changes_by_hand_are_told_as_what_they_are() {
+fn changes_by_hand_are_reported_as_what_they_are() {
     let mut q = noting(&json!({"delayed": true, "buried": true, "tube": true}));
     for (change, expected) in [
         ("INSERT INTO {q} (id) VALUES (1)", vec!["put:R"]),
@@ -89,7 +89,7 @@ fn changes_by_hand_are_told_as_what_they_are() {
 }
 
 #[test]
-fn what_the_worker_does_is_told_too() {
+fn what_the_worker_does_is_reported_too() {
     let mut q = noting(&json!({
         "delayed": true, "buried": true, "ttl": true, "ttr": true, "zombie": true,
     }));
@@ -116,7 +116,7 @@ fn what_the_worker_does_is_told_too() {
 }
 
 #[test]
-fn a_limit_that_is_reached_is_told_as_bury_whoever_reaches_it() {
+fn a_limit_that_is_reached_is_the_event_bury_whatever_reaches_it() {
     let mut q = noting(&json!({"retry": {"limit": 1}, "ttr": true}));
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -315,7 +315,7 @@ fn it_may_itself_use_another_queue() {
 }
 
 #[test]
-fn what_it_does_itself_to_other_tasks_is_told_as_what_it_is() {
+fn what_it_does_itself_to_other_tasks_is_reported_as_what_it_is() {
     let mut q = Queue::with("hook", COLUMNS, &json!({}));
     q.sql(
         "CREATE FUNCTION {q}_heir(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \

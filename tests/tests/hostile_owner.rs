@@ -23,12 +23,12 @@ fn endure(acts: Vec<Act>) {
 }
 
 #[test]
-fn other_types_for_what_says_who_and_when() {
+fn other_types_for_owner_and_times() {
     endure(acts::types(&["owner", "runat", "expires"]));
 }
 
 #[test]
-fn other_types_for_what_decides_who_is_next() {
+fn other_types_for_what_decides_the_order() {
     endure(acts::types(&["status", "priority", "tube"]));
 }
 

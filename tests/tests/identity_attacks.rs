@@ -106,7 +106,7 @@ fn a_parallel_worker_joins_no_session() {
 
 /// What an owner's function does while others maintain his objects: it runs as the owner, in their connection.
 #[test]
-fn a_security_restricted_operation_changes_nobodys_identity() {
+fn a_security_restricted_operation_changes_no_identity() {
     let hostile = Role::create();
     let mut c = hostile.client();
     let (name, trap) = (unique("identity_restricted"), open(&mut c));

@@ -20,7 +20,7 @@ fn a_database_of_another_encoding_is_refused() {
 
 /// He could put functions beside ours that are called in their place.
 #[test]
-fn a_schema_of_somebody_else_is_refused() {
+fn a_schema_of_another_role_is_refused() {
     let database = Database::empty("schema");
     let role = Role::create();
     let mut admin = database.client();

@@ -136,7 +136,7 @@ fn a_restart_brings_waiting_and_done_tasks_and_zombies_back_and_no_others() {
 }
 
 #[test]
-fn a_restart_wakes_the_consumer_who_waits() {
+fn a_restart_wakes_a_waiting_consumer() {
     let mut q = taken(r#"{"keep": true}"#, 1);
     q.sql("SELECT xqueue.ack('{q}', 1)");
     let waiter = Waiter::take(&mut q);
@@ -146,7 +146,7 @@ fn a_restart_wakes_the_consumer_who_waits() {
 }
 
 #[test]
-fn a_task_that_nobody_holds_is_switched_to_every_state_the_queue_has() {
+fn a_task_that_is_not_taken_is_switched_to_every_state_the_queue_has() {
     let mut q = queue(ALL);
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -199,7 +199,7 @@ fn a_state_is_named_as_the_status_column_has_it_too() {
 }
 
 #[test]
-fn a_snatched_task_is_another_consumers_and_its_former_owner_is_told() {
+fn a_snatched_task_is_refused_to_its_former_session() {
     let mut q = queue(r#"{"delayed": true}"#);
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -220,7 +220,7 @@ fn a_snatched_task_is_another_consumers_and_its_former_owner_is_told() {
 }
 
 #[test]
-fn a_taken_task_can_be_deleted_and_its_consumer_is_told() {
+fn a_taken_task_can_be_deleted_and_its_consumer_gets_an_error() {
     let mut q = queue("{}");
     let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
@@ -236,7 +236,7 @@ fn a_taken_task_can_be_deleted_and_its_consumer_is_told() {
 }
 
 #[test]
-fn a_truncate_tells_all_who_wait_for_an_end_that_it_was_deleted() {
+fn a_truncate_ends_all_waits_as_deleted() {
     let mut q = queue("{}");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
     let watchers = [1, 2, 3].map(|id| Watcher::wait(&mut q, id, "30 seconds"));

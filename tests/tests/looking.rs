@@ -54,7 +54,7 @@ fn look(trap: &mut Trap, looker: &mut Client, role: &str, looks: &[&str]) {
 }
 
 #[test]
-fn who_looks_runs_nothing_of_the_owner() {
+fn a_look_runs_nothing_of_the_owner() {
     for options in kinds() {
         let mut trap = Trap::set(&options);
         let (monitor, careless) = (trap.looker(), trap.looker());
@@ -87,7 +87,7 @@ fn who_looks_runs_nothing_of_the_owner() {
 
 /// Neither missing indexes nor a missing key bring statements back.
 #[test]
-fn who_looks_runs_nothing_of_an_owner_who_has_dropped_the_indexes() {
+fn a_look_runs_nothing_of_an_owner_that_has_dropped_the_indexes() {
     let mut trap = Trap::set(&kinds()[0]);
     let monitor = trap.looker();
     trap.run_as_owner(
@@ -108,7 +108,7 @@ fn who_looks_runs_nothing_of_an_owner_who_has_dropped_the_indexes() {
 
 /// jsonb is made of a type by its cast, if it has one: that is not asked.
 #[test]
-fn who_looks_runs_no_cast_of_the_key() {
+fn a_look_runs_no_cast_of_the_key() {
     let role = Role::create();
     let (mut hostile, mut admin, t) = (role.client(), connect(), unique("trap"));
     hostile
@@ -216,7 +216,7 @@ fn rows_that_are_hidden_from_the_owner_are_not_passed_over() {
 
 /// Counts are of all rows: a role that sees only some is not shown them.
 #[test]
-fn counts_are_not_for_those_from_whom_row_security_hides_rows() {
+fn counts_are_hidden_where_row_security_hides_rows() {
     let mut q = Queue::new("looking");
     let (role, name) = (Role::create(), q.name.clone());
     let mut c = role.client();
@@ -287,7 +287,7 @@ fn check_reports_a_key_and_a_column_that_are_gone() {
 }
 
 #[test]
-fn stats_of_a_task_tell_its_time_to_run() {
+fn stats_of_a_task_show_its_time_to_run() {
     let options = json!({"features": {"ttr": 60}});
     let mut q = Queue::with("looking", "id bigserial PRIMARY KEY, payload jsonb", &options);
     let name = q.name.clone();

@@ -26,7 +26,7 @@ fn watched(features: &str) -> (Queue, Watcher) {
 }
 
 #[test]
-fn every_end_of_a_task_is_told_by_its_name() {
+fn every_end_of_a_task_is_returned_by_its_name() {
     for (features, end, outcome) in [
         ("{}", "SELECT xqueue.ack('{q}', 1)", "acked"),
         (r#"{"keep": true}"#, "SELECT xqueue.ack('{q}', 1)", "acked"),
@@ -49,7 +49,7 @@ fn every_end_of_a_task_is_told_by_its_name() {
 }
 
 #[test]
-fn a_task_buried_because_its_session_was_lost_is_told_as_buried() {
+fn a_task_buried_because_its_session_was_lost_is_reported_as_buried() {
     let mut q = queue(r#"{"retry": {"limit": 1}}"#);
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -61,7 +61,7 @@ fn a_task_buried_because_its_session_was_lost_is_told_as_buried() {
 }
 
 #[test]
-fn a_zombie_is_told_at_its_ack_not_at_its_deletion() {
+fn a_zombie_is_reported_at_its_ack_not_at_its_deletion() {
     let (mut q, watcher) = watched(r#"{"zombie": true}"#);
     q.sql("SELECT xqueue.ack('{q}', 1, delay => '50 milliseconds')");
     watcher.assert_told("acked");
@@ -69,7 +69,7 @@ fn a_zombie_is_told_at_its_ack_not_at_its_deletion() {
 }
 
 #[test]
-fn an_end_that_came_before_the_wait_is_told_at_once() {
+fn an_end_that_came_before_the_wait_is_returned_at_once() {
     let mut q = queue(r#"{"keep": true, "buried": true, "delayed": true}"#);
     q.sql("INSERT INTO {q} (id, status) VALUES (1, 'D'), (2, 'B')");
     for (id, outcome) in [(1, "acked"), (2, "buried"), (3, "gone")] {
@@ -113,7 +113,7 @@ fn what_does_not_end_a_task_does_not_end_the_wait() {
 }
 
 #[test]
-fn an_ack_that_is_rolled_back_is_told_to_nobody() {
+fn an_ack_that_is_rolled_back_is_not_reported() {
     for undone in [
         "BEGIN; SELECT xqueue.ack('{q}', 1); ROLLBACK",
         "BEGIN; SAVEPOINT s; SELECT xqueue.ack('{q}', 1); ROLLBACK TO s; COMMIT",
@@ -128,7 +128,7 @@ fn an_ack_that_is_rolled_back_is_told_to_nobody() {
 }
 
 #[test]
-fn nothing_is_told_before_the_commit() {
+fn nothing_is_reported_before_the_commit() {
     let (mut q, watcher) = watched("{}");
     q.sql("BEGIN; SELECT xqueue.ack('{q}', 1)");
     let mut other = q.client();
@@ -141,7 +141,7 @@ fn nothing_is_told_before_the_commit() {
 }
 
 #[test]
-fn all_who_wait_for_one_task_are_told_and_no_others() {
+fn all_waits_for_one_task_end_and_no_others() {
     let mut q = queue("{}");
     let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
@@ -158,7 +158,7 @@ fn all_who_wait_for_one_task_are_told_and_no_others() {
 }
 
 #[test]
-fn a_wait_among_very_many_ends_is_told_of_its_own() {
+fn a_wait_among_very_many_ends_gets_its_own() {
     let mut q = queue("{}");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 9000)");
     let watchers = [1, 4500, 9000].map(|id| Watcher::wait(&mut q, id, LONG));
@@ -169,7 +169,7 @@ fn a_wait_among_very_many_ends_is_told_of_its_own() {
 }
 
 #[test]
-fn of_several_changes_in_one_transaction_the_last_end_is_told() {
+fn of_several_changes_in_one_transaction_the_last_end_is_returned() {
     let (mut q, watcher) = watched(r#"{"buried": true}"#);
     q.sql("BEGIN; SELECT xqueue.bury('{q}', 1); SELECT xqueue.dig('{q}', 1); COMMIT");
     // Buried for a moment that no other transaction has seen: either answer would do, but not a hang.
@@ -179,7 +179,7 @@ fn of_several_changes_in_one_transaction_the_last_end_is_told() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_queue_is_dropped_or_downgraded() {
+fn a_wait_ends_when_the_queue_is_dropped_or_downgraded() {
     for end in ["DROP TABLE {q}", "SELECT xqueue.downgrade('{q}'); DROP TABLE {q}"] {
         let (mut q, watcher) = watched("{}");
         let called = Watcher::asleep(&mut q, "CALL xqueue.put_wait('{q}', '{}')");
@@ -208,7 +208,7 @@ fn a_cancelled_or_killed_waiter_harms_no_other() {
 }
 
 #[test]
-fn who_waits_for_an_end_is_no_consumer_and_takes_no_wake_up_away() {
+fn a_wait_for_an_end_is_no_consumer_and_takes_no_wake_up_away() {
     let (mut q, watcher) = watched("{}");
     assert_eq!(q.stats()["consumers"], json!(0));
     let consumer = xqueue_tests::Waiter::take(&mut q);
@@ -222,7 +222,7 @@ fn who_waits_for_an_end_is_no_consumer_and_takes_no_wake_up_away() {
 }
 
 #[test]
-fn no_lock_is_held_while_somebody_waits() {
+fn no_lock_is_held_during_a_wait() {
     let (mut q, watcher) = watched("{}");
     let called = Watcher::asleep(&mut q, "CALL xqueue.put_wait('{q}', '{}')");
     let held = "SELECT count(*) FROM pg_locks WHERE pid = ANY ($1) AND locktype = 'relation' \

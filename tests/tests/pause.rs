@@ -10,7 +10,7 @@ fn paused_until(q: &mut Queue) -> Value {
 }
 
 #[test]
-fn nobody_takes_and_all_else_goes_on() {
+fn nothing_is_taken_and_all_else_goes_on() {
     let mut q = Queue::new("pause");
     let name = q.name.clone();
     let mut c = q.client();
@@ -69,7 +69,7 @@ fn with_a_duration_it_ends_by_itself_without_the_worker() {
 }
 
 #[test]
-fn resume_wakes_those_who_have_waited_longest() {
+fn resume_wakes_the_consumers_that_have_waited_longest() {
     let database = Database::new("pause");
     let mut q = Queue::new_in(&database.name, "pause");
     let name = q.name.clone();
@@ -168,7 +168,7 @@ fn a_pause_is_part_of_its_transaction() {
 }
 
 #[test]
-fn who_may_pause_and_for_how_long() {
+fn rights_and_limits_of_pause() {
     let mut q = Queue::new("pause");
     let name = q.name.clone();
     let role = Role::create();
@@ -177,7 +177,7 @@ fn who_may_pause_and_for_how_long() {
     for call in ["pause", "resume"] {
         expect_error(&mut c, &format!("SELECT xqueue.{call}('{name}')"), "42501", "must be owner");
     }
-    // Its owner has no other rights.
+    // Its owner needs no other right.
     c.batch_execute(&format!(
         "SELECT xqueue.create('{name}_own'); SELECT xqueue.pause('{name}_own'); \
          SELECT xqueue.resume('{name}_own'); SELECT xqueue.stats_reset(); SELECT xqueue.drop('{name}_own')"
@@ -194,7 +194,7 @@ fn who_may_pause_and_for_how_long() {
 }
 
 #[test]
-fn nobody_is_forgotten_when_it_is_paused_again_and_again() {
+fn no_consumer_is_forgotten_when_it_is_paused_again_and_again() {
     const TASKS: i64 = 300;
     let database = Database::new("pause");
     let mut q = Queue::new_in(&database.name, "pause");

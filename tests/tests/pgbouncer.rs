@@ -166,7 +166,7 @@ fn transaction_mode_ack_in_another_transaction_is_refused() {
 
 /// Connections of different roles are no pool's, whatever they may see of each other.
 #[test]
-fn a_refusal_between_roles_tells_of_no_pooler() {
+fn a_refusal_between_roles_mentions_no_pooler() {
     let mut q = Queue::new("pooled");
     let role = Role::create();
     q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
@@ -250,7 +250,7 @@ fn transaction_mode_identity_of_a_client_that_is_gone() {
 
 /// What is not acked comes back without the end of any connection.
 #[test]
-fn transaction_mode_a_time_to_run_gives_back_what_nobody_can_ack() {
+fn transaction_mode_a_time_to_run_gives_back_what_cannot_be_acked() {
     let pooler = Pooler::start("transaction", 2);
     let mut q = Queue::new("pooled");
     q.upgrade(&json!({"features": {"ttr": "300 ms"}}));

@@ -114,7 +114,7 @@ fn tube_time_to_run_and_attempts() {
 }
 
 #[test]
-fn those_who_wait_ask_again() {
+fn waiting_consumers_ask_again() {
     let (mut q, name) = picked_by(
         "{}",
         "SELECT id FROM {q} WHERE status = 'R' AND payload = '1' ORDER BY id DESC LIMIT count",
@@ -232,7 +232,7 @@ fn keys_of_another_type_are_read() {
 }
 
 #[test]
-fn it_runs_with_the_rights_of_who_takes() {
+fn it_runs_with_the_rights_of_the_consumer() {
     let role = Role::create();
     let (mut q, name) =
         picked_by("{}", "SELECT id FROM {q} WHERE payload = to_jsonb(current_user::text)");

@@ -57,7 +57,7 @@ fn taken_with(grace: &str) -> (Queue, Client, String, i64) {
 }
 
 #[test]
-fn who_comes_back_in_time_acks_what_he_had_taken() {
+fn a_client_that_comes_back_in_time_acks_what_it_had_taken() {
     let (mut q, c, session, id) = taken_with("1 hour");
     let name = q.name.clone();
     leave(&mut q, c, &session);
@@ -77,7 +77,7 @@ fn who_comes_back_in_time_acks_what_he_had_taken() {
 }
 
 #[test]
-fn after_its_grace_the_tasks_are_ready_and_nobody_joins_it() {
+fn after_its_grace_the_tasks_are_ready_and_it_cannot_be_joined() {
     let (mut q, c, session, id) = taken_with("50 ms");
     let name = q.name.clone();
     leave(&mut q, c, &session);
@@ -131,7 +131,7 @@ fn connections_share_a_session_while_one_is_there() {
 /// What a connection took before it joined another session stays its own, to be acked by it again
 /// once it is back in that.
 #[test]
-fn back_into_ones_own() {
+fn back_into_the_own_session() {
     let q = Queue::new("session");
     let name = q.name.clone();
     let (mut c, mut other) = (q.client(), q.client());
@@ -178,7 +178,7 @@ fn discard_all_leaves_it() {
 }
 
 #[test]
-fn the_setting_gives_a_time_of_grace_to_whoever_identifies_himself() {
+fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
     let mut q = Queue::new("session");
     let name = q.name.clone();
     let (mut c, mut silent) = (q.client(), q.client());
@@ -312,7 +312,7 @@ fn giving_grace_side_by_side() {
 }
 
 #[test]
-fn statistics_of_a_task_name_who_holds_it() {
+fn statistics_of_a_task_name_its_session() {
     let (mut q, c, session, id) = taken_with("1 hour");
     let sql = format!("SELECT xqueue.stats('{{q}}', {id})");
     assert!(q.ask_one(&sql)["pid"].is_number());
@@ -340,7 +340,7 @@ fn a_task_of_an_earlier_session_of_the_connection() {
 
 /// What is taken stays with the session that took it: the one left behind is named, with what it may hold.
 #[test]
-fn joining_another_session_tells_of_the_tasks_left_behind() {
+fn joining_another_session_warns_of_the_tasks_left_behind() {
     let mut q = Queue::new("session");
     let name = q.name.clone();
     let session = open(&mut q.admin, "1 hour");

@@ -101,7 +101,7 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
 /// A session that needs the list of queues for itself does not wait until all is counted, with all behind it that
 /// only look there.
 #[test]
-fn a_recount_gives_way_to_who_needs_the_list_of_queues() {
+fn a_recount_gives_way_to_a_session_that_needs_the_list_of_queues() {
     let database = Database::new("registry");
     let tubes = json!({"features": {"delayed": true, "tube": true}});
     let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &tubes);

@@ -52,7 +52,7 @@ fn queue_at(server: &Cluster, name: &str) -> Queue {
 }
 
 #[test]
-fn a_trigger_that_cannot_be_cancelled_stops_nobody_else() {
+fn a_trigger_that_cannot_be_cancelled_stops_no_other_queue() {
     let database = Database::new("deaf");
     let mut sick = Queue::new_in(&database.name, "sick");
     let mut healthy = Queue::new_in(&database.name, "healthy");

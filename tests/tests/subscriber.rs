@@ -116,7 +116,7 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
 
 /// What arrives wakes the consumers that wait for it, and TRUNCATE is counted.
 #[test]
-fn what_arrives_is_told_and_counted() {
+fn what_arrives_is_reported_and_counted() {
     let pair = Pair::new();
     let mut original = Pair::queue(&pair.publisher, "jobs");
     let mut copy = Pair::queue(&pair.subscriber, "jobs");

@@ -32,7 +32,7 @@ fn switches() -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn who_waits_for_a_task_goes_on_waiting_through_every_switch() {
+fn a_wait_for_a_task_goes_on_through_every_switch() {
     let mut q = queue(&json!({}));
     let waiter = Waiter::take(&mut q);
     for (on, off) in switches() {
@@ -63,7 +63,7 @@ fn beside_a_deferred_trigger() {
 }
 
 #[test]
-fn who_waits_for_an_end_goes_on_waiting_through_every_switch() {
+fn a_wait_for_an_end_goes_on_through_every_switch() {
     let mut q = queue(&json!({}));
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -87,7 +87,7 @@ fn who_waits_for_an_end_goes_on_waiting_through_every_switch() {
 }
 
 #[test]
-fn who_waits_for_a_tube_waits_on_while_there_are_none() {
+fn a_consumer_of_a_tube_waits_on_while_there_are_none() {
     let mut q = queue(&json!({"tube": true}));
     let sql = format!("SELECT xqueue.take('{}', '30 seconds', tube => 'a')", q.name);
     let waiter = Waiter::waiting(&mut q, &sql);
@@ -102,7 +102,7 @@ fn who_waits_for_a_tube_waits_on_while_there_are_none() {
 }
 
 #[test]
-fn who_waits_for_any_task_gets_one_of_a_tube_once_there_are_such() {
+fn a_consumer_of_any_task_gets_one_of_a_tube_once_there_are_such() {
     let mut q = queue(&json!({}));
     let waiter = Waiter::take(&mut q);
     q.upgrade(&json!({"features": {"tube": true, "priority": true}}));
@@ -159,7 +159,7 @@ fn a_refused_switch_changes_nothing_and_says_how_many_are_in_the_way() {
 }
 
 #[test]
-fn converted_tasks_wake_those_who_wait_and_are_told_of() {
+fn converted_tasks_wake_waiting_consumers_and_end_waits() {
     let mut q = queue(&json!({"buried": true, "keep": true}));
     q.sql("INSERT INTO {q} (id, status) VALUES (1, 'B')");
     let waiter = Waiter::take(&mut q);

@@ -134,7 +134,7 @@ fn many_consumers_of_few_tubes_get_every_task_once() {
 }
 
 #[test]
-fn a_prepared_put_wakes_who_waits_for_its_tube_and_next_takes_of_one_tube() {
+fn a_prepared_put_wakes_a_consumer_of_its_tube_and_next_takes_of_one_tube() {
     let mut q = tubes();
     let a = waiter(&mut q, "a");
     q.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a'); PREPARE TRANSACTION '{q}'");

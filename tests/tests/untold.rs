@@ -162,7 +162,7 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
 /// Plain triggers do not report what replication brings, so nothing says that no task is due before those that are
 /// known.
 #[test]
-fn an_earlier_runat_that_nobody_told() {
+fn an_earlier_runat_without_a_report() {
     let mut q = queue(0);
     q.sql("ALTER TABLE {q} DISABLE TRIGGER USER; ALTER TABLE {q} ENABLE TRIGGER USER");
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}', '1 hour')");

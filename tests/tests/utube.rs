@@ -181,7 +181,7 @@ fn changes_by_hand_are_noticed() {
 }
 
 #[test]
-fn one_who_waits_is_woken_for_each_sub_queue() {
+fn one_waiting_consumer_is_woken_for_each_sub_queue() {
     let mut q = subqueues();
     let waiters: Vec<Waiter> = (0..3).map(|_| Waiter::take(&mut q)).collect();
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a'), (3, 'b')");

@@ -60,7 +60,7 @@ fn beside_an_old_snapshot_a_take_looks_at_no_more_than_before() {
 }
 
 #[test]
-fn a_task_that_is_taken_while_nobody_tells_of_it_is_seen() {
+fn a_task_that_is_taken_without_a_report_is_seen() {
     let mut q = cleared();
     q.sql("ALTER TABLE {q} DISABLE TRIGGER xqueue_update");
     q.sql("UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3");
@@ -174,7 +174,7 @@ fn a_fixed_snapshot_hides_no_task_from_others() {
 }
 
 #[test]
-fn who_changes_the_table_takes_nothing_unseen() {
+fn a_session_that_changes_the_table_takes_nothing_unseen() {
     let by_hand = "UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3";
     let off = "ALTER TABLE {q} DISABLE TRIGGER xqueue_update";
     let on = "ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update";

@@ -72,7 +72,7 @@ fn a_given_task_is_taken_after_a_look_in_vain() {
 }
 
 #[test]
-fn all_who_wait_are_woken_when_a_pause_ends_and_nobody_knows_what_there_is() {
+fn all_consumers_are_woken_when_a_pause_ends_and_the_ready_tasks_are_unknown() {
     let mut q = found("(1, 'a'), (2, 'b'), (3, 'c')");
     q.sql("SELECT xqueue.pause('{q}')");
     let waiters = [(); 3].map(|()| Waiter::take(&mut q));

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn which_ones_are_lost_of_a_number_nobody_knows() {
+    fn an_unknown_number_of_lost_tasks() {
         let mut held = after(&[&[(true, 1), (true, 2)]]);
         counted(&mut held, 2, 2);
         assert!(held.places.is_empty() && held.others == 2);

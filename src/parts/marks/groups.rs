@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_of_a_tube_whose_priority_nobody_knows_concerns_all_of_that() {
+    fn a_task_of_a_tube_with_an_unknown_priority_concerns_all_of_that() {
         let mut marks = Marks::default();
         priority_scan(&mut marks, Some(1), &[(5, 100)]);
         priority_scan(&mut marks, Some(2), &[(5, 100)]);

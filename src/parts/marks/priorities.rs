@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_raises_a_mark_for_too_long_has_come_to_nothing() {
+    fn a_raise_that_takes_too_long_is_abandoned() {
         let mut priorities = scanned(&[(1, 10)]);
         assert!(priorities.all().start(1, RAISE_AFTER + 1, true, 20).raises);
         priorities.all().lower_all(8);

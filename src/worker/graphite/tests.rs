@@ -123,7 +123,7 @@ fn tcp_uses_one_connection_for_all_payloads() {
 }
 
 #[test]
-fn down_is_told_once_and_up_again_once() {
+fn down_is_logged_once_and_up_again_once() {
     let target = target(closed_port(), Protocol::Tcp);
     let sender = Sender::start_with(timing()).unwrap();
     let event = send_until_event(&sender, &target);

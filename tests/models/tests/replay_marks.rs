@@ -225,7 +225,7 @@ fn no_task_stands_before_the_mark() {
 
 /// What the first has put, the second has taken and the third given back is the third's to tell.
 #[test]
-fn a_late_callback_tells_of_no_task_that_is_anothers() {
+fn a_late_callback_reports_no_task_of_another_transaction() {
     let trace = made(|t| {
         t.put_untold(1, &[10]);
         t.take(2, 10);

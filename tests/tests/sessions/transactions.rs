@@ -32,7 +32,7 @@ fn for_one_transaction() {
 
 /// A long transaction that uses a session holds up neither connections that join it nor the worker.
 #[test]
-fn a_long_transaction_blocks_nobody() {
+fn a_long_transaction_blocks_no_other() {
     let (mut q, c, session, id) = taken_with("1 hour");
     leave(&mut q, c, &session);
     q.sql(&format!(
@@ -138,7 +138,7 @@ fn a_transaction_longer_than_the_grace() {
 }
 
 #[test]
-fn ones_own_while_another_is_joined_for_the_transaction() {
+fn the_own_session_while_another_is_joined_for_the_transaction() {
     let mut q = Queue::new("session");
     let (mut c, mut other) = (q.client(), q.client());
     let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));

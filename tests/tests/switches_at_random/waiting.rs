@@ -27,7 +27,7 @@ fn waiter(q: &mut Queue, statement: &str) -> Waiter {
 }
 
 #[test]
-fn who_waits_stays_in_line() {
+fn a_consumer_stays_in_the_wait_queue() {
     let mut random = StdRng::seed_from_u64(seed());
     let mut q = queue("switch_line");
     let name = q.name.clone();
@@ -65,7 +65,7 @@ fn who_waits_stays_in_line() {
 }
 
 #[test]
-fn who_waits_for_a_tube_stays_in_line_as_long_as_there_are_tubes() {
+fn a_consumer_of_a_tube_stays_in_the_wait_queue_as_long_as_there_are_tubes() {
     let mut random = StdRng::seed_from_u64(seed());
     let mut q = queue("switch_tube");
     let name = q.name.clone();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_put_wakes_the_first_who_wants_it_and_nobody_else() {
+fn a_put_wakes_the_first_consumer_that_wants_it_and_no_other() {
     let mut q = tubes();
     let b = waiter(&mut q, "b");
     let a1 = waiter(&mut q, "a");
@@ -24,7 +24,7 @@ fn a_put_wakes_the_first_who_wants_it_and_nobody_else() {
 }
 
 #[test]
-fn who_wants_any_task_and_came_first_gets_it_before_who_wants_its_tube() {
+fn an_earlier_consumer_of_any_task_precedes_one_of_its_tube() {
     let mut q = tubes();
     let any = Waiter::take(&mut q);
     let a = waiter(&mut q, "a");
@@ -38,7 +38,7 @@ fn who_wants_any_task_and_came_first_gets_it_before_who_wants_its_tube() {
 }
 
 #[test]
-fn who_waits_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() {
+fn a_consumer_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() {
     for ready in [
         "SELECT xqueue.release('{q}', 1)",
         "SELECT xqueue.release('{q}', 1, delay => '10 milliseconds')",
@@ -62,7 +62,7 @@ fn who_waits_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() {
 }
 
 #[test]
-fn a_ready_task_that_is_moved_to_another_tube_wakes_who_waits_there() {
+fn a_ready_task_that_is_moved_to_another_tube_wakes_a_consumer_there() {
     let mut q = tubes();
     q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
     let (b, c) = (waiter(&mut q, "b"), waiter(&mut q, "c"));
@@ -124,7 +124,7 @@ fn a_wake_up_that_its_consumer_cannot_use_goes_to_the_next_of_the_tube() {
 }
 
 #[test]
-fn among_very_many_tubes_in_one_transaction_each_wakes_those_who_wait_for_it() {
+fn among_very_many_tubes_in_one_transaction_each_wakes_its_consumers() {
     let mut q = tubes();
     let waiters = ["t1", "t1500", "t3000"].map(|tube| waiter(&mut q, tube));
     let none = waiter(&mut q, "none");
@@ -140,7 +140,7 @@ fn among_very_many_tubes_in_one_transaction_each_wakes_those_who_wait_for_it() {
 }
 
 #[test]
-fn who_looked_in_vain_at_a_locked_task_of_his_tube_gets_it_when_it_is_free() {
+fn a_look_in_vain_at_a_locked_task_of_a_tube_gets_it_when_it_is_free() {
     let mut q = tubes();
     q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
     let mut other = q.client();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_waiting_task_holds_up_nobody() {
+fn a_waiting_task_holds_up_no_other() {
     let mut q = subqueues();
     let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 1, \"tube\": \"a\"}', delay => '1 day')");
@@ -124,7 +124,7 @@ fn priority_comes_before_the_key() {
 }
 
 #[test]
-fn expired_tasks_block_nobody() {
+fn expired_tasks_block_no_other() {
     let mut q = queue(r#"{"features": {"utube": true, "ttl": true, "delayed": true}}"#);
     let worker = Stopped::worker(&mut q.admin);
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}', ttl => '1 ms', tube => 'a')");

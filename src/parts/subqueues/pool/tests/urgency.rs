@@ -60,7 +60,7 @@ fn a_level_is_raised_to_what_a_look_finds_and_no_further() {
 }
 
 #[test]
-fn what_nobody_knows_comes_first() {
+fn what_is_unknown_comes_first() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, 1);
@@ -96,7 +96,7 @@ fn a_look_that_began_before_its_subqueue_was_forgotten_raises_nothing() {
 /// More urgent tasks may have been there before: behind one that has been in flight since before a restart, if the ring is
 /// complete.
 #[test]
-fn of_a_subqueue_that_is_not_known_no_put_tells_how_urgent_it_is() {
+fn of_an_unknown_subqueue_no_put_makes_the_level_known() {
     for mut memory in [Memory::new(10), Memory::complete(10)] {
         let mut pool = memory.pool();
         assert!(pool.commit(JOBS, 7, &put(5)));
