@@ -14,18 +14,18 @@ use std::time::Duration;
 /// Maximum number of departed sessions with known leases per job.
 const DEPARTED: usize = 100;
 
-/// What is to be given back of one queue, and to whom it belonged.
+/// What is to be given back of one queue.
 pub struct Orphans {
     slot: SlotId,
     /// The queue's triggers report every change.
     is_tracked: bool,
     /// All taken tasks have to be compared with the live sessions.
     sweep: bool,
-    /// Sessions that have ended and may have left tasks, which are looked for.
+    /// Ended sessions that may have left tasks, which are looked for.
     ended: Vec<Uuid>,
-    /// Those of which it is known which tasks they have left.
+    /// Ended sessions with the tasks that they have left.
     departed: Vec<Departed>,
-    /// Those of them that a job is about.
+    /// Those of them that a job has in hand.
     in_hand: Vec<Departed>,
     for_ended: Retry,
     for_departed: Retry,
@@ -39,14 +39,14 @@ struct Departed {
     places: Vec<Position>,
 }
 
-/// The kinds of work that there are.
+/// Kinds of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giving {
-    /// Of sessions of which it is known what they have left.
+    /// Tasks of sessions with known leases.
     Departed,
-    /// Of no session, and of such as have ended unnoticed.
+    /// Tasks without a session, and of sessions that ended unnoticed.
     Lost,
-    /// Of sessions that have ended.
+    /// Tasks of other ended sessions.
     Ended,
 }
 
@@ -81,17 +81,17 @@ impl Orphans {
         }
     }
 
-    /// All taken tasks are to be compared with the live sessions.
+    /// Requests a comparison of all taken tasks with the live sessions.
     pub fn sweep(&mut self) {
         self.sweep = true;
     }
 
-    /// Looks for nothing any more: the tasks are another server's.
+    /// Stops looking: the tasks belong to another server.
     pub fn forget(&mut self) {
         *self = Orphans { is_tracked: self.is_tracked, sweep: false, ..Orphans::of(self.slot) };
     }
 
-    /// Takes note of sessions that have ended.
+    /// Records sessions that have ended.
     pub fn note(&mut self, ended: &[Ended]) {
         let Some(epoch) = self.epoch_if_taken().filter(|_| !ended.is_empty()) else { return };
         for Ended { uuid, tasks } in ended {
@@ -110,7 +110,7 @@ impl Orphans {
         }
     }
 
-    /// The last doubt about what has happened to the queue's tasks, if there may be some that are taken.
+    /// Returns the queue's last invalidation epoch, if there may be taken tasks.
     fn epoch_if_taken(&self) -> Option<u64> {
         let slot = slot::lock(self.slot)?;
         // A take that is visible may have been given back before it is counted, which needs the slot's lock:
@@ -152,7 +152,7 @@ impl Orphans {
         self.has(giving) && self.retry_of(giving).is_due()
     }
 
-    /// The work of a kind. What came of it is to be given to `end`.
+    /// Returns the next work of a kind. Its result is to be passed to `end`.
     pub fn begin(&mut self, giving: Giving) -> Work {
         match giving {
             Giving::Departed => self.begin_with_departed(),
@@ -164,7 +164,7 @@ impl Orphans {
         }
     }
 
-    /// Of some sessions at a time.
+    /// Returns work for some sessions at a time.
     fn begin_with_departed(&mut self) -> Work {
         let mut room = PLACES;
         let fits = |departed: &&Departed| {
@@ -180,7 +180,7 @@ impl Orphans {
         Work::Reap { sessions, places: Some(places) }
     }
 
-    /// What came of the work of a kind.
+    /// Applies the result of work of a kind.
     pub fn end(&mut self, giving: Giving, work: &Work, report: &Report) {
         let is_done = report.end == End::Done;
         match giving {

@@ -80,6 +80,44 @@ fn by_the_check_of_a_domain() {
     admin.batch_execute(&format!("DROP DOMAIN {domain}; DROP FUNCTION {domain}_check")).unwrap();
 }
 
+/// The check of the key's domain adds a trigger while the keys are read: it sees all rows of the call.
+#[test]
+fn a_trigger_that_the_check_of_a_domain_adds() {
+    let domain = unique("midway_key");
+    let (mut admin, name) = (connect(), unique("midway"));
+    admin
+        .batch_execute(&format!(
+            "CREATE TABLE {name}_seen (id bigint);
+             CREATE FUNCTION {domain}_note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO {name}_seen VALUES (OLD.id); RETURN NULL; END $$;
+             CREATE FUNCTION {domain}_check(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+               IF current_setting('midway.alter', true) = 'on' THEN
+                 PERFORM set_config('midway.alter', 'off', false);
+                 CREATE TRIGGER note AFTER DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION {domain}_note();
+               END IF; RETURN true; END $$;
+             CREATE DOMAIN {domain} AS bigint CHECK ({domain}_check(VALUE))"
+        ))
+        .unwrap();
+    for tasks in [1, 40] {
+        let columns = format!("id {domain} PRIMARY KEY, payload text");
+        let mut q = Queue::make(&database(), &name, &columns, &json!({}));
+        q.sql(&format!("INSERT INTO {{q}} SELECT generate_series(1, {tasks})"));
+        q.sql(&format!("SELECT xqueue.take('{{q}}', count => {tasks})"));
+        q.sql("SET midway.alter = on");
+        q.sql(&format!("SELECT xqueue.ack('{{q}}', ARRAY(SELECT generate_series(1, {tasks})))"));
+        let seen = format!(
+            "WITH seen AS (DELETE FROM {name}_seen RETURNING id) SELECT count(*) FROM seen"
+        );
+        assert_eq!(scalar::<i64>(&mut q.admin, &seen, &[]), tasks);
+        q.assert_tasks(&[("total", 0)]);
+    }
+    admin
+        .batch_execute(&format!(
+            "DROP DOMAIN {domain}; DROP FUNCTION {domain}_check, {domain}_note; DROP TABLE {name}_seen"
+        ))
+        .unwrap();
+}
+
 /// What an index of the name is that the queue had is another's by now: it stays.
 #[test]
 fn an_index_of_another_table_is_not_dropped() {
