@@ -102,14 +102,27 @@ CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL, upda
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
 COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integer) IS 'As ack(text, …), the queue named by its row type. Without id the task is the row given.';
 
-CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
+CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
-COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval) IS
-'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed) or, without one, as feature retry says (zero: not at all); after its last attempt it is buried. update: columns to set in the same statement. ttl: it vanishes if it has not been taken for so long, counted from the end of the delay; a delay without ttl puts the end of its life off. Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 the feature is off.';
+COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval, boolean, text) IS
+'Gives a task that this session has taken back: it is ready again, in its old place, or waits for delay (feature delayed) or, without one, as feature retry says (zero: not at all); after its last attempt it is buried. update: columns to set in the same statement. ttl: it vanishes if it has not been taken for so long, counted from the end of the delay; a delay without ttl puts the end of its life off. failed: false for a task that was not tried, as when the consumer shuts down: it uses up no attempt (feature retry), so the next take has the same number. error: what went wrong, kept in the field reason (feature retry) until the task is released again or acked. Returns it as it is now. Errors: those of ack, 22023 negative delay, 0A000 the feature is off.';
 
-CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
+CREATE FUNCTION xqueue.give_back(queue text)
+RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
+COMMENT ON FUNCTION xqueue.give_back(text) IS
+'Gives back all tasks of a queue that this session has taken, as release with failed => false: they are ready again and have used up no attempt. For a consumer that ends its work early: before the connection goes back to a pool, in a finally block, on SIGTERM. Returns how many there were. NULL: of all queues. Each counts as a release. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby.';
+
+CREATE FUNCTION xqueue.give_back(queue anyelement)
+RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
+COMMENT ON FUNCTION xqueue.give_back(anyelement) IS 'As give_back(text), the queue named by its row type.';
+
+CREATE FUNCTION xqueue.give_back()
+RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back_all';
+COMMENT ON FUNCTION xqueue.give_back() IS 'The same for all queues of this database that the caller may update.';
+
+CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'release';
-COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, jsonb, interval, interval) IS 'As release(text, …), the queue named by its row type. Without id the task is the row given.';
+COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, jsonb, interval, interval, boolean, text) IS 'As release(text, …), the queue named by its row type. Without id the task is the row given.';
 
 CREATE FUNCTION xqueue.bury(queue text, id anycompatible, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
@@ -193,7 +206,7 @@ COMMENT ON FUNCTION xqueue.switch(anyelement, anycompatible, text, interval) IS 
 CREATE FUNCTION xqueue.snatch(queue text, id anycompatible, delay interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'snatch';
 COMMENT ON FUNCTION xqueue.snatch(text, anycompatible, interval) IS
-'Takes a task away from the session that has taken it: it is ready again, or waits for delay (feature delayed). It does not count as a failed attempt. Returns it as it is now. Errors: P0002 not found, 55000 not taken, 0A000 the feature is off.';
+'Takes a task away from the session that has taken it: it is ready again, or waits for delay (feature delayed). It uses up no attempt (feature retry). Returns it as it is now. Errors: P0002 not found, 55000 not taken, 0A000 the feature is off.';
 
 CREATE FUNCTION xqueue.snatch(queue anyelement, id anycompatible DEFAULT NULL, delay interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'snatch';
@@ -202,7 +215,7 @@ COMMENT ON FUNCTION xqueue.snatch(anyelement, anycompatible, interval) IS 'As sn
 CREATE FUNCTION xqueue.release_all(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
 COMMENT ON FUNCTION xqueue.release_all(text) IS
-'Takes all taken tasks away from the sessions that have taken them: they are ready again. Returns how many. It does not count as a failed attempt; each counts as a snatch. Passes over those that another transaction has locked, as they are being acked or released. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby. After tarantool/queue.';
+'Takes all taken tasks away from the sessions that have taken them: they are ready again. Returns how many. They use up no attempt (feature retry); each counts as a snatch. Passes over those that another transaction has locked, as they are being acked or released. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby. After tarantool/queue.';
 
 CREATE FUNCTION xqueue.release_all(queue anyelement)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
@@ -279,7 +292,7 @@ COMMENT ON FUNCTION xqueue.stats() IS 'The same for each queue of this database 
 CREATE FUNCTION xqueue.stats(queue text, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'stats_task';
 COMMENT ON FUNCTION xqueue.stats(text, anycompatible) IS
-'What is known of a task, no row if there is none: queue, key, state; session and pid that have taken it; attempts, how often it was taken (feature retry); ttr, its time to run in seconds; time_left, seconds until its delay, its time to run or its time as a zombie is over; life_left, seconds of its life; priority; tube; age in seconds (feature id is time64). What the queue or the task does not have is left out. id: the key; an array is a batch. Runs no code of the table''s owner with the caller''s rights. Errors: 42501 no SELECT on the table, or row security applies to the role: see peek. After beanstalkd''s stats-job.';
+'What is known of a task, no row if there is none: queue, key, state; session and pid that have taken it; attempts, how often it was taken, without what used up no attempt (feature retry); ttr, its time to run in seconds; time_left, seconds until its delay, its time to run or its time as a zombie is over; life_left, seconds of its life; priority; tube; age in seconds (feature id is time64). What the queue or the task does not have is left out. id: the key; an array is a batch. Runs no code of the table''s owner with the caller''s rights. Errors: 42501 no SELECT on the table, or row security applies to the role: see peek. After beanstalkd''s stats-job.';
 
 CREATE FUNCTION xqueue.stats(queue anyelement, id anycompatible)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'stats_task';

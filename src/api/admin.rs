@@ -1,7 +1,7 @@
 //! SQL functions for administrators: on tasks (`dig`, `plow`, `kick`, `switch`, `snatch`, `release_all`, `restart`,
 //! `delete`, `truncate`) and on a queue (`pause`, `resume`).
 
-use crate::api::argument::{self, Target, refuse_read_only, require_owner};
+use crate::api::argument::{self, Target, number_of, refuse_read_only, require_owner};
 use crate::api::features::not_enabled;
 use crate::api::look::named_status;
 use crate::api::settle;
@@ -240,10 +240,6 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
 }
 
 /// Converts a number of tasks to an SQL integer; beyond its range, the maximum.
-fn number_of<'to>(tasks: usize) -> Option<Value<'to>> {
-    Some(Value::int4(i32::try_from(tasks).unwrap_or(i32::MAX)))
-}
-
 fn require_buried(queue: &Queue) -> Result<()> {
     if queue.features().buries() { Ok(()) } else { Err(not_enabled("buried", queue)) }
 }

@@ -3,6 +3,7 @@
 use crate::api::values::populated;
 use crate::error::{Error, Result};
 use crate::model::form::Form;
+use crate::model::keys_text::KeysText;
 use crate::parts::leases::session;
 use crate::queue::{self, KeyType, Queue};
 use crate::server::argument::{Argument, NamesQueue, sql_type};
@@ -10,7 +11,7 @@ use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
 use crate::server::relation::{self, Lock};
 use crate::server::value::Value;
-use crate::server::{context, nesting, operators, privileges, record, time, types, xact};
+use crate::server::{context, nesting, operators, privileges, record, sql_name, time, types, xact};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Interval, Oid};
 use std::rc::Rc;
@@ -30,7 +31,7 @@ impl<'call> Target<'call> {
         let oid = call.type_of(queue);
         let target = if oid == types::TEXT {
             let name = call.value(queue).ok_or_else(|| Error::null(queue.name))?.to_text();
-            Target { table: relation::find(&name)?, form: Form::Json, row: None }
+            Target { table: sql_name::find_table(&name)?, form: Form::Json, row: None }
         } else {
             let table = relation::of_row_type(oid).ok_or_else(|| no_queue(oid))?;
             Target { table, form: Form::Row, row: call.value(queue) }
@@ -226,6 +227,11 @@ pub fn duration(
     call.get(argument).map(read).transpose()
 }
 
+/// Returns a number of tasks as a function's result.
+pub fn number_of<'to>(tasks: usize) -> Option<Value<'to>> {
+    Some(Value::int4(i32::try_from(tasks).unwrap_or(i32::MAX)))
+}
+
 fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {
     let (oid, base) = (value.type_oid(), key.base);
     if oid == key.oid || oid == base {
@@ -240,17 +246,29 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
         return elements.map(convert).collect();
     }
     if oid == types::TEXT && !key.is_array && !types::TEXTS.contains(&base) {
-        let text = value.to_text();
-        if !text.trim_start().starts_with('{') {
-            return Ok(vec![vec![operators::parse_value(&text, key.oid)?]]);
-        }
-        let array = operators::parse_value(&text, types::array_type(base))?;
-        return single_keys(array, key, queue);
+        return keys_in_text(&value.to_text(), key, queue);
     }
     if oid == types::JSONB {
         return json_keys(value, queue);
     }
     Ok(vec![vec![converted(value, key.oid)?]])
+}
+
+/// Reads the keys in a text, as drivers send a parameter without a type: one key, an array in the server's form, or JSON
+/// as a client library makes it of an object or an array. Integers and uuids may also be separated by commas alone.
+fn keys_in_text<'m>(text: &str, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {
+    let is_plain = types::is_integer(key.base) || key.base == types::UUID;
+    match KeysText::of(text, is_plain) {
+        KeysText::Json => json_keys(operators::parse_value(text, types::JSONB)?, queue),
+        KeysText::Array => {
+            single_keys(operators::parse_value(text, types::array_type(key.base))?, key, queue)
+        }
+        KeysText::List(parts) => {
+            let key = |part| Ok(vec![operators::parse_value(part, key.oid)?]);
+            parts.into_iter().map(key).collect()
+        }
+        KeysText::One => Ok(vec![vec![operators::parse_value(text, key.oid)?]]),
+    }
 }
 
 fn composite_keys<'to>(value: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {

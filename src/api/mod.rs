@@ -9,6 +9,7 @@ pub mod consumer;
 pub mod creator;
 mod direct_put;
 mod features;
+pub mod give_back;
 pub mod identity;
 pub mod look;
 pub mod monitor;
@@ -17,8 +18,8 @@ pub mod outcome;
 pub mod pooler;
 mod priority;
 pub mod producer;
-pub mod refusal;
 pub mod settle;
+pub mod task_error;
 pub mod values;
 pub mod waiting;
 

@@ -214,13 +214,7 @@ fn readable_tables() -> Vec<Oid> {
 
 /// Returns the tables of this database's queues that satisfy `holds`.
 fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
-    let tables = spi::connect(|spi| {
-        let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
-        (0..rows.len())
-            .filter_map(|row| rows.value(row, 1).map(Value::to_oid))
-            .collect::<Vec<Oid>>()
-    });
-    tables.into_iter().filter(|table| holds(*table)).collect()
+    queue::tables().into_iter().filter(|table| holds(*table)).collect()
 }
 
 fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {

@@ -2,7 +2,7 @@
 
 use crate::api::argument::{self, Key, Target};
 use crate::api::features::not_enabled;
-use crate::api::refusal;
+use crate::api::task_error;
 use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::model::change::{Call as Kind, Outcome};
@@ -30,7 +30,7 @@ sql_functions! {
     ) -> [tasks] => ack_impl;
     "release" as release, pg_finfo_release(
         queue: queue, id: key = [NULL], update: jsonb = NULL, delay: interval = NULL,
-        ttl: interval = NULL,
+        ttl: interval = NULL, failed: boolean = true, error: text = NULL,
     ) -> [tasks] => release_impl;
     "bury" as bury, pg_finfo_bury(
         queue: queue, id: key = [NULL], update: jsonb = NULL, ttl: interval = NULL,
@@ -72,6 +72,12 @@ fn release_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let at_once = delay.is_none() && call.value(arg::release::delay).is_some();
     run(call, Verb::Release, (arg::release::queue, arg::release::id), |plan, queue| {
         plan.step.at_once = at_once;
+        plan.step.unused = call.get(arg::release::failed) == Some(false);
+        let error = call.value(arg::release::error);
+        if error.is_some() && queue.features().tries().is_none() {
+            return Err(not_enabled("retry", queue));
+        }
+        plan.give(error, Parameter::Error);
         plan.postpone(delay, ttl, queue)?;
         plan.update(call.value(arg::release::update), queue)
     })
@@ -129,6 +135,7 @@ impl<'m> Plan<'m> {
             Parameter::Delay => self.step.delay = true,
             Parameter::Ttl => self.step.ttl = true,
             Parameter::Attempt => self.step.attempt = true,
+            Parameter::Error => self.step.error = true,
             _ => {}
         }
         self.arguments.set(parameter, value);
@@ -238,7 +245,7 @@ impl<'m> Plan<'m> {
                 let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
                 if let Some(key) = left_out(keys, &rows, queue) {
                     self.arguments.set_key(key);
-                    return Err(refusal::explain(spi, queue, key, verb, &self.arguments));
+                    return Err(task_error::explain(spi, queue, key, verb, &self.arguments));
                 }
                 deliver(&rows)?;
                 Ok(rows.len())

@@ -48,10 +48,9 @@ impl Field {
             }
             Field::Priority => features.has_priority(),
             Field::Tube => features.has_tubes(),
-            Field::Attempts => features.tries().is_some(),
+            Field::Attempts | Field::Reason => features.tries().is_some(),
             Field::Expires => features.expires(),
             Field::Ttr => features.has_deadlines(),
-            Field::Reason => features.limit().is_some(),
         }
     }
 

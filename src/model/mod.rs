@@ -6,6 +6,7 @@ pub mod definition;
 pub mod features;
 pub mod field;
 pub mod form;
+pub mod keys_text;
 pub mod level;
 pub mod names;
 pub mod options;

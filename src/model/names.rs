@@ -4,6 +4,27 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+/// Longest name of the server's, in bytes. Longer ones it cuts off.
+pub const LONGEST_NAME: usize = 63;
+
+/// Returns how many bytes the longest part of a name has, which is written as in SQL: `app."My ""Jobs"""`.
+pub fn longest_part(name: &str) -> usize {
+    let (mut longest, mut length, mut is_quoted) = (0, 0, false);
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            // Two quotes within quotes stand for one.
+            '"' if is_quoted && letters.next_if_eq(&'"').is_some() => length += 1,
+            '"' => is_quoted = !is_quoted,
+            '.' if !is_quoted => length = 0,
+            _ if !is_quoted && letter.is_whitespace() => {}
+            _ => length += letter.len_utf8(),
+        }
+        longest = longest.max(length);
+    }
+    longest
+}
+
 /// Source of the keys of new tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Id {
@@ -70,5 +91,20 @@ impl<'de> Deserialize<'de> for Hook {
                 Err(Error::custom(format!("{value} is neither the name of a function nor false")))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::longest_part;
+
+    #[test]
+    fn parts_of_names_are_measured_as_the_server_reads_them() {
+        assert_eq!(longest_part("jobs"), 4);
+        assert_eq!(longest_part(" app . jobs2 "), 5);
+        assert_eq!(longest_part(r#"app."a.b""c""#), 5);
+        assert_eq!(longest_part(r#"""""""#), 2);
+        assert_eq!(longest_part("größe"), 7);
+        assert_eq!(longest_part(""), 0);
     }
 }

@@ -3,7 +3,7 @@
 use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::queue::Queue;
-use crate::queue::index::WantedIndex;
+use crate::queue::wanted_index::WantedIndex;
 use crate::server::heap::{Heap, Open};
 use crate::server::relation::{ColumnType, Lock, Relation};
 use crate::server::{index, user};

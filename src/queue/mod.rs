@@ -6,7 +6,6 @@ mod direct;
 mod fitness;
 mod handle;
 mod hash;
-mod index;
 mod order;
 mod plans;
 mod position;
@@ -18,6 +17,7 @@ mod store;
 pub mod triggers;
 mod tube;
 mod user_code;
+mod wanted_index;
 
 use crate::error::{Error, Result};
 use crate::model::definition::Column;
@@ -33,10 +33,12 @@ use std::rc::Rc;
 pub use direct::Direct;
 pub use fitness::Fitness;
 pub use handle::{KeyType, Queue, table_names};
-pub use index::WantedIndex;
 pub use plans::{Arguments, Statement};
 pub use status::StatusColumn;
-pub use store::{Entry, count_of, delete, is_own_table, oid, pause, read, resume, try_lock, write};
+pub use store::{
+    Entry, count_of, delete, is_own_table, oid, pause, read, resume, tables, try_lock, write,
+};
+pub use wanted_index::WantedIndex;
 
 thread_local! {
     static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());

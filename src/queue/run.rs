@@ -105,6 +105,7 @@ impl Queue {
             Parameter::Now | Parameter::Since => types::TIMESTAMPTZ,
             Parameter::Limit | Parameter::Skip => types::INT4,
             Parameter::Attempt => types::INT4,
+            Parameter::Error => types::TEXT,
             Parameter::Delay | Parameter::Ttl | Parameter::Ttr => types::INTERVAL,
             Parameter::Increment => types::INTERVAL,
             Parameter::Tube => self.tube().map_or(types::TEXT, |tube| tube.oid),

@@ -85,6 +85,9 @@ impl StatusColumn {
     pub(super) fn write(&self, status: Status, options: &Options) -> Result<Value<'static>> {
         match &self.labels {
             Labels::Letters(letters) if self.is_char => Ok(Value::letter(letters[status as usize])),
+            Labels::Texts(texts) if self.oid == types::TEXT => {
+                Ok(Value::text(&texts[status as usize]))
+            }
             _ => operators::parse_value_for(&options.label(status), self.oid, self.modifier),
         }
     }

@@ -7,7 +7,7 @@ use crate::server::own_table::{self, REGISTRY, as_owner};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::server::{catalog, jsonb, types};
+use crate::server::{catalog, jsonb, spi, types};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 
@@ -35,6 +35,14 @@ pub fn read(table: Oid) -> Result<Option<Entry>> {
         .hint("Call xqueue.downgrade() and xqueue.upgrade() on it.")
     })?;
     Ok(Some(Entry { definition, same_table, paused_until }))
+}
+
+/// Returns the tables of this database's queues.
+pub fn tables() -> Vec<Oid> {
+    spi::connect(|spi| {
+        let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
+        (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_oid)).collect()
+    })
 }
 
 /// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot

@@ -35,6 +35,7 @@ pub mod row_type;
 pub mod scan;
 pub mod shared_memory;
 pub mod spi;
+pub mod sql_name;
 pub mod subscription;
 mod systable;
 pub mod system;

@@ -75,6 +75,11 @@ pub fn may_touch(table: Oid) -> bool {
     may_some(table, reads | pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
 }
 
+/// Returns whether the current role may read and update a table, or some columns of it.
+pub fn may_update(table: Oid) -> bool {
+    may_some(table, pg_sys::ACL_SELECT) && may_some(table, pg_sys::ACL_UPDATE)
+}
+
 /// Returns whether the current role may insert into a table, or into some columns of it.
 pub fn may_insert(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_INSERT)

@@ -1,12 +1,9 @@
 //! Tables: finding, locking and describing them.
 
-use crate::error::{Error, Result};
-use crate::server::foreign::list_nth;
 use crate::server::row_type::Columns;
 use crate::server::types;
-use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 /// The kind of an ordinary table, as `relation_kind` says it.
 pub const TABLE: u8 = pg_sys::RELKIND_RELATION;
@@ -33,60 +30,6 @@ impl Lock {
         };
         mode as pg_sys::LOCKMODE
     }
-}
-
-const NAMES: &str = "Name a table as in SQL: 'jobs', 'app.jobs', '\"My Jobs\"'.";
-
-/// Finds a table by the name that a user gives, read as `regclass` reads it.
-pub fn find(name: &str) -> Result<Oid> {
-    let not_found = || {
-        Error::new(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
-            format!("table \"{name}\" does not exist"),
-        )
-        .hint(NAMES)
-    };
-    let names = qualified(name).ok_or_else(not_found)?;
-    // SAFETY: the list and the range variable are palloc'ed.
-    let oid = unsafe {
-        let range = pg_sys::makeRangeVarFromNameList(names);
-        pg_sys::RangeVarGetRelidExtended(
-            range,
-            pg_sys::NoLock as pg_sys::LOCKMODE,
-            pg_sys::RVROption::RVR_MISSING_OK,
-            None,
-            std::ptr::null_mut(),
-        )
-    };
-    if oid == Oid::INVALID { Err(not_found()) } else { Ok(oid) }
-}
-
-/// The parts of a table's name: schema and table, or only the table.
-pub fn name_parts(name: &str) -> Result<Vec<String>> {
-    let names = qualified(name).ok_or_else(|| Error::invalid("a name holds a NUL character"))?;
-    // SAFETY: a list of String nodes.
-    unsafe {
-        let part = |index| {
-            let node = list_nth::<pg_sys::String>(names, index);
-            CStr::from_ptr((*node).sval).to_string_lossy().into_owned()
-        };
-        Ok((0..(*names).length).map(part).collect())
-    }
-}
-
-fn qualified(name: &str) -> Option<*mut pg_sys::List> {
-    let text = CString::new(name).ok()?;
-    // SAFETY: the C string outlives the call; a palloc'ed list, or an error of the server's.
-    Some(crate::server::context::hinted(
-        || NAMES.into(),
-        || unsafe {
-            #[cfg(feature = "pg15")]
-            let names = pg_sys::stringToQualifiedNameList(text.as_ptr());
-            #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
-            let names = pg_sys::stringToQualifiedNameList(text.as_ptr(), std::ptr::null_mut());
-            names
-        },
-    ))
 }
 
 /// The table whose row type this is, if it is one.

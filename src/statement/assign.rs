@@ -40,7 +40,7 @@ impl Table {
         match value {
             Assigned::State(status) => self.label(status).to_string(),
             Assigned::Null => "NULL".into(),
-            Assigned::Argument(parameter) => parameters.add(parameter),
+            Assigned::Argument(parameter) => self.shortened(field, parameters.add(parameter)),
             Assigned::Later(length, and) => {
                 let lengths = [Some(length), and].into_iter().flatten();
                 let add = |sum, length| format!("{sum} {PLUS} {}", self.length(length, parameters));
@@ -53,8 +53,11 @@ impl Table {
                 let next = format!("coalesce(task.{column}, 0) {PLUS} 1");
                 self.most_attempts.map_or(next.clone(), |most| format!("LEAST({next}, {most})"))
             }
+            Assigned::OneLess => {
+                format!("GREATEST(coalesce(task.{column}, 0) OPERATOR(pg_catalog.-) 1, 0)")
+            }
             Assigned::Renewed { delay } => self.new_life(delay, parameters),
-            Assigned::Burial(why, limit) => self.burial(why, limit),
+            Assigned::Burial(why, limit, error) => self.burial(why, limit, error, parameters),
         }
     }
 
@@ -96,12 +99,25 @@ impl Table {
     }
 
     /// Returns the reason of a task buried after its last attempt.
-    fn burial(&self, why: &str, limit: u32) -> String {
+    fn burial(
+        &self,
+        why: &str,
+        limit: u32,
+        error: Option<Parameter>,
+        parameters: &mut Parameters,
+    ) -> String {
+        let error = error.map(|error| format!(", ': ', {}", parameters.add(error)));
         let text = format!(
-            "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}')",
-            self.field(Field::Attempts)
+            "pg_catalog.concat('{why} after attempt ', task.{}, ', the limit is {limit}'{})",
+            self.field(Field::Attempts),
+            error.unwrap_or_default()
         );
-        match self.reason_length {
+        self.shortened(Field::Reason, text)
+    }
+
+    /// Returns a text, cut to the length of the reason's column if it is for that.
+    fn shortened(&self, field: Field, text: String) -> String {
+        match self.reason_length.filter(|_| field == Field::Reason) {
             Some(length) => format!("pg_catalog.left({text}, {length})"),
             None => text,
         }

@@ -54,6 +54,8 @@ pub enum Change {
     ReapOwnerless,
     /// All taken tasks come back, whichever session holds them.
     SnatchAll,
+    /// The tasks of a session come back, as it gives them back itself.
+    GiveBack,
     /// The first buried tasks come back, in take order.
     Plow { form: Form, delay: bool, ttl: bool, marked: bool },
 }
@@ -129,7 +131,9 @@ impl Table {
             Change::DeleteZombies | Change::Expire => vec![],
             Change::ExpireLeases => failed("time to run was over"),
             Change::Reap { .. } | Change::ReapOwnerless => failed("session was lost"),
-            Change::SnatchAll => self.on_return(Return::default()),
+            Change::SnatchAll | Change::GiveBack => {
+                self.on_return(Return { unused: true, ..Return::default() })
+            }
             Change::Plow { delay, ttl, .. } => {
                 self.on_return(Return { delay, ttl, ..Return::default() })
             }
@@ -187,6 +191,7 @@ impl Table {
                 (format!("{} AND task.{owner} IS NULL", self.is(Status::Taken)), String::new())
             }
             Change::SnatchAll => (self.is(Status::Taken), String::new()),
+            Change::GiveBack => (self.is_held(false, parameters), String::new()),
             Change::Plow { marked, .. } => {
                 let mut condition = self.is_within(Within::Buried, parameters);
                 if marked {

@@ -10,6 +10,7 @@
 mod assign;
 mod change;
 mod ddl;
+mod index;
 mod look;
 mod put;
 pub mod rule;
@@ -20,7 +21,8 @@ mod tests;
 mod within;
 
 pub use change::Change;
-pub use ddl::{Index, TRACKING_TRIGGERS, TRIGGERS};
+pub use ddl::{TRACKING_TRIGGERS, TRIGGERS};
+pub use index::Index;
 pub use put::{Put, Source};
 pub use step::{Step, Verb};
 pub use within::Within;
@@ -91,6 +93,8 @@ pub enum Parameter {
     Attempt,
     Priority,
     Tube,
+    /// The error of an attempt.
+    Error,
     /// A sub-queue hash.
     Subqueue,
     /// The value for the column with this number.

@@ -25,12 +25,14 @@ pub enum Assigned {
     PutOff(Length),
     /// One more than before, up to what the column can hold.
     OneMore,
+    /// One less than before, down to zero.
+    OneLess,
     /// The end of a new life if the task was in a final state; else the old one, put off by the delay.
     Renewed {
         delay: bool,
     },
-    /// The reason of a burial: what failed, and how many attempts a task has.
-    Burial(&'static str, u32),
+    /// The reason of a burial: what failed, how many attempts a task has, and the error that the caller gives.
+    Burial(&'static str, u32, Option<Parameter>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,6 +113,10 @@ pub(super) struct Return {
     pub ttl: bool,
     /// The reason, if a taken task comes back without being done: this counts as a failed attempt.
     pub failed: Option<&'static str>,
+    /// The attempt does not count: the next take has its number.
+    pub unused: bool,
+    /// The caller gives the error of the attempt.
+    pub error: bool,
     /// The task may come from a final state; then its life starts anew.
     pub renews: bool,
     /// Without the delay between attempts.
@@ -189,22 +195,26 @@ impl Table {
     /// Returns what a step does with a task; None if it deletes the task.
     pub(super) fn on_step(&self, step: &Step) -> Option<Vec<Assignment>> {
         let renews = matches!(step.verb, Verb::Restart | Verb::Switch(_));
-        let (delay, ttl, at_once) = (step.delay, step.ttl, step.at_once);
-        let back = |failed| self.on_return(Return { delay, ttl, failed, renews, at_once });
+        let (delay, ttl, error) = (step.delay, step.ttl, step.error);
+        let back = |failed, unused| {
+            let at_once = step.at_once;
+            self.on_return(Return { delay, ttl, failed, unused, error, renews, at_once })
+        };
         Some(match step.verb {
             Verb::Delete => return None,
             Verb::Ack if self.ack_deletes(delay) => return None,
             Verb::Ack if self.features.keeps() => self.put_away(Status::Done, Assigned::Null),
             Verb::Ack => self.put_away(Status::Zombie, self.end_of_zombie(delay)),
-            Verb::Release => back(Some("released")),
+            Verb::Release => back((!step.unused).then_some("released"), step.unused),
             Verb::Bury => {
                 let mut set = self.put_away(Status::Buried, Assigned::Null);
                 set.extend(self.prolonged(false, ttl));
                 set
             }
             Verb::Touch => self.on_touch(),
-            Verb::Dig | Verb::Snatch | Verb::Restart => back(None),
-            Verb::Switch(Status::Ready | Status::Waiting) => back(None),
+            Verb::Snatch => back(None, true),
+            Verb::Dig | Verb::Restart => back(None, false),
+            Verb::Switch(Status::Ready | Status::Waiting) => back(None, false),
             Verb::Switch(Status::Zombie) => {
                 self.put_away(Status::Zombie, self.end_of_zombie(delay))
             }
@@ -233,14 +243,18 @@ impl Table {
         };
         let buried = Assigned::State(Status::Buried);
         let runat = wait.map_or(Assigned::Null, |wait| Assigned::Later(wait, None));
-        let reason = back.failed.zip(limit);
-        let reason = reason.map_or(Assigned::Null, |(why, limit)| Assigned::Burial(why, limit));
+        let given = back.error.then_some(Parameter::Error);
+        let reason = given.map_or(Assigned::Null, Assigned::Argument);
+        let last_reason = back.failed.zip(limit);
+        let last_reason =
+            last_reason.map_or(reason, |(why, limit)| Assigned::Burial(why, limit, given));
         let mut assignments = vec![
             unless_last(Field::Status, Assigned::State(status), buried),
             set(Field::Owner, Assigned::Null),
             unless_last(Field::Runat, runat, Assigned::Null),
-            unless_last(Field::Reason, Assigned::Null, reason),
+            unless_last(Field::Reason, reason, last_reason),
         ];
+        assignments.extend(back.unused.then_some(set(Field::Attempts, Assigned::OneLess)));
         assignments.retain(|assignment| self.has(assignment.field));
         assignments.extend(match back.renews {
             true => self.renewed(back.delay),

@@ -33,6 +33,10 @@ pub struct Step {
     pub attempt: bool,
     /// A release without the delay between attempts.
     pub at_once: bool,
+    /// A release that does not count as an attempt.
+    pub unused: bool,
+    /// The error of an attempt.
+    pub error: bool,
     /// Several tasks at once, for a key of one column.
     pub many: bool,
     /// Numbers of the columns to set.
@@ -50,6 +54,8 @@ impl Step {
             ttl: false,
             attempt: false,
             at_once: false,
+            unused: false,
+            error: false,
             many: false,
             update: vec![],
             plain: true,

@@ -3,12 +3,13 @@
 use crate::error::{Error, Result};
 use crate::model::definition::Definition;
 use crate::model::field::Field;
+use crate::model::names::LONGEST_NAME;
 use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::value::Value;
-use crate::server::{spi, types};
+use crate::server::{spi, sql_name, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
 
@@ -72,9 +73,7 @@ impl Columns<'_> {
     }
 
     fn to_add(&self, field: Field) -> ColumnType {
-        let letters = Status::ALL.iter().all(|s| self.options.label(*s).len() == 1);
         let oid = match field {
-            Field::Status if letters => types::CHAR,
             Field::Status | Field::Tube | Field::Reason => types::TEXT,
             Field::Owner => types::UUID,
             Field::Runat | Field::Expires => types::TIMESTAMPTZ,
@@ -114,6 +113,9 @@ impl Columns<'_> {
             };
         }
         let chosen = self.chosen(self.options, field);
+        if let Some(name) = chosen.filter(|name| name.len() > LONGEST_NAME) {
+            return Err(sql_name::too_long(name));
+        }
         let Some(column) = named(chosen.unwrap_or(field.name())) else { return Ok(None) };
         let made = self.previous.is_some_and(|known| {
             let made = known.made.columns.iter();

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::model::features::Features;
 use crate::model::names::{Hook, Id};
 use crate::server::value::Value;
-use crate::server::{catalog, relation, spi, types};
+use crate::server::{catalog, spi, sql_name, types};
 use pgrx::PgSqlErrorCode;
 
 /// Allowed parameters of the pick function, in order of preference.
@@ -47,7 +47,7 @@ struct Found {
 
 /// Finds a function with one of these parameter lists.
 fn find(name: &str, parameters: &[&'static str]) -> Result<Found> {
-    let parts = relation::name_parts(name)?;
+    let parts = sql_name::parts(name)?;
     let quoted: Vec<String> = parts.iter().map(|part| catalog::quote(part)).collect();
     let quoted = quoted.join(".");
     let look_up = |parameters: &'static str| {

@@ -38,7 +38,7 @@ impl Switch<'_> {
         if was.has_deadlines() && !is.has_deadlines() {
             ddl.push(self.before.forget(Field::Runat, Some(Status::Taken)));
         }
-        if was.limit().is_some() && is.limit().is_none() {
+        if was.tries().is_some() && is.tries().is_none() {
             ddl.extend(self.forget(Field::Reason, None));
         }
         if !ddl.is_empty() {

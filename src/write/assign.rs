@@ -43,9 +43,10 @@ impl<'m> Assignments<'m> {
                 Assigned::Later(first, second) => {
                     Some(Value::instant(later(first, second, arguments)?))
                 }
-                Assigned::PutOff(_) | Assigned::Renewed { .. } | Assigned::Burial(..) => {
-                    return None;
-                }
+                Assigned::PutOff(_)
+                | Assigned::OneLess
+                | Assigned::Renewed { .. }
+                | Assigned::Burial(..) => return None,
             };
             if assignment.value != after_last {
                 return None;

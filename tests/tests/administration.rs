@@ -210,7 +210,7 @@ fn all_tasks_come_back_from_each_session() {
         "55000",
         "not taken by anybody",
     );
-    assert!(q.holds(2, "attempts = 1 AND owner IS NULL AND runat IS NULL"));
+    assert!(q.holds(2, "attempts = 0 AND owner IS NULL AND runat IS NULL"));
     assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.release_all(NULL::{q}))"), 0);
 }
 

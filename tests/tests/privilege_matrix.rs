@@ -10,13 +10,14 @@ const RIGHTS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
 const REFUSED: &str = "42501";
 
 /// A call of each function that the table names. Task 1 is ready, 2 taken by the caller's session, 3 buried, 4 waits.
-const CALLS: [(&str, &str); 26] = [
+const CALLS: [(&str, &str); 27] = [
     ("put", "SELECT xqueue.put('{q}', '{\"id\": 9}')"),
     ("put_wait", "CALL xqueue.put_wait('{q}', '{\"id\": 9}', '0')"),
     ("INSERT", "INSERT INTO {q} (id) VALUES (9)"),
     ("take", "SELECT xqueue.take('{q}')"),
     ("next", "CALL xqueue.next('{q}', '0')"),
     ("release", "SELECT xqueue.release('{q}', 2)"),
+    ("give_back", "SELECT xqueue.give_back('{q}')"),
     ("bury", "SELECT xqueue.bury('{q}', 2)"),
     ("touch", "SELECT xqueue.touch('{q}', 2, '1s')"),
     ("ack", "SELECT xqueue.ack('{q}', 2)"),

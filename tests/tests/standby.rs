@@ -26,7 +26,7 @@ const ALLOWED: [&str; 16] = [
     "SELECT xqueue.waiting_producers()",
 ];
 
-const REFUSED: [&str; 30] = [
+const REFUSED: [&str; 31] = [
     "SELECT xqueue.put('jobs', '{}')",
     "SELECT xqueue.put(NULL::jobs, '{}')",
     "CALL xqueue.put_wait('jobs', '{}')",
@@ -50,6 +50,7 @@ const REFUSED: [&str; 30] = [
     "SELECT xqueue.delete('jobs', 1)",
     "SELECT xqueue.truncate('jobs')",
     "SELECT xqueue.release_all('jobs')",
+    "SELECT xqueue.give_back('jobs')",
     "SELECT xqueue.pause('jobs')",
     "SELECT xqueue.resume('jobs')",
     "SELECT xqueue.identify(grace => '1 min')",

@@ -16,6 +16,8 @@ mod machine;
 mod model;
 #[path = "state_machine/operation.rs"]
 mod operation;
+#[path = "state_machine/performed.rs"]
+mod performed;
 #[path = "state_machine/shape.rs"]
 mod shape;
 

@@ -141,6 +141,7 @@ fn changes(form: Form, within: Within, flags: Flags) -> Vec<Change> {
         Change::Reap { named: marked },
         Change::ReapOwnerless,
         Change::SnatchAll,
+        Change::GiveBack,
         Change::Plow { form, delay, ttl, marked },
     ]
 }

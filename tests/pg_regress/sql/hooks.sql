@@ -23,6 +23,8 @@ SELECT id FROM xqueue.switch(NULL::jobs, 1, 'W', '1 hour');
 SELECT id FROM xqueue.restart(NULL::jobs, 1);
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id FROM xqueue.release(NULL::jobs, 1);
+SELECT id FROM xqueue.take(NULL::jobs);
+SELECT id FROM xqueue.release(NULL::jobs, 1);
 SELECT id FROM xqueue.dig(NULL::jobs, 1);
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id FROM xqueue.ack(NULL::jobs, 1);

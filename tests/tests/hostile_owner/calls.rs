@@ -17,7 +17,7 @@ const OF_TASKS: [(&str, &str); 12] = [
 ];
 
 /// Functions of a queue, without the queue.
-const OF_QUEUES: [&str; 26] = [
+const OF_QUEUES: [&str; 27] = [
     "take({q})",
     "take({q}, count => 3, ttr => '1 minute')",
     "take({q}, tube => 'a')",
@@ -37,6 +37,7 @@ const OF_QUEUES: [&str; 26] = [
     "upgrade({q}, dry_run => true)",
     "upgrade({q}, '{\"features\": {\"keep\": true}}', dry_run => true)",
     "release_all({q})",
+    "give_back({q})",
     "pause({q}, '1 hour')",
     "take({q}, count => 2)",
     "resume({q})",

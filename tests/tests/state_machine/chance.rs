@@ -91,6 +91,7 @@ impl Chooser<'_> {
                 self.step(Verb::Switch(to))
             }
             75 if self.is(0.5) => Operation::ReleaseAll,
+            75 | 76 if self.is(0.4) => Operation::GiveBack,
             75..78 => self.step(Verb::Snatch),
             78..82 => self.step(Verb::Restart),
             82..84 => self.step(Verb::Delete),
@@ -180,7 +181,7 @@ impl Chooser<'_> {
                 priority: self.maybe(0.6, features.priority),
                 tube: self.tube(0.7),
                 update: self.maybe(0.5, true),
-                attempt: None,
+                ..Given::default()
             },
         }
     }
@@ -254,7 +255,12 @@ impl Chooser<'_> {
                 attempt: self.attempt(&keys),
                 ..Given::default()
             },
-            Verb::Release => Given { update: self.maybe(0.3, true), ..back },
+            Verb::Release => Given {
+                update: self.maybe(0.3, true),
+                unused: self.is(0.3),
+                error: self.give(0.5, features.retry.is_some()),
+                ..back
+            },
             Verb::Bury => Given { update: self.maybe(0.3, true), delay: false, ..back },
             Verb::Dig => back,
             Verb::Switch(to) => {

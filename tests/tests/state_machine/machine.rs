@@ -189,7 +189,9 @@ impl Machine {
             _ => None,
         });
         let key = |value: &str| match operation {
-            Operation::Kick { .. } | Operation::ReleaseAll => value.parse().expect("a number"),
+            Operation::Kick { .. } | Operation::ReleaseAll | Operation::GiveBack => {
+                value.parse().expect("a number")
+            }
             _ => self.shape.key_in(&value.parse().expect("a task as jsonb")),
         };
         Ok(values.filter(|value| !value.is_empty()).map(key).collect())
@@ -340,7 +342,9 @@ const STATES: [(&str, char); 6] = [
 fn same_tasks(operation: &Operation, expected: &[Key], found: &[Key]) -> bool {
     match operation {
         Operation::Take { .. } | Operation::TakeNamed { .. } => expected == found,
-        Operation::Kick { .. } | Operation::ReleaseAll => found == [expected.len() as i64],
+        Operation::Kick { .. } | Operation::ReleaseAll | Operation::GiveBack => {
+            found == [expected.len() as i64]
+        }
         _ => {
             let mut found = found.to_vec();
             let mut expected = expected.to_vec();

@@ -278,7 +278,7 @@ impl Model {
         let is_lost = |status: char| old.has(status) && !new.has(status);
         let forgets_life = old.ttl.is_some() && new.ttl.is_none();
         let forgets_deadline = old.ttr.is_some() && new.ttr.is_none();
-        let forgets_reason = old.limit().is_some() && new.limit().is_none();
+        let forgets_reason = old.retry.is_some() && new.retry.is_none();
         self.statement(connection, |model| {
             for (key, mut task) in model.view(connection) {
                 let before = task.clone();
@@ -291,7 +291,7 @@ impl Model {
                         task.expires = old.new_life();
                     }
                     (task.status, task.owner, task.runat) = (to, None, None);
-                    task.has_reason &= old.limit().is_none();
+                    task.has_reason &= old.retry.is_none() || to == 'B';
                 }
                 if forgets_life {
                     task.expires = None;
@@ -364,8 +364,15 @@ impl Model {
             (false, true) => ('W', Some(Time::Future)),
             (false, false) => ('R', None),
         };
-        let has_reason = if features.limit().is_some() { exhausted } else { task.has_reason };
-        Task { status, owner: None, runat, expires, has_reason, ..task.clone() }
+        let has_reason = match features.retry.is_some() {
+            true => exhausted || back.error,
+            false => task.has_reason,
+        };
+        let attempts = match back.unused && features.retry.is_some() {
+            true => (task.attempts - 1).max(0),
+            false => task.attempts,
+        };
+        Task { status, owner: None, runat, expires, has_reason, attempts, ..task.clone() }
     }
 }
 
@@ -380,6 +387,10 @@ pub struct Return {
     pub ttl: bool,
     /// It was taken and not done.
     pub failed: bool,
+    /// It was taken, which does not count as an attempt.
+    pub unused: bool,
+    /// What went wrong is given.
+    pub error: bool,
     /// If it was over its life begins anew.
     pub renews: bool,
 }

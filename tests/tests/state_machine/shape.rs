@@ -118,7 +118,7 @@ impl Shape {
             time(task.runat),
             time(task.expires),
             task.has_ttr && features.ttr.is_some(),
-            task.has_reason && features.limit().is_some(),
+            task.has_reason && features.retry.is_some(),
         )
     }
 
@@ -209,6 +209,7 @@ impl Shape {
             }
             Operation::Kick { n } => format!("SELECT xqueue.kick({queue}, {n})"),
             Operation::ReleaseAll => format!("SELECT xqueue.release_all({queue})"),
+            Operation::GiveBack => format!("SELECT xqueue.give_back({queue})"),
             Operation::Insert { key, status, runat } => {
                 let mut columns = self.columns_of_key().to_string();
                 let mut values = self.parts(*key);
@@ -282,6 +283,8 @@ fn arguments(given: &Given) -> Vec<String> {
     list.extend(given.tube.map(|tube| format!("tube => '{tube}'")));
     list.extend(given.update.map(|payload| format!("update => '{{\"payload\": {payload}}}'")));
     list.extend(given.attempt.map(|attempt| format!("attempt => {attempt}")));
+    list.extend(given.unused.then(|| "failed => false".to_owned()));
+    list.extend(given.error.then(|| "error => 'broken'".to_owned()));
     list
 }
 
@@ -323,7 +326,7 @@ fn lines(key: KeyKind, status: &str, labels: Labels, features: &Features) -> Str
             "false"
         ),
         optional(
-            features.limit().is_some(),
+            features.retry.is_some(),
             "CASE WHEN reason IS NULL THEN 'false' ELSE 'true' END",
             "false"
         ),

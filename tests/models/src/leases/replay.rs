@@ -155,6 +155,8 @@ impl Task {
         match event.verb {
             Verb::Put => self.attempts = 0,
             Verb::Take => self.attempts += 1,
+            // It uses up no attempt.
+            Verb::Snatch => self.attempts = self.attempts.saturating_sub(1),
             _ => {}
         }
         Ok(())

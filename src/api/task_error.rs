@@ -27,8 +27,13 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
     let task = argument::key_text(key);
     let rows = queue.run(spi, &Statement::Holder, arguments);
     let error = if rows.is_empty() {
+        let hint = if is_taken_as_text(&task, queue) {
+            "A text is itself the key of this queue: cast a batch to text[], an object to jsonb."
+        } else {
+            "It has been acked or deleted, or was never put."
+        };
         Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, format!("task {task} was not found"))
-            .hint("It has been acked or deleted, or was never put.")
+            .hint(hint)
     } else {
         let label = rows.text(0, 1).unwrap_or_default();
         let found = Found {
@@ -49,6 +54,12 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
         }
     };
     error.detail(format!("Queue \"{}\".", queue.name))
+}
+
+/// Returns whether a text looks like a batch or an object but is the key itself, as the key is a text.
+fn is_taken_as_text(task: &str, queue: &Queue) -> bool {
+    let is_text = matches!(queue.key.as_slice(), [key] if types::TEXTS.contains(&key.base));
+    is_text && task.starts_with(['{', '['])
 }
 
 /// Names the holder of a task: a process, or a session without a connection at present.

@@ -1,0 +1,65 @@
+//! `give_back`: what the caller's session holds goes back to its queues, as when a consumer ends its work early.
+
+use crate::api::argument::{Target, number_of};
+use crate::error::Result;
+use crate::model::change::Call as Kind;
+use crate::model::form::Form;
+use crate::parts::delta::Delta;
+use crate::parts::leases::session;
+use crate::parts::slot;
+use crate::queue::{self, Arguments, Queue};
+use crate::server::function::Call;
+use crate::server::relation::Lock;
+use crate::server::spi;
+use crate::server::types::{self, Uuid};
+use crate::server::value::Value;
+use crate::server::{privileges, process};
+use crate::statement::{Change, Parameter};
+use crate::write::counting;
+use crate::{sql_functions, transaction};
+use pgrx::pg_sys::Oid;
+
+sql_functions! {
+    "give_back" as give_back, pg_finfo_give_back(queue: queue) -> integer => give_back_impl;
+    "give_back" as give_back_all, pg_finfo_give_back_all() -> integer => give_back_all_impl;
+}
+
+fn give_back_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    let is_text = call.type_of(arg::give_back::queue) == types::TEXT;
+    if is_text && call.value(arg::give_back::queue).is_none() {
+        return give_back_all_impl(call);
+    }
+    let target = Target::of(call, arg::give_back::queue)?;
+    let queue = target.open(Lock::RowExclusive)?;
+    Ok(number_of(give_back(&queue, session::current()?)?))
+}
+
+fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    // Without a session of its own the connection holds nothing.
+    let Some(_) = session::current_if_any() else { return Ok(number_of(0)) };
+    let session = session::current()?;
+    let mut tasks = 0;
+    let tables = queue::tables().into_iter();
+    for table in tables.filter(|table| may_hold(*table) && privileges::may_update(*table)) {
+        let target = Target { table, form: Form::Row, row: None };
+        tasks += give_back(&*target.open(Lock::RowExclusive)?, session)?;
+    }
+    Ok(number_of(tasks))
+}
+
+/// Returns whether tasks of a queue may be taken, by transactions that have committed or by this one.
+fn may_hold(table: Oid) -> bool {
+    let Some(id) = slot::find(process::database().into(), table.into()) else { return true };
+    let has_taken = slot::lock(id).is_none_or(|slot| slot.has_taken());
+    has_taken || transaction::pending(id) != Delta::default()
+}
+
+fn give_back(queue: &Queue, session: Uuid) -> Result<usize> {
+    let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(&[session]));
+    arguments.set(Parameter::Limit, Value::int4(i32::MAX));
+    arguments.set(Parameter::Skip, Value::int4(0));
+    counting::run(queue, Kind::Release, None, || {
+        spi::connect(|spi| queue.change(spi, Change::GiveBack, &arguments, |_| Ok(())))
+    })
+}

@@ -1,0 +1,93 @@
+-- Keys without a type, as drivers send them: what is read, and what is refused.
+\set SHOW_CONTEXT never
+\set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
+CREATE TABLE jobs (id bigint PRIMARY KEY);
+SELECT xqueue.upgrade('jobs')->'key' AS key;
+INSERT INTO jobs SELECT generate_series(1, 40);
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 30);
+-- one: a number, an object, a task as it was given
+SELECT id FROM xqueue.ack(NULL::jobs, '1');
+SELECT id FROM xqueue.ack(NULL::jobs, '{"id": 2}');
+SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "3", "status": "T"}');
+-- several: an array of the server's, joined by commas, JSON
+SELECT id FROM xqueue.ack(NULL::jobs, '{4,5}');
+SELECT id FROM xqueue.ack(NULL::jobs, '6, 7');
+SELECT id FROM xqueue.ack(NULL::jobs, '[8, {"id": 9}]');
+SELECT count(*) FROM xqueue.ack(NULL::jobs, '{}');
+SELECT count(*) FROM xqueue.ack(NULL::jobs, '[]');
+-- what is none of them
+SELECT xqueue.ack('jobs', '10;11');
+:code
+SELECT xqueue.ack('jobs', '10,');
+:code
+SELECT xqueue.ack('jobs', '{"key": 10}');
+:code
+SELECT xqueue.ack('jobs', '{"id": null}');
+:code
+SELECT xqueue.ack('jobs', '{"id": 10.5}');
+:code
+SELECT xqueue.ack('jobs', '{"id": [10]}');
+:code
+SELECT xqueue.ack('jobs', '[10, [11]]');
+:code
+SELECT xqueue.ack('jobs', '');
+:code
+-- in the other places where keys stand, too
+SELECT id FROM xqueue.take(NULL::jobs, id => '31,32');
+SELECT id FROM xqueue.take(NULL::jobs, done => '31,32');
+SELECT xqueue.wait('jobs', '{"id": 1}');
+SELECT s->>'state' AS state FROM xqueue.stats('jobs', '[10, 40]') AS s;
+DROP TABLE jobs;
+
+-- uuids
+CREATE TABLE jobs (id uuid PRIMARY KEY);
+SELECT xqueue.upgrade('jobs')->'key' AS key;
+INSERT INTO jobs SELECT format('00000000-0000-0000-0000-00000000000%s', n)::uuid FROM generate_series(1, 4) AS n;
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 4);
+SELECT id FROM xqueue.ack(NULL::jobs, '00000000-0000-0000-0000-000000000001, 00000000-0000-0000-0000-000000000002');
+SELECT id FROM xqueue.ack(NULL::jobs, '["00000000-0000-0000-0000-000000000003"]');
+SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "00000000-0000-0000-0000-000000000004"}');
+DROP TABLE jobs;
+
+-- a key that is a text is itself whatever it looks like; with a type it is what that says
+CREATE TABLE jobs (id text PRIMARY KEY);
+SELECT xqueue.upgrade('jobs')->'key' AS key;
+INSERT INTO jobs VALUES ('{"id": "a"}'), ('a'), ('a,b'), ('b');
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 4);
+SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "a"}');
+SELECT id FROM xqueue.ack(NULL::jobs, 'a,b');
+SELECT xqueue.ack('jobs', '{a,b}');
+:code
+SELECT xqueue.ack('jobs', '{"id": "a"}');
+:code
+SELECT id FROM xqueue.ack(NULL::jobs, '{a}'::text[]);
+SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "b"}'::jsonb);
+DROP TABLE jobs;
+
+-- brackets and commas that belong to the key
+CREATE TABLE jobs (id int4range PRIMARY KEY);
+SELECT xqueue.upgrade('jobs')->'key' AS key;
+INSERT INTO jobs VALUES ('[1,3)'), ('[5,7)');
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 2);
+SELECT id FROM xqueue.ack(NULL::jobs, '[1,2]');
+SELECT id FROM xqueue.ack(NULL::jobs, '{"[5,7)"}');
+DROP TABLE jobs;
+
+-- Names that PostgreSQL would cut off
+\set VERBOSITY terse
+SELECT xqueue.create(repeat('q', 63))->>'queue' = 'public.' || repeat('q', 63) AS made;
+SELECT xqueue.create(repeat('q', 64));
+:code
+SELECT xqueue.put(repeat('q', 64), '{}');
+:code
+SELECT xqueue.create('public."' || repeat('ö', 32) || '"');
+:code
+SELECT xqueue.create('"' || repeat('"', 126) || '"')->>'queue' = 'public."' || repeat('"', 126) || '"' AS made;
+SELECT xqueue.drop('"' || repeat('"', 126) || '"');
+\set VERBOSITY default
+CREATE TABLE jobs (id int PRIMARY KEY);
+SELECT xqueue.upgrade('jobs', jsonb_build_object('fields', jsonb_build_object('status', repeat('s', 64))));
+:code
+SELECT xqueue.upgrade('jobs', jsonb_build_object('fields', jsonb_build_object('status', repeat('s', 63))))->'fields'->>'status' = repeat('s', 63) AS made;
+DROP TABLE jobs;
+SELECT xqueue.drop(repeat('q', 63));

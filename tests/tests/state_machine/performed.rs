@@ -1,0 +1,354 @@
+//! What the model says of each statement.
+
+use super::model::*;
+use super::operation::{ByHand, Given, Operation, Verb};
+
+impl Model {
+    /// Does it, and gives the tasks that the statement gives back.
+    pub fn perform(
+        &mut self,
+        connection: usize,
+        me: Session,
+        operation: &Operation,
+    ) -> Result<Vec<Key>, Refusal> {
+        if let Operation::Upgrade { features, convert } = operation {
+            return self.upgrade(connection, features, convert);
+        }
+        self.statement(connection, |model| {
+            let mut actor = Actor { model, connection, me };
+            match operation {
+                Operation::Put { keys, given } => actor.put(keys, given),
+                Operation::Take { count, given } => actor.take(*count, given),
+                Operation::TakeNamed { keys, given } => actor.take_named(keys, given),
+                Operation::Step { verb, keys, given } => actor.step(*verb, keys, given),
+                Operation::Plow { n, given } => actor.plow(*n, given),
+                Operation::Kick { n } => actor.plow(*n, &Given::default()),
+                Operation::ReleaseAll => actor.take_away("snatch", |_| true),
+                Operation::GiveBack => actor.take_away("release", |task| task.owner == Some(me)),
+                Operation::Insert { key, status, runat } => actor.insert(*key, *status, *runat),
+                Operation::Update { key, by_hand } => actor.update(*key, *by_hand),
+                Operation::Remove { key } => actor.remove(*key),
+                Operation::Upgrade { .. } => Ok(vec![]),
+                Operation::Truncate => {
+                    actor.model.wipe(connection);
+                    Ok(vec![])
+                }
+            }
+        })
+    }
+}
+
+/// A session at work.
+struct Actor<'model> {
+    model: &'model mut Model,
+    connection: usize,
+    me: Session,
+}
+
+impl Actor<'_> {
+    fn write(&mut self, key: Key, task: Option<Task>) {
+        self.model.write(self.connection, key, task);
+    }
+
+    fn find(&self, key: Key) -> Option<Task> {
+        self.model.view(self.connection).remove(&key)
+    }
+
+    fn unless_locked(&self, key: Key) -> Result<(), Refusal> {
+        if self.model.is_locked(key, Some(self.connection)) { Err(LOCKED) } else { Ok(()) }
+    }
+
+    fn add(&mut self, key: Key, task: Task) -> Result<(), Refusal> {
+        self.unless_locked(key)?;
+        if self.find(key).is_some() {
+            return Err(DUPLICATE);
+        }
+        self.write(key, Some(task));
+        self.model.count(self.connection, "put", 1);
+        Ok(())
+    }
+
+    fn put(&mut self, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
+        let features = &self.model.features;
+        let lacking = [
+            given.delay && !features.delayed,
+            given.ttl && features.ttl.is_none(),
+            given.ttr && features.ttr.is_none(),
+            given.priority.is_some() && !features.priority,
+            given.tube.is_some() && !features.tube,
+        ];
+        if lacking.contains(&true) {
+            return Err(FEATURE_OFF);
+        }
+        if features.capacity.is_some_and(|capacity| keys.len() as i64 > capacity) {
+            return Err(NO_ROOM);
+        }
+        if !self.model.reserve(self.connection, keys.len() as i64) {
+            return Ok(vec![]);
+        }
+        let features = &self.model.features;
+        let lives = given.ttl || features.ttl == Some(true);
+        let task = Task {
+            priority: given.priority.unwrap_or(0),
+            tube: given.tube,
+            payload: given.update,
+            runat: given.delay.then_some(Time::Future),
+            expires: lives.then_some(Time::Future),
+            has_ttr: given.ttr,
+            ..Task::new(if given.delay { 'W' } else { 'R' })
+        };
+        keys.iter().try_for_each(|key| self.add(*key, task.clone()))?;
+        self.model.give_back(self.connection);
+        Ok(keys.to_vec())
+    }
+
+    fn insert(&mut self, key: Key, status: Option<char>, runat: bool) -> Result<Vec<Key>, Refusal> {
+        let features = &self.model.features;
+        let status = match status.unwrap_or('R') {
+            'R' if runat && features.delayed => 'W',
+            status => status,
+        };
+        let lives = features.ttl == Some(true) && matches!(status, 'R' | 'W');
+        let task = Task {
+            runat: runat.then_some(Time::Future),
+            expires: lives.then_some(Time::Future),
+            ..Task::new(status)
+        };
+        self.add(key, task)?;
+        if self.model.reserve(self.connection, 0) { Ok(vec![]) } else { Err(NO_ROOM) }
+    }
+
+    fn take(&mut self, count: usize, given: &Given) -> Result<Vec<Key>, Refusal> {
+        let features = self.model.features.clone();
+        if given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none() {
+            return Err(FEATURE_OFF);
+        }
+        let mut ready: Vec<(Key, Task)> = self.model.view(self.connection).into_iter().collect();
+        ready.retain(|(key, task)| {
+            task.status == 'R'
+                && (given.tube.is_none() || task.tube == given.tube)
+                && task.expires != Some(Time::Past)
+                && self.unless_locked(*key).is_ok()
+        });
+        if features.priority {
+            ready.sort_by_key(|(key, task)| (task.priority, *key));
+        }
+        ready.truncate(count);
+        for (key, task) in ready.clone() {
+            self.write(key, Some(self.taken(task, given)));
+        }
+        self.model.count(self.connection, "take", ready.len());
+        Ok(ready.into_iter().map(|(key, _)| key).collect())
+    }
+
+    fn taken(&self, mut task: Task, given: &Given) -> Task {
+        let features = &self.model.features;
+        (task.status, task.owner) = ('T', Some(self.me));
+        if let Some(default) = features.ttr {
+            let has_time = given.ttr || task.has_ttr || default;
+            task.runat = has_time.then_some(Time::Future);
+        }
+        task.attempts += i64::from(features.retry.is_some());
+        task
+    }
+
+    /// In their order; those that cannot be taken are passed over.
+    fn take_named(&mut self, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
+        let features = self.model.features.clone();
+        if given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none() {
+            return Err(FEATURE_OFF);
+        }
+        let mut chosen = Vec::new();
+        for key in keys {
+            let task = self.find(*key).filter(|task| {
+                matches!(task.status, 'R' | 'W' | 'B')
+                    && (given.tube.is_none() || task.tube == given.tube)
+                    && task.expires != Some(Time::Past)
+                    && self.unless_locked(*key).is_ok()
+            });
+            let Some(mut task) = task else { continue };
+            task.runat = task.runat.filter(|_| !features.has_runat());
+            task.has_reason &= features.retry.is_none();
+            self.write(*key, Some(self.taken(task, given)));
+            chosen.push(*key);
+        }
+        self.model.count(self.connection, "take", chosen.len());
+        Ok(chosen)
+    }
+
+    /// Makes taken tasks ready, which have used up no attempt.
+    fn take_away(
+        &mut self,
+        call: &'static str,
+        is_meant: impl Fn(&Task) -> bool,
+    ) -> Result<Vec<Key>, Refusal> {
+        let view = self.model.view(self.connection).into_iter();
+        let free = view.filter(|(key, task)| {
+            task.status == 'T' && is_meant(task) && self.unless_locked(*key).is_ok()
+        });
+        let chosen: Vec<(Key, Task)> = free.collect();
+        for (key, task) in &chosen {
+            let unused = Return { unused: true, ..Return::default() };
+            let task = self.model.returned(task, &unused);
+            self.write(*key, Some(task));
+        }
+        self.model.count(self.connection, call, chosen.len());
+        Ok(chosen.into_iter().map(|(key, _)| key).collect())
+    }
+
+    fn plow(&mut self, n: usize, given: &Given) -> Result<Vec<Key>, Refusal> {
+        self.allow(Verb::Dig, given)?;
+        let view = self.model.view(self.connection).into_iter();
+        let free =
+            view.filter(|(key, task)| task.status == 'B' && self.unless_locked(*key).is_ok());
+        let mut chosen: Vec<(Key, Task)> = free.collect();
+        if self.model.features.priority {
+            chosen.sort_by_key(|(key, task)| (task.priority, *key));
+        }
+        chosen.truncate(n);
+        for (key, task) in &chosen {
+            let task = self.model.returned(task, &back(given, false, false));
+            self.write(*key, Some(task));
+        }
+        self.model.count(self.connection, "kick", chosen.len());
+        Ok(chosen.into_iter().map(|(key, _)| key).collect())
+    }
+
+    fn step(&mut self, verb: Verb, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
+        self.allow(verb, given)?;
+        for key in keys {
+            let task = self.find(*key).ok_or(NOT_FOUND)?;
+            self.is_fit(&task, verb, given)?;
+            self.unless_locked(*key)?;
+            let new = self.outcome(task, verb, given);
+            self.write(*key, new);
+        }
+        self.model.count(self.connection, verb.call(), keys.len());
+        Ok(keys.to_vec())
+    }
+
+    /// What the features and the arguments allow.
+    fn allow(&self, verb: Verb, given: &Given) -> Result<(), Refusal> {
+        let features = &self.model.features;
+        let delays = match verb {
+            Verb::Ack => features.zombie.is_some(),
+            Verb::Switch(to) => return self.allow_switch(to, given.delay),
+            _ => features.delayed,
+        };
+        let lacking = [
+            given.delay && !delays,
+            given.ttl && features.ttl.is_none(),
+            (given.attempt.is_some() || given.error) && features.retry.is_none(),
+            matches!(verb, Verb::Bury | Verb::Dig) && !features.buried,
+            verb == Verb::Touch && features.ttr.is_none() && features.ttl.is_none(),
+            verb == Verb::Ack && given.update.is_some() && features.ack_deletes(given.delay),
+        ];
+        if lacking.contains(&true) { Err(FEATURE_OFF) } else { Ok(()) }
+    }
+
+    fn allow_switch(&self, to: char, delay: bool) -> Result<(), Refusal> {
+        let features = &self.model.features;
+        let has_time = delay || to == 'Z' && features.zombie == Some(true);
+        match to {
+            'T' => Err(INVALID),
+            _ if !features.has(to) => Err(FEATURE_OFF),
+            'W' | 'Z' if !has_time => Err(INVALID),
+            'R' | 'B' | 'D' if delay => Err(INVALID),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_fit(&self, task: &Task, verb: Verb, given: &Given) -> Result<(), Refusal> {
+        let is_taken = task.status == 'T';
+        match verb {
+            Verb::Ack | Verb::Release | Verb::Bury | Verb::Touch => {
+                match (is_taken, task.owner == Some(self.me), given.attempt) {
+                    (true, true, Some(attempt)) if attempt != task.attempts => Err(WRONG_STATE),
+                    (true, true, _) => Ok(()),
+                    (true, false, _) => Err(IN_USE),
+                    (false, _, _) => Err(WRONG_STATE),
+                }
+            }
+            Verb::Dig if task.status != 'B' => Err(WRONG_STATE),
+            Verb::Snatch if !is_taken => Err(WRONG_STATE),
+            Verb::Switch(_) if is_taken => Err(IN_USE),
+            Verb::Restart if !matches!(task.status, 'W' | 'Z' | 'D') => Err(WRONG_STATE),
+            _ => Ok(()),
+        }
+    }
+
+    /// The task after the step; None if it is gone.
+    fn outcome(&self, task: Task, verb: Verb, given: &Given) -> Option<Task> {
+        let features = &self.model.features;
+        let put_away = |status, runat| {
+            let has_reason = task.has_reason && (status == 'B' || features.retry.is_none());
+            Task { status, owner: None, runat, has_reason, ..task.clone() }
+        };
+        let in_an_hour = Some(Time::Future);
+        let mut new = match verb {
+            Verb::Ack if features.ack_deletes(given.delay) => return None,
+            Verb::Delete => return None,
+            Verb::Ack if features.keep => put_away('D', None),
+            Verb::Ack | Verb::Switch('Z') => put_away('Z', in_an_hour),
+            Verb::Release => self.model.returned(&task, &back(given, !given.unused, false)),
+            Verb::Bury => put_away('B', None),
+            Verb::Touch => task.clone(),
+            Verb::Snatch => {
+                let unused = Return { unused: true, ..back(given, false, false) };
+                self.model.returned(&task, &unused)
+            }
+            Verb::Dig => self.model.returned(&task, &back(given, false, false)),
+            Verb::Restart | Verb::Switch('R' | 'W') => {
+                self.model.returned(&task, &back(given, false, true))
+            }
+            Verb::Switch('B') if is_over(task.status) && features.ttl.is_some() => {
+                Task { expires: features.new_life(), ..put_away('B', None) }
+            }
+            Verb::Switch(status) => put_away(status, None),
+        };
+        if verb == Verb::Touch {
+            let later = |time: Option<Time>| time.map(|_| Time::Future);
+            if features.ttr.is_some() {
+                new.runat = later(new.runat);
+            }
+            new.expires = later(new.expires);
+        }
+        if verb == Verb::Bury && given.ttl {
+            new.expires = in_an_hour;
+        }
+        new.payload = given.update.or(new.payload);
+        Some(new)
+    }
+
+    fn update(&mut self, key: Key, by_hand: ByHand) -> Result<Vec<Key>, Refusal> {
+        let Some(mut task) = self.find(key) else { return Ok(vec![]) };
+        self.unless_locked(key)?;
+        match by_hand {
+            ByHand::Status(status) => {
+                let is_timed = matches!(status, 'W' | 'Z');
+                (task.status, task.owner) = (status, None);
+                task.runat = is_timed.then_some(Time::Future);
+            }
+            ByHand::Priority(priority) => task.priority = priority,
+            ByHand::Tube(tube) => task.tube = Some(tube),
+            ByHand::Payload(payload) => task.payload = Some(payload),
+            ByHand::Due => task.runat = Some(Time::Past),
+            ByHand::Expired => task.expires = Some(Time::Past),
+        }
+        self.write(key, Some(task));
+        Ok(vec![])
+    }
+
+    fn remove(&mut self, key: Key) -> Result<Vec<Key>, Refusal> {
+        if self.find(key).is_some() {
+            self.unless_locked(key)?;
+            self.write(key, None);
+        }
+        Ok(vec![])
+    }
+}
+
+fn back(given: &Given, failed: bool, renews: bool) -> Return {
+    let Given { delay, ttl, unused, error, .. } = *given;
+    Return { delay, ttl, failed, unused, error, renews }
+}
