@@ -2,10 +2,9 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { createRequire } from "node:module";
-import { setTimeout as sleep } from "node:timers/promises";
+import { load, run, until } from "./tap.mjs";
 
-const { Client } = createRequire(process.env.NODE_LIBRARIES)("pg");
+const { Client } = (await load("pg")).default;
 const table = `node_${randomUUID().replaceAll("-", "")}`;
 
 async function connect() {
@@ -22,14 +21,6 @@ const put = (task) => value(db, `SELECT xqueue.put('${table}', $1)`, task);
 const take = (client) => value(client, `SELECT xqueue.take('${table}', '5s')`);
 const ack = (id) => values(db, `SELECT xqueue.ack('${table}', $1)`, id);
 const stats = () => value(db, `SELECT xqueue.stats('${table}')`);
-
-async function until(condition) {
-    const deadline = Date.now() + 20000;
-    while (!(await condition())) {
-        assert(Date.now() < deadline, "waited for 20 s in vain");
-        await sleep(10);
-    }
-}
 
 async function isEmpty() {
     assert.equal(await value(db, `SELECT count(*) FROM ${table}`), "0");
@@ -145,16 +136,10 @@ await db.query(`CREATE TABLE ${table} (${columns})`);
 await db.query(`CREATE TABLE ${table}_pages (job bigint PRIMARY KEY)`);
 try {
     await db.query(`SELECT xqueue.upgrade('${table}', $1)`, [{ features: { delayed: true } }]);
-    for (const [name, test] of Object.entries(tests)) {
-        try {
-            await test();
-            console.log(`ok - node-pg: ${name}`);
-        } catch (error) {
-            console.log(`not ok - node-pg: ${name}\n${error.stack}`);
-            await db.query("ROLLBACK");
-            await db.query(`DELETE FROM ${table}`);
-        }
-    }
+    await run("node-pg", tests, async () => {
+        await db.query("ROLLBACK");
+        await db.query(`DELETE FROM ${table}`);
+    });
 } finally {
     await db.query(`DROP TABLE ${table}, ${table}_pages`);
     await db.end();

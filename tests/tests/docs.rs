@@ -33,6 +33,30 @@ fn docs_blocks_run() {
     assert_none(defects);
 }
 
+/// Code for clients is part of a program that the tests run.
+#[test]
+fn docs_excerpts_stand_in_their_files() {
+    let trimmed = |text: &[String]| -> Vec<String> {
+        text.iter().map(|line| line.trim().to_owned()).collect()
+    };
+    let (mut count, mut defects) = (0, Vec::new());
+    for page in Page::all(&root()) {
+        for block in &page.blocks {
+            let Kind::Excerpt { of } = &block.kind else { continue };
+            count += 1;
+            let file = std::fs::read_to_string(root().join(of)).unwrap_or_default();
+            let lines: Vec<String> = file.lines().map(str::to_owned).collect();
+            let (excerpt, lines) = (trimmed(&block.text), trimmed(&lines));
+            if excerpt.is_empty() || !lines.windows(excerpt.len()).any(|part| part == excerpt) {
+                let place = format!("{}:{}", page.path.display(), block.line);
+                defects.push(format!("{place}: {} has other lines", of.display()));
+            }
+        }
+    }
+    assert!(count > 0, "no excerpt is compared");
+    assert_none(defects);
+}
+
 #[test]
 fn docs_links_lead_somewhere() {
     let (root, mut pages) = (root(), Page::all(&root()));

@@ -4,6 +4,7 @@
 //! - A block ```` ```output ```` right after it is what psql prints, `…` standing for any text and, alone on a line, for
 //!   any lines. Without one, the block must only not fail.
 //! - A block ```` ```sql no-run: REASON ```` is shown and not run.
+//! - A block ```` ```python from FILE ```` shows lines of a file, which have to stand in it, indentation aside.
 //! - Links to pages, headings and files lead somewhere, and so do paths and names of tests in `code`.
 //!
 //! Each function returns the defects found, one a line, with page and line.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Languages of blocks that are neither run nor compared.
-const OTHER_LANGUAGES: [&str; 5] = ["sh", "python", "conf", "text", "json"];
+const OTHER_LANGUAGES: [&str; 6] = ["sh", "python", "js", "conf", "text", "json"];
 const NO_RUN: &str = "no-run:";
+const FROM: &str = "from ";
 
 #[derive(Debug, PartialEq)]
 pub enum Kind {
@@ -13,6 +14,10 @@ pub enum Kind {
         output: Option<Vec<String>>,
     },
     Unrun,
+    /// Part of a file of the repository, which the tests run.
+    Excerpt {
+        of: PathBuf,
+    },
     Other,
 }
 
@@ -109,6 +114,9 @@ impl Page {
                     self.defect(line, "sql that is not run is marked ```sql no-run: REASON");
                 }
                 Kind::Other
+            }
+            (name, from) if OTHER_LANGUAGES.contains(&name) && from.starts_with(FROM) => {
+                Kind::Excerpt { of: from[FROM.len()..].into() }
             }
             ("", _) => return self.defect(line, "the block has no language"),
             _ => return self.defect(line, &format!("the language {language:?} is unknown")),

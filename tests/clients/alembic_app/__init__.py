@@ -1,0 +1,1 @@
+"""Migrations of a table that is a queue, with Alembic."""

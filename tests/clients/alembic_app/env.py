@@ -1,0 +1,33 @@
+"""Alembic's environment. The queue's indexes are no part of the models: without include_object, autogenerate drops them."""
+
+import re
+
+from alembic import context
+from sqlalchemy import create_engine
+
+from alembic_app.models import Base
+
+
+def include_object(item, name, kind, reflected, compare_to):
+    is_of_queue = kind == "index" and re.search(
+        "_(ready|tube|taken|due|buried|expiry|subqueue|in_flight|strict_subqueue)_idx[0-9]*$", name)
+    return not (is_of_queue and reflected and compare_to is None)
+
+
+def include_name(name, kind, parents):
+    # What else is in the database belongs to others.
+    return kind != "table" or name in Base.metadata.tables
+
+
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"))
+with engine.connect() as connection:
+    context.configure(
+        connection=connection,
+        target_metadata=Base.metadata,
+        version_table="alembic_jobs_version",
+        include_object=include_object,
+        include_name=include_name,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+engine.dispose()

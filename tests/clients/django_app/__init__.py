@@ -1,0 +1,1 @@
+"""A Django application with a model whose table is a queue."""

@@ -1,0 +1,21 @@
+"""The queue: xqueue.upgrade adds the columns, Django only has to know of them."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("django_app", "0001_initial")]
+    operations = [
+        migrations.SeparateDatabaseAndState(
+            database_operations=[
+                migrations.RunSQL(
+                    "SELECT xqueue.upgrade('django_jobs')",
+                    "SELECT xqueue.downgrade('django_jobs', drop_columns => true)",
+                )
+            ],
+            state_operations=[
+                migrations.AddField("Job", "status", models.TextField(db_default="R", editable=False)),
+                migrations.AddField("Job", "owner", models.UUIDField(null=True, editable=False)),
+            ],
+        ),
+    ]

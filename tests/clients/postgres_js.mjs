@@ -1,0 +1,99 @@
+// postgres.js, which describes each statement and sends parameters in the types that the server infers.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { load, run, until } from "./tap.mjs";
+
+const postgres = (await load("postgres")).default;
+const connect = () =>
+    postgres({ host: process.env.PGHOST, database: process.env.PGDATABASE, username: process.env.PGUSER, max: 1, onnotice() {} });
+const sql = connect();
+const table = `postgres_js_${randomUUID().replaceAll("-", "")}`;
+const value = async (query) => Object.values((await query)[0] ?? {})[0];
+const put = (...urls) => sql`SELECT id FROM xqueue.put(NULL::${sql(table)}, ${sql.json(urls.map((url) => ({ url })))}) ORDER BY id`;
+const take = (client, count = 1) => client`SELECT * FROM xqueue.take(NULL::${sql(table)}, '5s', ${count})`;
+const stats = () => value(sql`SELECT xqueue.stats(${table})`);
+
+async function isEmpty() {
+    assert.equal((await sql`SELECT FROM ${sql(table)}`).length, 0);
+}
+
+const tests = {
+    async "put an object, take it with its types, ack its id"() {
+        const task = await value(sql`SELECT xqueue.put(${table}, ${sql.json({ url: "a", options: { depth: [1] } })})`);
+        assert.equal(task.status, "R");
+        const [row] = await take(sql);
+        assert.deepEqual([row.url, row.options, row.status], ["a", { depth: [1] }, "T"]);
+        await sql`SELECT xqueue.ack(${table}, ${row.id}::bigint)`;
+        await isEmpty();
+    },
+
+    async "ack by text, by an untyped array, by object, as JSON and by typed array"() {
+        await put(..."abcdefgh");
+        const ids = (await take(sql, 8)).map((row) => row.id).sort((a, b) => a - b);
+        const ack = async (id) => (await sql`SELECT xqueue.ack(${table}, ${id})`).length;
+        assert.equal(await ack(ids[0]), 1);
+        assert.equal(await ack(ids.slice(1, 3)), 2); // sent as 2,3
+        assert.equal(await ack(`{${ids[3]}}`), 1);
+        assert.equal(await ack(JSON.stringify({ id: ids[4] })), 1);
+        assert.equal((await sql`SELECT xqueue.ack(${table}, ${sql.json({ id: ids[5] })}::jsonb)`).length, 1);
+        assert.equal((await sql`SELECT xqueue.ack(${table}, ${ids.slice(6)}::bigint[])`).length, 2);
+        await isEmpty();
+    },
+
+    async "put and ack belong to the application's transaction"() {
+        const undo = new Error("undo");
+        await assert.rejects(sql.begin(async (tx) => {
+            await tx`SELECT xqueue.put(${table}, ${sql.json({ url: "a" })})`;
+            throw undo;
+        }), undo);
+        await isEmpty();
+        await sql.begin((tx) => tx`SELECT xqueue.put(${table}, ${sql.json({ url: "a" })})`);
+        const [{ id }] = await take(sql);
+        await assert.rejects(sql.begin(async (tx) => {
+            await tx`SELECT xqueue.ack(${table}, ${id}::bigint)`;
+            throw undo;
+        }), undo);
+        await sql.begin((tx) => tx`SELECT xqueue.ack(${table}, ${id}::bigint)`);
+        await isEmpty();
+    },
+
+    async "errors have code and hint"() {
+        await assert.rejects(sql`SELECT xqueue.ack(${table}, '9')`, { code: "P0002", hint: /./ });
+        await assert.rejects(sql`SELECT xqueue.ack(${table}, 'nine')`, { code: "22P02", hint: /./ });
+    },
+
+    async "a waiting take is woken; the end of its connection gives the task back"() {
+        const other = connect();
+        const blocked = take(other).execute();
+        await until(async () => (await stats()).consumers === 1);
+        await put("a");
+        assert.equal((await blocked)[0].url, "a");
+        await other.end({ timeout: 0 });
+        await until(async () => (await stats()).tasks.ready === 1);
+        await take(sql);
+        assert.equal(await value(sql`SELECT xqueue.give_back(${table})`), 1);
+        const [{ id }] = await take(sql);
+        await sql`SELECT xqueue.ack(${table}, ${id})`;
+        await isEmpty();
+    },
+
+    async "CALL next, which acks the task it is given"() {
+        await put("a", "b");
+        const first = await value(sql`CALL xqueue.next(${table}, '5s')`);
+        const second = await value(sql`CALL xqueue.next(${table}, '5s', task => ${sql.json(first)})`);
+        assert.deepEqual([first.url, second.url], ["a", "b"]);
+        assert.equal(await value(sql`CALL xqueue.next(${table}, '0', task => ${sql.json(second)})`), null);
+        await isEmpty();
+    },
+};
+
+await sql`CREATE TABLE ${sql(table)} (id bigserial PRIMARY KEY, url text, options jsonb)`;
+try {
+    await sql`SELECT xqueue.upgrade(${table})`;
+    await run("postgres.js", tests, () => sql`DELETE FROM ${sql(table)}`);
+} finally {
+    await sql`DROP TABLE ${sql(table)}`;
+    await sql.end();
+}
+process.exit();
