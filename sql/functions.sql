@@ -50,14 +50,14 @@ COMMENT ON FUNCTION xqueue.drop(anyelement) IS 'As drop(text), the queue named b
 
 -- Producer -----------------------------------------------------------------------------------------
 
-CREATE FUNCTION xqueue.put(queue text, task jsonb, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority bigint DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0')
+CREATE FUNCTION xqueue.put(queue text, task jsonb, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority bigint DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0', on_conflict text DEFAULT 'error')
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'put';
-COMMENT ON FUNCTION xqueue.put(text, jsonb, interval, interval, interval, bigint, text, boolean, interval) IS
-'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). ttl: it vanishes if it has not been taken for so long, counted from the end of the delay (feature ttl). ttr: how long a consumer may have it (feature ttr). priority: smaller numbers are taken first; within the range of its column, which may be a bigint (feature priority). tube: its label (feature tube). front: ahead of all ready tasks, by a priority one less than their least and at most -1 (feature priority). timeout: how long to wait for room under the queue''s capacity (feature capacity), first come first served; while it waits it holds no lock, but the snapshot of its statement. All tasks of a call are put together, or none. Returns the tasks as they are now; no row if there was no room in time. A plain INSERT or COPY does as well, but does not wait for room. Errors: 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22004 no key (feature id is required), 22023 no object, negative time, a column that is the queue''s own or given twice, front with a priority, 22003 a priority that its column cannot hold, or no priority is less, 0A000 the feature is off, or waiting in repeatable read, 53400 more tasks than the capacity, 55000 the tasks have not been counted since the server started, 42P01 the queue was dropped meanwhile. After tarantool/queue''s limfifottl, and its predecessor''s push.';
+COMMENT ON FUNCTION xqueue.put(text, jsonb, interval, interval, interval, bigint, text, boolean, interval, text) IS
+'Puts a task, an object whose members are columns of the table, or an array of such objects; columns left out get their defaults. delay: the task waits so long before it is ready (feature delayed). ttl: it vanishes if it has not been taken for so long, counted from the end of the delay (feature ttl). ttr: how long a consumer may have it (feature ttr). priority: smaller numbers are taken first; within the range of its column, which may be a bigint (feature priority). tube: its label (feature tube). front: ahead of all ready tasks, by a priority one less than their least and at most -1 (feature priority). timeout: how long to wait for room under the queue''s capacity (feature capacity), first come first served; while it waits it holds no lock, but the snapshot of its statement. on_conflict: what becomes of a task whose key is there already: error, nothing (it stays as it is), or update (it gets the columns that the task gives, and what the call gives of delay, ttl, ttr, priority and tube if no consumer has begun with it; a delay of zero makes it ready). All tasks of a call are put together, or none. Returns the tasks as they are now, those that were there among them; no row if there was no room in time. A plain INSERT or COPY does as well, but does not wait for room. Errors: 23505 a task with the key is there, 42703 no such column, 22P02 and others of class 22 for a value that is not of its column''s type, 22004 no key (feature id is required), 22023 no object, negative time, a column that is the queue''s own or given twice, front with a priority, no such value of on_conflict, 22003 a priority that its column cannot hold, or no priority is less, 0A000 the feature is off, or waiting in repeatable read, 53400 more tasks than the capacity, 55000 the tasks have not been counted since the server started, 42P01 the queue was dropped meanwhile. After tarantool/queue''s limfifottl, and its predecessor''s push.';
 
-CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority bigint DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0')
+CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL, priority bigint DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0', on_conflict text DEFAULT 'error')
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'put';
-COMMENT ON FUNCTION xqueue.put(anyelement, jsonb, interval, interval, interval, bigint, text, boolean, interval) IS
+COMMENT ON FUNCTION xqueue.put(anyelement, jsonb, interval, interval, interval, bigint, text, boolean, interval, text) IS
 'As put(text, …), the queue named by its row type. Without task the row itself is put: its values that are not NULL, without the queue''s own columns.';
 
 CREATE PROCEDURE xqueue.put_wait(queue text, task jsonb, timeout interval DEFAULT NULL, INOUT outcome text DEFAULT NULL, INOUT id jsonb DEFAULT NULL)
@@ -322,7 +322,7 @@ COMMENT ON FUNCTION xqueue.check(anyelement) IS 'As check(text), the queue named
 
 CREATE FUNCTION xqueue.state()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'state';
-COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: no worker has been asked for yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
+COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: no worker has been asked for yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; NO_WORKER: the server has no place for one (max_worker_processes); STALLED: it has not come round for 10 seconds though it had to; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
 
 CREATE FUNCTION xqueue.metrics()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
@@ -331,6 +331,14 @@ COMMENT ON FUNCTION xqueue.metrics() IS 'The counters of each queue of this data
 CREATE FUNCTION xqueue.holders()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';
 COMMENT ON FUNCTION xqueue.holders() IS 'The sessions that hold tasks: read the view xqueue.taken.';
+
+CREATE FUNCTION xqueue.in_flight()
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'in_flight';
+COMMENT ON FUNCTION xqueue.in_flight() IS 'The taken tasks, 10,000 of each queue at most: read the view xqueue.tasks_in_flight.';
+
+CREATE FUNCTION xqueue.database_workers()
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'database_workers';
+COMMENT ON FUNCTION xqueue.database_workers() IS 'The workers of all databases: read the view xqueue.workers.';
 
 CREATE FUNCTION xqueue.session_connections()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'session_connections';

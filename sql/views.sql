@@ -1,6 +1,35 @@
 -- What a DBA looks at in psql.
 
 CREATE VIEW xqueue.queues AS
+SELECT q.relation AS queue,
+       (s->'tasks'->>'ready')::bigint AS ready,
+       (s->'tasks'->>'taken')::bigint AS taken,
+       (s->'tasks'->>'waiting')::bigint AS waiting,
+       (s->'tasks'->>'buried')::bigint AS buried,
+       (s->'tasks'->>'zombie')::bigint AS zombie,
+       (s->'tasks'->>'done')::bigint AS done,
+       (s->>'consumers')::integer AS consumers,
+       CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until,
+       (s->>'exact')::boolean AS exact,
+       s->>'error' AS error,
+       to_timestamp((s->>'error_at')::double precision) AS error_at
+FROM xqueue.stats() AS s
+JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
+COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read, but for those whose row security applies to you: tasks by state, consumers that wait, until when it is paused, and the last error of the worker, if it has one with the queue.';
+COMMENT ON COLUMN xqueue.queues.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
+COMMENT ON COLUMN xqueue.queues.taken IS 'Tasks that a session has taken.';
+COMMENT ON COLUMN xqueue.queues.waiting IS 'Tasks whose delay is not over.';
+COMMENT ON COLUMN xqueue.queues.buried IS 'Tasks put aside by bury, or after their last attempt.';
+COMMENT ON COLUMN xqueue.queues.zombie IS 'Acked tasks that are still to be seen for a while.';
+COMMENT ON COLUMN xqueue.queues.done IS 'Acked tasks that are kept.';
+COMMENT ON COLUMN xqueue.queues.consumers IS 'How many wait for a task.';
+COMMENT ON COLUMN xqueue.queues.paused_until IS 'End of the pause, until which no task is taken; NULL if it is not paused.';
+COMMENT ON COLUMN xqueue.queues.exact IS 'Whether the numbers are those of the table; if not, the worker is counting.';
+COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, NULL if all is well.';
+COMMENT ON COLUMN xqueue.queues.error_at IS 'When that was.';
+
+CREATE VIEW xqueue.definitions AS
 WITH columns AS (
     -- A rename keeps a column's number, dump and restore keep its name.
     SELECT q.relation, d.field, d.place, a.attname::text AS name
@@ -22,37 +51,15 @@ SELECT q.relation AS queue,
        (SELECT jsonb_object_agg(c.field, c.name) FROM columns c WHERE c.relation = q.relation AND c.field <> 'key') AS fields,
        coalesce(q.definition->'options'->'features', '{}') AS features,
        '{"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"}'::jsonb
-           || coalesce(q.definition->'options'->'states', '{}') AS states,
-       (s->'tasks'->>'ready')::bigint AS ready,
-       (s->'tasks'->>'taken')::bigint AS taken,
-       (s->'tasks'->>'waiting')::bigint AS waiting,
-       (s->'tasks'->>'buried')::bigint AS buried,
-       (s->'tasks'->>'zombie')::bigint AS zombie,
-       (s->'tasks'->>'done')::bigint AS done,
-       (s->>'consumers')::integer AS consumers,
-       CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until,
-       (s->>'exact')::boolean AS exact,
-       s->>'error' AS error,
-       to_timestamp((s->>'error_at')::double precision) AS error_at
+           || coalesce(q.definition->'options'->'states', '{}') AS states
 FROM xqueue.stats() AS s
 JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
-COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read, but for those whose row security applies to you: tasks by state, consumers that wait, until when it is paused, and the last error of the worker, if it has one with the queue.';
-COMMENT ON COLUMN xqueue.queues.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.queues.key IS 'The columns of its key.';
-COMMENT ON COLUMN xqueue.queues.fields IS 'Which column each field is.';
-COMMENT ON COLUMN xqueue.queues.features IS 'The features that are on, with their options.';
-COMMENT ON COLUMN xqueue.queues.states IS 'The value of the status column for each state.';
-COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
-COMMENT ON COLUMN xqueue.queues.taken IS 'Tasks that a session has taken.';
-COMMENT ON COLUMN xqueue.queues.waiting IS 'Tasks whose delay is not over.';
-COMMENT ON COLUMN xqueue.queues.buried IS 'Tasks put aside by bury, or after their last attempt.';
-COMMENT ON COLUMN xqueue.queues.zombie IS 'Acked tasks that are still to be seen for a while.';
-COMMENT ON COLUMN xqueue.queues.done IS 'Acked tasks that are kept.';
-COMMENT ON COLUMN xqueue.queues.consumers IS 'How many wait for a task.';
-COMMENT ON COLUMN xqueue.queues.paused_until IS 'End of the pause, until which no task is taken; NULL if it is not paused.';
-COMMENT ON COLUMN xqueue.queues.exact IS 'Whether the numbers are those of the table; if not, the worker is counting.';
-COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, NULL if all is well.';
-COMMENT ON COLUMN xqueue.queues.error_at IS 'When that was.';
+COMMENT ON VIEW xqueue.definitions IS 'How the queues of this database that you may read are defined.';
+COMMENT ON COLUMN xqueue.definitions.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.definitions.key IS 'The columns of its key.';
+COMMENT ON COLUMN xqueue.definitions.fields IS 'Which column each field is.';
+COMMENT ON COLUMN xqueue.definitions.features IS 'The features that are on, with their options.';
+COMMENT ON COLUMN xqueue.definitions.states IS 'The value of the status column for each state.';
 
 CREATE VIEW xqueue.taken AS
 SELECT (h->>'relation')::oid::regclass AS queue,
@@ -65,6 +72,57 @@ COMMENT ON COLUMN xqueue.taken.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.taken.pid IS 'The process that has taken the tasks; NULL without a connection.';
 COMMENT ON COLUMN xqueue.taken.session IS 'As it stands in the owner column.';
 COMMENT ON COLUMN xqueue.taken.tasks IS 'How many.';
+
+CREATE VIEW xqueue.tasks_in_flight AS
+SELECT (t->>'relation')::oid::regclass AS queue,
+       t->>'key' AS key,
+       (t->>'attempts')::bigint AS attempts,
+       (t->>'pid')::integer AS pid,
+       a.application_name AS application,
+       a.client_addr AS client,
+       to_timestamp((t->>'deadline')::double precision) AS deadline,
+       (t->>'session')::uuid AS session
+FROM xqueue.in_flight() AS t
+LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = (t->>'pid')::integer;
+COMMENT ON VIEW xqueue.tasks_in_flight IS 'The taken tasks, with the connection that has each; of a queue with very many, the first 10,000. Reads the taken tasks.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.key IS 'The key of the task, as text.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.attempts IS 'Which attempt this is; NULL without feature retry.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.pid IS 'The process that has taken it; NULL for an identified session without a connection.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.application IS 'Its application_name.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.client IS 'Its address; NULL on a socket, or for another role''s connection without pg_read_all_stats.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.deadline IS 'When it comes back if it is not done; NULL without a time to run.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.session IS 'As it stands in the owner column.';
+
+CREATE VIEW xqueue.calls AS
+SELECT (s->>'relation')::oid::regclass AS queue,
+       c.call,
+       c.tasks::bigint AS tasks
+FROM xqueue.stats() AS s
+CROSS JOIN LATERAL jsonb_each_text(s->'calls') AS c(call, tasks);
+COMMENT ON VIEW xqueue.calls IS 'How many tasks went through each kind of call since the server started, or since stats_reset; delay, session, ttr, ttl and zombie are the worker''s.';
+COMMENT ON COLUMN xqueue.calls.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.calls.call IS 'The kind of call; kick also stands for dig and plow, snatch for release_all, put for INSERT.';
+COMMENT ON COLUMN xqueue.calls.tasks IS 'How many tasks.';
+
+CREATE VIEW xqueue.workers AS
+SELECT d.datname AS database,
+       (w->>'pid')::integer AS pid,
+       w->>'state' AS state,
+       to_timestamp((w->>'begun')::double precision) AS started,
+       to_timestamp((w->>'round_at')::double precision) AS last_round,
+       make_interval(secs => (w->>'lag')::double precision) AS lag,
+       w->>'error' AS error
+FROM xqueue.database_workers() AS w
+LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
+COMMENT ON VIEW xqueue.workers IS 'The workers of all databases, each of which promotes tasks, gives them back and deletes them; also a database that has none and needs one.';
+COMMENT ON COLUMN xqueue.workers.database IS 'The database.';
+COMMENT ON COLUMN xqueue.workers.pid IS 'The process; NULL if there is none.';
+COMMENT ON COLUMN xqueue.workers.state IS 'As xqueue.state() gives it.';
+COMMENT ON COLUMN xqueue.workers.started IS 'When it began.';
+COMMENT ON COLUMN xqueue.workers.last_round IS 'When it last came round all queues; it sleeps while there is nothing to do.';
+COMMENT ON COLUMN xqueue.workers.lag IS 'How long it should have begun a round; 0 if it is in time.';
+COMMENT ON COLUMN xqueue.workers.error IS 'Why there is no worker, or none that works; NULL if all is well.';
 
 CREATE VIEW xqueue.consumers AS
 SELECT (w->>'relation')::oid::regclass AS queue,
@@ -121,5 +179,5 @@ COMMENT ON COLUMN xqueue.settings.unit IS 'Of the value, if it has one.';
 COMMENT ON COLUMN xqueue.settings.description IS 'What it is for.';
 COMMENT ON COLUMN xqueue.settings.context IS 'When a change takes effect, as in pg_settings.';
 
-GRANT SELECT ON xqueue.queues, xqueue.taken, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
+GRANT SELECT ON xqueue.queues, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
 

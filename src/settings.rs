@@ -33,6 +33,8 @@ static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
 static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// All databases and roles share the slots: one role must leave some to the others.
 static MAX_QUEUES_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(-1);
+/// Repair work by hand must be possible, though not by mistake.
+static GUARD: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static GRAPHITE_PORT: GucSetting<i32> = GucSetting::<i32>::new(2003);
 static GRAPHITE_PROTOCOL: GucSetting<Protocol> = GucSetting::<Protocol>::new(Protocol::Tcp);
@@ -124,6 +126,14 @@ pub fn init(preloading: bool) {
         &MAX_QUEUES_PER_ROLE,
         (-1, 100_000),
         GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"xqueue.guard",
+        c"Whether an UPDATE by hand of a task that another session has taken is refused.",
+        c"Off for repair work: feature guard has no effect.",
+        &GUARD,
+        GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_string_guc(
@@ -218,6 +228,11 @@ pub fn max_sessions_per_role() -> usize {
 
 pub fn max_queues_per_role() -> usize {
     usize::try_from(MAX_QUEUES_PER_ROLE.get()).unwrap_or(max_queues().div_ceil(2))
+}
+
+/// Returns whether feature guard has an effect in this session.
+pub fn guards() -> bool {
+    GUARD.get()
 }
 
 /// Returns host, port and protocol of Graphite; None if no metrics are sent.

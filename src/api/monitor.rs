@@ -8,11 +8,11 @@ use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::parts::counters::Tube;
 use crate::parts::leases::{session, store};
-use crate::parts::schedule::databases::{self, State};
+use crate::parts::schedule::databases::{self, Attendance, State};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
-use crate::queue::{self, census};
+use crate::queue::{self, Queue, census};
 use crate::server::function::{Call, Output};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::value::Value;
@@ -32,11 +32,13 @@ sql_functions! {
     "waiting_producers" as waiting_producers, pg_finfo_waiting_producers() -> [jsonb]
         => waiting_producers_impl;
     "state" as state, pg_finfo_state() -> text => state_impl;
+    "database_workers" as database_workers, pg_finfo_database_workers() -> [jsonb]
+        => database_workers_impl;
     "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;
 }
 
-/// Maximum waiting processes per queue that the views show; others are left out.
-const SHOWN: usize = 10_000;
+/// Maximum waiting processes, or taken tasks, per queue that the views show; others are left out.
+pub const SHOWN: usize = 10_000;
 
 fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = Target::of(call, arg::stats::queue)?.table;
@@ -100,8 +102,24 @@ fn reset(slot: SlotId) {
 fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
+    readable_queues(|queue| {
+        let Ok(holders) = census::holders(queue) else { return };
+        for (session, tasks) in holders {
+            output.push(jsonb::from_value(&json!({
+                "relation": u32::from(queue.table),
+                "session": session.map(types::uuid_text),
+                "pid": session.and_then(store::holder),
+                "tasks": tasks,
+            })));
+        }
+    });
+    Ok(None)
+}
+
+/// Shows `see` the queues of this database whose tables the caller may monitor and read now.
+pub fn readable_queues(mut see: impl FnMut(&Queue)) {
     for table in readable_tables() {
-        // Skips locked tables: the view must not block when it is used to diagnose locks.
+        // Skips locked tables: the views must not block when they are used to diagnose locks.
         if !relation::try_lock(table, Lock::AccessShare) || !privileges::may_monitor(table) {
             continue;
         }
@@ -110,18 +128,10 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
             continue;
         }
         // Skips a queue that is unusable at present, so that it does not hide the others.
-        let Ok(Some(queue)) = queue::find(table) else { continue };
-        let Ok(holders) = census::holders(&queue) else { continue };
-        for (session, tasks) in holders {
-            output.push(jsonb::from_value(&json!({
-                "relation": u32::from(table),
-                "session": session.map(types::uuid_text),
-                "pid": session.and_then(store::holder),
-                "tasks": tasks,
-            })));
+        if let Ok(Some(queue)) = queue::find(table) {
+            see(&queue);
         }
     }
-    Ok(None)
 }
 
 /// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on a
@@ -159,7 +169,7 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_
                 "relation": u32::from(table),
                 "pid": waiting.pid,
                 "session": types::uuid_text(waiting.session),
-                "since": time::unix_microseconds(waiting.since) as f64 / 1e6,
+                "since": seconds(waiting.since),
             });
             if let Want::Capacity(tasks) = waiting.want {
                 shown["tasks"] = tasks.into();
@@ -173,15 +183,48 @@ fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_
 /// Returns the state of the queue service in this database.
 fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
-    let database = u32::from(process::database());
-    let state = match databases::state(database) {
-        _ if xact::in_recovery() => "WAITING",
-        State::Init => "INIT",
-        State::Startup => "STARTUP",
-        State::Running => "RUNNING",
-        State::Ending => "ENDING",
+    let state = match xact::in_recovery() {
+        true => "WAITING",
+        false => databases::state(process::database().into()).name(),
     };
     Ok(Some(Value::text(state)))
+}
+
+/// Returns the rows of view `xqueue.workers`: those of all databases, as in pg_stat_activity.
+fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    for known in databases::all_attendances() {
+        output.push(jsonb::from_value(&json!({
+            "database": known.database,
+            "pid": known.worker.map(|(pid, _)| pid),
+            "state": known.state.name(),
+            "begun": known.worker.map(|(_, begun)| seconds(begun)),
+            "round_at": known.round_at.map(seconds),
+            "lag": known.lag as f64 / 1e6,
+            "error": worker_error(&known).map(|(error, _)| error),
+        })));
+    }
+    Ok(None)
+}
+
+/// Returns what keeps the worker of a database from its work, and since when.
+fn worker_error(known: &Attendance) -> Option<(String, i64)> {
+    match (known.state, known.worker, known.lacks_since) {
+        (State::NoWorker, _, Some(since)) => {
+            Some(("there is no worker for this database: raise max_worker_processes".into(), since))
+        }
+        (State::Stalled, Some((pid, _)), _) => {
+            let since = time::now().saturating_sub(known.lag);
+            Some((format!("the worker ({pid}) does not come round: it may be stopped"), since))
+        }
+        _ => None,
+    }
+}
+
+/// Returns an instant as seconds since 1970.
+pub fn seconds(instant: i64) -> f64 {
+    time::unix_microseconds(instant) as f64 / 1e6
 }
 
 /// Returns the metrics of all queues that the caller may monitor.
@@ -240,7 +283,7 @@ fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {
     if let Some(until) = listed.paused_until.filter(|until| *until > time::now()) {
         described["paused_until"] = match until {
             i64::MAX => "infinity".into(),
-            until => (time::unix_microseconds(until) as f64 / 1e6).into(),
+            until => seconds(until).into(),
         };
     }
     if !listed.tubes.is_empty() {
@@ -251,9 +294,12 @@ fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {
         let tubes = listed.tubes.into_iter().zip(&statistics.tubes).map(described_tube);
         described["tubes"] = tubes.collect::<Map<_, _>>().into();
     }
-    if let Some((error, at)) = statistics.error {
-        described["error"] = error.read().into();
-        described["error_at"] = (time::unix_microseconds(at) as f64 / 1e6).into();
+    let of_queue = || statistics.error.map(|(error, at)| (error.read(), at));
+    let of_worker = databases::attendance(process::database().into());
+    let error = of_worker.as_ref().and_then(worker_error).or_else(of_queue);
+    if let Some((error, at)) = error {
+        described["error"] = error.into();
+        described["error_at"] = seconds(at).into();
     }
     Some(described)
 }

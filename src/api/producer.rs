@@ -6,6 +6,7 @@ use crate::api::values::Values;
 use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
+use crate::model::conflict::Conflict;
 use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::names::Id;
@@ -31,7 +32,7 @@ sql_functions! {
     "put" as put, pg_finfo_put(
         queue: queue, task: jsonb = [NULL], delay: interval = NULL, ttl: interval = NULL,
         ttr: interval = NULL, priority: bigint = NULL, tube: text = NULL, front: boolean = false,
-        timeout: interval = "0",
+        timeout: interval = "0", on_conflict: text = "error",
     ) -> [tasks] => put_impl;
 }
 
@@ -45,6 +46,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let front = call.get(arg::put::front).unwrap_or(false);
     let (_, timeout) =
         argument::duration(call, arg::put::timeout)?.ok_or_else(|| Error::null("timeout"))?;
+    let conflict = conflict(call)?;
     let output = Output::open(call);
     let put = || {
         let queue = target.open(Lock::RowExclusive)?;
@@ -61,6 +63,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if front {
             put.give_front()?;
         }
+        put.statement.conflict = conflict;
         put.run(call.value(arg::put::task), target.row, |rows| {
             output.push_all(rows, target.form);
             Ok(())
@@ -86,6 +89,21 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
+/// Returns what is to become of a task whose key is there already.
+fn conflict(call: &Call) -> Result<Conflict> {
+    let name = call.get(arg::put::on_conflict).ok_or_else(|| Error::null("on_conflict"))?;
+    match Conflict::named(&name) {
+        // A delay of zero, unlike none, ends the wait of a task.
+        Some(Conflict::Update { .. }) => {
+            let delay = argument::duration(call, arg::put::delay)?;
+            Ok(Conflict::Update { at_once: delay.is_some_and(|(_, length)| length == 0) })
+        }
+        Some(conflict) => Ok(conflict),
+        None => Err(Error::invalid(format!("\"{name}\" is no value of on_conflict"))
+            .hint("Give 'error', 'nothing' or 'update'.")),
+    }
+}
+
 /// A call of `put`, with what all its tasks share.
 pub struct Put<'call> {
     pub(super) queue: &'call Queue,
@@ -105,6 +123,7 @@ impl<'call> Put<'call> {
             priority: false,
             front: false,
             tube: false,
+            conflict: Conflict::Error,
         };
         Put { queue, statement, arguments: Arguments::default() }
     }
@@ -171,14 +190,24 @@ impl<'call> Put<'call> {
             Shape::Object => {
                 let values = Values::of(task, queue)?.ok_or_else(no_object)?;
                 self.refuse(&values)?;
+                if self.may_meet_others() {
+                    return self.merge(std::slice::from_ref(&(task, values)), deliver);
+                }
                 self.in_room(1, |put| {
                     match put.directly(std::slice::from_ref(&values), deliver)? {
                         true => Ok(()),
-                        false => put.values(&values, deliver),
+                        false => put.values(&values, deliver).map(drop),
                     }
                 })
             }
             Shape::Array => {
+                if self.may_meet_others() {
+                    let pair = |task| Ok((task, Values::of(task, queue)?.ok_or_else(no_object)?));
+                    let tasks = jsonb::elements(task).into_iter().map(pair);
+                    let tasks = tasks.collect::<Result<Vec<_>>>()?;
+                    tasks.iter().try_for_each(|(_, values)| self.refuse(values))?;
+                    return self.merge(&tasks, deliver);
+                }
                 let tasks = jsonb::elements(task).into_iter();
                 let tasks = tasks.map(|task| Values::of(task, queue)?.ok_or_else(no_object));
                 let tasks = tasks.collect::<Result<Vec<_>>>()?;
@@ -192,9 +221,9 @@ impl<'call> Put<'call> {
                     }
                     if tasks.iter().all(|values| values.numbers() == columns) {
                         put.arguments.set(Parameter::Tasks, task);
-                        return put.insert(Source::Tasks, columns, deliver);
+                        return put.insert(Source::Tasks, columns, deliver).map(drop);
                     }
-                    tasks.iter().try_for_each(|values| put.values(values, deliver))
+                    tasks.iter().try_for_each(|values| put.values(values, deliver).map(drop))
                 })
             }
             Shape::Scalar => Err(no_object()),
@@ -217,11 +246,18 @@ impl<'call> Put<'call> {
         let columns: Vec<i16> = given.collect();
         self.require_key(|number| columns.contains(&number))?;
         self.arguments.set(Parameter::Row, row);
-        self.in_room(1, |put| put.insert(Source::Row, columns, deliver))
+        if self.may_meet_others() {
+            let has_key = self.queue.key.iter().all(|key| columns.contains(&key.number));
+            let key = has_key.then(|| argument::key_of_row(row, self.queue)).transpose()?;
+            return self.merge_keyed(&[key], deliver, |put, _, deliver| {
+                put.insert(Source::Row, columns.clone(), deliver)
+            });
+        }
+        self.in_room(1, |put| put.insert(Source::Row, columns, deliver).map(drop))
     }
 
     /// Runs `work` if the capacity for this many tasks can be reserved; else returns what is lacking.
-    fn in_room(
+    pub(super) fn in_room(
         &mut self,
         tasks: usize,
         work: impl FnOnce(&mut Self) -> Result<()>,
@@ -240,11 +276,12 @@ impl<'call> Put<'call> {
         Ok(lack)
     }
 
-    fn values(
+    /// Puts a task by its values; returns the number of tasks put.
+    pub(super) fn values(
         &mut self,
         values: &Values<'call, '_>,
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         values.bind(&mut self.arguments)?;
         let source = if values.is_plain() { Source::Values } else { Source::Task };
         self.insert(source, values.numbers(), deliver)
@@ -255,16 +292,18 @@ impl<'call> Put<'call> {
         source: Source,
         columns: Vec<i16>,
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         (self.statement.source, self.statement.columns) = (source, columns);
         let statement = Statement::Put(self.statement.clone());
         let queue = self.queue;
         // Tasks with times must be noted for the worker.
-        let is_plain =
-            !self.statement.delay && !queue.features().expires() && !self.may_have_to_wait();
+        let is_plain = !self.statement.delay
+            && !self.may_meet_others()
+            && !queue.features().expires()
+            && !self.may_have_to_wait();
         let ready = Transition { from: None, to: Some(Status::Ready) };
         let mut lowest = Lowest::default();
-        counting::run(queue, Kind::Put, is_plain.then_some(ready), || {
+        let tasks = counting::run(queue, Kind::Put, is_plain.then_some(ready), || {
             spi::connect(|spi| {
                 let rows = queue.run(spi, &statement, &self.arguments);
                 deliver(&rows)?;
@@ -285,7 +324,7 @@ impl<'call> Put<'call> {
                     .for_each(|(group, position)| delta.marks.lowest.add(group, position));
             });
         }
-        Ok(())
+        Ok(tasks)
     }
 
     /// Returns whether the start time column has a default of its own.

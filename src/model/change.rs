@@ -127,6 +127,8 @@ impl Outcome {
 pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'static str {
     match (call, old, new) {
         (_, None, _) => Call::Put.name(),
+        // A put that has found the task there.
+        (Some(Call::Put), Some(_), Some(_)) => "update",
         (_, Some(old), Some(Status::Buried)) if old != Status::Buried => Call::Bury.name(),
         (Some(call), _, _) => call.name(),
         (_, _, None) => Call::Delete.name(),
@@ -231,6 +233,7 @@ mod tests {
         assert_eq!(event(None, Some(Buried), Some(Ready)), "kick");
         assert_eq!(event(None, Some(Ready), Some(Ready)), "update");
         assert_eq!(event(None, Some(Done), None), "delete");
+        assert_eq!(event(Some(Call::Put), Some(Waiting), Some(Ready)), "update");
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub struct Features {
     /// A function called on every change of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_task_change: Option<Hook>,
+    /// An UPDATE by hand does not change the state or the owner of a task that another session has taken. On if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<bool>,
 }
 
 impl Features {
@@ -78,6 +81,7 @@ impl Features {
             pick: newer.pick.clone().or(self.pick.clone()),
             capacity: newer.capacity.or(self.capacity),
             on_task_change: newer.on_task_change.clone().or(self.on_task_change.clone()),
+            guard: newer.guard.or(self.guard),
         }
     }
 
@@ -99,6 +103,7 @@ impl Features {
             "pick": self.pick.clone().unwrap_or(Hook(None)),
             "capacity": self.capacity.unwrap_or(Capacity::Off),
             "on_task_change": self.on_task_change.clone().unwrap_or(Hook(None)),
+            "guard": self.guards(),
         })
     }
 
@@ -223,6 +228,11 @@ impl Features {
             Some(Capacity::Tasks(tasks)) => Some(tasks),
             Some(Capacity::Off) | None => None,
         }
+    }
+
+    /// Returns whether tasks that a session has taken are guarded against an UPDATE by hand of another.
+    pub fn guards(&self) -> bool {
+        self.guard != Some(false)
     }
 
     pub fn hook(&self) -> Option<&str> {

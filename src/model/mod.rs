@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub mod change;
+pub mod conflict;
 pub mod definition;
 pub mod features;
 pub mod field;

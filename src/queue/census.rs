@@ -20,23 +20,27 @@ use std::collections::BTreeMap;
 /// Numbers of taken tasks by the session that holds them; None for none.
 pub type Holders = BTreeMap<Option<Uuid>, i64>;
 
-/// Returns the sessions that hold tasks of a queue: by the index of taken tasks if it exists, else by a scan of all
-/// rows.
+/// Returns the sessions that hold tasks of a queue.
 pub fn holders(queue: &Queue) -> Result<Holders> {
-    let relation = table(queue)?;
-    let snapshot = Snapshot::of_statement();
-    let (mut holders, scratch) = (Holders::new(), Scratch::new());
-    let mut see = |row: &Tuple| {
-        if let Some(owner) = scratch.run(|| holder(row, queue)) {
-            *holders.entry(owner).or_default() += 1;
-        }
+    let mut holders = Holders::new();
+    taken(queue, |row| {
+        *holders.entry(queue.value_of(row, Field::Owner).map(Value::to_uuid)).or_default() += 1;
         true
-    };
+    })?;
+    Ok(holders)
+}
+
+/// Shows `see` the taken tasks of a queue, until it is false: by the index of taken tasks if it exists, else by a scan
+/// of all rows.
+pub fn taken(queue: &Queue, mut see: impl FnMut(&Tuple) -> bool) -> Result<()> {
+    let relation = table(queue)?;
+    let (snapshot, scratch) = (Snapshot::of_statement(), Scratch::new());
+    let mut see = |row: &Tuple| scratch.run(|| holder(row, queue).is_none() || see(row));
     match queue.index(&relation, Index::Taken) {
         Some(index) => relation.scan_by(index, &[], &snapshot, see),
         None => drop(relation.scan(&snapshot, &mut see)),
     }
-    Ok(holders)
+    Ok(())
 }
 
 /// Returns the session that holds a task, which is None for a task without one; None if the row is not a taken task.

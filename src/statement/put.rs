@@ -1,9 +1,10 @@
 //! Statements of `put`.
 
+use crate::model::conflict::Conflict;
 use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::status::Status;
-use crate::statement::{Parameter, Parameters, Table, Text};
+use crate::statement::{Parameter, Parameters, Table, Text, join};
 
 /// A statement that puts tasks, and which values the call adds to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +20,7 @@ pub struct Put {
     /// Before all ready tasks.
     pub front: bool,
     pub tube: bool,
+    pub conflict: Conflict,
 }
 
 /// The source of the inserted rows.
@@ -70,6 +72,7 @@ impl Table {
             };
             set.push((column, value));
         }
+        let conflict = self.on_conflict(put, &set);
         let (names, values): (Vec<String>, Vec<String>) = set.into_iter().unzip();
         let (names, values) = (names.join(", "), values.join(", "));
         let values = match put.source {
@@ -85,9 +88,52 @@ impl Table {
             _ => String::new(),
         };
         parameters.text(format!(
-            "INSERT INTO {table} AS task ({names}) {values} RETURNING {}{key}",
+            "INSERT INTO {table} AS task ({names}) {values}{conflict} RETURNING {}{key}",
             self.result(put.form)
         ))
+    }
+
+    /// Returns the clause for a task whose key is there already, which sets the columns that the new one has in `set`.
+    fn on_conflict(&self, put: &Put, set: &[(String, String)]) -> String {
+        let at_once = match put.conflict {
+            Conflict::Error => return String::new(),
+            Conflict::Nothing => false,
+            Conflict::Update { at_once } => at_once,
+        };
+        let key = self.key_list("");
+        let is_rescheduled = put.delay || at_once;
+        let is_put_back = at_once && !put.delay && self.has(Field::Runat);
+        let runat = is_put_back.then(|| self.field(Field::Runat));
+        let columns = set.iter().map(|(column, _)| column.as_str()).chain(runat);
+        let update = columns.filter_map(|column| {
+            let field =
+                self.fields.iter().find(|(_, name)| *name == column).map(|(field, _)| *field);
+            match field {
+                Some(Field::Status | Field::Runat) if !is_rescheduled => None,
+                Some(Field::Expires) if !is_rescheduled && !put.ttl => None,
+                // A task that has no end of life, or one of its own, does not lose that.
+                Some(Field::Expires) => {
+                    let new = format!("COALESCE(EXCLUDED.{column}, task.{column})");
+                    Some(self.unless_begun(column, &new))
+                }
+                Some(_) => Some(self.unless_begun(column, &format!("EXCLUDED.{column}"))),
+                None if self.key.iter().any(|key| key.name == column) => None,
+                None => Some(format!("{column} = EXCLUDED.{column}")),
+            }
+        });
+        let update = join(update, ", ");
+        match put.conflict {
+            Conflict::Update { .. } if !update.is_empty() => {
+                format!(" ON CONFLICT ({key}) DO UPDATE SET {update}")
+            }
+            _ => format!(" ON CONFLICT ({key}) DO NOTHING"),
+        }
+    }
+
+    /// Sets a column of a task that no consumer has, or has had, or else leaves it.
+    fn unless_begun(&self, column: &str, value: &str) -> String {
+        let has_not_begun = self.is_one_of(&[Status::Ready, Status::Waiting]);
+        format!("{column} = CASE WHEN {has_not_begun} THEN {value} ELSE task.{column} END")
     }
 }
 
@@ -107,7 +153,31 @@ mod tests {
             priority: false,
             front: false,
             tube: false,
+            conflict: Conflict::Error,
         }
+    }
+
+    #[test]
+    fn a_task_that_is_there_gets_what_the_new_one_gives() {
+        let clause = |features, put: Put| {
+            let sql = table(features).put(&put).sql;
+            let begin = sql.find(" ON CONFLICT").expect("a clause");
+            sql[begin..sql.find(" RETURNING").expect("RETURNING")].to_string()
+        };
+        let update = Put { conflict: Conflict::Update { at_once: false }, ..put(Source::Values) };
+        assert_eq!(
+            clause("{}", update.clone()),
+            " ON CONFLICT (id) DO UPDATE SET progress = EXCLUDED.progress"
+        );
+        let nothing = " ON CONFLICT (id) DO NOTHING";
+        let given = Put { conflict: Conflict::Nothing, ..update.clone() };
+        assert_eq!(clause("{}", given), nothing);
+        assert_eq!(clause("{}", Put { columns: vec![], ..update.clone() }), nothing);
+        let at_once = Put { conflict: Conflict::Update { at_once: true }, ..update.clone() };
+        let waiting = clause(r#"{"delayed": true}"#, at_once);
+        assert!(waiting.contains("runat = CASE WHEN") && waiting.contains("status = CASE WHEN"));
+        let delayed = clause(r#"{"delayed": true, "ttl": true}"#, Put { delay: true, ..update });
+        assert_eq!(delayed.matches("runat = CASE").count(), 1, "{delayed}");
     }
 
     #[test]

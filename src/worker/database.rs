@@ -56,7 +56,9 @@ fn main(database: u32) {
             databases::report_work(database);
         }
         worker::report_idle();
-        worker::wait_idle(worker.pause());
+        let pause = worker.pause();
+        databases::report_round(database, pause.map(|pause| pause.as_micros() as i64));
+        worker::wait_idle(pause);
     }
 }
 

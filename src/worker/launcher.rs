@@ -1,8 +1,10 @@
 //! The launcher: keeps a worker running in each database that has the extension.
 
 use crate::background_worker;
+use crate::error::Error;
 use crate::parts::schedule::databases;
 use crate::server::{catalog, latch, worker, xact};
+use pgrx::PgSqlErrorCode;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,8 @@ use std::time::{Duration, Instant};
 const START_INTERVAL: Duration = Duration::from_secs(1);
 /// When the server has no place for another worker.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// While there is none, the log says so this often.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
 background_worker!(xqueue_launcher_main => main);
 
@@ -19,7 +23,7 @@ fn main(_argument: u32) {
     databases::register_launcher();
     want_workers();
     let mut started: HashMap<u32, Instant> = HashMap::new();
-    let mut complained = false;
+    let mut complained: HashMap<u32, Instant> = HashMap::new();
     loop {
         let mut pause = None;
         for database in databases::missing_workers() {
@@ -28,13 +32,13 @@ fn main(_argument: u32) {
                 pause = Some(START_INTERVAL);
             } else if worker::start("xqueue worker", "xqueue_database_main", database) {
                 started.insert(database, Instant::now());
+                complained.remove(&database);
             } else {
-                databases::not_started(database);
+                databases::has_no_place(database);
                 pause = Some(RETRY_INTERVAL);
-                if !std::mem::replace(&mut complained, true) {
-                    pgrx::warning!(
-                        "xqueue: no background worker for database {database}: raise max_worker_processes"
-                    );
+                if complained.get(&database).is_none_or(|at| at.elapsed() >= COMPLAINT_INTERVAL) {
+                    complained.insert(database, Instant::now());
+                    complain(database);
                 }
             }
         }
@@ -44,6 +48,18 @@ fn main(_argument: u32) {
         latch::wait(pause, false);
         worker::reload_settings();
     }
+}
+
+/// Says in the log that a database has no worker.
+fn complain(database: u32) {
+    let name = xact::try_in_transaction(|| catalog::database_name(database.into()));
+    Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
+        format!("xqueue: no background worker for database \"{}\"", name.unwrap_or_default()),
+    )
+    .detail("Its delayed, overdue and abandoned tasks stay as they are.")
+    .hint("Raise max_worker_processes in postgresql.conf and restart the server.")
+    .warn();
 }
 
 /// Any database may have the extension: its worker finds out, and leaves if it has not.

@@ -4,6 +4,7 @@ pub mod assign;
 pub mod counting;
 pub mod direct;
 pub mod front;
+mod guard;
 pub mod reservation;
 pub mod row;
 pub mod seen;

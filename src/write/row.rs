@@ -103,7 +103,7 @@ fn note_given(queue: &Queue, session: Uuid) {
 }
 
 /// Returns the session that holds a taken task.
-fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
+pub(super) fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
     let is_taken = seen.place.status == Status::Taken;
     is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(Value::to_uuid)).flatten()
 }

@@ -11,7 +11,7 @@ use crate::server::trigger::{Event, Firing, Timing};
 use crate::server::value::Value;
 use crate::server::{catalog, context, nesting, process, shared_memory, spi, time, types};
 use crate::write::seen::Seen;
-use crate::write::{reservation, row, subqueues};
+use crate::write::{guard, reservation, row, subqueues};
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 
@@ -46,6 +46,9 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
         _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
     };
     let call = transaction::being_done(queue.slot);
+    if let (None, Some(old), Some(new)) = (call, seen(&old), seen(&new)) {
+        guard::refuse_to_take_away(&queue, &old, &new)?;
+    }
     if let Some((place, row)) = &new {
         let before = old.as_ref().map(|(place, _)| *place);
         if place.status == Status::Taken && before != Some(*place) {

@@ -238,7 +238,7 @@ fn renames_on_a_live_queue() {
     assert_eq!(ack(&mut q.admin, &queue, task["Nr."].as_i64().unwrap()).len(), 1);
     let shown: Value = scalar(
         &mut q.admin,
-        "SELECT to_jsonb(fields) FROM xqueue.queues WHERE queue = $1::text::regclass",
+        "SELECT to_jsonb(fields) FROM xqueue.definitions WHERE queue = $1::text::regclass",
         &[&queue],
     );
     assert_eq!(shown["status"], json!("Zu\"stand"));

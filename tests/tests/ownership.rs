@@ -226,6 +226,7 @@ fn changes_by_hand_to_a_taken_task() {
     let mut c = q.client();
     let ids: Vec<i64> = (0..3).map(|n| put(&mut c, &name, n)).collect();
     take_all(&mut c, &name);
+    q.sql("SET xqueue.guard = off");
     q.sql(&format!("UPDATE {{q}} SET status = 'R' WHERE id = {}", ids[0]));
     q.sql(&format!("DELETE FROM {{q}} WHERE id = {}", ids[1]));
     q.sql(&format!("UPDATE {{q}} SET payload = '9' WHERE id = {}", ids[2]));

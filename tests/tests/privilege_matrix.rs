@@ -118,8 +118,10 @@ fn the_table_names_every_function() {
                WHERE nspname = 'xqueue' AND prorettype <> 'trigger'::regtype";
     // Helpers of the views, and what names no queue or belongs to its tables' defaults.
     let others = [
+        "database_workers",
         "holders",
         "identify",
+        "in_flight",
         "session_connections",
         "state",
         "time64",

@@ -26,7 +26,7 @@ fn the_definition() {
             "id": false, "delayed": true, "buried": false, "keep": false, "zombie": false, "ttl": false,
             "ttr": false, "priority": false, "tube": false, "utube": false, "retry": false, "pick": false,
             "capacity": false,
-            "on_task_change": false
+            "on_task_change": false, "guard": true
         },
         "existing": "R"
     });

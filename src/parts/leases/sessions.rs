@@ -109,7 +109,7 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldLease]>) {
     if !DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, identified), tasks) {
         databases::request_sweep(&mut directory, database);
     }
-    databases::wake_worker(&directory, database);
+    databases::wake_worker(&mut directory, database);
 }
 
 /// Records that a connection's own session may hold unrecorded tasks. False if there is no such session, or no
@@ -142,7 +142,7 @@ pub fn look_after(uuid: Uuid) {
     if !DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, true), None) {
         databases::request_sweep(&mut directory, database);
     }
-    databases::wake_worker(&directory, database);
+    databases::wake_worker(&mut directory, database);
 }
 
 /// Returns the invalidation epoch since which this connection's own session knows its leases; None if it does not, or

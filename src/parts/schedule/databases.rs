@@ -1,6 +1,7 @@
 //! The databases with the extension, and their workers.
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
+use crate::parts::schedule::NEVER;
 use crate::server::shared_memory::{Guarded, Zeroed};
 use crate::server::{latch, process, time};
 
@@ -8,6 +9,8 @@ pub const LIMIT: usize = 256;
 pub const NO_PROCESS: u32 = u32::MAX;
 /// A worker that has not begun this long after the request (µs) is considered lost.
 const START_TIMEOUT: i64 = 10_000_000;
+/// A worker that has not made a round this long after it had to (µs) does not work.
+const STALLED_AFTER: i64 = 10_000_000;
 
 /// A database, as the launcher and its worker see it.
 #[repr(C)]
@@ -21,6 +24,17 @@ pub struct Database {
     wanted: bool,
     /// When a worker was requested that has not begun yet; 0 if none was.
     starting: i64,
+    /// Since when the server has had no place for a worker; 0 if it has, or was not asked.
+    lacks_since: i64,
+    /// Process id of the worker, and when it began.
+    pid: i32,
+    begun: i64,
+    /// When it ended its last round; 0 before.
+    round_at: i64,
+    /// When it has to begin a round unasked; while it makes one, when that began.
+    due_at: i64,
+    /// When it was woken, unless it has made a round since; 0 if it has.
+    woken_at: i64,
     /// Number of commands that need the database exclusively: no worker meanwhile.
     occupied: u32,
     requests: Requests,
@@ -58,6 +72,42 @@ pub(in crate::parts) fn fill() {
 }
 
 impl Database {
+    const fn of(oid: u32) -> Database {
+        Database {
+            oid,
+            worker: NO_PROCESS,
+            works: false,
+            wanted: false,
+            starting: 0,
+            lacks_since: 0,
+            pid: 0,
+            begun: 0,
+            round_at: 0,
+            due_at: NEVER,
+            woken_at: 0,
+            occupied: 0,
+            requests: Requests { registry: false, sweep: false, prepared: false, sessions: false },
+        }
+    }
+
+    /// Returns how long the worker owes a round (µs).
+    fn lag(&self) -> i64 {
+        let woken_at = if self.woken_at == 0 { NEVER } else { self.woken_at };
+        time::now().saturating_sub(self.due_at.min(woken_at)).max(0)
+    }
+
+    fn state(&self) -> State {
+        match self.worker {
+            _ if self.occupied > 0 => State::Ending,
+            NO_PROCESS if self.lacks_since != 0 && self.wanted => State::NoWorker,
+            NO_PROCESS if self.wanted || self.is_attended() => State::Startup,
+            NO_PROCESS => State::Init,
+            _ if !self.works => State::Startup,
+            _ if self.lag() >= STALLED_AFTER => State::Stalled,
+            _ => State::Running,
+        }
+    }
+
     /// Returns whether it has a worker, or one that is starting and not overdue.
     fn is_attended(&self) -> bool {
         let starts = self.starting != 0 && time::now() - self.starting < START_TIMEOUT;
@@ -82,15 +132,7 @@ fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
     let index = known.or_else(|| databases.iter().position(|database| database.oid == 0))?;
     let database = &mut databases[index];
     if database.oid == 0 {
-        *database = Database {
-            oid,
-            worker: NO_PROCESS,
-            works: false,
-            wanted: false,
-            starting: 0,
-            occupied: 0,
-            requests: Requests::default(),
-        };
+        *database = Database::of(oid);
     }
     Some(database)
 }
@@ -101,12 +143,13 @@ pub(in crate::parts) fn request_sweep(directory: &mut Directory, oid: u32) {
     }
 }
 
-pub(in crate::parts) fn wake_worker(directory: &Directory, oid: u32) {
-    let worker = DIRECTORY.get(directory)[0].databases.iter().find(|database| database.oid == oid);
-    if let Some(worker) = worker.map(|database| database.worker)
-        && worker != NO_PROCESS
-    {
-        latch::wake(worker);
+pub(in crate::parts) fn wake_worker(directory: &mut Directory, oid: u32) {
+    let database = find(directory, oid).filter(|database| database.worker != NO_PROCESS);
+    if let Some(database) = database {
+        if database.woken_at == 0 {
+            database.woken_at = time::now();
+        }
+        latch::wake(database.worker);
     }
 }
 
@@ -127,13 +170,13 @@ pub fn want_worker(oid: u32, look: bool) {
     if !std::mem::replace(&mut database.wanted, true) {
         wake_launcher(&directory);
     } else if look {
-        wake_worker(&directory, oid);
+        wake_worker(&mut directory, oid);
     }
 }
 
 /// Wakes the worker of a database.
 pub fn wake(oid: u32) {
-    wake_worker(&directory(), oid);
+    wake_worker(&mut directory(), oid);
 }
 
 /// Adds to the requests to the worker of a database, and wakes it.
@@ -142,7 +185,7 @@ pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
     if let Some(database) = find(&mut directory, oid) {
         change(&mut database.requests);
     }
-    wake_worker(&directory, oid);
+    wake_worker(&mut directory, oid);
 }
 
 /// Forgets a database that has been dropped.
@@ -159,7 +202,7 @@ pub fn occupy(oid: u32) {
     if let Some(database) = find_or_add(&mut directory, oid) {
         database.occupied += 1;
     }
-    wake_worker(&directory, oid);
+    wake_worker(&mut directory, oid);
 }
 
 /// Returns whether the database still has a worker, or one that is starting.
@@ -177,14 +220,74 @@ pub enum State {
     Running,
     /// A command needs the database exclusively: the worker leaves.
     Ending,
+    /// The server has no place for a worker.
+    NoWorker,
+    /// The worker owes a round.
+    Stalled,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        ["INIT", "STARTUP", "RUNNING", "ENDING", "NO_WORKER", "STALLED"][self as usize]
+    }
 }
 
 pub fn state(oid: u32) -> State {
-    match find(&mut directory(), oid) {
-        Some(database) if database.occupied > 0 => State::Ending,
-        Some(database) if database.worker != NO_PROCESS && database.works => State::Running,
-        Some(database) if database.wanted || database.is_attended() => State::Startup,
-        _ => State::Init,
+    find(&mut directory(), oid).map_or(State::Init, |database| database.state())
+}
+
+/// What is known of the worker of a database.
+#[derive(Clone, Copy, Debug)]
+pub struct Attendance {
+    pub database: u32,
+    pub state: State,
+    /// The process, if there is one, and when it began.
+    pub worker: Option<(i32, i64)>,
+    /// When it ended its last round.
+    pub round_at: Option<i64>,
+    /// How long it owes a round (µs).
+    pub lag: i64,
+    /// Since when the server has had no place for it.
+    pub lacks_since: Option<i64>,
+}
+
+impl Attendance {
+    fn of(database: &Database) -> Attendance {
+        let is_there = database.worker != NO_PROCESS;
+        let instant = |instant| Some(instant).filter(|instant| *instant != 0);
+        Attendance {
+            database: database.oid,
+            state: database.state(),
+            worker: is_there.then_some((database.pid, database.begun)),
+            round_at: instant(database.round_at).filter(|_| is_there),
+            lag: if is_there { database.lag() } else { 0 },
+            lacks_since: instant(database.lacks_since).filter(|_| !is_there),
+        }
+    }
+}
+
+/// Returns what is known of the worker of a database.
+pub fn attendance(oid: u32) -> Option<Attendance> {
+    find(&mut directory(), oid).map(|database| Attendance::of(database))
+}
+
+/// Returns what is known of the workers of all databases that have one, or want one.
+pub fn all_attendances() -> Vec<Attendance> {
+    let mut found = Vec::with_capacity(LIMIT);
+    let directory = directory();
+    let databases = DIRECTORY.get(&directory)[0].databases.iter();
+    let is_attended = |database: &&Database| database.oid != 0 && database.state() != State::Init;
+    found.extend(databases.filter(is_attended).map(Attendance::of));
+    found
+}
+
+/// Records that this database's worker has ended a round, and begins the next one `pause` microseconds later unless it is
+/// woken.
+pub fn report_round(oid: u32, pause: Option<i64>) {
+    let now = time::now();
+    if let Some(database) = find(&mut directory(), oid) {
+        database.round_at = now;
+        database.due_at = pause.map_or(NEVER, |pause| now.saturating_add(pause));
     }
 }
 
@@ -230,6 +333,16 @@ pub fn not_started(oid: u32) {
     }
 }
 
+/// Records that the server has no place for a worker; the launcher tries again.
+pub fn has_no_place(oid: u32) {
+    if let Some(database) = find(&mut directory(), oid) {
+        database.starting = 0;
+        if database.lacks_since == 0 {
+            database.lacks_since = time::now();
+        }
+    }
+}
+
 /// Returns whether requested workers have not begun yet.
 pub fn are_starting() -> bool {
     DIRECTORY.get(&directory())[0].databases.iter().any(|database| database.starting != 0)
@@ -242,6 +355,9 @@ pub fn register_worker(oid: u32) -> bool {
         Some(database) if database.worker == NO_PROCESS => {
             database.starting = 0;
             database.worker = process::index();
+            (database.pid, database.begun) = (process::pid(), time::now());
+            (database.lacks_since, database.round_at, database.woken_at) = (0, 0, 0);
+            database.due_at = database.begun;
             database.works = false;
             database.requests =
                 Requests { registry: true, sweep: true, prepared: true, sessions: true };
@@ -269,5 +385,6 @@ pub fn unregister_worker(oid: u32, wanted: bool) {
 pub fn take_requests(oid: u32) -> Option<Requests> {
     let mut directory = directory();
     let database = find(&mut directory, oid)?;
+    (database.woken_at, database.due_at) = (0, time::now());
     (database.occupied == 0).then(|| std::mem::take(&mut database.requests))
 }

@@ -1,5 +1,6 @@
 //! Whatever the names: each statement of a queue is made of the same tokens as that of a table with plain ones.
 
+use crate::model::conflict::Conflict;
 use crate::model::status::Status;
 use crate::statement::tests::names::{KEY, Names, names, quote};
 use crate::statement::tests::tokens::{Token, tokens};
@@ -82,6 +83,11 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
         2 => [Source::Values, Source::Task, Source::Tasks, Source::Row]
             .map(|source| {
                 let (columns, front) = (vec![2, 3], level && marked);
+                let conflict = match (many, marked) {
+                    (false, false) => Conflict::Error,
+                    (false, true) => Conflict::Nothing,
+                    (true, at_once) => Conflict::Update { at_once },
+                };
                 table.put(&Put {
                     form,
                     source,
@@ -92,6 +98,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
                     priority: level,
                     front,
                     tube,
+                    conflict,
                 })
             })
             .into(),

@@ -105,7 +105,7 @@ SELECT xqueue.upgrade('"Odd ""Schema"."Ünï ''table''.x"',
 SELECT xqueue.put('"Odd ""Schema"."Ünï ''table''.x"', '{"Key one": 1, "select": "a,b", "näme": "ü"}');
 SELECT xqueue.take('"Odd ""Schema"."Ünï ''table''.x"') - 'Owner''s' AS taken;
 SELECT xqueue.release('"Odd ""Schema"."Ünï ''table''.x"', ROW(1, 'a,b'), delay => '1 day') - 'when' AS released;
-SELECT queue, key, waiting FROM xqueue.queues;
+SELECT queue, key, waiting FROM xqueue.queues JOIN xqueue.definitions USING (queue);
 DROP SCHEMA "Odd ""Schema" CASCADE;
 
 -- 63 characters: the names of the indexes are cut, and differ

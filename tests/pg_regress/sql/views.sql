@@ -11,8 +11,13 @@ SELECT no FROM xqueue.put(NULL::"Other".jobs, '{"region": "a", "no": 1}');
 SELECT id FROM xqueue.take(NULL::jobs, count => 2);
 SELECT no FROM xqueue.take(NULL::"Other".jobs);
 
-SELECT queue, key, features, ready, taken, waiting, buried, zombie, done, consumers, exact, error, error_at FROM xqueue.queues ORDER BY queue::text;
+SELECT * FROM xqueue.queues ORDER BY queue::text;
+SELECT * FROM xqueue.definitions ORDER BY queue::text;
 SELECT queue, pid = pg_backend_pid() AS mine, session = xqueue.identify() AS by_me, tasks FROM xqueue.taken ORDER BY queue::text;
+SELECT queue, key, attempts, pid = pg_backend_pid() AS mine, application, client, deadline, session = xqueue.identify() AS by_me
+  FROM xqueue.tasks_in_flight ORDER BY queue::text, key;
+SELECT queue, call, tasks FROM xqueue.calls WHERE tasks > 0 ORDER BY queue::text, call;
+SELECT pid IS NOT NULL AS runs, state, started < last_round AS has_been_round, lag < '10 s' AS in_time, error FROM xqueue.workers WHERE database = current_database();
 SELECT queue, pid, state FROM xqueue.consumers;
 SELECT queue, ready FROM xqueue.queues WHERE queue = 'jobs'::regclass;
 

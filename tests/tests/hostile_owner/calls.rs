@@ -50,7 +50,7 @@ const OF_QUEUES: [&str; 27] = [
 /// Afterwards it may be no queue any more.
 const LAST: [&str; 3] = ["upgrade({q})", "downgrade({q})", "upgrade({q})"];
 
-const BESIDE: [&str; 12] = [
+const BESIDE: [&str; 14] = [
     "SELECT * FROM xqueue.queues",
     "SELECT * FROM xqueue.taken",
     "SELECT * FROM xqueue.consumers",
@@ -63,6 +63,8 @@ const BESIDE: [&str; 12] = [
     "SELECT xqueue.holders()",
     "SELECT xqueue.waiting_consumers()",
     "SELECT xqueue.waiting_producers()",
+    "SELECT xqueue.in_flight()",
+    "SELECT xqueue.database_workers()",
 ];
 
 /// Views, and what looks at all queues.

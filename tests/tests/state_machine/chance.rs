@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom;
 
 use super::features::Features;
 use super::model::*;
-use super::operation::{ByHand, Given, Operation, Verb};
+use super::operation::{ByHand, Conflict, Given, Operation, Verb};
 
 /// Maximum number of tasks.
 const CROWD: usize = 24;
@@ -172,10 +172,21 @@ impl Chooser<'_> {
     fn put(&mut self) -> Operation {
         let features = self.model.features.clone();
         let count = if self.is(0.7) { 1 } else { self.random.random_range(2..5) };
+        let delay = self.give(0.25, features.delayed);
+        let conflict = match self.random.random_range(0..10) {
+            0 => Some(Conflict::Nothing),
+            1 | 2 => Some(Conflict::Update { at_once: !delay && self.is(0.3) }),
+            _ => None,
+        };
+        let key = |chooser: &mut Self| match conflict {
+            Some(_) if chooser.is(0.7) => chooser.key(|_| true),
+            _ => chooser.new_key(),
+        };
         Operation::Put {
-            keys: (0..count).map(|_| self.new_key()).collect(),
+            keys: (0..count).map(|_| key(self)).collect(),
             given: Given {
-                delay: self.give(0.25, features.delayed),
+                conflict,
+                delay,
                 ttl: self.give(0.4, features.ttl.is_some()),
                 ttr: self.give(0.4, features.ttr.is_some()),
                 priority: self.maybe(0.6, features.priority),

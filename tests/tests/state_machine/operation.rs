@@ -103,6 +103,17 @@ pub struct Given {
     pub unused: bool,
     /// A release says what went wrong.
     pub error: bool,
+    /// What a put does with a task that is there; None for an error.
+    pub conflict: Option<Conflict>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Conflict {
+    Nothing,
+    /// `at_once`: with a delay of zero.
+    Update {
+        at_once: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

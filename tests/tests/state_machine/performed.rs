@@ -1,7 +1,7 @@
 //! What the model says of each statement.
 
 use super::model::*;
-use super::operation::{ByHand, Given, Operation, Verb};
+use super::operation::{ByHand, Conflict, Given, Operation, Verb};
 
 impl Model {
     /// Does it, and gives the tasks that the statement gives back.
@@ -80,10 +80,13 @@ impl Actor<'_> {
         if lacking.contains(&true) {
             return Err(FEATURE_OFF);
         }
-        if features.capacity.is_some_and(|capacity| keys.len() as i64 > capacity) {
+        let view = self.model.view(self.connection);
+        let needs_room = |key: &&Key| given.conflict.is_none() || !view.contains_key(key);
+        let new = keys.iter().filter(needs_room).count() as i64;
+        if features.capacity.is_some_and(|capacity| new > capacity) {
             return Err(NO_ROOM);
         }
-        if !self.model.reserve(self.connection, keys.len() as i64) {
+        if !self.model.reserve(self.connection, new) {
             return Ok(vec![]);
         }
         let features = &self.model.features;
@@ -97,7 +100,17 @@ impl Actor<'_> {
             has_ttr: given.ttr,
             ..Task::new(if given.delay { 'W' } else { 'R' })
         };
-        keys.iter().try_for_each(|key| self.add(*key, task.clone()))?;
+        for key in keys {
+            match (given.conflict, self.find(*key)) {
+                (Some(conflict), Some(there)) => {
+                    self.unless_locked(*key)?;
+                    if let Conflict::Update { at_once } = conflict {
+                        self.write(*key, Some(merged(there, &task, given, at_once)));
+                    }
+                }
+                _ => self.add(*key, task.clone())?,
+            }
+        }
         self.model.give_back(self.connection);
         Ok(keys.to_vec())
     }
@@ -324,6 +337,10 @@ impl Actor<'_> {
         let Some(mut task) = self.find(key) else { return Ok(vec![]) };
         self.unless_locked(key)?;
         match by_hand {
+            // The guard.
+            ByHand::Status(_) if task.owner.is_some_and(|owner| owner != self.me) => {
+                return Err(IN_USE);
+            }
             ByHand::Status(status) => {
                 let is_timed = matches!(status, 'W' | 'Z');
                 (task.status, task.owner) = (status, None);
@@ -351,4 +368,22 @@ impl Actor<'_> {
 fn back(given: &Given, failed: bool, renews: bool) -> Return {
     let Given { delay, ttl, unused, error, .. } = *given;
     Return { delay, ttl, failed, unused, error, renews }
+}
+
+/// A task that was there, after a put of `new` in its place.
+fn merged(there: Task, new: &Task, given: &Given, at_once: bool) -> Task {
+    let mut task = Task { payload: new.payload, ..there };
+    if !matches!(task.status, 'R' | 'W') {
+        return task;
+    }
+    if given.delay || at_once {
+        (task.status, task.runat) = (new.status, new.runat);
+    }
+    if given.delay || at_once || given.ttl {
+        task.expires = new.expires.or(task.expires);
+    }
+    task.priority = given.priority.unwrap_or(task.priority);
+    task.tube = given.tube.or(task.tube);
+    task.has_ttr |= given.ttr;
+    task
 }

@@ -6,7 +6,7 @@ use xqueue_tests::{Queue, Value, connect, json, unique};
 
 use super::features::Features;
 use super::model::{Key, Task, Time};
-use super::operation::{ByHand, Given, Operation, Verb};
+use super::operation::{ByHand, Conflict, Given, Operation, Verb};
 
 #[derive(Clone, Copy, Debug)]
 enum KeyKind {
@@ -285,6 +285,11 @@ fn arguments(given: &Given) -> Vec<String> {
     list.extend(given.attempt.map(|attempt| format!("attempt => {attempt}")));
     list.extend(given.unused.then(|| "failed => false".to_owned()));
     list.extend(given.error.then(|| "error => 'broken'".to_owned()));
+    list.extend(given.conflict.map(|conflict| match conflict {
+        Conflict::Nothing => "on_conflict => 'nothing'".to_owned(),
+        Conflict::Update { at_once: false } => "on_conflict => 'update'".to_owned(),
+        Conflict::Update { at_once: true } => "on_conflict => 'update', delay => '0'".to_owned(),
+    }));
     list
 }
 

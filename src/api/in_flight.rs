@@ -1,0 +1,50 @@
+//! The function behind the view `xqueue.tasks_in_flight`.
+
+use crate::api::argument;
+use crate::api::monitor::{SHOWN, readable_queues, seconds};
+use crate::error::Result;
+use crate::model::field::Field;
+use crate::parts::leases::{session, store};
+use crate::queue::{Queue, census};
+use crate::server::function::{Call, Output};
+use crate::server::jsonb;
+use crate::server::row::{Row, Tuple};
+use crate::server::types;
+use crate::server::value::Value;
+use crate::sql_functions;
+use serde_json::{Value as Json, json};
+
+sql_functions! {
+    "in_flight" as in_flight, pg_finfo_in_flight() -> [jsonb] => in_flight_impl;
+}
+
+/// Returns the taken tasks of the queues that the caller may monitor: of each up to a limit.
+fn in_flight_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    readable_queues(|queue| {
+        let mut tasks = Vec::new();
+        let seen = census::taken(queue, |row| {
+            tasks.push(described(queue, row));
+            tasks.len() < SHOWN
+        });
+        if seen.is_ok() {
+            tasks.iter().for_each(|task| output.push(jsonb::from_value(task)));
+        }
+    });
+    Ok(None)
+}
+
+fn described(queue: &Queue, row: &Tuple) -> Json {
+    let key = queue.key.iter().filter_map(|key| row.value(key.number)).collect();
+    let session = queue.value_of(row, Field::Owner).map(Value::to_uuid);
+    let deadline = queue.instant_of(row, Field::Runat);
+    json!({
+        "relation": u32::from(queue.table),
+        "key": argument::key_text(&key),
+        "attempts": queue.value_of(row, Field::Attempts).and_then(Value::try_integer),
+        "session": session.map(types::uuid_text),
+        "pid": session.and_then(store::holder),
+        "deadline": deadline.filter(|_| queue.features().has_deadlines()).map(seconds),
+    })
+}

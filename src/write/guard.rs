@@ -1,0 +1,51 @@
+//! The guard of taken tasks: an UPDATE by hand, as of a program that writes back a row it has read before, must not
+//! change the state or the owner of a task that another session has taken.
+
+use crate::error::{Error, Result};
+use crate::model::status::Status;
+use crate::parts::leases::{session, store};
+use crate::queue::Queue;
+use crate::server::process;
+use crate::server::row::Row;
+use crate::server::value::Value;
+use crate::settings;
+use crate::write::row;
+use crate::write::seen::Seen;
+use pgrx::PgSqlErrorCode;
+
+/// Refuses what no call does to a row: to take a task away from the session that has taken it.
+pub fn refuse_to_take_away(
+    queue: &Queue,
+    old: &Seen<impl Row>,
+    new: &Seen<impl Row>,
+) -> Result<()> {
+    if old.place.status != Status::Taken
+        || !queue.features().guards()
+        || !settings::guards()
+        || process::replays()
+    {
+        return Ok(());
+    }
+    let Some(holder) = row::holder(queue, old).filter(|holder| !session::is_joined_to(*holder))
+    else {
+        return Ok(());
+    };
+    if row::holder(queue, new) == Some(holder) {
+        return Ok(());
+    }
+    let key = queue.key.iter().filter_map(|key| old.row.value(key.number)).map(Value::shown);
+    let task = key.collect::<Vec<_>>().join(", ");
+    let by = match store::holder(holder) {
+        Some(pid) => pid.to_string(),
+        None => "a session without a connection".into(),
+    };
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
+        format!("task {task} is taken by {by}: an UPDATE does not change its status or owner"),
+    )
+    .detail(format!("Queue \"{}\".", queue.name))
+    .hint(
+        "Update only other columns, as a row read earlier may be out of date; xqueue.snatch() takes a task away. \
+         For repair work: SET xqueue.guard = off.",
+    ))
+}
