@@ -17,7 +17,9 @@ use crate::server::relation::{self, Lock, Relation, Snapshot};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, sql_name, subscription, time, user};
-use crate::upgrade::{UpgradePlan, changes_rows, describe, drop_index_if_there, return_type};
+use crate::upgrade::{
+    UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there, return_type,
+};
 use crate::write::time64;
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
@@ -199,10 +201,16 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         if first.needs_table_alone { Lock::AccessExclusive } else { Lock::ShareRowExclusive };
     let plan = plan(table, options, lock)?;
     let hint = || "Name columns that the table may have in {\"fields\": …}.".to_string();
-    let (before, owner) = (altered::count(), open(table)?.owner());
+    let relation = open(table)?;
+    let (before, owner) = (altered::count(), relation.owner());
+    relation.unbind_indexes();
+    drop(relation);
     context::hinted(hint, || run_for(owner, &plan.ddl));
     altered::forget_since(before);
-    let definition = plan.settled(&open(table)?)?;
+    let relation = open(table)?;
+    let definition = plan.settled(&relation)?;
+    bind_indexes(&relation, &definition.made);
+    drop(relation);
     // Invalidates before writing, so that the end of that statement refreshes this backend's cache, and a rollback
     // refreshes it again.
     relation::invalidate(table);

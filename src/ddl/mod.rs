@@ -36,6 +36,9 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
             if let Some(slot) = slot_of(object) {
                 transaction::note(slot, |delta| delta.table.dropped = Some(true));
                 transaction::note_registry_change();
+            } else if catalog::table_of_index(object).and_then(slot_of).is_some() {
+                // The queue may need it.
+                transaction::note_registry_change();
             }
         }
         ObjectEvent::SchemaChanged | ObjectEvent::SubscriptionChanged => {

@@ -106,7 +106,7 @@ impl Queue {
     }
 
     /// Returns the needed indexes among the present ones, recognized by themselves.
-    fn serving(
+    pub(super) fn serving(
         &self,
         relation: &Relation,
         present: &[index::Index],

@@ -6,6 +6,7 @@ mod direct;
 mod fitness;
 mod handle;
 mod hash;
+mod lacking;
 mod order;
 mod plans;
 mod position;

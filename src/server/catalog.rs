@@ -135,6 +135,13 @@ pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     catalogue.first(by_oid, trigger, &snapshot, |row| row.value(2).map(Value::to_oid))?
 }
 
+/// The table of an index; None for other relations.
+pub fn table_of_index(index: Oid) -> Option<Oid> {
+    // SAFETY: a look-up.
+    let table = unsafe { pg_sys::IndexGetRelation(index, true) };
+    (table != Oid::INVALID).then_some(table)
+}
+
 /// The owner of a relation, as what has been done so far has left it; the command in progress may change that.
 pub fn owner_of(relation: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::RelationRelationId, Lock::AccessShare)?;

@@ -9,6 +9,7 @@ pub mod callbacks;
 pub mod catalog;
 pub mod command;
 pub mod context;
+pub mod dependency;
 pub mod diagnostics;
 pub mod durability;
 pub mod executor;

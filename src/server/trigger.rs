@@ -30,6 +30,7 @@ pub enum Timing {
 
 /// A trigger as its table has it.
 pub struct Present {
+    pub oid: Oid,
     pub name: String,
     pub function: Oid,
     /// When it fires, as `kind` says it.
@@ -70,6 +71,7 @@ impl Relation {
                 let fires = trigger.tgenabled as u8;
                 let is_constraint = trigger.tgdeferrable || trigger.tgconstraint != Oid::INVALID;
                 Present {
+                    oid: trigger.tgoid,
                     name: CStr::from_ptr(trigger.tgname).to_string_lossy().into_owned(),
                     function: trigger.tgfoid,
                     kind: trigger.tgtype,

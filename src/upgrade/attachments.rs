@@ -26,7 +26,8 @@ pub fn add_indexes(
         let wanted = WantedIndex::new(relation, sql, index, fields, key, made);
         if !present.iter().any(|known| wanted.is_served_by(known)) {
             drop_index(relation, index, ddl, made);
-            let name = catalog::free_name(&relation.name(), index.suffix(), relation.schema());
+            let name = format!("xqueue_{}", relation.name());
+            let name = catalog::free_name(&name, index.suffix(), relation.schema());
             ddl.push(sql.create_index(index, &catalog::quote(&name)));
             made.indexes.insert(index.suffix().to_string(), name);
         }
@@ -47,6 +48,16 @@ pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     let is_it = |oid| catalog::table_name(oid).is_some_and(|(_, found)| found == name);
     let is_there = relation.indexes().into_iter().any(is_it);
     is_there.then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
+}
+
+/// Keeps the indexes that the extension has made from being dropped while the queue needs them, as by schema tools that
+/// do not know them: its triggers depend on them.
+pub fn bind_indexes(relation: &Relation, made: &Made) {
+    let is_made = |index| {
+        let name = catalog::table_name(index).map(|(_, name)| name);
+        name.is_some_and(|name| made.indexes.values().any(|made| *made == name))
+    };
+    relation.bind_indexes("xqueue_insert", is_made);
 }
 
 /// Adds DDL for triggers that are missing or wrong. `before`: the queue's previous names. True if a trigger that the

@@ -7,9 +7,11 @@ use crate::parts::leases::departed;
 use crate::parts::schedule::databases::{self, Requests};
 use crate::parts::schedule::jobs;
 use crate::parts::slot;
+use crate::queue::triggers::Tracking;
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{callbacks, catalog, injection, process, spi, time, worker};
+use crate::worker::healing;
 use crate::worker::job::Outcome;
 use crate::worker::leases::{Attached, Leases};
 use crate::worker::maintenance::QueueMaintenance;
@@ -27,7 +29,7 @@ use std::time::{Duration, Instant};
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Retry delay for a queue whose table is locked exclusively.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
-/// Before the next look at a queue that cannot be worked with.
+/// Before the next look at a queue that cannot be worked with, or that has lost triggers or indexes.
 const UNFIT_PAUSE: Duration = Duration::from_secs(5);
 /// Before the next try to read the list of queues.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
@@ -82,6 +84,8 @@ struct Worker {
     unread: HashMap<Oid, bool>,
     /// The same for tables that cannot be used as queues at present, and when to look again.
     unfit: HashMap<Oid, (bool, Instant)>,
+    /// The same for tables that have lost triggers or indexes.
+    lacking: HashMap<Oid, (bool, Instant)>,
     leases: Leases,
     prepared: Prepared,
     nudged: Instant,
@@ -104,6 +108,7 @@ impl Worker {
             recounts: Recounts::of(database),
             unread: HashMap::new(),
             unfit: HashMap::new(),
+            lacking: HashMap::new(),
             leases: Leases::default(),
             prepared: Prepared::default(),
             nudged: Instant::now(),
@@ -124,6 +129,7 @@ impl Worker {
             Ok(Outcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
                 self.unfit.retain(|table, _| listed.contains_key(table));
+                self.lacking.retain(|table, _| listed.contains_key(table));
                 let owners: HashSet<Oid> =
                     self.queues.values().map(|maintenance| maintenance.owner).collect();
                 let is_there = |oid| owners.contains(&oid) || self.queues.contains_key(&oid);
@@ -152,6 +158,7 @@ impl Worker {
         let name = &self.name;
         let queues = &mut self.queues;
         let unfit = &mut self.unfit;
+        let lacking = &mut self.lacking;
         let prepared = &mut self.prepared;
         self.unread.retain(|table, passive| {
             let read = xact::try_in_transaction(|| {
@@ -166,14 +173,19 @@ impl Worker {
                             slot.set_names([name, &schema, &table]);
                             slot.find_tracked(queue.tracking.is_complete(*passive));
                         }
+                        let lack = queue.lack(*passive);
+                        if let Some(mut slot) = slot::lock(queue.slot) {
+                            slot.set_lack(lack.as_deref().unwrap_or_default());
+                        }
                         let owner = Relation::open(queue.table, Lock::None).map(|t| t.owner());
                         let runs_user_code = queue.runs_user_code();
-                        Outcome::Done((queue, owner.unwrap_or(Oid::INVALID), runs_user_code))
+                        let owner = owner.unwrap_or(Oid::INVALID);
+                        Outcome::Done((queue, owner, runs_user_code, lack.is_some()))
                     }
                     None => Outcome::Gone,
                 }
             });
-            if let Ok(Outcome::Done((queue, owner, runs_user_code))) = &read {
+            if let Ok(Outcome::Done((queue, owner, runs_user_code, lacks))) = &read {
                 let known =
                     queues.get(table).is_some_and(|maintenance| maintenance.slot == queue.slot);
                 if !known {
@@ -189,6 +201,12 @@ impl Worker {
                     maintenance.set_owner(*owner, *runs_user_code);
                     maintenance.set_row_security(queue.has_row_security);
                     maintenance.set_tracked(queue.is_tracked);
+                }
+                let is_healed = queue.tracking != Tracking::Local || healing::heal(*table);
+                if *lacks || !is_healed {
+                    lacking.insert(*table, (*passive, Instant::now() + UNFIT_PAUSE));
+                } else {
+                    lacking.remove(table);
                 }
             }
             match &read {
@@ -208,10 +226,10 @@ impl Worker {
         });
     }
 
-    /// An altered table is reported; other objects that a definition depends on may be repaired unreported.
+    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired unreported.
     fn look_at_unfit(&mut self) {
         let now = Instant::now();
-        for (table, (passive, again)) in &mut self.unfit {
+        for (table, (passive, again)) in self.unfit.iter_mut().chain(&mut self.lacking) {
             if *again <= now {
                 *again = now + UNFIT_PAUSE;
                 self.unread.insert(*table, *passive);
@@ -292,7 +310,7 @@ impl Worker {
         };
         let nudge = self.queues.values().any(is_beside_ready).then_some(NUDGE_INTERVAL);
         let unread = (!self.unread.is_empty()).then_some(UNREAD_PAUSE);
-        let unfit = self.unfit.values().map(|(_, again)| *again);
+        let unfit = self.unfit.values().chain(self.lacking.values()).map(|(_, again)| *again);
         let until = unfit.chain(self.reload_at);
         let until = until.map(|at| at.saturating_duration_since(Instant::now()));
         let maintenance = |(table, maintenance): (&Oid, &QueueMaintenance)| {

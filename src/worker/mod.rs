@@ -4,6 +4,7 @@
 mod crew;
 pub mod database;
 pub mod graphite;
+mod healing;
 pub mod job;
 pub mod job_worker;
 pub mod launcher;

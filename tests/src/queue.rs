@@ -108,6 +108,20 @@ impl Queue {
         self.admin.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     }
 
+    /// Returns the name of an index that the extension has made: "ready", "taken" and so on.
+    pub fn index(&self, what: &str) -> String {
+        format!("xqueue_{}_{what}_idx", self.name)
+    }
+
+    /// Drops one, which the queue's triggers depend on, without them.
+    pub fn lose_index(&mut self, what: &str) {
+        let index = self.index(what);
+        self.sql(&format!(
+            "DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = '{index}'::regclass;
+             DROP INDEX {index}"
+        ));
+    }
+
     #[track_caller]
     pub fn stats(&mut self) -> Value {
         scalar(&mut self.admin, "SELECT xqueue.stats($1::text)", &[&self.name])

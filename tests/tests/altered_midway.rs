@@ -123,9 +123,10 @@ fn a_trigger_that_the_check_of_a_domain_adds() {
 fn an_index_of_another_table_is_not_dropped() {
     let mut q = Queue::new("midway");
     let mut victim = Queue::new("midway");
-    let (name, theirs) = (q.name.clone(), victim.name.clone());
-    let index = format!("{name}_ready_idx");
-    q.sql(&format!("DROP INDEX {index}; ALTER INDEX {theirs}_ready_idx RENAME TO {index}"));
+    let theirs = victim.name.clone();
+    let (index, of_theirs) = (q.index("ready"), victim.index("ready"));
+    q.lose_index("ready");
+    q.sql(&format!("ALTER INDEX {of_theirs} RENAME TO {index}"));
     for call in ["upgrade", "downgrade"] {
         q.sql(&format!("SELECT xqueue.{call}('{{q}}')"));
         let sql = format!(
@@ -133,7 +134,7 @@ fn an_index_of_another_table_is_not_dropped() {
         );
         assert!(scalar::<bool>(&mut victim.admin, &sql, &[]), "after {call}");
     }
-    victim.sql(&format!("ALTER INDEX {index} RENAME TO {theirs}_ready_idx"));
+    victim.sql(&format!("ALTER INDEX {index} RENAME TO {of_theirs}"));
     q.sql("DROP TABLE {q}");
     q.abandon();
 }

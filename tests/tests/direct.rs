@@ -155,16 +155,19 @@ fn an_index_that_is_built_meanwhile() {
 fn an_index_in_the_place_of_ours() {
     let mut q = queue();
     let (name, mut other) = (q.name.clone(), q.client());
-    q.sql(
-        "DROP INDEX {q}_taken_idx; CREATE INDEX {q}_taken_idx ON {q} (owner) WHERE id IS NOT NULL",
-    );
-    q.sql("DROP INDEX {q}_ready_idx; CREATE INDEX {q}_ready_idx ON {q} (id) WHERE id > 1 AND status = 'R'");
+    let (taken, ready) = (q.index("taken"), q.index("ready"));
+    q.lose_index("taken");
+    q.lose_index("ready");
+    q.sql(&format!(
+        "CREATE INDEX {taken} ON {{q}} (owner) WHERE id IS NOT NULL;
+         CREATE INDEX {ready} ON {{q}} (id) WHERE id > 1 AND status = 'R'"
+    ));
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
     q.sql("SET enable_seqscan = off");
     let sql = "SELECT to_jsonb(count(*)) FROM {q} WHERE owner IS NULL AND id IS NOT NULL";
     assert_eq!(q.ask_one(sql), json!(2));
     assert_eq!(ids(&take(&mut other, &name, "0", 5)), [1, 2]);
-    q.sql("DROP INDEX {q}_taken_idx, {q}_ready_idx; SELECT xqueue.upgrade('{q}')");
+    q.sql(&format!("DROP INDEX {taken}, {ready}; SELECT xqueue.upgrade('{{q}}')"));
 }
 
 /// A consumer needs no right to call the functions of defaults.

@@ -126,7 +126,7 @@ fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
 #[test]
 fn without_the_unique_index_a_take_looks_for_itself() {
     let mut q = cleared();
-    q.sql("DROP INDEX {q}_in_flight_idx");
+    q.lose_index("in_flight");
     q.sql("UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3");
     assert!(taken(&mut q).is_empty());
     q.sql("SELECT xqueue.ack('{q}', 3)");

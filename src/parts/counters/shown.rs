@@ -1,19 +1,32 @@
-//! Names and the worker's last failure in a queue's slot.
+//! What a queue's slot says of its name and of its problems.
 
 pub const NAME_LENGTH: usize = 64;
 pub const ERROR_LENGTH: usize = 512;
+
+/// What has failed, or is missing, and when that was found.
+#[repr(C)]
+pub(super) struct Problem {
+    pub(super) text: [u8; ERROR_LENGTH],
+    pub(super) at: i64,
+}
+
+impl Problem {
+    const NONE: Problem = Problem { text: [0; ERROR_LENGTH], at: 0 };
+}
 
 /// Under the queue's lock.
 #[repr(C)]
 pub struct Shared {
     pub(super) names: [[u8; NAME_LENGTH]; 3],
-    pub(super) error: [u8; ERROR_LENGTH],
-    pub(super) error_at: i64,
+    /// The worker's last failure.
+    pub(super) error: Problem,
+    /// What the table has lost of what `upgrade` has made.
+    pub(super) lack: Problem,
 }
 
 impl Default for Shared {
     fn default() -> Shared {
-        Shared { names: [[0; NAME_LENGTH]; 3], error: [0; ERROR_LENGTH], error_at: 0 }
+        Shared { names: [[0; NAME_LENGTH]; 3], error: Problem::NONE, lack: Problem::NONE }
     }
 }
 
@@ -25,6 +38,16 @@ impl<const LENGTH: usize> Text<LENGTH> {
     pub fn read(&self) -> String {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LENGTH);
         String::from_utf8_lossy(&self.0[..end]).into_owned()
+    }
+}
+
+impl<const LENGTH: usize> Text<LENGTH> {
+    /// Returns whether this is what is left of a text in this place.
+    pub(super) fn is(&self, text: &str) -> bool {
+        let mut place = [0; LENGTH];
+        set_text(&mut place, text);
+        let end = place.iter().position(|byte| *byte == 0).unwrap_or(LENGTH - 1);
+        self.0[..=end] == place[..=end]
     }
 }
 

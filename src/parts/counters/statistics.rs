@@ -4,7 +4,7 @@ use crate::model::change::{Calls, Transitions};
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::Tasks;
 use crate::parts::counters::shared::Tube;
-use crate::parts::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
+use crate::parts::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Problem, Text, set_text};
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
 
@@ -22,7 +22,7 @@ pub struct Statistics {
     /// Room reserved by open and prepared transactions.
     pub reserved: i64,
     pub exact: bool,
-    /// Last failure of the worker, and its instant.
+    /// Last failure of the worker, or else what the table lacks, and when that was found.
     pub error: Option<(Text<ERROR_LENGTH>, i64)>,
 }
 
@@ -38,8 +38,10 @@ impl QueueGuard {
             capacity: self.capacity.capacity,
             reserved: self.capacity.reserved + self.capacity.prepared(),
             exact: self.counters.exact,
-            error: (self.shown.error[0] != 0)
-                .then_some((Text(self.shown.error), self.shown.error_at)),
+            error: [&self.shown.error, &self.shown.lack]
+                .into_iter()
+                .find(|problem| problem.text[0] != 0)
+                .map(|problem| (Text(problem.text), problem.at)),
         }
     }
 
@@ -64,11 +66,23 @@ impl QueueGuard {
 
     /// Records a failure of the worker, for the view `xqueue.queues`.
     pub fn set_error(&mut self, error: &str) {
-        set_text(&mut self.shown.error, error);
-        self.shown.error_at = time::now();
+        set_problem(&mut self.shown.error, error);
     }
 
     pub fn clear_error(&mut self) {
-        self.shown.error[0] = 0;
+        self.shown.error.text[0] = 0;
     }
+
+    /// Records what the table lacks; an empty text if nothing.
+    pub fn set_lack(&mut self, lack: &str) {
+        if Text(self.shown.lack.text).is(lack) {
+            return;
+        }
+        set_problem(&mut self.shown.lack, lack);
+    }
+}
+
+fn set_problem(problem: &mut Problem, text: &str) {
+    set_text(&mut problem.text, text);
+    problem.at = time::now();
 }

@@ -1,6 +1,4 @@
-"""Alembic's environment. The queue's indexes are no part of the models: without include_object, autogenerate drops them."""
-
-import re
+"""Alembic's environment. The queue's indexes are no part of the models: without include_object, autogenerate tries to drop them."""
 
 from alembic import context
 from sqlalchemy import create_engine
@@ -9,9 +7,7 @@ from alembic_app.models import Base
 
 
 def include_object(item, name, kind, reflected, compare_to):
-    is_of_queue = kind == "index" and re.search(
-        "_(ready|tube|taken|due|buried|expiry|subqueue|in_flight|strict_subqueue)_idx[0-9]*$", name)
-    return not (is_of_queue and reflected and compare_to is None)
+    return not (kind == "index" and name.startswith("xqueue_"))
 
 
 def include_name(name, kind, parents):

@@ -3,7 +3,7 @@
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE TABLE jobs (id int PRIMARY KEY, note text);
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": true}}')->'features'->'buried' AS buried;
-SELECT indexdef FROM pg_indexes WHERE indexname = 'jobs_buried_idx';
+SELECT indexdef FROM pg_indexes WHERE indexname = 'xqueue_jobs_buried_idx';
 INSERT INTO jobs SELECT n, 'n' || n FROM generate_series(1, 8) n;
 SELECT id FROM xqueue.take(NULL::jobs, count => 8);
 
@@ -86,7 +86,7 @@ SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 -- The feature is off
 SELECT xqueue.plow('jobs')->'id' AS id;
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}')->'features'->'buried' AS buried;
-SELECT count(*) AS indexes FROM pg_indexes WHERE indexname = 'jobs_buried_idx';
+SELECT count(*) AS indexes FROM pg_indexes WHERE indexname = 'xqueue_jobs_buried_idx';
 SELECT xqueue.bury('jobs', 1);
 :code
 SELECT xqueue.dig(NULL::jobs, 1);

@@ -60,7 +60,10 @@ SELECT xqueue.upgrade('jobs', '{"fields": {"status": "other"}}');
 ALTER TABLE jobs DROP COLUMN other;
 
 -- A trigger and an index that got lost are found by check, and made anew
-DROP INDEX jobs_ready_idx;
+DROP INDEX xqueue_jobs_ready_idx;
+:code
+DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = 'xqueue_jobs_ready_idx'::regclass;
+DROP INDEX xqueue_jobs_ready_idx;
 DROP TRIGGER xqueue_delete ON jobs;
 ALTER TABLE jobs ENABLE TRIGGER xqueue_insert;
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', dry_run => true)->'ddl') AS ddl;

@@ -1,0 +1,45 @@
+//! Which objects the server does not drop while others need them.
+
+use crate::server::relation::Relation;
+use pgrx::pg_sys::{self, Oid};
+
+impl Relation {
+    /// Makes a trigger of the table need some of its indexes: DROP INDEX is refused without CASCADE. None of them is bound
+    /// yet, see `unbind_indexes`.
+    pub fn bind_indexes(&self, trigger: &str, is_needed: impl Fn(Oid) -> bool) {
+        let triggers = self.triggers();
+        let Some(trigger) = triggers.iter().find(|known| known.name == trigger) else { return };
+        let trigger = address(pg_sys::TriggerRelationId, trigger.oid);
+        for index in self.indexes().into_iter().filter(|index| is_needed(*index)) {
+            let index = address(pg_sys::RelationRelationId, index);
+            let normal = pg_sys::DependencyType::DEPENDENCY_NORMAL;
+            // SAFETY: two objects that are there; the caller's lock on the table keeps them.
+            unsafe { pg_sys::recordDependencyOn(&trigger, &index, normal) }
+        }
+    }
+
+    /// Undoes `bind_indexes` for all triggers.
+    pub fn unbind_indexes(&self) {
+        for trigger in self.triggers() {
+            self.indexes().into_iter().for_each(|index| unbind(trigger.oid, index));
+        }
+    }
+}
+
+fn unbind(trigger: Oid, index: Oid) {
+    let normal = pg_sys::DependencyType::DEPENDENCY_NORMAL as std::ffi::c_char;
+    // SAFETY: deletes rows of a catalogue, if there are any such.
+    unsafe {
+        pg_sys::deleteDependencyRecordsForSpecific(
+            pg_sys::TriggerRelationId,
+            trigger,
+            normal,
+            pg_sys::RelationRelationId,
+            index,
+        );
+    }
+}
+
+fn address(catalogue: Oid, object: Oid) -> pg_sys::ObjectAddress {
+    pg_sys::ObjectAddress { classId: catalogue, objectId: object, objectSubId: 0 }
+}
