@@ -94,7 +94,7 @@ fn a_look_runs_nothing_of_an_owner_that_has_dropped_the_indexes() {
         "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey;
          DO $$ DECLARE name regclass; BEGIN
            FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = '{t}'::regclass LOOP
-             EXECUTE format('DROP INDEX %s', name); END LOOP; END $$;
+             EXECUTE format('DROP INDEX %s CASCADE', name); END LOOP; END $$;
          CREATE INDEX ON {t} (owner) WHERE status = 'T' AND {t}_note(3)",
     );
     let (mut c, name) = (monitor.client(), monitor.name.clone());

@@ -173,7 +173,11 @@ impl Faults {
         );
         let found = self.site.client().query_opt(&indexes, &[]).map_err(|e| e.to_string())?;
         let index: String = found.ok_or("there is no index")?.get(0);
-        self.site.sql(&format!("DROP INDEX {index}"))?;
+        // The queue's triggers depend on it.
+        self.site.sql(&format!(
+            "DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = '{index}'::regclass;
+             DROP INDEX {index}"
+        ))?;
         self.pause(10..300);
         self.retry(&format!("SELECT xqueue.upgrade('{queue}')"))
     }
