@@ -5,9 +5,11 @@ use crate::api::producer::Put;
 use crate::api::values::Values;
 use crate::error::Result;
 use crate::model::conflict::Conflict;
+use crate::model::field::Field;
 use crate::queue::Statement;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
+use crate::statement::Update;
 use crate::write::reservation::Lack;
 
 /// Maximum number of tries to put a task that is there when it is to be put, and gone when it is looked at. A trigger
@@ -18,6 +20,17 @@ impl<'call> Put<'call> {
     /// Returns whether tasks that are there already are no error.
     pub(super) fn may_meet_others(&self) -> bool {
         self.statement.conflict != Conflict::Error
+    }
+
+    /// Returns the columns, of those that tasks have values for, that a task gets which is there already.
+    pub(super) fn updates(&self, columns: &[i16]) -> Vec<Update> {
+        if !matches!(self.statement.conflict, Conflict::Update { .. }) {
+            return vec![];
+        }
+        let queue = self.queue;
+        let fields = [Field::Priority, Field::Tube, Field::Ttr].map(|field| queue.number_of(field));
+        let other = columns.iter().filter(|column| !queue.is_key_column(**column));
+        other.map(|column| Update { column: *column, is_field: fields.contains(column) }).collect()
     }
 
     /// Puts tasks, each an object with its values, or does with those that are there what the call says.

@@ -124,6 +124,7 @@ impl<'call> Put<'call> {
             front: false,
             tube: false,
             conflict: Conflict::Error,
+            update: vec![],
         };
         Put { queue, statement, arguments: Arguments::default() }
     }
@@ -293,6 +294,7 @@ impl<'call> Put<'call> {
         columns: Vec<i16>,
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
+        self.statement.update = self.updates(&columns);
         (self.statement.source, self.statement.columns) = (source, columns);
         let statement = Statement::Put(self.statement.clone());
         let queue = self.queue;

@@ -23,7 +23,7 @@ mod within;
 pub use change::Change;
 pub use ddl::{TRACKING_TRIGGERS, TRIGGERS};
 pub use index::Index;
-pub use put::{Put, Source};
+pub use put::{Put, Source, Update};
 pub use step::{Step, Verb};
 pub use within::Within;
 

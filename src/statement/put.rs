@@ -21,6 +21,16 @@ pub struct Put {
     pub front: bool,
     pub tube: bool,
     pub conflict: Conflict,
+    /// Numbers of the columns that a task gets which is there already.
+    pub update: Vec<Update>,
+}
+
+/// A column that a task gets which is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Update {
+    pub column: i16,
+    /// It is one of the queue's: it stays once a consumer has begun with the task.
+    pub is_field: bool,
 }
 
 /// The source of the inserted rows.
@@ -72,7 +82,7 @@ impl Table {
             };
             set.push((column, value));
         }
-        let conflict = self.on_conflict(put, &set);
+        let conflict = self.on_conflict(put);
         let (names, values): (Vec<String>, Vec<String>) = set.into_iter().unzip();
         let (names, values) = (names.join(", "), values.join(", "));
         let values = match put.source {
@@ -93,41 +103,49 @@ impl Table {
         ))
     }
 
-    /// Returns the clause for a task whose key is there already, which sets the columns that the new one has in `set`.
-    fn on_conflict(&self, put: &Put, set: &[(String, String)]) -> String {
+    /// Returns the clause for a task whose key is there already. What `EXCLUDED` has is what a new task would get.
+    fn on_conflict(&self, put: &Put) -> String {
         let at_once = match put.conflict {
             Conflict::Error => return String::new(),
             Conflict::Nothing => false,
             Conflict::Update { at_once } => at_once,
         };
-        let key = self.key_list("");
         let is_rescheduled = put.delay || at_once;
-        let is_put_back = at_once && !put.delay && self.has(Field::Runat);
-        let runat = is_put_back.then(|| self.field(Field::Runat));
-        let columns = set.iter().map(|(column, _)| column.as_str()).chain(runat);
-        let update = columns.filter_map(|column| {
-            let field =
-                self.fields.iter().find(|(_, name)| *name == column).map(|(field, _)| *field);
+        let excluded = |column: &str| format!("EXCLUDED.{column}");
+        let of_call = self.on_put(put).map(|assignment| assignment.field);
+        let runat = (at_once && self.has(Field::Runat)).then_some(Field::Runat);
+        let fields = of_call.chain(runat).filter(|field| match field {
+            Field::Status | Field::Runat => is_rescheduled,
+            Field::Expires => is_rescheduled || put.ttl,
+            _ => true,
+        });
+        let fields = fields.map(|field| {
+            let column = self.field(field);
             match field {
-                Some(Field::Status | Field::Runat) if !is_rescheduled => None,
-                Some(Field::Expires) if !is_rescheduled && !put.ttl => None,
-                // A task that has no end of life, or one of its own, does not lose that.
-                Some(Field::Expires) => {
-                    let new = format!("COALESCE(EXCLUDED.{column}, task.{column})");
-                    Some(self.unless_begun(column, &new))
+                // A task that has an end of life of its own does not lose it.
+                Field::Expires => {
+                    let value = format!("COALESCE(EXCLUDED.{column}, task.{column})");
+                    self.unless_begun(column, &value)
                 }
-                Some(_) => Some(self.unless_begun(column, &format!("EXCLUDED.{column}"))),
-                None if self.key.iter().any(|key| key.name == column) => None,
-                None => Some(format!("{column} = EXCLUDED.{column}")),
+                _ => self.unless_begun(column, &excluded(column)),
             }
         });
-        let update = join(update, ", ");
-        match put.conflict {
-            Conflict::Update { .. } if !update.is_empty() => {
-                format!(" ON CONFLICT ({key}) DO UPDATE SET {update}")
+        let columns = put.update.iter().map(|update| {
+            let column = self.columns.get(&update.column).map_or("", String::as_str);
+            match update.is_field {
+                true => self.unless_begun(column, &excluded(column)),
+                false => format!("{column} = {}", excluded(column)),
             }
-            _ => format!(" ON CONFLICT ({key}) DO NOTHING"),
-        }
+        });
+        let update = match put.conflict {
+            Conflict::Update { .. } => join(fields.chain(columns), ", "),
+            _ => String::new(),
+        };
+        let action = match update.is_empty() {
+            true => "NOTHING".to_string(),
+            false => format!("UPDATE SET {update}"),
+        };
+        format!(" ON CONFLICT ({}) DO {action}", self.key_list(""))
     }
 
     /// Sets a column of a task that no consumer has, or has had, or else leaves it.
@@ -154,6 +172,7 @@ mod tests {
             front: false,
             tube: false,
             conflict: Conflict::Error,
+            update: vec![],
         }
     }
 
@@ -164,15 +183,20 @@ mod tests {
             let begin = sql.find(" ON CONFLICT").expect("a clause");
             sql[begin..sql.find(" RETURNING").expect("RETURNING")].to_string()
         };
-        let update = Put { conflict: Conflict::Update { at_once: false }, ..put(Source::Values) };
+        let progress = Update { column: 7, is_field: false };
+        let conflict = Conflict::Update { at_once: false };
+        let update = Put { conflict, update: vec![progress], ..put(Source::Values) };
         assert_eq!(
             clause("{}", update.clone()),
-            " ON CONFLICT (id) DO UPDATE SET progress = EXCLUDED.progress"
+            " ON CONFLICT (a, b) DO UPDATE SET progress = EXCLUDED.progress"
         );
-        let nothing = " ON CONFLICT (id) DO NOTHING";
+        let nothing = " ON CONFLICT (a, b) DO NOTHING";
         let given = Put { conflict: Conflict::Nothing, ..update.clone() };
         assert_eq!(clause("{}", given), nothing);
-        assert_eq!(clause("{}", Put { columns: vec![], ..update.clone() }), nothing);
+        assert_eq!(clause("{}", Put { update: vec![], ..update.clone() }), nothing);
+        let field = Update { is_field: true, ..progress };
+        let begun = clause("{}", Put { update: vec![field], ..update.clone() });
+        assert!(begun.contains("progress = CASE WHEN"), "{begun}");
         let at_once = Put { conflict: Conflict::Update { at_once: true }, ..update.clone() };
         let waiting = clause(r#"{"delayed": true}"#, at_once);
         assert!(waiting.contains("runat = CASE WHEN") && waiting.contains("status = CASE WHEN"));

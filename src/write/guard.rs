@@ -2,6 +2,7 @@
 //! change the state or the owner of a task that another session has taken.
 
 use crate::error::{Error, Result};
+use crate::model::change::Call;
 use crate::model::status::Status;
 use crate::parts::leases::{session, store};
 use crate::queue::Queue;
@@ -13,13 +14,16 @@ use crate::write::row;
 use crate::write::seen::Seen;
 use pgrx::PgSqlErrorCode;
 
-/// Refuses what no call does to a row: to take a task away from the session that has taken it.
+/// Refuses to take a task away from the session that has taken it, but for the calls that do so. `call`: the one that
+/// this session is executing, whose triggers may also change tasks.
 pub fn refuse_to_take_away(
     queue: &Queue,
     old: &Seen<impl Row>,
     new: &Seen<impl Row>,
+    call: Option<Call>,
 ) -> Result<()> {
     if old.place.status != Status::Taken
+        || matches!(call, Some(Call::Snatch | Call::Session | Call::Ttr))
         || !queue.features().guards()
         || !settings::guards()
         || process::replays()

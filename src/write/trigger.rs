@@ -46,8 +46,8 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
         _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
     };
     let call = transaction::being_done(queue.slot);
-    if let (None, Some(old), Some(new)) = (call, seen(&old), seen(&new)) {
-        guard::refuse_to_take_away(&queue, &old, &new)?;
+    if let Some((old, new)) = seen(&old).zip(seen(&new)) {
+        guard::refuse_to_take_away(&queue, &old, &new, call)?;
     }
     if let Some((place, row)) = &new {
         let before = old.as_ref().map(|(place, _)| *place);

@@ -94,6 +94,21 @@ fn the_feature_and_the_setting_switch_it_off() {
     q.assert_exact();
 }
 
+/// What a trigger does in a call is not the call's.
+#[test]
+fn a_trigger_that_runs_in_a_call() {
+    let (mut q, mut consumer) = taken(&json!({}));
+    let name = q.name.clone();
+    q.sql(
+        "CREATE FUNCTION {q}_free() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN UPDATE {q} SET status = ''R'', owner = NULL WHERE id = 1; RETURN NEW; END';
+         CREATE TRIGGER free BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_free()",
+    );
+    q.fails("SELECT xqueue.put('{q}', '{}')", "55006", "task 1 is taken by");
+    q.sql("DROP TRIGGER free ON {q}; DROP FUNCTION {q}_free()");
+    assert_eq!(ack(&mut consumer, &name, 1).len(), 1);
+}
+
 /// A session that the connection has joined holds the task: it is the connection's own.
 #[test]
 fn a_joined_session() {

@@ -99,6 +99,10 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
                     front,
                     tube,
                     conflict,
+                    update: vec![
+                        Update { column: 2, is_field: tube },
+                        Update { column: 3, is_field: false },
+                    ],
                 })
             })
             .into(),
