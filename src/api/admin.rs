@@ -239,7 +239,6 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::void()))
 }
 
-/// Converts a number of tasks to an SQL integer; beyond its range, the maximum.
 fn require_buried(queue: &Queue) -> Result<()> {
     if queue.features().buries() { Ok(()) } else { Err(not_enabled("buried", queue)) }
 }

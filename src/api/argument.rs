@@ -209,15 +209,6 @@ pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
     operators::parse_value(&format!("{{{}}}", pairs.join(", ")), types::JSONB)
 }
 
-/// Formats a key for messages.
-pub fn key_text(key: &Key) -> String {
-    let parts: Vec<String> = key.iter().map(|value| value.shown()).collect();
-    match parts.as_slice() {
-        [single] => single.clone(),
-        _ => format!("({})", parts.join(", ")),
-    }
-}
-
 /// Returns an interval argument and its length in microseconds; None if it is NULL.
 pub fn duration(
     call: &Call,
@@ -227,7 +218,7 @@ pub fn duration(
     call.get(argument).map(read).transpose()
 }
 
-/// Returns a number of tasks as a function's result.
+/// Returns a number of tasks as a function's result; beyond the range of an SQL integer, the maximum.
 pub fn number_of<'to>(tasks: usize) -> Option<Value<'to>> {
     Some(Value::int4(i32::try_from(tasks).unwrap_or(i32::MAX)))
 }

@@ -19,6 +19,7 @@ use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, sql_name, subscription, time, user};
 use crate::upgrade::{
     UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there, return_type,
+    unbind_indexes,
 };
 use crate::write::time64;
 use crate::{sql_functions, transaction};
@@ -203,7 +204,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     let hint = || "Name columns that the table may have in {\"fields\": …}.".to_string();
     let relation = open(table)?;
     let (before, owner) = (altered::count(), relation.owner());
-    relation.unbind_indexes();
+    unbind_indexes(&relation);
     drop(relation);
     context::hinted(hint, || run_for(owner, &plan.ddl));
     altered::forget_since(before);

@@ -37,7 +37,9 @@ fn give_back_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     // Without a session of its own the connection holds nothing.
-    let Some(_) = session::current_if_any() else { return Ok(number_of(0)) };
+    if session::current_if_any().is_none() {
+        return Ok(number_of(0));
+    }
     let session = session::current()?;
     let mut tasks = 0;
     let tables = queue::tables().into_iter();

@@ -1,6 +1,5 @@
 //! The function behind the view `xqueue.tasks_in_flight`.
 
-use crate::api::argument;
 use crate::api::monitor::{SHOWN, readable_queues, seconds};
 use crate::error::Result;
 use crate::model::field::Field;
@@ -8,7 +7,7 @@ use crate::parts::leases::{session, store};
 use crate::queue::{Queue, census};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb;
-use crate::server::row::{Row, Tuple};
+use crate::server::row::Tuple;
 use crate::server::types;
 use crate::server::value::Value;
 use crate::sql_functions;
@@ -36,12 +35,11 @@ fn in_flight_impl(call: &Call) -> Result<Option<Value<'_>>> {
 }
 
 fn described(queue: &Queue, row: &Tuple) -> Json {
-    let key = queue.key.iter().filter_map(|key| row.value(key.number)).collect();
     let session = queue.value_of(row, Field::Owner).map(Value::to_uuid);
     let deadline = queue.instant_of(row, Field::Runat);
     json!({
         "relation": u32::from(queue.table),
-        "key": argument::key_text(&key),
+        "key": queue.key_text_of(row),
         "attempts": queue.value_of(row, Field::Attempts).and_then(Value::try_integer),
         "session": session.map(types::uuid_text),
         "pid": session.and_then(store::holder),

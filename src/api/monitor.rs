@@ -8,7 +8,7 @@ use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::parts::counters::Tube;
 use crate::parts::leases::{session, store};
-use crate::parts::schedule::databases::{self, Attendance, State};
+use crate::parts::schedule::databases::{self, State, WorkerStatus};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
@@ -53,7 +53,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
         true => listed(table)?,
         false => Listed::default(),
     };
-    described(table, slot, listed)
+    described(table, slot, listed, &own_worker_error())
         .map(|value| Some(jsonb::from_value(&value)))
         .ok_or(queue::not_a_queue(table))
 }
@@ -62,11 +62,13 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
+    let of_worker = own_worker_error();
     for (table, listed) in all_listed() {
         if !privileges::may_monitor(table) {
             continue;
         }
-        if let Some(described) = slot_of(table).and_then(|slot| described(table, slot, listed)) {
+        let slot = slot_of(table);
+        if let Some(described) = slot.and_then(|slot| described(table, slot, listed, &of_worker)) {
             output.push(jsonb::from_value(&described));
         }
     }
@@ -194,7 +196,7 @@ fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
 fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    for known in databases::all_attendances() {
+    for known in databases::all_workers() {
         output.push(jsonb::from_value(&json!({
             "database": known.database,
             "pid": known.worker.map(|(pid, _)| pid),
@@ -208,8 +210,13 @@ fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns what keeps the worker of a database from its work, and since when.
-fn worker_error(known: &Attendance) -> Option<(String, i64)> {
+/// Returns what keeps the worker of this database from its work, and since when.
+fn own_worker_error() -> Option<(String, i64)> {
+    databases::worker_of(process::database().into()).as_ref().and_then(worker_error)
+}
+
+/// Does the same for any database.
+fn worker_error(known: &WorkerStatus) -> Option<(String, i64)> {
     match (known.state, known.worker, known.lacks_since) {
         (State::NoWorker, _, Some(since)) => {
             Some(("there is no worker for this database: raise max_worker_processes".into(), since))
@@ -260,7 +267,13 @@ fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
     queue::tables().into_iter().filter(|table| holds(*table)).collect()
 }
 
-fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {
+/// `of_worker`: what keeps the worker from its work, which is more than an error of the queue's.
+fn described(
+    table: Oid,
+    slot: SlotId,
+    listed: Listed,
+    of_worker: &Option<(String, i64)>,
+) -> Option<Json> {
     let statistics = slot::lock(slot)?.statistics();
     let calls: Map<String, Json> = Kind::ALL
         .iter()
@@ -295,8 +308,7 @@ fn described(table: Oid, slot: SlotId, listed: Listed) -> Option<Json> {
         described["tubes"] = tubes.collect::<Map<_, _>>().into();
     }
     let of_queue = || statistics.error.map(|(error, at)| (error.read(), at));
-    let of_worker = databases::attendance(process::database().into());
-    let error = of_worker.as_ref().and_then(worker_error).or_else(of_queue);
+    let error = of_worker.clone().or_else(of_queue);
     if let Some((error, at)) = error {
         described["error"] = error.into();
         described["error_at"] = seconds(at).into();

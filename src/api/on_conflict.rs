@@ -8,7 +8,6 @@ use crate::model::conflict::Conflict;
 use crate::model::field::Field;
 use crate::queue::Statement;
 use crate::server::spi::{self, Rows};
-use crate::server::value::Value;
 use crate::statement::Update;
 use crate::write::reservation::Lack;
 
@@ -33,19 +32,19 @@ impl<'call> Put<'call> {
         other.map(|column| Update { column: *column, is_field: fields.contains(column) }).collect()
     }
 
-    /// Puts tasks, each an object with its values, or does with those that are there what the call says.
+    /// Puts tasks, or does with those that are there what the call says.
     pub(super) fn merge(
         &mut self,
-        tasks: &[(Value<'call>, Values<'call, '_>)],
+        tasks: &[Values<'call, '_>],
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Option<Lack>> {
         let queue = self.queue;
-        let key = |(object, values): &(Value<'call>, Values)| {
+        let key = |values: &Values| {
             let has_key = queue.key.iter().all(|key| values.has_value(key.number));
-            has_key.then(|| argument::key_of_object(*object, queue)).transpose()
+            has_key.then(|| argument::key_of_object(values.object(), queue)).transpose()
         };
         let keys = tasks.iter().map(key).collect::<Result<Vec<_>>>()?;
-        self.merge_keyed(&keys, deliver, |put, index, deliver| put.values(&tasks[index].1, deliver))
+        self.merge_keyed(&keys, deliver, |put, index, deliver| put.values(&tasks[index], deliver))
     }
 
     /// Does the same with tasks of given keys, None for those that get theirs from the queue. `insert` puts the task at an

@@ -192,7 +192,7 @@ impl<'call> Put<'call> {
                 let values = Values::of(task, queue)?.ok_or_else(no_object)?;
                 self.refuse(&values)?;
                 if self.may_meet_others() {
-                    return self.merge(std::slice::from_ref(&(task, values)), deliver);
+                    return self.merge(std::slice::from_ref(&values), deliver);
                 }
                 self.in_room(1, |put| {
                     match put.directly(std::slice::from_ref(&values), deliver)? {
@@ -202,18 +202,14 @@ impl<'call> Put<'call> {
                 })
             }
             Shape::Array => {
-                if self.may_meet_others() {
-                    let pair = |task| Ok((task, Values::of(task, queue)?.ok_or_else(no_object)?));
-                    let tasks = jsonb::elements(task).into_iter().map(pair);
-                    let tasks = tasks.collect::<Result<Vec<_>>>()?;
-                    tasks.iter().try_for_each(|(_, values)| self.refuse(values))?;
-                    return self.merge(&tasks, deliver);
-                }
                 let tasks = jsonb::elements(task).into_iter();
                 let tasks = tasks.map(|task| Values::of(task, queue)?.ok_or_else(no_object));
                 let tasks = tasks.collect::<Result<Vec<_>>>()?;
                 // All tasks are checked before the first is put.
                 tasks.iter().try_for_each(|values| self.refuse(values))?;
+                if self.may_meet_others() {
+                    return self.merge(&tasks, deliver);
+                }
                 let Some(first) = tasks.first() else { return Ok(None) };
                 let columns = first.numbers();
                 self.in_room(tasks.len(), |put| {

@@ -1,12 +1,12 @@
 //! Error messages for a step that cannot be done with a task.
 
-use crate::api::argument::{self, Key};
+use crate::api::argument::Key;
 use crate::api::pooler;
 use crate::error::Error;
 use crate::model::status::Status;
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{session, store};
-use crate::queue::{Arguments, Queue, Statement};
+use crate::queue::{self, Arguments, Queue, Statement};
 use crate::server::process;
 use crate::server::spi::Spi;
 use crate::server::types::{self, Uuid};
@@ -24,7 +24,7 @@ struct Found {
 
 /// Returns the error of a step that found no task in the required state.
 pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Arguments) -> Error {
-    let task = argument::key_text(key);
+    let task = queue::key_text(key);
     let rows = queue.run(spi, &Statement::Holder, arguments);
     let error = if rows.is_empty() {
         let hint = if is_taken_as_text(&task, queue) {

@@ -39,6 +39,10 @@ impl<'m, 'queue> Values<'m, 'queue> {
         Ok(Some(Values { object: json, members }))
     }
 
+    pub fn object(&self) -> Value<'m> {
+        self.object
+    }
+
     pub fn columns(&self) -> impl Iterator<Item = &'queue ColumnType> {
         self.members.iter().map(|(_, column)| *column)
     }

@@ -71,6 +71,8 @@ pub struct Queue {
     pub(super) directs: Directs,
     /// The unique index of the tasks in flight, once it was looked up.
     pub(super) in_flight: OnceCell<Option<Oid>>,
+    /// The names of indexes that are missing, once they were looked for.
+    pub(super) lost_indexes: OnceCell<Option<String>>,
     /// Changes of the table run code of its owner, once it was determined.
     pub(super) user_code: OnceCell<bool>,
     /// The key is one column, and no array: keys can be put into an array.
@@ -192,6 +194,7 @@ impl Queue {
             plans: Plans::default(),
             directs: Directs::default(),
             in_flight: OnceCell::new(),
+            lost_indexes: OnceCell::new(),
             user_code: OnceCell::new(),
             has_simple_key,
             stale: Rc::default(),
@@ -291,6 +294,12 @@ impl Queue {
     pub fn value_of<'row>(&self, row: &'row impl Row, field: Field) -> Option<Value<'row>> {
         let number = self.numbers[field as usize];
         if number == 0 { None } else { row.value(number) }
+    }
+
+    /// Formats the key of a row for people.
+    pub fn key_text_of(&self, row: &impl Row) -> String {
+        let key: Vec<_> = self.key.iter().filter_map(|key| row.value(key.number)).collect();
+        crate::queue::key_text(&key)
     }
 
     /// Returns the column of a field, if it has one.

@@ -12,10 +12,11 @@ impl Queue {
     pub fn lack(&self, is_copy: bool) -> Option<String> {
         let what = match self.tracking.is_complete(is_copy) {
             false => {
-                "triggers are missing or disabled: changes are not counted, and wake nobody".into()
+                "triggers are missing or disabled: changes are not counted, and wake no consumer"
+                    .into()
             }
             true => {
-                let lost = self.lost_indexes()?;
+                let lost = self.lost_indexes.get_or_init(|| self.find_lost_indexes()).as_ref()?;
                 format!("missing or not valid: {lost}; calls may read the whole table")
             }
         };
@@ -24,7 +25,7 @@ impl Queue {
     }
 
     /// Returns the names that the missing indexes would have; None if there are none.
-    fn lost_indexes(&self) -> Option<String> {
+    fn find_lost_indexes(&self) -> Option<String> {
         let relation = Relation::open(self.table, Lock::None)?;
         let needed = || Index::ALL.into_iter().filter(|index| self.sql.needs_index(*index));
         let serving = self.serving(&relation, &index::of(&relation), needed());

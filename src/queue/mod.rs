@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::model::definition::Column;
 use crate::parts::slot;
 use crate::server::relation::{self, ColumnType, Lock, Relation};
+use crate::server::value::Value;
 use crate::server::{callbacks, catalog, injection, process};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -168,6 +169,15 @@ pub fn display_name(table: Oid) -> String {
     match catalog::table_name(table) {
         Some((schema, name)) => format!("{}.{}", catalog::quote(&schema), catalog::quote(&name)),
         None => format!("with oid {}", u32::from(table)),
+    }
+}
+
+/// Formats a key for people.
+pub fn key_text(key: &[Value]) -> String {
+    let parts: Vec<String> = key.iter().map(|value| value.shown()).collect();
+    match parts.as_slice() {
+        [single] => single.clone(),
+        _ => format!("({})", parts.join(", ")),
     }
 }
 

@@ -18,9 +18,10 @@ impl Relation {
         }
     }
 
-    /// Undoes `bind_indexes` for all triggers.
-    pub fn unbind_indexes(&self) {
-        for trigger in self.triggers() {
+    /// Undoes `bind_indexes`.
+    pub fn unbind_indexes(&self, trigger: &str) {
+        let triggers = self.triggers();
+        if let Some(trigger) = triggers.iter().find(|known| known.name == trigger) {
             self.indexes().into_iter().for_each(|index| unbind(trigger.oid, index));
         }
     }

@@ -9,6 +9,9 @@ use crate::server::{catalog, index};
 use crate::statement::{Index, TRIGGERS, Table};
 use std::collections::BTreeMap;
 
+/// The trigger that the indexes are bound to.
+const BINDER: &str = "xqueue_insert";
+
 pub fn add_indexes(
     relation: &Relation,
     sql: &Table,
@@ -57,7 +60,12 @@ pub fn bind_indexes(relation: &Relation, made: &Made) {
         let name = catalog::table_name(index).map(|(_, name)| name);
         name.is_some_and(|name| made.indexes.values().any(|made| *made == name))
     };
-    relation.bind_indexes("xqueue_insert", is_made);
+    relation.bind_indexes(BINDER, is_made);
+}
+
+/// Lets them be dropped and made anew.
+pub fn unbind_indexes(relation: &Relation) {
+    relation.unbind_indexes(BINDER);
 }
 
 /// Adds DDL for triggers that are missing or wrong. `before`: the queue's previous names. True if a trigger that the

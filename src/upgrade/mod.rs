@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use switch::Switch;
 
-pub use attachments::{bind_indexes, drop_index_if_there};
+pub use attachments::{bind_indexes, drop_index_if_there, unbind_indexes};
 pub use functions::return_type;
 
 /// Plan of an upgrade: the new definition and the statements that lead to it.

@@ -169,12 +169,10 @@ impl Worker {
                 let queue = queue::find(*table).or_raise();
                 match queue.zip(catalog::table_name(*table)) {
                     Some((queue, (schema, table))) => {
+                        let lack = queue.lack(*passive);
                         if let Some(mut slot) = slot::lock(queue.slot) {
                             slot.set_names([name, &schema, &table]);
                             slot.find_tracked(queue.tracking.is_complete(*passive));
-                        }
-                        let lack = queue.lack(*passive);
-                        if let Some(mut slot) = slot::lock(queue.slot) {
                             slot.set_lack(lack.as_deref().unwrap_or_default());
                         }
                         let owner = Relation::open(queue.table, Lock::None).map(|t| t.owner());

@@ -4,9 +4,10 @@
 use crate::queue::triggers;
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::{catalog, spi, xact};
+use pgrx::pg_sys::Oid;
 
 /// Makes the enabled triggers of a queue fire always; false if the table is locked, or that fails.
-pub fn heal(table: pgrx::pg_sys::Oid) -> bool {
+pub fn heal(table: Oid) -> bool {
     let healed = xact::try_in_transaction(|| {
         if !relation::try_lock(table, Lock::ShareRowExclusive) {
             return false;

@@ -8,7 +8,6 @@ use crate::parts::leases::{session, store};
 use crate::queue::Queue;
 use crate::server::process;
 use crate::server::row::Row;
-use crate::server::value::Value;
 use crate::settings;
 use crate::write::row;
 use crate::write::seen::Seen;
@@ -37,8 +36,7 @@ pub fn refuse_to_take_away(
     if row::holder(queue, new) == Some(holder) {
         return Ok(());
     }
-    let key = queue.key.iter().filter_map(|key| old.row.value(key.number)).map(Value::shown);
-    let task = key.collect::<Vec<_>>().join(", ");
+    let task = queue.key_text_of(old.row);
     let by = match store::holder(holder) {
         Some(pid) => pid.to_string(),
         None => "a session without a connection".into(),

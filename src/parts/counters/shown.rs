@@ -39,9 +39,7 @@ impl<const LENGTH: usize> Text<LENGTH> {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LENGTH);
         String::from_utf8_lossy(&self.0[..end]).into_owned()
     }
-}
 
-impl<const LENGTH: usize> Text<LENGTH> {
     /// Returns whether this is what is left of a text in this place.
     pub(super) fn is(&self, text: &str) -> bool {
         let mut place = [0; LENGTH];

@@ -238,7 +238,7 @@ pub fn state(oid: u32) -> State {
 
 /// What is known of the worker of a database.
 #[derive(Clone, Copy, Debug)]
-pub struct Attendance {
+pub struct WorkerStatus {
     pub database: u32,
     pub state: State,
     /// The process, if there is one, and when it began.
@@ -251,11 +251,11 @@ pub struct Attendance {
     pub lacks_since: Option<i64>,
 }
 
-impl Attendance {
-    fn of(database: &Database) -> Attendance {
+impl WorkerStatus {
+    fn of(database: &Database) -> WorkerStatus {
         let is_there = database.worker != NO_PROCESS;
         let instant = |instant| Some(instant).filter(|instant| *instant != 0);
-        Attendance {
+        WorkerStatus {
             database: database.oid,
             state: database.state(),
             worker: is_there.then_some((database.pid, database.begun)),
@@ -267,17 +267,17 @@ impl Attendance {
 }
 
 /// Returns what is known of the worker of a database.
-pub fn attendance(oid: u32) -> Option<Attendance> {
-    find(&mut directory(), oid).map(|database| Attendance::of(database))
+pub fn worker_of(oid: u32) -> Option<WorkerStatus> {
+    find(&mut directory(), oid).map(|database| WorkerStatus::of(database))
 }
 
 /// Returns what is known of the workers of all databases that have one, or want one.
-pub fn all_attendances() -> Vec<Attendance> {
+pub fn all_workers() -> Vec<WorkerStatus> {
     let mut found = Vec::with_capacity(LIMIT);
     let directory = directory();
     let databases = DIRECTORY.get(&directory)[0].databases.iter();
     let is_attended = |database: &&Database| database.oid != 0 && database.state() != State::Init;
-    found.extend(databases.filter(is_attended).map(Attendance::of));
+    found.extend(databases.filter(is_attended).map(WorkerStatus::of));
     found
 }
 
