@@ -14,6 +14,10 @@ COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature del
 CREATE FUNCTION xqueue.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
 COMMENT ON FUNCTION xqueue.truncated() IS 'Trigger of a queue: TRUNCATE sets the counters to zero. Set by xqueue.upgrade().';
 
+CREATE FUNCTION xqueue.observed(writer xid)
+RETURNS boolean LANGUAGE c COST 1000 AS 'MODULE_PATHNAME', 'observed';
+COMMENT ON FUNCTION xqueue.observed(xid) IS 'A condition of the statements of take and ack, always true: notes how long ago the row was written by this transaction, for the view xqueue.latency.';
+
 -- Creator ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION xqueue.upgrade(queue text, options jsonb DEFAULT '{}', dry_run boolean DEFAULT false)
@@ -326,11 +330,19 @@ COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: n
 
 CREATE FUNCTION xqueue.metrics()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
-COMMENT ON FUNCTION xqueue.metrics() IS 'The counters of each queue of this database that the caller may read, unless row security applies to it, in the text format of OpenMetrics, for Prometheus: xqueue_tasks by state, xqueue_calls by kind of call, xqueue_consumers, xqueue_exact; labels database, schema, queue. Costs the same for any number of tasks.';
+COMMENT ON FUNCTION xqueue.metrics() IS 'What is measured of each queue of this database that the caller may read, unless row security applies to it, and of the worker, in the text format of OpenMetrics, for Prometheus: xqueue_tasks by state, xqueue_calls by kind of call, xqueue_failed_attempts by cause, the histograms xqueue_wait_seconds and xqueue_work_seconds, xqueue_oldest_ready_seconds, xqueue_consumers and others; labels database, schema, queue. The view xqueue.metric has the same as rows. Costs the same for any number of tasks.';
 
 CREATE FUNCTION xqueue.holders()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';
 COMMENT ON FUNCTION xqueue.holders() IS 'The sessions that hold tasks: read the view xqueue.taken.';
+
+CREATE FUNCTION xqueue.measures()
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'measures';
+COMMENT ON FUNCTION xqueue.measures() IS 'Ages and rates of the queues: read the views xqueue.queues and xqueue.latency.';
+
+CREATE FUNCTION xqueue.metric_rows()
+RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'metric_rows';
+COMMENT ON FUNCTION xqueue.metric_rows() IS 'The metrics as rows: read the view xqueue.metric.';
 
 CREATE FUNCTION xqueue.in_flight()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'in_flight';

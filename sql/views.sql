@@ -1,33 +1,61 @@
 -- What a DBA looks at in psql.
 
 CREATE VIEW xqueue.queues AS
-SELECT q.relation AS queue,
+SELECT (s->>'relation')::oid::regclass AS queue,
        (s->'tasks'->>'ready')::bigint AS ready,
        (s->'tasks'->>'taken')::bigint AS taken,
        (s->'tasks'->>'waiting')::bigint AS waiting,
        (s->'tasks'->>'buried')::bigint AS buried,
-       (s->'tasks'->>'zombie')::bigint AS zombie,
-       (s->'tasks'->>'done')::bigint AS done,
+       make_interval(secs => round((m->>'oldest_ready')::numeric, 1)::double precision) AS oldest_ready,
+       (m->>'put')::bigint AS in_1m,
+       (m->>'done')::bigint AS out_1m,
        (s->>'consumers')::integer AS consumers,
-       CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until,
-       (s->>'exact')::boolean AS exact,
-       s->>'error' AS error,
-       to_timestamp((s->>'error_at')::double precision) AS error_at
+       s->>'error' AS error
 FROM xqueue.stats() AS s
-JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
-COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read, but for those whose row security applies to you: tasks by state, consumers that wait, until when it is paused, and the last error of the worker, if it has one with the queue.';
+LEFT JOIN xqueue.measures() AS m ON m->'relation' = s->'relation';
+COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read, but for those whose row security applies to you: tasks by state, how old the oldest ready one is, tasks in and out, consumers that wait, and what is wrong, if anything is.';
 COMMENT ON COLUMN xqueue.queues.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
 COMMENT ON COLUMN xqueue.queues.taken IS 'Tasks that a session has taken.';
 COMMENT ON COLUMN xqueue.queues.waiting IS 'Tasks whose delay is not over.';
 COMMENT ON COLUMN xqueue.queues.buried IS 'Tasks put aside by bury, or after their last attempt.';
-COMMENT ON COLUMN xqueue.queues.zombie IS 'Acked tasks that are still to be seen for a while.';
-COMMENT ON COLUMN xqueue.queues.done IS 'Acked tasks that are kept.';
+COMMENT ON COLUMN xqueue.queues.oldest_ready IS 'For how long the oldest of the tasks that come next has been ready: of each priority, the first hundred. Since the task was put, given back or changed; since the start of the server, if that was later. NULL if none is ready, or the table is locked now.';
+COMMENT ON COLUMN xqueue.queues.in_1m IS 'Tasks put in the last minute, in steps of five seconds.';
+COMMENT ON COLUMN xqueue.queues.out_1m IS 'Tasks acked, or deleted, in the last minute.';
 COMMENT ON COLUMN xqueue.queues.consumers IS 'How many wait for a task.';
-COMMENT ON COLUMN xqueue.queues.paused_until IS 'End of the pause, until which no task is taken; NULL if it is not paused.';
-COMMENT ON COLUMN xqueue.queues.exact IS 'Whether the numbers are those of the table; if not, the worker is counting.';
-COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, NULL if all is well.';
-COMMENT ON COLUMN xqueue.queues.error_at IS 'When that was.';
+COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, or what the table lacks; NULL if all is well.';
+
+CREATE VIEW xqueue.latency AS
+SELECT (m->>'relation')::oid::regclass AS queue,
+       (m->'waits'->>'count')::bigint AS taken,
+       make_interval(secs => (m->'waits'->>'p50')::double precision) AS wait_p50,
+       make_interval(secs => (m->'waits'->>'p95')::double precision) AS wait_p95,
+       make_interval(secs => (m->'waits'->>'p99')::double precision) AS wait_p99,
+       (m->'works'->>'count')::bigint AS acked,
+       make_interval(secs => (m->'works'->>'p50')::double precision) AS work_p50,
+       make_interval(secs => (m->'works'->>'p95')::double precision) AS work_p95,
+       make_interval(secs => (m->'works'->>'p99')::double precision) AS work_p99
+FROM xqueue.measures() AS m;
+COMMENT ON VIEW xqueue.latency IS 'How long tasks had been ready when they were taken, and taken when they were acked, since the server started, or since stats_reset. Each interval is the upper bound of a bucket: one or three times a power of ten, from a millisecond to 30,000 seconds; NULL above that.';
+COMMENT ON COLUMN xqueue.latency.queue IS 'The table.';
+COMMENT ON COLUMN xqueue.latency.taken IS 'How many tasks were taken.';
+COMMENT ON COLUMN xqueue.latency.wait_p50 IS 'Half of them had been ready for no longer.';
+COMMENT ON COLUMN xqueue.latency.wait_p95 IS '95 of 100 had been ready for no longer.';
+COMMENT ON COLUMN xqueue.latency.wait_p99 IS '99 of 100 had been ready for no longer.';
+COMMENT ON COLUMN xqueue.latency.acked IS 'How many tasks were acked.';
+COMMENT ON COLUMN xqueue.latency.work_p50 IS 'Half of them had been taken for no longer, counted from the last change of the task.';
+COMMENT ON COLUMN xqueue.latency.work_p95 IS '95 of 100 had been taken for no longer.';
+COMMENT ON COLUMN xqueue.latency.work_p99 IS '99 of 100 had been taken for no longer.';
+
+CREATE VIEW xqueue.metric AS
+SELECT m->>'name' AS name,
+       m->'labels' AS labels,
+       (m->>'value')::double precision AS value
+FROM xqueue.metric_rows() AS m;
+COMMENT ON VIEW xqueue.metric IS 'What xqueue.metrics() says, as rows: for exporters and boards that read SQL.';
+COMMENT ON COLUMN xqueue.metric.name IS 'The metric, as xqueue_tasks.';
+COMMENT ON COLUMN xqueue.metric.labels IS 'Database, schema and queue, and what else tells the samples of a metric apart.';
+COMMENT ON COLUMN xqueue.metric.value IS 'Durations are in seconds.';
 
 CREATE VIEW xqueue.definitions AS
 WITH columns AS (
@@ -51,7 +79,8 @@ SELECT q.relation AS queue,
        (SELECT jsonb_object_agg(c.field, c.name) FROM columns c WHERE c.relation = q.relation AND c.field <> 'key') AS fields,
        coalesce(q.definition->'options'->'features', '{}') AS features,
        '{"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"}'::jsonb
-           || coalesce(q.definition->'options'->'states', '{}') AS states
+           || coalesce(q.definition->'options'->'states', '{}') AS states,
+       CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until
 FROM xqueue.stats() AS s
 JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
 COMMENT ON VIEW xqueue.definitions IS 'How the queues of this database that you may read are defined.';
@@ -60,6 +89,7 @@ COMMENT ON COLUMN xqueue.definitions.key IS 'The columns of its key.';
 COMMENT ON COLUMN xqueue.definitions.fields IS 'Which column each field is.';
 COMMENT ON COLUMN xqueue.definitions.features IS 'The features that are on, with their options.';
 COMMENT ON COLUMN xqueue.definitions.states IS 'The value of the status column for each state.';
+COMMENT ON COLUMN xqueue.definitions.paused_until IS 'End of the pause, until which no task is taken; NULL if it is not paused.';
 
 CREATE VIEW xqueue.taken AS
 SELECT (h->>'relation')::oid::regclass AS queue,
@@ -179,5 +209,5 @@ COMMENT ON COLUMN xqueue.settings.unit IS 'Of the value, if it has one.';
 COMMENT ON COLUMN xqueue.settings.description IS 'What it is for.';
 COMMENT ON COLUMN xqueue.settings.context IS 'When a change takes effect, as in pg_settings.';
 
-GRANT SELECT ON xqueue.queues, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
+GRANT SELECT ON xqueue.queues, xqueue.latency, xqueue.metric, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
 

@@ -13,6 +13,7 @@ pub mod give_back;
 pub mod identity;
 mod in_flight;
 pub mod look;
+mod measures;
 pub mod monitor;
 pub mod named;
 mod on_conflict;

@@ -1,9 +1,8 @@
-//! `stats`, `stats_reset`, `metrics`, `state`, and the functions behind the views: the condition of the queues, at a cost
+//! `stats`, `stats_reset`, `state`, and the functions behind the views: the condition of the queues, at a cost
 //! independent of the number of tasks.
 
 use crate::api::argument::{Target, require_monitor, require_owner};
 use crate::error::Result;
-use crate::metrics::{Counters, open_metrics};
 use crate::model::change::{Call as Kind, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::parts::counters::Tube;
@@ -16,7 +15,7 @@ use crate::queue::{self, Queue, census};
 use crate::server::function::{Call, Output};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::value::Value;
-use crate::server::{catalog, jsonb, privileges, process, spi, time, types, xact};
+use crate::server::{jsonb, privileges, process, spi, time, types, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
@@ -34,7 +33,6 @@ sql_functions! {
     "state" as state, pg_finfo_state() -> text => state_impl;
     "database_workers" as database_workers, pg_finfo_database_workers() -> [jsonb]
         => database_workers_impl;
-    "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;
 }
 
 /// Maximum waiting processes, or taken tasks, per queue that the views show; others are left out.
@@ -138,7 +136,7 @@ pub fn readable_queues(mut see: impl FnMut(&Queue)) {
 
 /// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on a
 /// standby, gets a slot if its table is not locked.
-fn slot_of(table: Oid) -> Option<SlotId> {
+pub fn slot_of(table: Oid) -> Option<SlotId> {
     slot::find(process::database().into(), table.into()).or_else(|| {
         let is_free = relation::try_lock(table, Lock::AccessShare);
         let queue = if is_free { queue::find(table).ok().flatten() } else { None };
@@ -216,7 +214,7 @@ fn own_worker_error() -> Option<(String, i64)> {
 }
 
 /// Does the same for any database.
-fn worker_error(known: &WorkerStatus) -> Option<(String, i64)> {
+pub fn worker_error(known: &WorkerStatus) -> Option<(String, i64)> {
     match (known.state, known.worker, known.lacks_since) {
         (State::NoWorker, _, Some(since)) => {
             Some(("there is no worker for this database: raise max_worker_processes".into(), since))
@@ -234,31 +232,8 @@ pub fn seconds(instant: i64) -> f64 {
     time::unix_microseconds(instant) as f64 / 1e6
 }
 
-/// Returns the metrics of all queues that the caller may monitor.
-fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
-    session::require_loaded()?;
-    let database = catalog::database_name(process::database());
-    let counters = |table: Oid| {
-        let (schema, name) = catalog::table_name(table)?;
-        let statistics = slot::lock(slot_of(table)?)?.statistics();
-        let tasks = Status::ALL.map(|status| (status.name(), statistics.tasks[status as usize]));
-        let calls = Kind::ALL.map(|call| (call.name(), statistics.calls[call as usize]));
-        Some(Counters {
-            database: database.clone(),
-            schema,
-            table: name,
-            tasks: tasks.to_vec(),
-            calls: calls.to_vec(),
-            consumers: statistics.consumers.into(),
-            exact: statistics.exact,
-        })
-    };
-    let counters: Vec<Counters> = readable_tables().into_iter().filter_map(counters).collect();
-    Ok(Some(Value::text(&open_metrics(&counters))))
-}
-
 /// Returns the tables of this database's queues that the caller may monitor.
-fn readable_tables() -> Vec<Oid> {
+pub fn readable_tables() -> Vec<Oid> {
     tables_where(privileges::may_monitor)
 }
 
@@ -328,9 +303,9 @@ fn by_transition(transitions: &Transitions) -> Map<String, Json> {
 
 /// What the registry adds to a queue's statistics.
 #[derive(Default)]
-struct Listed {
+pub struct Listed {
     /// Tubes with statistics of their own.
-    tubes: Vec<String>,
+    pub tubes: Vec<String>,
     paused_until: Option<i64>,
 }
 
@@ -341,7 +316,7 @@ fn listed(table: Oid) -> Result<Listed> {
 }
 
 /// Returns the same for all queues of this database.
-fn all_listed() -> Vec<(Oid, Listed)> {
+pub fn all_listed() -> Vec<(Oid, Listed)> {
     spi::connect(|spi| {
         let rows = spi.run(
             "SELECT relation::pg_catalog.oid, paused_until, \

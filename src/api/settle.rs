@@ -239,7 +239,7 @@ impl<'m> Plan<'m> {
         let statement = Statement::Step(self.step.clone());
         let plain = self.step.plain;
         spi::connect(|spi| {
-            counting::run(queue, kind(verb), deletes.then_some(acked), || {
+            counting::run(queue, kind(&self.step), deletes.then_some(acked), || {
                 let run = || queue.run(spi, &statement, &self.arguments);
                 // Non-plain values are parsed within the statement, so its errors get the hint.
                 let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
@@ -321,9 +321,10 @@ pub fn named_keys<'call>(
     }
 }
 
-fn kind(verb: Verb) -> Kind {
-    match verb {
+fn kind(step: &Step) -> Kind {
+    match step.verb {
         Verb::Ack => Kind::Ack,
+        Verb::Release if step.unused => Kind::GiveBack,
         Verb::Release => Kind::Release,
         Verb::Bury => Kind::Bury,
         Verb::Touch => Kind::Touch,

@@ -2,17 +2,18 @@
 
 use std::fmt::Write;
 
-/// The counters of one queue. `tasks` has the order of the state names given to [`graphite_lines`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The counters of one queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     pub database: String,
     pub schema: String,
     pub table: String,
-    pub tasks: [i64; 6],
+    /// Each with the components of its path behind the table's.
+    pub values: Vec<(Vec<String>, i64)>,
 }
 
-/// Formats one line per queue and state: `<prefix>.<database>.<schema>.<table>.<state> <value> <unix seconds>`.
-pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample], names: &[&str]) -> String {
+/// Formats one line per queue and value: `<prefix>.<database>.<schema>.<table>.<path> <value> <unix seconds>`.
+pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample]) -> String {
     let mut lines = String::new();
     let prefix = safe_prefix(prefix);
     for sample in samples {
@@ -20,9 +21,10 @@ pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample], names: &
             .iter()
             .flat_map(|name| [safe_name(name), ".".to_string()])
             .collect();
-        for (name, value) in names.iter().zip(sample.tasks) {
+        for (name, value) in &sample.values {
+            let name: Vec<String> = name.iter().map(|part| safe_name(part)).collect();
             // Writing into a String cannot fail.
-            let _ = writeln!(lines, "{prefix}{path}{name} {value} {timestamp}");
+            let _ = writeln!(lines, "{prefix}{path}{} {value} {timestamp}", name.join("."));
         }
     }
     lines
@@ -68,19 +70,22 @@ mod tests {
 
     const NAMES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
 
+    fn path(parts: &[&str]) -> Vec<String> {
+        parts.iter().map(|part| part.to_string()).collect()
+    }
+
     fn sample(database: &str, schema: &str, table: &str) -> Sample {
         Sample {
             database: database.into(),
             schema: schema.into(),
             table: table.into(),
-            tasks: [1, 2, 3, 4, 5, 6],
+            values: NAMES.iter().zip(1..).map(|(name, value)| (path(&[name]), value)).collect(),
         }
     }
 
     #[test]
     fn a_line_for_each_state() {
-        let lines =
-            graphite_lines("xqueue", 1_700_000_000, &[sample("shop", "public", "jobs")], &NAMES);
+        let lines = graphite_lines("xqueue", 1_700_000_000, &[sample("shop", "public", "jobs")]);
         assert_eq!(
             lines,
             "xqueue.shop.public.jobs.ready 1 1700000000\n\
@@ -93,8 +98,16 @@ mod tests {
     }
 
     #[test]
+    fn a_path_may_go_deeper() {
+        let values = vec![(path(&["tubes", "a.b", "ready"]), 7)];
+        let sample = Sample { values, ..sample("shop", "public", "jobs") };
+        let lines = graphite_lines("", 1, &[sample]);
+        assert_eq!(lines, format!("shop.public.jobs.tubes.{}.ready 7 1\n", safe_name("a.b")));
+    }
+
+    #[test]
     fn no_queue_no_line() {
-        assert_eq!(graphite_lines("xqueue", 1, &[], &NAMES), "");
+        assert_eq!(graphite_lines("xqueue", 1, &[]), "");
     }
 
     #[test]
@@ -113,7 +126,7 @@ mod tests {
             "{a,b}*?[]",
         ];
         for name in odd {
-            let lines = graphite_lines("p", -5, &[sample(name, name, name)], &NAMES);
+            let lines = graphite_lines("p", -5, &[sample(name, name, name)]);
             assert_eq!(lines.lines().count(), 6, "{name}");
             for line in lines.lines() {
                 assert_eq!(line.split(' ').count(), 3, "{line}");
@@ -168,7 +181,7 @@ mod tests {
     #[test]
     fn prefix_keeps_its_dots_but_no_empty_component() {
         let first = |prefix| {
-            let lines = graphite_lines(prefix, 7, &[sample("d", "s", "t")], &NAMES);
+            let lines = graphite_lines(prefix, 7, &[sample("d", "s", "t")]);
             lines.lines().next().unwrap().to_string()
         };
         assert_eq!(first("prod.pg-1.xqueue"), "prod.pg-1.xqueue.d.s.t.ready 1 7");

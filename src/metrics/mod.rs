@@ -1,9 +1,11 @@
-//! Formats counters for monitoring systems. Pure: no PostgreSQL, no sockets.
+//! What is measured, for monitoring systems. Pure: no PostgreSQL, no sockets.
 
+mod family;
 mod graphite;
 mod open_metrics;
 #[cfg(test)]
 mod tests;
 
+pub use family::{Measured, MeasuredWorker, families};
 pub use graphite::{Sample, graphite_lines};
-pub use open_metrics::{Counters, open_metrics};
+pub use open_metrics::open_metrics;

@@ -1,60 +1,30 @@
-//! Formats counters in the text format of OpenMetrics 1.0, which Prometheus reads.
+//! Formats metrics in the text format of OpenMetrics 1.0, which Prometheus reads.
 
+use crate::metrics::family::{Family, Kind, Sample};
 use std::fmt::Write;
 
-/// The counters of one queue, each with its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    pub database: String,
-    pub schema: String,
-    pub table: String,
-    pub tasks: Vec<(&'static str, i64)>,
-    pub calls: Vec<(&'static str, i64)>,
-    pub consumers: i64,
-    pub exact: bool,
-}
-
-/// Formats all queues as metric families `xqueue_tasks`, `xqueue_calls`, `xqueue_consumers` and `xqueue_exact`.
-pub fn open_metrics(queues: &[Counters]) -> String {
+/// Formats metric families. The last line has no end: a client that prints the text adds it, and a second one would be an
+/// empty line, which the format does not allow.
+pub fn open_metrics(families: &[Family]) -> String {
     let mut text = String::new();
-    family(&mut text, "tasks", "gauge", "Number of tasks by state.");
-    for queue in queues {
-        for (state, number) in &queue.tasks {
-            sample(&mut text, "tasks", queue, Some(("state", state)), *number);
-        }
+    for Family { name, kind, help, samples } in families {
+        let kind = match kind {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+            Kind::Histogram => "histogram",
+        };
+        // Writing into a String cannot fail.
+        let _ = writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}");
+        samples.iter().for_each(|sample| line(&mut text, name, sample));
     }
-    family(&mut text, "calls", "counter", "Number of tasks that went through each kind of call.");
-    for queue in queues {
-        for (call, number) in &queue.calls {
-            sample(&mut text, "calls_total", queue, Some(("call", call)), *number);
-        }
-    }
-    family(&mut text, "consumers", "gauge", "Number of consumers that wait for a task.");
-    queues.iter().for_each(|queue| sample(&mut text, "consumers", queue, None, queue.consumers));
-    family(&mut text, "exact", "gauge", "1 if the numbers of tasks are those of the table.");
-    queues.iter().for_each(|queue| sample(&mut text, "exact", queue, None, queue.exact.into()));
-    text += "# EOF\n";
-    text
+    text + "# EOF"
 }
 
-fn family(text: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing into a String cannot fail.
-    let _ = writeln!(text, "# TYPE xqueue_{name} {kind}\n# HELP xqueue_{name} {help}");
-}
-
-fn sample(
-    text: &mut String,
-    name: &str,
-    queue: &Counters,
-    label: Option<(&str, &str)>,
-    number: i64,
-) {
-    let Counters { database, schema, table, .. } = queue;
-    let labels = [("database", database.as_str()), ("schema", schema), ("queue", table)];
-    let labels = labels.into_iter().chain(label);
+fn line(text: &mut String, name: &str, sample: &Sample) {
+    let Sample { suffix, labels, value } = sample;
     let labels: Vec<String> =
-        labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-    let _ = writeln!(text, "xqueue_{name}{{{}}} {number}", labels.join(","));
+        labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+    let _ = writeln!(text, "{name}{suffix}{{{}}} {value}", labels.join(","));
 }
 
 fn escaped(value: &str) -> String {
@@ -64,49 +34,78 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{Measured, MeasuredWorker, families};
 
-    fn queue(table: &str) -> Counters {
-        Counters {
+    fn queue(table: &str) -> Measured {
+        let mut queue = Measured {
             database: "shop".into(),
             schema: "public".into(),
             table: table.into(),
             tasks: vec![("ready", 5), ("taken", 0)],
-            calls: vec![("put", 7)],
+            calls: vec![("put", 7), ("ttr", 3)],
             consumers: 2,
             exact: true,
-        }
+            ..Measured::default()
+        };
+        queue.waits.add(2_500);
+        queue
     }
 
     #[test]
     fn each_family_has_its_samples_together() {
-        let text = open_metrics(&[queue("jobs"), queue("mail")]);
+        let text = open_metrics(&families(&[queue("jobs"), queue("mail")], &[]));
         let tasks: Vec<&str> = text.lines().take(6).collect();
         assert_eq!(
             tasks,
             [
                 "# TYPE xqueue_tasks gauge",
-                "# HELP xqueue_tasks Number of tasks by state.",
+                "# HELP xqueue_tasks Tasks by state.",
                 r#"xqueue_tasks{database="shop",schema="public",queue="jobs",state="ready"} 5"#,
                 r#"xqueue_tasks{database="shop",schema="public",queue="jobs",state="taken"} 0"#,
                 r#"xqueue_tasks{database="shop",schema="public",queue="mail",state="ready"} 5"#,
                 r#"xqueue_tasks{database="shop",schema="public",queue="mail",state="taken"} 0"#,
             ]
         );
-        assert!(text.contains(
-            "xqueue_calls_total{database=\"shop\",schema=\"public\",queue=\"mail\",call=\"put\"} 7\n"
-        ));
-        assert!(text.ends_with("queue=\"mail\"} 1\n# EOF\n"), "{text}");
+        let mail = r#"{database="shop",schema="public",queue="mail","#;
+        assert!(text.contains(&format!("xqueue_calls_total{mail}call=\"put\"}} 7\n")), "{text}");
+        let failed = format!("xqueue_failed_attempts_total{mail}cause=\"ttr\"}} 3\n");
+        assert!(text.contains(&failed), "{text}");
+        assert!(text.ends_with("queue=\"mail\"} 0\n# EOF"), "{text}");
+    }
+
+    #[test]
+    fn a_histogram_has_cumulative_buckets() {
+        let text = open_metrics(&families(&[queue("jobs")], &[]));
+        let sample = |suffix: &str, le: &str| {
+            let labels = r#"database="shop",schema="public",queue="jobs""#;
+            let line = format!("xqueue_wait_seconds{suffix}{{{labels}{le}}} ");
+            let found = text.lines().find_map(|known| known.strip_prefix(&line));
+            found.unwrap_or_else(|| panic!("no {line} in {text}")).to_string()
+        };
+        assert_eq!(sample("_bucket", r#",le="0.001""#), "0");
+        assert_eq!(sample("_bucket", r#",le="0.003""#), "1");
+        assert_eq!(sample("_bucket", r#",le="30000.0""#), "1");
+        assert_eq!(sample("_bucket", r#",le="+Inf""#), "1");
+        assert_eq!(sample("_count", ""), "1");
+        assert_eq!(sample("_sum", ""), "0.0025");
+    }
+
+    #[test]
+    fn a_worker_is_up_or_not() {
+        let worker = MeasuredWorker { database: "shop".into(), is_up: false, lag: 1.5 };
+        let text = open_metrics(&families(&[], &[worker]));
+        assert!(text.contains("xqueue_worker_up{database=\"shop\"} 0\n"), "{text}");
+        assert!(text.contains("xqueue_worker_lag_seconds{database=\"shop\"} 1.5\n"), "{text}");
     }
 
     #[test]
     fn names_are_escaped() {
-        let text = open_metrics(&[queue("a\"b\\c\nd")]);
+        let text = open_metrics(&families(&[queue("a\"b\\c\nd")], &[]));
         assert!(text.contains(r#"queue="a\"b\\c\nd","#), "{text}");
-        assert_eq!(text.lines().count(), 2 * 4 + 5 + 1);
     }
 
     #[test]
-    fn no_queue_no_sample() {
-        assert_eq!(open_metrics(&[]).lines().filter(|line| !line.starts_with('#')).count(), 0);
+    fn no_queue_no_family() {
+        assert_eq!(open_metrics(&families(&[], &[])), "# EOF");
     }
 }

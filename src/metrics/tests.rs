@@ -2,6 +2,7 @@
 
 use crate::metrics::graphite::safe_name;
 use crate::metrics::*;
+use crate::model::histogram::Histogram;
 use proptest::prelude::*;
 
 fn name() -> impl Strategy<Value = String> {
@@ -12,23 +13,32 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-fn counters() -> impl Strategy<Value = Counters> {
-    let numbers = any::<(i64, i64, i64)>();
-    (name(), name(), name(), numbers, any::<bool>()).prop_map(
-        |(database, schema, table, numbers, exact)| Counters {
-            database,
-            schema,
-            table,
-            tasks: vec![("ready", numbers.0), ("taken", 0)],
-            calls: vec![("put", numbers.1)],
-            consumers: numbers.2,
-            exact,
+fn measured() -> impl Strategy<Value = Measured> {
+    // A reader knows whole numbers up to this size.
+    let number = || -(1i64 << 53)..(1i64 << 53);
+    let lengths = prop::collection::vec(any::<i32>(), 0..9);
+    (name(), name(), name(), (number(), number(), number()), any::<bool>(), lengths).prop_map(
+        |(database, schema, table, numbers, exact, lengths)| {
+            let mut waits = Histogram::default();
+            lengths.iter().for_each(|length| waits.add(i64::from(*length) * 1000));
+            Measured {
+                database,
+                schema,
+                tubes: vec![(table.clone(), vec![("ready", numbers.2)])],
+                table,
+                tasks: vec![("ready", numbers.0), ("taken", 0)],
+                calls: vec![("put", numbers.1), ("ttr", 4)],
+                waits,
+                consumers: numbers.2,
+                exact,
+                ..Measured::default()
+            }
         },
     )
 }
 
 /// A sample: its name, its labels and its value.
-type Read = (String, Vec<(String, String)>, i64);
+type Read = (String, Vec<(String, String)>, f64);
 
 /// Reads a sample by the grammar of OpenMetrics.
 fn read_sample(line: &str) -> Option<Read> {
@@ -59,31 +69,37 @@ fn read_sample(line: &str) -> Option<Read> {
 
 proptest! {
     #[test]
-    fn open_metrics_are_read_as_they_were_written(queues in prop::collection::vec(counters(), 0..4)) {
-        let text = open_metrics(&queues);
+    fn open_metrics_are_read_as_they_were_written(queues in prop::collection::vec(measured(), 0..4)) {
+        let families = families(&queues, &[]);
+        let text = open_metrics(&families);
         let lines: Vec<&str> = text.split('\n').collect();
-        let samples = lines.iter().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let samples = lines.iter().filter(|line| !line.starts_with('#'));
         let samples: Vec<_> = samples.map(|line| read_sample(line)).collect();
         let mut expected = Vec::new();
-        let mut expect = |name: &str, queue: &Counters, label: Option<(&str, &str)>, number| {
-            let labels = [("database", &queue.database), ("schema", &queue.schema), ("queue", &queue.table)];
-            let labels = labels.map(|(label, value)| (label, value.as_str())).into_iter().chain(label);
-            let labels = labels.map(|(label, value)| (label.to_string(), value.to_string())).collect();
-            expected.push(Some((format!("xqueue_{name}"), labels, number)));
-        };
-        for queue in &queues {
-            let tasks = queue.tasks.iter();
-            tasks.for_each(|(state, number)| expect("tasks", queue, Some(("state", state)), *number));
+        for family in &families {
+            for sample in &family.samples {
+                let labels = sample.labels.iter().map(|(label, value)| (label.to_string(), value.clone()));
+                let name = format!("{}{}", family.name, sample.suffix);
+                expected.push(Some((name, labels.collect::<Vec<_>>(), sample.value)));
+            }
         }
-        for queue in &queues {
-            let calls = queue.calls.iter();
-            calls.for_each(|(call, number)| expect("calls_total", queue, Some(("call", call)), *number));
-        }
-        queues.iter().for_each(|queue| expect("consumers", queue, None, queue.consumers));
-        queues.iter().for_each(|queue| expect("exact", queue, None, queue.exact.into()));
         prop_assert_eq!(samples, expected);
-        prop_assert!(text.ends_with("\n# EOF\n"));
-        prop_assert_eq!(lines.iter().filter(|line| line.starts_with('#')).count(), 2 * 4 + 1);
+        prop_assert!(text.ends_with("# EOF"));
+        prop_assert_eq!(lines.iter().filter(|line| line.starts_with('#')).count(), 2 * families.len() + 1);
+    }
+
+    #[test]
+    fn a_queue_has_a_sample_of_each_thing_measured(queue in measured()) {
+        let families = families(std::slice::from_ref(&queue), &[]);
+        let of = |name: &str| families.iter().find(|family| family.name == name).expect(name);
+        prop_assert_eq!(of("xqueue_tasks").samples[0].value, queue.tasks[0].1 as f64);
+        prop_assert_eq!(of("xqueue_tube_tasks").samples[0].value, queue.tubes[0].1[0].1 as f64);
+        prop_assert_eq!(of("xqueue_calls").samples[0].value, queue.calls[0].1 as f64);
+        prop_assert_eq!(of("xqueue_failed_attempts").samples.len(), 1);
+        prop_assert_eq!(of("xqueue_consumers").samples[0].value, queue.consumers as f64);
+        let waits = &of("xqueue_wait_seconds").samples;
+        prop_assert!(waits.windows(2).take(16).all(|pair| pair[0].value <= pair[1].value));
+        prop_assert_eq!(waits[waits.len() - 2].value, queue.waits.total() as f64);
     }
 
     #[test]
@@ -91,9 +107,10 @@ proptest! {
         prefix in name(), names in [name(), name(), name()], tasks in any::<[i64; 6]>(), now in any::<i64>()
     ) {
         let [database, schema, table] = names.clone();
-        let sample = Sample { database, schema, table, tasks };
         let states = ["ready", "taken", "waiting", "buried", "zombie", "done"];
-        let text = graphite_lines(&prefix, now, std::slice::from_ref(&sample), &states);
+        let values = states.iter().zip(tasks).map(|(state, number)| (vec![state.to_string()], number));
+        let sample = Sample { database, schema, table, values: values.collect() };
+        let text = graphite_lines(&prefix, now, std::slice::from_ref(&sample));
         let lines: Vec<&str> = text.split('\n').collect();
         prop_assert_eq!((lines.len(), lines[6]), (7, ""));
         for ((line, state), number) in lines.iter().zip(states).zip(tasks) {

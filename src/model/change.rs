@@ -10,7 +10,10 @@ pub enum Call {
     Put,
     Take,
     Ack,
+    /// Given back after an attempt that has failed.
     Release,
+    /// Given back by its consumer without an attempt: `give_back`, and a release that says so.
+    GiveBack,
     Bury,
     /// Dug out by `dig`, `plow` or `kick`.
     Kick,
@@ -32,11 +35,12 @@ pub enum Call {
 }
 
 impl Call {
-    pub const ALL: [Call; 16] = [
+    pub const ALL: [Call; 17] = [
         Call::Put,
         Call::Take,
         Call::Ack,
         Call::Release,
+        Call::GiveBack,
         Call::Bury,
         Call::Kick,
         Call::Touch,
@@ -53,8 +57,23 @@ impl Call {
 
     pub fn name(self) -> &'static str {
         [
-            "put", "take", "ack", "release", "bury", "kick", "touch", "switch", "snatch",
-            "restart", "delete", "delay", "session", "ttr", "ttl", "zombie",
+            "put",
+            "take",
+            "ack",
+            "release",
+            "give_back",
+            "bury",
+            "kick",
+            "touch",
+            "switch",
+            "snatch",
+            "restart",
+            "delete",
+            "delay",
+            "session",
+            "ttr",
+            "ttl",
+            "zombie",
         ][self as usize]
     }
 }
@@ -130,6 +149,7 @@ pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'
         // A put that has found the task there.
         (Some(Call::Put), Some(_), Some(_)) => "update",
         (_, Some(old), Some(Status::Buried)) if old != Status::Buried => Call::Bury.name(),
+        (Some(Call::GiveBack), _, _) => Call::Release.name(),
         (Some(call), _, _) => call.name(),
         (_, _, None) => Call::Delete.name(),
         (_, Some(old), Some(new)) if old == new => "update",

@@ -7,6 +7,7 @@ pub mod definition;
 pub mod features;
 pub mod field;
 pub mod form;
+pub mod histogram;
 pub mod keys_text;
 pub mod level;
 pub mod names;

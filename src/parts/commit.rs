@@ -15,12 +15,12 @@ use crate::parts::waiters::{Cause, Offer};
 use serde_json::json;
 
 impl QueueGuard {
-    /// Takes over what transaction `xid` has committed, and wakes whom it concerns.
-    pub fn commit(&mut self, xid: u32, delta: &Delta) {
+    /// Takes over what transaction `xid` has committed by `now`, and wakes whom it concerns.
+    pub fn commit(&mut self, now: i64, xid: u32, delta: &Delta) {
         let Delta { table, counters, marks, waiters, subqueues, leases: _, capacity, schedule } =
             delta;
         let forgets = table.redefined || counters.recount;
-        self.commit_counters(counters);
+        self.commit_counters(now, counters);
         if counters.replaces {
             self.capacity.empty();
         }

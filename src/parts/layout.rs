@@ -3,7 +3,7 @@
 use crate::parts::counters::recount;
 use crate::parts::leases::{departed, epoch, sessions};
 use crate::parts::schedule::{databases, jobs};
-use crate::parts::{locks, slot, subqueues, waiters};
+use crate::parts::{clock, locks, slot, subqueues, waiters};
 use crate::server::process;
 use crate::server::shared_memory::{self, Layout, Place};
 use crate::settings;
@@ -19,6 +19,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
     let (queues, processes) = (settings::max_queues(), process::limit());
     let in_progress = recount::LIMIT * (processes + process::prepared_limit());
     vec![
+        (&clock::CLOCK, 1),
         (&slot::GENERATION, 1),
         (&slot::SLOTS, queues),
         (&slot::ASSIGNMENTS, queues),

@@ -2,6 +2,8 @@
 //! (its piece of shared memory, with the lock that guards it).
 
 pub mod capacity;
+#[allow(unsafe_code, reason = "shared memory")]
+pub mod clock;
 mod commit;
 pub mod counters;
 pub mod delta;

@@ -5,15 +5,19 @@
 
 use crate::error::{Error, Result};
 use crate::model::field::Field;
+use crate::model::position::{FIRST, Group, Position};
 use crate::model::status::Status;
+use crate::parts::marks::priorities::{self, KnownPriorities};
+use crate::parts::slot::QueueGuard;
+use crate::parts::{clock, slot};
 use crate::queue::{self, Queue};
 use crate::server::heap::{Bound, Is};
 use crate::server::memory::Scratch;
-use crate::server::operators;
 use crate::server::relation::{Lock, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
 use crate::server::types::Uuid;
 use crate::server::value::Value;
+use crate::server::{operators, time};
 use crate::statement::Index;
 use std::collections::BTreeMap;
 
@@ -41,6 +45,91 @@ pub fn taken(queue: &Queue, mut see: impl FnMut(&Tuple) -> bool) -> Result<()> {
         None => drop(relation.scan(&snapshot, &mut see)),
     }
     Ok(())
+}
+
+/// Tasks of each priority, or of all, that are looked at to find the oldest: a task that was given back comes before
+/// others that have been ready for longer.
+const LOOKED_AT: usize = 100;
+
+/// Returns for how long the oldest of the ready tasks that come next has been ready, in microseconds: of each priority up to
+/// a limit. None if no task is ready, or there is no index of them.
+pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
+    let relation = table(queue)?;
+    let wanted = match queue.features().has_subqueues() {
+        true => queue.sql.order_index(),
+        false => Index::Ready,
+    };
+    let Some(index) = queue.index(&relation, wanted) else { return Ok(None) };
+    let (snapshot, now) = (Snapshot::of_statement(), time::now());
+    let mut oldest = None;
+    // Looks at the first tasks within the bounds, and returns their priority.
+    let mut look = |bounds: Vec<Bound>| -> Option<i64> {
+        let (mut left, mut first) = (LOOKED_AT, None);
+        relation.scan_by(index, &bounds, &snapshot, |row| {
+            let priority = queue.priority(queue.value_of(row, Field::Priority));
+            if first.is_some_and(|first| first != priority) {
+                return false;
+            }
+            first = Some(priority);
+            let is_ready = queue.status_of(row).is_ok_and(|status| status == Status::Ready);
+            let age = row.writer().and_then(|writer| clock::age(writer, now));
+            oldest = oldest.max(age.filter(|_| is_ready));
+            left -= 1;
+            left > 0
+        });
+        first.flatten()
+    };
+    match starts(queue, now) {
+        Some(starts) => {
+            for bounds in starts {
+                look(bounds);
+            }
+        }
+        None => {
+            let mut from = look(vec![]);
+            for _ in 1..priorities::LIMIT {
+                let next = from.and_then(|priority| priority.checked_add(1));
+                let Some(value) = next.and_then(|next| queue.priority_value(next)) else { break };
+                from = look(vec![Bound { is: Is::AtLeast, value }]);
+            }
+        }
+    }
+    Ok(oldest)
+}
+
+/// Returns where in their index the ready tasks begin by the marks: of each priority, if all are known. None if they are not.
+fn starts<'m>(queue: &Queue, now: i64) -> Option<Vec<Vec<Bound<'m>>>> {
+    if queue.features().has_subqueues() {
+        return None;
+    }
+    // Under the queue's lock nothing is allocated.
+    let room = Vec::with_capacity(priorities::LIMIT);
+    let mut marks: Vec<(Option<i64>, Position)> = Vec::with_capacity(priorities::LIMIT);
+    let mut slot = slot::lock(queue.slot)?;
+    let mut mark = |slot: &mut QueueGuard, priority| {
+        marks.push((priority, slot.marked(Group::Ready { tube: None, priority })));
+    };
+    if queue.by_priority {
+        let known = slot.known_priorities(None, room, false, now);
+        if let KnownPriorities::All(known) = &known {
+            known.iter().for_each(|priority| mark(&mut slot, Some(*priority)));
+        }
+        drop(slot);
+        if !matches!(known, KnownPriorities::All(_)) {
+            return None;
+        }
+    } else {
+        mark(&mut slot, None);
+        drop(slot);
+    }
+    let start = |(priority, from): (Option<i64>, Position)| {
+        let priority = priority.and_then(|priority| queue.priority_value(priority));
+        let of_priority = priority.map(|value| Bound { is: Is::Equal, value });
+        let from = Some(from).filter(|from| *from != FIRST).and_then(|from| queue.key_at(from));
+        let from = from.map(|value| Bound { is: Is::AtLeast, value });
+        of_priority.into_iter().chain(from).collect()
+    };
+    Some(marks.into_iter().map(start).collect())
 }
 
 /// Returns the session that holds a task, which is None for a task without one; None if the row is not a taken task.

@@ -8,6 +8,11 @@ use pgrx::pg_sys::{self, Oid};
 pub trait Row {
     /// The value of a column by number, None if it is NULL or there is no such column (any more).
     fn value(&self, number: i16) -> Option<Value<'_>>;
+
+    /// The identifier of the transaction that has written it, if that is known.
+    fn writer(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// A row as the table stores it.
@@ -50,5 +55,10 @@ impl Row for Tuple {
                 pg_sys::heap_getattr(self.tuple, i32::from(number), self.description, &mut is_null);
             (!is_null).then(|| Value::new(datum, oid))
         }
+    }
+
+    fn writer(&self) -> Option<u32> {
+        // SAFETY: by the contract of `new`; a row of a table has a transaction in this place.
+        Some(unsafe { (*(*self.tuple).t_data).t_choice.t_heap.t_xmin.into() })
     }
 }

@@ -13,6 +13,7 @@ pub const INT8: Oid = pg_sys::INT8OID;
 pub const CHAR: Oid = pg_sys::CHAROID;
 pub const TEXT: Oid = pg_sys::TEXTOID;
 pub const UUID: Oid = pg_sys::UUIDOID;
+pub const XID: Oid = pg_sys::XIDOID;
 pub const UUID_ARRAY: Oid = pg_sys::UUIDARRAYOID;
 pub const BPCHAR: Oid = pg_sys::BPCHAROID;
 pub const JSON: Oid = pg_sys::JSONOID;
@@ -26,6 +27,7 @@ pub mod result {
     use super::{Oid, pg_sys};
 
     pub const void: Oid = pg_sys::VOIDOID;
+    pub const boolean: Oid = pg_sys::BOOLOID;
     pub const text: Oid = pg_sys::TEXTOID;
     pub const jsonb: Oid = pg_sys::JSONBOID;
     pub const uuid: Oid = pg_sys::UUIDOID;

@@ -109,6 +109,10 @@ impl<'m> Value<'m> {
         Oid::from(self.require(enum_type).value() as u32)
     }
 
+    pub fn to_xid(self) -> u32 {
+        self.require(types::XID).value() as u32
+    }
+
     pub fn to_uuid(self) -> [u8; 16] {
         let datum = self.require(types::UUID);
         // SAFETY: a value of type uuid is 16 bytes, passed by reference.
@@ -219,6 +223,10 @@ impl Value<'_> {
     /// Of type "char".
     pub fn letter(letter: u8) -> Self {
         Value::by_value(Datum::from(letter), types::CHAR)
+    }
+
+    pub fn boolean(is_true: bool) -> Self {
+        Value::by_value(Datum::from(is_true), pg_sys::BOOLOID)
     }
 
     /// What a function gives that returns nothing.

@@ -19,6 +19,12 @@ pub fn id_if_any() -> u32 {
     u32::from(unsafe { raw::GetTopTransactionIdIfAny() })
 }
 
+/// Returns the identifier that the next transaction gets, with its upper half. Must neither allocate nor fail.
+pub fn next_id() -> u64 {
+    // SAFETY: reads shared memory of the server under its lock.
+    unsafe { raw::ReadNextFullTransactionId().value }
+}
+
 /// Returns whether every statement of this transaction sees the same snapshot.
 pub fn has_fixed_snapshot() -> bool {
     // SAFETY: reads a backend variable.

@@ -2,6 +2,7 @@
 //! processes concerned.
 
 use crate::error::Error;
+use crate::parts::clock;
 use crate::parts::delta::Delta;
 use crate::parts::leases::{held, session, sessions};
 use crate::parts::schedule::databases;
@@ -10,7 +11,7 @@ use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::{Cause, Offer, wait};
 use crate::server::allocator::{allow, forbid, staying};
 use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
-use crate::server::{durability, injection, process, xact};
+use crate::server::{durability, injection, process, time, xact};
 use crate::trace;
 use crate::transaction::stack::Stack;
 use crate::transaction::{CHANGES, NOTED, Noted, ONLY_TAKEN, has_only_taken, note_beyond};
@@ -46,7 +47,13 @@ pub fn transaction_ended(event: TransactionEvent) {
         }
         TransactionEvent::Commit => {
             forbid();
-            CHANGES.with_borrow(|stack| stack.for_each(commit));
+            let now = time::now();
+            CHANGES.with_borrow(|stack| {
+                stack.for_each(|slot, delta| commit(now, slot, delta));
+                if !stack.is_empty() {
+                    clock::tick(now);
+                }
+            });
             sessions::set_committing(0);
             session::transaction_ended();
             commit_catalogue_changes();
@@ -93,9 +100,9 @@ fn forget() {
     NOTED.set(Noted::NOTHING);
 }
 
-/// Applies the changes of a queue: they are visible, and locks are still held, so earlier writers have been here
+/// Applies the changes of a queue, committed by `now`: they are visible, and locks are still held, so earlier writers have been here
 /// before. Must neither allocate nor fail.
-fn commit(slot: SlotId, delta: &Delta) {
+fn commit(now: i64, slot: SlotId, delta: &Delta) {
     injection::point(c"xqueue-commit-is-visible");
     if delta.table.dropped == Some(true) {
         return slot::remove(slot);
@@ -110,7 +117,7 @@ fn commit(slot: SlotId, delta: &Delta) {
         return databases::request(database, |requests| requests.registry = true);
     };
     let due = queue.due();
-    queue.commit(xact::id_if_any(), delta);
+    queue.commit(now, xact::id_if_any(), delta);
     let wake_worker = queue.due() < due || queue.needs_recount() || delta.table.redefined;
     drop(queue);
     injection::point(c"xqueue-commit-has-woken");

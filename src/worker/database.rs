@@ -3,6 +3,7 @@
 //! exact.
 
 use crate::error::OrRaise;
+use crate::parts::clock;
 use crate::parts::leases::departed;
 use crate::parts::schedule::databases::{self, Requests};
 use crate::parts::schedule::jobs;
@@ -11,6 +12,7 @@ use crate::queue::triggers::Tracking;
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{callbacks, catalog, injection, process, spi, time, worker};
+use crate::worker::ages;
 use crate::worker::healing;
 use crate::worker::job::Outcome;
 use crate::worker::leases::{Attached, Leases};
@@ -43,6 +45,7 @@ fn main(database: u32) {
     callbacks::at_exit(leave_on_exit, database);
     worker::handle_signals();
     worker::connect(Some(database));
+    clock::tick(time::now());
     let mut worker = Worker::of(database);
     let mut has_reported = false;
     while let Some(requests) = databases::take_requests(database) {
@@ -172,6 +175,7 @@ impl Worker {
                         let lack = queue.lack(*passive);
                         if let Some(mut slot) = slot::lock(queue.slot) {
                             slot.set_names([name, &schema, &table]);
+                            slot.set_tube_names(queue.definition.options.tubes_counted());
                             slot.find_tracked(queue.tracking.is_complete(*passive));
                             slot.set_lack(lack.as_deref().unwrap_or_default());
                         }
@@ -245,6 +249,9 @@ impl Worker {
         self.recounts.collect(&mut self.queues);
         if requests.prepared {
             self.prepared.ask();
+        }
+        if requests.metrics {
+            ages::note(self.queues.keys().copied());
         }
         let unsettled = self.prepared.look(&mut self.queues);
         // The connections are read before the departed sessions: a session left in between is in either list.

@@ -2,8 +2,11 @@
 //! the sender's thread.
 
 use crate::metrics::{Sample, graphite_lines};
-use crate::model::status::NAMES;
+use crate::model::change::Call;
+use crate::model::status::{NAMES, Tasks};
+use crate::parts::schedule::databases;
 use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
 use crate::server::{latch, time, worker};
 use crate::worker::graphite::{Event, Protocol, Sender, Target};
 use crate::{background_worker, settings};
@@ -22,6 +25,7 @@ fn main(_argument: u32) {
         Err(error) => return pgrx::warning!("xqueue: cannot start the sender of metrics: {error}"),
     };
     let mut last_sent: Option<Instant> = None;
+    let mut has_asked = false;
     loop {
         worker::reload_settings();
         let mut pause = None;
@@ -33,8 +37,12 @@ fn main(_argument: u32) {
                 if due.is_zero() {
                     last_sent = Some(Instant::now());
                     sender.send(&target, report());
+                    has_asked = false;
                 }
                 let next = if due.is_zero() { settings::graphite_interval() } else { due };
+                if next <= EVENTS_INTERVAL && !std::mem::replace(&mut has_asked, true) {
+                    ask_workers();
+                }
                 pause = Some(next.min(EVENTS_INTERVAL));
             }
             None => {
@@ -52,6 +60,13 @@ fn main(_argument: u32) {
     }
 }
 
+/// Has the workers note what only the tables say, in time for the next report.
+fn ask_workers() {
+    for worker in databases::all_workers() {
+        databases::request(worker.database, |requests| requests.metrics = true);
+    }
+}
+
 fn target() -> Option<Target> {
     let (host, port, protocol) = settings::graphite()?;
     let protocol = match protocol {
@@ -62,15 +77,43 @@ fn target() -> Option<Target> {
 }
 
 fn report() -> String {
-    let sample = |slot| {
-        let slot = slot::lock(slot)?;
-        let (names, tasks) = (slot.names(), slot.statistics().tasks);
-        drop(slot);
-        let [database, schema, table] = names.map(|name| name.read());
-        (!table.is_empty()).then_some(Sample { database, schema, table, tasks })
-    };
+    let now = time::now();
     let samples: Vec<Sample> =
-        slot::all(None).into_iter().filter_map(|(slot, _)| sample(slot)).collect();
-    let now = time::unix_microseconds(time::now()).div_euclid(1_000_000);
-    graphite_lines(&settings::graphite_prefix(), now, &samples, &NAMES)
+        slot::all(None).into_iter().filter_map(|(slot, _)| sample(slot, now)).collect();
+    let timestamp = time::unix_microseconds(now).div_euclid(1_000_000);
+    graphite_lines(&settings::graphite_prefix(), timestamp, &samples)
+}
+
+fn sample(slot: SlotId, now: i64) -> Option<Sample> {
+    let slot = slot::lock(slot)?;
+    let (names, tubes) = (slot.names(), slot.tube_names());
+    let (statistics, ready_since) = (slot.statistics(), slot.ready_since());
+    drop(slot);
+    let [database, schema, table] = names.map(|name| name.read());
+    if table.is_empty() {
+        return None;
+    }
+    let by_state = |tasks: Tasks, path: &[&str]| {
+        let value = |(state, number): (&&str, i64)| (of(path, state), number);
+        NAMES.iter().zip(tasks).map(value).collect::<Vec<_>>()
+    };
+    let mut values = by_state(statistics.tasks, &[]);
+    let call = |call: &Call| (of(&["calls"], call.name()), statistics.calls[*call as usize]);
+    // Each value is a file for Graphite: what has never happened gets none.
+    values.extend(Call::ALL.iter().map(call).filter(|(_, tasks)| *tasks != 0));
+    values.push((of(&[], "consumers"), statistics.consumers.into()));
+    let age = ready_since.map(|since| (now - since).max(0) / 1_000_000);
+    values.extend(age.map(|seconds| (of(&[], "oldest_ready_seconds"), seconds)));
+    for (tube, counters) in tubes.iter().zip(&statistics.tubes) {
+        let name = tube.read();
+        if !name.is_empty() {
+            values.extend(by_state(counters.tasks, &["tubes", &name]));
+        }
+    }
+    Some(Sample { database, schema, table, values })
+}
+
+/// The path of a value behind that of the table.
+fn of(path: &[&str], name: &str) -> Vec<String> {
+    path.iter().chain([&name]).map(|part| part.to_string()).collect()
 }

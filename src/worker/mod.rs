@@ -1,6 +1,7 @@
 //! The background workers: a launcher, one for each database with the extension, job workers that run user code for
 //! it, and one for the metrics of all databases.
 
+mod ages;
 mod crew;
 pub mod database;
 pub mod graphite;

@@ -7,9 +7,11 @@
 use crate::error::Result;
 use crate::model::change::{Call, Place};
 use crate::model::status::Status;
+use crate::parts::counters::change::Spent;
 use crate::parts::leases::{held, session};
 use crate::queue::Queue;
 use crate::server::executor;
+use crate::write::observed;
 use crate::{trace, transaction};
 
 /// What a statement does to each of its rows.
@@ -30,11 +32,18 @@ pub fn run(
     // Code of users that ran in the call may have added triggers since the queue was looked up.
     let transition =
         transition.filter(|_| queue.counts_itself && !queue.is_stale() && !trace::is_on());
-    let tasks = match transition {
-        Some(_) => executor::without_triggers(queue.table, work)?,
-        None => transaction::doing(queue.slot, call, work)?,
+    let Some(known) = transition else {
+        let tasks = observed::ignoring(|| transaction::doing(queue.slot, call, work))?;
+        note(queue, call, None, tasks);
+        return Ok(tasks);
     };
+    let (tasks, lengths) = observed::during(|| executor::without_triggers(queue.table, work));
+    let tasks = tasks?;
     note(queue, call, transition, tasks);
+    let spent = if known.to == Some(Status::Taken) { Spent::Ready } else { Spent::Taken };
+    if lengths.total() > 0 {
+        transaction::note(queue.slot, |delta| delta.counters.spend_all(spent, &lengths));
+    }
     Ok(tasks)
 }
 

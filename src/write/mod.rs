@@ -5,6 +5,7 @@ pub mod counting;
 pub mod direct;
 pub mod front;
 mod guard;
+mod observed;
 pub mod reservation;
 pub mod row;
 pub mod seen;

@@ -5,14 +5,16 @@ use crate::model::field::Field;
 use crate::model::level;
 use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
+use crate::parts::clock;
+use crate::parts::counters::change::Spent;
 use crate::parts::leases::sessions::{self, Part};
 use crate::parts::leases::{held, session};
 use crate::parts::slot;
 use crate::queue::Queue;
-use crate::server::process;
 use crate::server::row::Row;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
+use crate::server::{process, time};
 use crate::transaction;
 use crate::write::seen::Seen;
 use crate::write::traced::row_changed;
@@ -39,6 +41,7 @@ pub fn note<Old: Row, New: Row>(
         (None, Some(new)) => queue.key_hash_of(new.row),
         (None, None) => 0,
     };
+    let spent = old.as_ref().and_then(|old| spent(old, status(to), outcome));
     row_changed(queue, old.as_ref(), new.as_ref(), call, stand);
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
@@ -52,6 +55,9 @@ pub fn note<Old: Row, New: Row>(
         if let Some((group, position)) = stand {
             delta.marks.lowest.add(group, position);
         }
+        if let Some((kind, age)) = spent {
+            delta.counters.spend(kind, age);
+        }
         if let Some(instant) = due {
             delta.schedule.due_at(instant);
         }
@@ -59,6 +65,20 @@ pub fn note<Old: Row, New: Row>(
             delta.waiters.end(key, outcome);
         }
     });
+}
+
+/// Returns how long a task was in the state that it leaves, since its row was last written, if it is taken or acked.
+fn spent(
+    old: &Seen<impl Row>,
+    to: Option<Status>,
+    outcome: Option<Outcome>,
+) -> Option<(Spent, i64)> {
+    let kind = match (old.place.status, to, outcome) {
+        (Status::Ready, Some(Status::Taken), _) => Spent::Ready,
+        (Status::Taken, _, Some(Outcome::Acked)) => Spent::Taken,
+        _ => return None,
+    };
+    Some((kind, clock::age(old.row.writer()?, time::now())?))
 }
 
 /// Records which sessions got and lost a task, if that has changed.

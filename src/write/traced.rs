@@ -37,7 +37,10 @@ fn event(
         _ => old.map(|old| lease(queue, old.row)),
     };
     if let Some(Value::Object(event)) = &mut event {
-        let call = call.map_or("by hand".into(), |call| format!("{call:?}"));
+        let call = call.map_or("by hand".into(), |call| match call {
+            Call::GiveBack => format!("{:?}", Call::Release),
+            call => format!("{call:?}"),
+        });
         let before = old.and_then(|old| queue.instant_of(old.row, Field::Runat));
         event.insert("do".into(), call.into());
         event.insert("before".into(), before.into());

@@ -137,7 +137,7 @@ fn a_poison_row_stops_no_other() {
     q.wait_for("ready", 1199);
     assert_eq!(status(&mut q.admin, &name, 500).as_deref(), Some("W"));
     wait_until("the error is shown", || error_of(&mut q).contains("poison 500"));
-    let at = "SELECT error_at IS NOT NULL FROM xqueue.queues WHERE queue = $1::text::regclass";
+    let at = "SELECT s ? 'error_at' FROM xqueue.stats($1::text) s";
     assert!(scalar::<bool>(&mut q.admin, at, &[&name]));
     assert_eq!(error_of(&mut healthy), "");
     // Later ones pass as well, and so does the bad one when it is bad no longer.

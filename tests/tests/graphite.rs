@@ -156,6 +156,34 @@ fn tcp_values_of_every_state_database_and_name() {
 }
 
 #[test]
+fn calls_consumers_tubes_and_the_oldest_task() {
+    let _server = Server::alone();
+    let carbon = Carbon::start();
+    let mut settings = Settings::new();
+    let prefix = format!("it.{}", unique("more"));
+    let mut queue = Queue::with(
+        "graphite",
+        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        &json!({"features": {"tube": true}, "tube_stats": ["a.b", "c"]}),
+    );
+    queue.sql("SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a.b'); SELECT xqueue.put('{q}', '{}', tube => 'c')");
+    queue.sql("SELECT xqueue.take('{q}', tube => 'c')");
+    settings.send_to(carbon.port, "tcp", &prefix);
+    let path = format!("{prefix}.{}.public.{}", database(), queue.name);
+    wait_for_value(&carbon, &format!("{path}.calls.put"), 3.0);
+    wait_for_value(&carbon, &format!("{path}.calls.take"), 1.0);
+    wait_for_value(&carbon, &format!("{path}.consumers"), 0.0);
+    wait_for_value(&carbon, &format!("{path}.tubes.a_b-108bf50c.ready"), 2.0);
+    wait_for_value(&carbon, &format!("{path}.tubes.c.taken"), 1.0);
+    let age = format!("{path}.oldest_ready_seconds");
+    wait_until("the oldest task gets older", || {
+        carbon.last(&age).is_some_and(|(_, age)| age >= 2.0)
+    });
+    queue.sql("SELECT xqueue.take('{q}', count => 2)");
+    wait_for_value(&carbon, &format!("{path}.ready"), 0.0);
+}
+
+#[test]
 fn reload_changes_protocol_and_prefix_and_switches_off() {
     let _server = Server::alone();
     let carbon = Carbon::start();

@@ -10,6 +10,8 @@ use xqueue_tests::*;
 /// What a monitoring role looks at.
 const LOOKS: &[&str] = &[
     "SELECT * FROM xqueue.queues",
+    "SELECT * FROM xqueue.latency",
+    "SELECT * FROM xqueue.metric",
     "SELECT * FROM xqueue.taken",
     "SELECT * FROM xqueue.consumers",
     "SELECT * FROM xqueue.producers",

@@ -6,7 +6,7 @@ use xqueue_tests::{
 };
 
 fn paused_until(q: &mut Queue) -> Value {
-    q.ask_one("SELECT coalesce(to_jsonb(paused_until), 'null') FROM xqueue.queues WHERE queue = '{q}'::regclass")
+    q.ask_one("SELECT coalesce(to_jsonb(paused_until), 'null') FROM xqueue.definitions WHERE queue = '{q}'::regclass")
 }
 
 #[test]

@@ -1,13 +1,19 @@
 //! Changes that a transaction makes to a queue's counters.
 
-use crate::model::change::{Call, Calls, Counts, OTHER_TUBE, Place, Transitions, end};
-use crate::model::status::Tasks;
+use crate::model::change::{Call, Calls, Counts, NOWHERE, OTHER_TUBE, Place, Transitions, end};
+use crate::model::histogram::Histogram;
+use crate::model::status::{Status, Tasks};
+use crate::parts::counters::rates::Flow;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     pub tasks: Tasks,
     pub calls: Calls,
     pub transitions: Transitions,
+    /// How long tasks had been ready when they were taken.
+    pub waits: Histogram,
+    /// How long tasks had been taken when they were acked.
+    pub works: Histogram,
     /// Changes of tubes that have statistics of their own, by their index.
     pub tubes: Vec<(usize, TubeDelta)>,
     /// `tasks` is the whole count instead of a change, as after TRUNCATE.
@@ -18,6 +24,13 @@ pub struct Change {
     pub recount: bool,
     /// Other tubes have statistics than before.
     pub tubes_changed: bool,
+}
+
+/// The state in which a task has spent its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spent {
+    Ready,
+    Taken,
 }
 
 /// Changes of one tube.
@@ -75,6 +88,36 @@ impl Change {
         &mut self.tubes[index].1
     }
 
+    /// Returns how many tasks were put, and how many are done or gone.
+    pub fn flow(&self) -> Flow {
+        let mut flow = Flow::default();
+        for status in Status::ALL {
+            flow.put += self.transitions[NOWHERE][status as usize].max(0) as u64;
+            let left = &self.transitions[status as usize];
+            if !status.is_over() {
+                let over = [Status::Zombie as usize, Status::Done as usize, NOWHERE];
+                flow.done += over.map(|end| left[end].max(0) as u64).iter().sum::<u64>();
+            }
+        }
+        flow
+    }
+
+    /// Records how long a task that is taken was ready, or one that is acked was taken, in microseconds.
+    pub fn spend(&mut self, spent: Spent, length: i64) {
+        self.histogram(spent).add(length);
+    }
+
+    pub fn spend_all(&mut self, spent: Spent, lengths: &Histogram) {
+        self.histogram(spent).absorb(lengths);
+    }
+
+    fn histogram(&mut self, spent: Spent) -> &mut Histogram {
+        match spent {
+            Spent::Ready => &mut self.waits,
+            Spent::Taken => &mut self.works,
+        }
+    }
+
     pub fn call(&mut self, call: Call, tasks: usize) {
         self.calls[call as usize] += tasks as i64;
     }
@@ -98,6 +141,8 @@ impl Change {
         add(&mut self.tasks, &later.tasks);
         add(&mut self.calls, &later.calls);
         add_all(&mut self.transitions, &later.transitions);
+        self.waits.absorb(&later.waits);
+        self.works.absorb(&later.works);
         for (tube, change) in &later.tubes {
             let tube = self.tube(*tube);
             add(&mut tube.tasks, &change.tasks);

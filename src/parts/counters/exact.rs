@@ -8,12 +8,12 @@ use serde_json::json;
 
 impl QueueGuard {
     /// Applies what a transaction has committed.
-    pub(in crate::parts) fn commit_counters(&mut self, change: &Change) {
+    pub(in crate::parts) fn commit_counters(&mut self, now: i64, change: &Change) {
         if let Some(tracked) = change.tracked {
             self.counters.tracked = tracked;
             self.counters.exact &= tracked;
         }
-        self.counters.commit(change);
+        self.counters.commit(now, change);
         self.counters.exact |= change.replaces && self.may_be_exact();
     }
 

@@ -2,6 +2,7 @@
 
 pub mod change;
 mod exact;
+pub mod rates;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod recount;
 pub mod shared;

@@ -1,15 +1,20 @@
 //! Counters of a queue in shared memory, under the queue's lock.
 
 use crate::model::change::{Calls, Transitions};
+use crate::model::histogram::Histogram;
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::Tasks;
 use crate::parts::counters::change::{Change, add, add_all};
+use crate::parts::counters::rates::Rates;
 
 #[repr(C)]
 pub struct Shared {
     pub(in crate::parts) tasks: Tasks,
     pub(super) calls: Calls,
     pub(super) transitions: Transitions,
+    pub(super) waits: Histogram,
+    pub(super) works: Histogram,
+    pub(super) rates: Rates,
     /// Tubes have or had statistics of their own.
     pub(in crate::parts) counts_tubes: bool,
     /// Counters of these tubes, in the order of the options.
@@ -39,6 +44,9 @@ impl Shared {
             tasks: Tasks::default(),
             calls: Calls::default(),
             transitions: Transitions::default(),
+            waits: Histogram::default(),
+            works: Histogram::default(),
+            rates: Rates::default(),
             counts_tubes: false,
             tubes: [Tube::default(); TUBES_COUNTED],
             exact: false,
@@ -49,7 +57,7 @@ impl Shared {
     }
 
     /// Applies what a transaction has committed.
-    pub(super) fn commit(&mut self, change: &Change) {
+    pub(super) fn commit(&mut self, now: i64, change: &Change) {
         if change.tubes_changed {
             self.tubes = [Tube::default(); TUBES_COUNTED];
         }
@@ -60,6 +68,9 @@ impl Shared {
         add(&mut self.tasks, &change.tasks);
         add(&mut self.calls, &change.calls);
         add_all(&mut self.transitions, &change.transitions);
+        self.waits.absorb(&change.waits);
+        self.works.absorb(&change.works);
+        self.rates.add(now, change.flow());
         for (tube, change) in &change.tubes {
             add(&mut self.tubes[*tube].tasks, &change.tasks);
             add_all(&mut self.tubes[*tube].transitions, &change.transitions);

@@ -1,5 +1,7 @@
 //! What a queue's slot says of its name and of its problems.
 
+use crate::model::options::TUBES_COUNTED;
+
 pub const NAME_LENGTH: usize = 64;
 pub const ERROR_LENGTH: usize = 512;
 
@@ -18,6 +20,10 @@ impl Problem {
 #[repr(C)]
 pub struct Shared {
     pub(super) names: [[u8; NAME_LENGTH]; 3],
+    /// Names of the tubes with statistics of their own; empty ones behind the last.
+    pub(super) tubes: [[u8; NAME_LENGTH]; TUBES_COUNTED],
+    /// Since when the oldest task was ready as the metrics were last asked for; 0 if none was.
+    pub(super) ready_since: i64,
     /// The worker's last failure.
     pub(super) error: Problem,
     /// What the table has lost of what `upgrade` has made.
@@ -26,7 +32,13 @@ pub struct Shared {
 
 impl Default for Shared {
     fn default() -> Shared {
-        Shared { names: [[0; NAME_LENGTH]; 3], error: Problem::NONE, lack: Problem::NONE }
+        Shared {
+            names: [[0; NAME_LENGTH]; 3],
+            tubes: [[0; NAME_LENGTH]; TUBES_COUNTED],
+            ready_since: 0,
+            error: Problem::NONE,
+            lack: Problem::NONE,
+        }
     }
 }
 

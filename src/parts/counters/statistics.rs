@@ -1,8 +1,10 @@
 //! What views and metrics show of a queue: counters, names, the worker's last failure.
 
 use crate::model::change::{Calls, Transitions};
+use crate::model::histogram::Histogram;
 use crate::model::options::TUBES_COUNTED;
-use crate::model::status::Tasks;
+use crate::model::status::{Status, Tasks};
+use crate::parts::counters::rates::Flow;
 use crate::parts::counters::shared::Tube;
 use crate::parts::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Problem, Text, set_text};
 use crate::parts::slot::QueueGuard;
@@ -14,6 +16,11 @@ pub struct Statistics {
     pub tasks: Tasks,
     pub calls: Calls,
     pub transitions: Transitions,
+    /// How long tasks had been ready when they were taken.
+    pub waits: Histogram,
+    /// How long tasks had been taken when they were acked.
+    pub works: Histogram,
+    pub last_minute: Flow,
     pub tubes: [Tube; TUBES_COUNTED],
     pub consumers: u32,
     /// Producers that wait for room.
@@ -32,6 +39,9 @@ impl QueueGuard {
             tasks: self.counters.tasks,
             calls: self.counters.calls,
             transitions: self.counters.transitions,
+            waits: self.counters.waits,
+            works: self.counters.works,
+            last_minute: self.counters.rates.of_last_minute(time::now()),
             tubes: self.counters.tubes,
             consumers: self.waiters.consumers(),
             producers: self.waiters.producers,
@@ -45,10 +55,12 @@ impl QueueGuard {
         }
     }
 
-    /// Resets the counters of calls and transitions; numbers of tasks stay.
+    /// Resets the counters of calls and transitions, and the histograms; numbers of tasks stay.
     pub fn reset_statistics(&mut self) {
         self.counters.calls = Calls::default();
         self.counters.transitions = Transitions::default();
+        self.counters.waits = Histogram::default();
+        self.counters.works = Histogram::default();
         self.counters.tubes.iter_mut().for_each(|tube| tube.transitions = Transitions::default());
     }
 
@@ -57,9 +69,31 @@ impl QueueGuard {
         self.shown.names.map(Text)
     }
 
+    /// Returns the names of the tubes with statistics of their own, longer ones shortened.
+    pub fn tube_names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
+        self.shown.tubes.map(Text)
+    }
+
+    /// Returns since when the oldest task was ready as the metrics were last asked for, if one still is.
+    pub fn ready_since(&self) -> Option<i64> {
+        let is_ready = self.counters.tasks[Status::Ready as usize] > 0;
+        Some(self.shown.ready_since).filter(|since| is_ready && *since != 0)
+    }
+
+    pub fn set_ready_since(&mut self, since: Option<i64>) {
+        self.shown.ready_since = since.unwrap_or(0);
+    }
+
     pub fn set_names(&mut self, names: [&str; 3]) {
         self.table.settled = true;
         for (place, name) in self.shown.names.iter_mut().zip(names) {
+            set_text(place, name);
+        }
+    }
+
+    pub fn set_tube_names(&mut self, tubes: &[String]) {
+        let names = tubes.iter().map(String::as_str).chain(std::iter::repeat(""));
+        for (place, name) in self.shown.tubes.iter_mut().zip(names) {
             set_text(place, name);
         }
     }

@@ -1,5 +1,9 @@
 //! The databases with the extension, and their workers.
 
+mod status;
+
+pub use status::{State, WorkerStatus, all_workers, report_round, report_work, state, worker_of};
+
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::NEVER;
 use crate::server::shared_memory::{Guarded, Zeroed};
@@ -9,8 +13,6 @@ pub const LIMIT: usize = 256;
 pub const NO_PROCESS: u32 = u32::MAX;
 /// A worker that has not begun this long after the request (µs) is considered lost.
 const START_TIMEOUT: i64 = 10_000_000;
-/// A worker that has not made a round this long after it had to (µs) does not work.
-const STALLED_AFTER: i64 = 10_000_000;
 
 /// A database, as the launcher and its worker see it.
 #[repr(C)]
@@ -52,6 +54,8 @@ pub struct Requests {
     pub prepared: bool,
     /// Identified sessions have got connections, or lost them unnoticed.
     pub sessions: bool,
+    /// The metrics are about to be sent, and need what only the tables say.
+    pub metrics: bool,
 }
 
 /// The databases, and the launcher that starts their workers.
@@ -86,25 +90,13 @@ impl Database {
             due_at: NEVER,
             woken_at: 0,
             occupied: 0,
-            requests: Requests { registry: false, sweep: false, prepared: false, sessions: false },
-        }
-    }
-
-    /// Returns how long the worker owes a round (µs).
-    fn lag(&self) -> i64 {
-        let woken_at = if self.woken_at == 0 { NEVER } else { self.woken_at };
-        time::now().saturating_sub(self.due_at.min(woken_at)).max(0)
-    }
-
-    fn state(&self) -> State {
-        match self.worker {
-            _ if self.occupied > 0 => State::Ending,
-            NO_PROCESS if self.lacks_since != 0 && self.wanted => State::NoWorker,
-            NO_PROCESS if self.wanted || self.is_attended() => State::Startup,
-            NO_PROCESS => State::Init,
-            _ if !self.works => State::Startup,
-            _ if self.lag() >= STALLED_AFTER => State::Stalled,
-            _ => State::Running,
+            requests: Requests {
+                registry: false,
+                sweep: false,
+                prepared: false,
+                sessions: false,
+                metrics: false,
+            },
         }
     }
 
@@ -210,94 +202,6 @@ pub fn has_worker(oid: u32) -> bool {
     find(&mut directory(), oid).is_some_and(|database| database.is_attended())
 }
 
-/// State of a database's worker, as its sessions see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// No worker was requested.
-    Init,
-    /// A worker was requested, or has begun.
-    Startup,
-    Running,
-    /// A command needs the database exclusively: the worker leaves.
-    Ending,
-    /// The server has no place for a worker.
-    NoWorker,
-    /// The worker owes a round.
-    Stalled,
-}
-
-impl State {
-    pub fn name(self) -> &'static str {
-        ["INIT", "STARTUP", "RUNNING", "ENDING", "NO_WORKER", "STALLED"][self as usize]
-    }
-}
-
-pub fn state(oid: u32) -> State {
-    find(&mut directory(), oid).map_or(State::Init, |database| database.state())
-}
-
-/// What is known of the worker of a database.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkerStatus {
-    pub database: u32,
-    pub state: State,
-    /// The process, if there is one, and when it began.
-    pub worker: Option<(i32, i64)>,
-    /// When it ended its last round.
-    pub round_at: Option<i64>,
-    /// How long it owes a round (µs).
-    pub lag: i64,
-    /// Since when the server has had no place for it.
-    pub lacks_since: Option<i64>,
-}
-
-impl WorkerStatus {
-    fn of(database: &Database) -> WorkerStatus {
-        let is_there = database.worker != NO_PROCESS;
-        let instant = |instant| Some(instant).filter(|instant| *instant != 0);
-        WorkerStatus {
-            database: database.oid,
-            state: database.state(),
-            worker: is_there.then_some((database.pid, database.begun)),
-            round_at: instant(database.round_at).filter(|_| is_there),
-            lag: if is_there { database.lag() } else { 0 },
-            lacks_since: instant(database.lacks_since).filter(|_| !is_there),
-        }
-    }
-}
-
-/// Returns what is known of the worker of a database.
-pub fn worker_of(oid: u32) -> Option<WorkerStatus> {
-    find(&mut directory(), oid).map(|database| WorkerStatus::of(database))
-}
-
-/// Returns what is known of the workers of all databases that have one, or want one.
-pub fn all_workers() -> Vec<WorkerStatus> {
-    let mut found = Vec::with_capacity(LIMIT);
-    let directory = directory();
-    let databases = DIRECTORY.get(&directory)[0].databases.iter();
-    let is_attended = |database: &&Database| database.oid != 0 && database.state() != State::Init;
-    found.extend(databases.filter(is_attended).map(WorkerStatus::of));
-    found
-}
-
-/// Records that this database's worker has ended a round, and begins the next one `pause` microseconds later unless it is
-/// woken.
-pub fn report_round(oid: u32, pause: Option<i64>) {
-    let now = time::now();
-    if let Some(database) = find(&mut directory(), oid) {
-        database.round_at = now;
-        database.due_at = pause.map_or(NEVER, |pause| now.saturating_add(pause));
-    }
-}
-
-/// Records that this database's worker has made a round of its queues.
-pub fn report_work(oid: u32) {
-    if let Some(database) = find(&mut directory(), oid) {
-        database.works = true;
-    }
-}
-
 /// Undoes one `occupy`.
 pub fn vacate(oid: u32) {
     let mut directory = directory();
@@ -359,8 +263,13 @@ pub fn register_worker(oid: u32) -> bool {
             (database.lacks_since, database.round_at, database.woken_at) = (0, 0, 0);
             database.due_at = database.begun;
             database.works = false;
-            database.requests =
-                Requests { registry: true, sweep: true, prepared: true, sessions: true };
+            database.requests = Requests {
+                registry: true,
+                sweep: true,
+                prepared: true,
+                sessions: true,
+                metrics: false,
+            };
             true
         }
         _ => false,

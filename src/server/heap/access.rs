@@ -101,6 +101,20 @@ pub unsafe fn value<'row>(slot: *mut pg_sys::TupleTableSlot, number: i16) -> Opt
     }
 }
 
+/// The identifier of the transaction that has written the row in a slot; None where a table keeps its rows in another way
+/// than heap.
+///
+/// # Safety
+/// As above.
+pub unsafe fn writer(slot: *mut pg_sys::TupleTableSlot) -> Option<u32> {
+    // SAFETY: by the contract of this function; a slot of this kind begins as one of a heap's tuple.
+    unsafe {
+        let is_heap = (*slot).tts_ops == &raw const pg_sys::TTSOpsBufferHeapTuple;
+        let tuple = (*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
+        (is_heap && !tuple.is_null()).then(|| (*(*tuple).t_data).t_choice.t_heap.t_xmin.into())
+    }
+}
+
 /// Begins a scan of an index.
 ///
 /// # Safety

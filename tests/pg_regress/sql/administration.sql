@@ -58,15 +58,15 @@ SELECT xqueue.stats('jobs')->'tasks'->'total' AS total;
 
 -- pause
 SELECT xqueue.pause('jobs');
-SELECT queue, paused_until FROM xqueue.queues WHERE queue = 'jobs'::regclass;
+SELECT queue, paused_until FROM xqueue.definitions WHERE queue = 'jobs'::regclass;
 SELECT xqueue.stats('jobs')->'paused_until' AS paused_until;
 SELECT xqueue.take('jobs');
 SELECT xqueue.take('jobs', '10 ms');
 SELECT xqueue.take('jobs', id => 1);
 SELECT xqueue.resume('jobs');
-SELECT paused_until FROM xqueue.queues WHERE queue = 'jobs'::regclass;
+SELECT paused_until FROM xqueue.definitions WHERE queue = 'jobs'::regclass;
 SELECT xqueue.pause(NULL::jobs, '1 hour');
-SELECT paused_until > now() + '59 min'::interval AS paused FROM xqueue.queues WHERE queue = 'jobs'::regclass;
+SELECT paused_until > now() + '59 min'::interval AS paused FROM xqueue.definitions WHERE queue = 'jobs'::regclass;
 SELECT xqueue.resume(NULL::jobs);
 SELECT xqueue.pause('jobs', '-1 s');
 :code

@@ -17,7 +17,7 @@ SELECT region, no, status, round(extract(epoch FROM runat - now())) AS seconds F
 SELECT region, no, status, note FROM xqueue.ack(NULL::jobs, '{"region": "s", "no": 1}', '{"note": "well"}', attempt => 1);
 SELECT region, no, status, priority, tube, note FROM jobs ORDER BY 1, 2;
 SELECT s->'tubes' AS tubes FROM xqueue.stats('jobs') s;
-SELECT queue, ready, taken, waiting, buried, zombie, done, exact FROM xqueue.queues WHERE queue = 'jobs'::regclass;
+SELECT s->'tasks' AS tasks, s->'exact' AS exact FROM xqueue.stats('jobs') AS s;
 SELECT xqueue.check(NULL::jobs);
 SELECT xqueue.downgrade(NULL::jobs, drop_columns => true);
 SELECT region, no, note FROM jobs ORDER BY 1, 2;

@@ -33,7 +33,7 @@ BEGIN;
 SELECT xqueue.give_back();
 ROLLBACK;
 SELECT count(*) FROM jobs WHERE status = 'T';
-SELECT xqueue.stats('jobs')->'calls'->'release' AS released;
+SELECT xqueue.stats('jobs')->'calls'->'give_back' AS released;
 -- only where it may
 CREATE ROLE regress_give_back;
 GRANT SELECT, UPDATE ON mails TO regress_give_back;

@@ -11,13 +11,18 @@ SELECT no FROM xqueue.put(NULL::"Other".jobs, '{"region": "a", "no": 1}');
 SELECT id FROM xqueue.take(NULL::jobs, count => 2);
 SELECT no FROM xqueue.take(NULL::"Other".jobs);
 
-SELECT * FROM xqueue.queues ORDER BY queue::text;
+SELECT queue, ready, taken, waiting, buried, oldest_ready >= '0' AS has_age, in_1m, out_1m, consumers, error FROM xqueue.queues ORDER BY queue::text;
 SELECT * FROM xqueue.definitions ORDER BY queue::text;
 SELECT queue, pid = pg_backend_pid() AS mine, session = xqueue.identify() AS by_me, tasks FROM xqueue.taken ORDER BY queue::text;
 SELECT queue, key, attempts, pid = pg_backend_pid() AS mine, application, client, deadline, session = xqueue.identify() AS by_me
   FROM xqueue.tasks_in_flight ORDER BY queue::text, key;
 SELECT queue, call, tasks FROM xqueue.calls WHERE tasks > 0 ORDER BY queue::text, call;
 SELECT pid IS NOT NULL AS runs, state, started < last_round AS has_been_round, lag < '10 s' AS in_time, error FROM xqueue.workers WHERE database = current_database();
+SELECT queue, taken, wait_p50 <= wait_p99 AS waited, acked, work_p50 FROM xqueue.latency ORDER BY queue::text;
+SELECT m.queue, name, count(*), sum(value) FROM xqueue.metric, LATERAL (SELECT labels->>'queue' AS queue) AS m
+ WHERE name IN ('xqueue_tasks', 'xqueue_calls_total', 'xqueue_wait_seconds_count', 'xqueue_work_seconds_count', 'xqueue_exact', 'xqueue_error')
+ GROUP BY m.queue, name ORDER BY m.queue COLLATE "C", name COLLATE "C";
+SELECT name, value FROM xqueue.metric WHERE name = 'xqueue_worker_up';
 SELECT queue, pid, state FROM xqueue.consumers;
 SELECT queue, ready FROM xqueue.queues WHERE queue = 'jobs'::regclass;
 
@@ -41,6 +46,17 @@ SELECT xqueue.stats('jobs')->'calls'->'session' AS given_back;
 SELECT queue, ready, taken FROM xqueue.queues ORDER BY queue::text;
 SELECT xqueue.check('jobs');
 SELECT xqueue.check(NULL::"Other".jobs);
+
+-- Quantiles of what was taken and acked, by triggers, by the direct path and in one statement
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 2);
+SELECT count(*) FROM xqueue.ack(NULL::jobs, '[1, 2]'::jsonb);
+SELECT count(*) FROM xqueue.put(NULL::jobs, (SELECT jsonb_agg(jsonb_build_object('id', n)) FROM generate_series(100, 199) n));
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 101);
+SELECT count(*) FROM xqueue.ack(NULL::jobs, (SELECT jsonb_agg(n) FROM generate_series(100, 199) n));
+SELECT taken, wait_p50 IS NOT NULL AS waited, acked, work_p50 IS NOT NULL AS worked FROM xqueue.latency WHERE queue = 'jobs'::regclass;
+SELECT ready, taken, oldest_ready, in_1m, out_1m FROM xqueue.queues WHERE queue = 'jobs'::regclass;
+SELECT xqueue.stats_reset('jobs');
+SELECT taken, wait_p50, acked, work_p50 FROM xqueue.latency WHERE queue = 'jobs'::regclass;
 
 -- Gone with the table
 DROP SCHEMA "Other" CASCADE;

@@ -50,8 +50,11 @@ const OF_QUEUES: [&str; 27] = [
 /// Afterwards it may be no queue any more.
 const LAST: [&str; 3] = ["upgrade({q})", "downgrade({q})", "upgrade({q})"];
 
-const BESIDE: [&str; 14] = [
+const BESIDE: [&str; 17] = [
     "SELECT * FROM xqueue.queues",
+    "SELECT * FROM xqueue.latency",
+    "SELECT * FROM xqueue.metric",
+    "SELECT * FROM xqueue.definitions",
     "SELECT * FROM xqueue.taken",
     "SELECT * FROM xqueue.consumers",
     "SELECT * FROM xqueue.producers",

@@ -8,7 +8,7 @@ fn what_has_to_be_ended_is_tried_again_after_growing_pauses() {
     let mut sick = queue_at(&server, "sick");
     before_each(&mut sick, "UPDATE", ENDLESS);
     sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    let failed_at = "SELECT extract(epoch FROM error_at)::float8 FROM xqueue.queues";
+    let failed_at = "SELECT (s->>'error_at')::float8 FROM xqueue.stats() s";
     let mut failures: Vec<f64> = vec![];
     while failures.len() < 4 {
         wait_until("it fails again", || {

@@ -20,6 +20,11 @@ impl Row for Found<'_> {
         // SAFETY: the slot holds the row while it is found.
         unsafe { access::value(self.slot, number) }
     }
+
+    fn writer(&self) -> Option<u32> {
+        // SAFETY: as above.
+        unsafe { access::writer(self.slot) }
+    }
 }
 
 impl Found<'_> {

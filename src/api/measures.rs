@@ -1,0 +1,150 @@
+//! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that the
+//! caller may monitor.
+
+use crate::api::monitor::{Listed, all_listed, readable_tables, slot_of, worker_error};
+use crate::error::{Error, OrRaise, Result};
+use crate::metrics::{Measured, MeasuredWorker, families, open_metrics};
+use crate::model::change::Call as Kind;
+use crate::model::histogram::Histogram;
+use crate::model::status::{Status, Tasks};
+use crate::parts::counters::statistics::Statistics;
+use crate::parts::leases::session;
+use crate::parts::schedule::databases;
+use crate::parts::slot;
+use crate::queue::{self, census};
+use crate::server::function::{Call, Output};
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::value::Value;
+use crate::server::{catalog, jsonb, process, xact};
+use crate::sql_functions;
+use pgrx::pg_sys::Oid;
+use serde_json::{Map, Value as Json, json};
+
+sql_functions! {
+    "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;
+    "metric_rows" as metric_rows, pg_finfo_metric_rows() -> [jsonb] => metric_rows_impl;
+    "measures" as measures, pg_finfo_measures() -> [jsonb] => measures_impl;
+}
+
+/// Returns the metrics in the text format of OpenMetrics.
+fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    Ok(Some(Value::text(&open_metrics(&families(&measured(), &measured_worker())))))
+}
+
+/// Returns the same as rows.
+fn metric_rows_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    for family in families(&measured(), &measured_worker()) {
+        for sample in family.samples {
+            let labels = sample.labels.into_iter();
+            let labels: Map<String, Json> =
+                labels.map(|(label, value)| (label.into(), value.into())).collect();
+            output.push(jsonb::from_value(&json!({
+                "name": format!("{}{}", family.name, sample.suffix),
+                "labels": labels,
+                "value": sample.value,
+            })));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns what the views `queues` and `latency` show beside the counters.
+fn measures_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    for table in readable_tables() {
+        let Some(statistics) = statistics_of(table) else { continue };
+        output.push(jsonb::from_value(&json!({
+            "relation": u32::from(table),
+            "oldest_ready": oldest_ready(table, &statistics)?,
+            "put": statistics.last_minute.put,
+            "done": statistics.last_minute.done,
+            "waits": described(&statistics.waits),
+            "works": described(&statistics.works),
+        })));
+    }
+    Ok(None)
+}
+
+fn described(histogram: &Histogram) -> Json {
+    let quantile = |share| histogram.quantile(share).map(|bound| bound as f64 / 1e6);
+    json!({
+        "count": histogram.total(),
+        "p50": quantile(0.5),
+        "p95": quantile(0.95),
+        "p99": quantile(0.99),
+    })
+}
+
+fn statistics_of(table: Oid) -> Option<Statistics> {
+    Some(slot::lock(slot_of(table)?)?.statistics())
+}
+
+/// Returns for how long the oldest task of a queue has been ready, in seconds. None if no task is ready, or the table
+/// cannot be read now: monitoring waits for no lock.
+fn oldest_ready(table: Oid, statistics: &Statistics) -> Result<Option<f64>> {
+    let is_empty = statistics.exact && statistics.tasks[Status::Ready as usize] == 0;
+    if is_empty || xact::in_recovery() || !relation::try_lock(table, Lock::AccessShare) {
+        return Ok(None);
+    }
+    if Relation::open(table, Lock::None).is_none_or(|relation| !relation.is_readable()) {
+        return Ok(None);
+    }
+    // What is wrong with a queue that cannot be used at present is shown as its error, and hides no other.
+    let look =
+        || queue::find(table).or_raise().map(|queue| census::oldest_ready(&queue).or_raise());
+    match xact::try_in_subtransaction(look) {
+        Ok(age) => Ok(age.flatten().map(|age| age as f64 / 1e6)),
+        Err(failure) if failure.is_canceled() => Err(Error::new(failure.code, failure.message)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Measures the queues that the caller may monitor.
+fn measured() -> Vec<Measured> {
+    let database = catalog::database_name(process::database());
+    let readable = readable_tables();
+    let listed = all_listed().into_iter().filter(|(table, _)| readable.contains(table));
+    let measured = |(table, listed): (Oid, Listed)| {
+        let (schema, name) = catalog::table_name(table)?;
+        let statistics = statistics_of(table)?;
+        let tubes = listed.tubes.into_iter().zip(&statistics.tubes);
+        Some(Measured {
+            database: database.clone(),
+            schema,
+            table: name,
+            tasks: by_state(statistics.tasks),
+            tubes: tubes.map(|(tube, counters)| (tube, by_state(counters.tasks))).collect(),
+            calls: Kind::ALL.map(|call| (call.name(), statistics.calls[call as usize])).to_vec(),
+            oldest_ready: oldest_ready(table, &statistics).or_raise(),
+            waits: statistics.waits,
+            works: statistics.works,
+            consumers: statistics.consumers.into(),
+            capacity: statistics.capacity.map(|room| (room, statistics.producers.into())),
+            exact: statistics.exact,
+            has_error: statistics.error.is_some(),
+        })
+    };
+    listed.filter_map(measured).collect()
+}
+
+fn by_state(tasks: Tasks) -> Vec<(&'static str, i64)> {
+    Status::ALL.map(|status| (status.name(), tasks[status as usize])).to_vec()
+}
+
+/// Measures the worker of this database; a standby has none.
+fn measured_worker() -> Vec<MeasuredWorker> {
+    if xact::in_recovery() {
+        return vec![];
+    }
+    let known = databases::worker_of(process::database().into());
+    let works = |state| matches!(state, databases::State::Running);
+    vec![MeasuredWorker {
+        database: catalog::database_name(process::database()),
+        is_up: known.is_some_and(|known| works(known.state) && worker_error(&known).is_none()),
+        lag: known.map_or(0.0, |known| known.lag as f64 / 1e6),
+    }]
+}

@@ -1,0 +1,267 @@
+//! When a transaction id was assigned. A row holds the id of the transaction that has written it, so this tells since when
+//! a task is ready or taken, without a column for it.
+//!
+//! Samples say that at an instant all ids below another had been assigned. They are kept in levels, each eight times as
+//! wide apart as the one before: what was a moment ago is known to a quarter of a millisecond, what was long ago to an
+//! eighth of its age. There is no lock: a process that meets another that adds a sample adds none.
+
+use crate::server::shared_memory::{Shared, Zeroed};
+use crate::server::xact;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI64, AtomicU64, fence};
+
+/// Least distance of the samples of the first level, in microseconds.
+const SPACING: i64 = 250;
+/// How many times wider apart those of each further level are.
+const RATIO: i64 = 8;
+const LEVELS: usize = 10;
+const SAMPLES: usize = 64;
+/// Ids below this one stand for rows that are there for ever.
+const FIRST_ID: u32 = 3;
+/// How often a reader that is met by a writer tries.
+const TRIES: usize = 4;
+
+pub(super) static CLOCK: Shared<Clock> = Shared::new();
+
+pub(super) struct Clock {
+    /// Odd while a sample is added.
+    version: AtomicU64,
+    levels: [Level; LEVELS],
+}
+
+struct Level {
+    /// How many samples were added; the last ones are kept.
+    count: AtomicU64,
+    samples: [Sample; SAMPLES],
+}
+
+/// At an instant all ids below `next` had been assigned.
+struct Sample {
+    next: AtomicU64,
+    at: AtomicI64,
+}
+
+// SAFETY: numbers.
+unsafe impl Zeroed for Clock {}
+
+/// Records that time has gone on: at the end of each transaction that has changed queues, and where a worker begins. Must
+/// neither allocate nor fail.
+pub fn tick(now: i64) {
+    CLOCK.get()[0].tick(now, xact::next_id);
+}
+
+/// Returns how long ago a transaction was given its id, in microseconds; None if that is not known. What was before the
+/// start of the server was at least that long ago.
+pub fn age(id: u32, now: i64) -> Option<i64> {
+    CLOCK.get()[0].instant(id, now).map(|instant| (now - instant).max(0))
+}
+
+impl Clock {
+    fn tick(&self, now: i64, next: impl FnOnce() -> u64) {
+        if !self.levels[0].is_due(now, SPACING) {
+            return;
+        }
+        let next = next();
+        let version = self.version.load(Relaxed);
+        let is_ours = version.is_multiple_of(2)
+            && self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_ok();
+        if !is_ours {
+            return;
+        }
+        fence(Release);
+        // Instants of a clock that was set back cannot be compared with new ones.
+        if self.levels[0].last().is_some_and(|(_, at)| at > now) {
+            self.levels.iter().for_each(|level| level.count.store(0, Relaxed));
+        }
+        let mut spacing = SPACING;
+        for level in &self.levels {
+            if !level.is_due(now, spacing) {
+                break;
+            }
+            level.add(next, now);
+            spacing *= RATIO;
+        }
+        self.version.store(version + 2, Release);
+    }
+
+    fn instant(&self, id: u32, now: i64) -> Option<i64> {
+        for _ in 0..TRIES {
+            let version = self.version.load(Acquire);
+            if version.is_multiple_of(2) {
+                let found = self.search(id, now);
+                fence(Acquire);
+                if self.version.load(Relaxed) == version {
+                    return found;
+                }
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    fn search(&self, id: u32, now: i64) -> Option<i64> {
+        let (newest, at) = self.levels[0].last()?;
+        let id = widened(id, newest);
+        // A transaction that has left no sample has ended within the distance of two.
+        let mut before = (at + SPACING).min(now);
+        for level in &self.levels {
+            let kept = level.kept();
+            let later = level.first_above(id);
+            if later == kept {
+                return Some(before);
+            }
+            before = level.sample(later).1;
+            if later > 0 {
+                return Some(before);
+            }
+        }
+        Some(before)
+    }
+}
+
+impl Level {
+    fn kept(&self) -> usize {
+        self.count.load(Relaxed).min(SAMPLES as u64) as usize
+    }
+
+    /// Returns a sample that is kept, from the oldest on.
+    fn sample(&self, index: usize) -> (u64, i64) {
+        let first = self.count.load(Relaxed) as usize - self.kept();
+        let sample = &self.samples[(first + index) % SAMPLES];
+        (sample.next.load(Relaxed), sample.at.load(Relaxed))
+    }
+
+    fn last(&self) -> Option<(u64, i64)> {
+        self.kept().checked_sub(1).map(|last| self.sample(last))
+    }
+
+    fn is_due(&self, now: i64, spacing: i64) -> bool {
+        self.last().is_none_or(|(_, at)| now < at || now - at >= spacing)
+    }
+
+    fn add(&self, next: u64, now: i64) {
+        let count = self.count.load(Relaxed);
+        let sample = &self.samples[count as usize % SAMPLES];
+        sample.next.store(next, Relaxed);
+        sample.at.store(now, Relaxed);
+        self.count.store(count + 1, Relaxed);
+    }
+
+    /// Returns the index of the first sample before which an id had been assigned.
+    fn first_above(&self, id: u64) -> usize {
+        let (mut low, mut high) = (0, self.kept());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.sample(middle).0 <= id { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+/// Returns the whole of an id of which a row holds the lower half, by one that is near.
+fn widened(id: u32, near: u64) -> u64 {
+    if id < FIRST_ID {
+        return 0;
+    }
+    let distance = id.wrapping_sub(near as u32) as i32;
+    near.saturating_add_signed(distance.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn clock() -> Box<Clock> {
+        let sample = || Sample { next: AtomicU64::new(0), at: AtomicI64::new(0) };
+        let level =
+            || Level { count: AtomicU64::new(0), samples: std::array::from_fn(|_| sample()) };
+        Box::new(Clock { version: AtomicU64::new(0), levels: std::array::from_fn(|_| level()) })
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_sample() {
+        assert_eq!(clock().instant(700, 5), None);
+    }
+
+    #[test]
+    fn an_id_was_assigned_before_the_first_sample_above_it() {
+        let clock = clock();
+        for second in 1..=10 {
+            clock.tick(second * SECOND, || second as u64 * 100);
+        }
+        assert_eq!(clock.instant(250, 11 * SECOND), Some(3 * SECOND));
+        assert_eq!(clock.instant(300, 11 * SECOND), Some(4 * SECOND));
+        // Before the first sample, and of rows that are there for ever: as long ago as is known.
+        assert_eq!(clock.instant(50, 11 * SECOND), Some(SECOND));
+        assert_eq!(clock.instant(2, 11 * SECOND), Some(SECOND));
+    }
+
+    #[test]
+    fn what_has_left_no_sample_was_soon_after_the_last_one() {
+        let clock = clock();
+        clock.tick(SECOND, || 100);
+        clock.tick(SECOND + SPACING - 1, || 101);
+        assert_eq!(clock.instant(100, 60 * SECOND), Some(SECOND + SPACING));
+        assert_eq!(clock.instant(100, SECOND + 1), Some(SECOND + 1), "not later than now");
+    }
+
+    #[test]
+    fn ages_are_known_to_an_eighth() {
+        let clock = clock();
+        // One id each millisecond, for an hour.
+        let end = 3600 * 1000;
+        for millisecond in 1..=end {
+            clock.tick(millisecond * 1000, || 1000 + millisecond as u64);
+        }
+        let now = end * 1000;
+        for back in [1, 2, 5, 20, 100, 500, 3_000, 20_000, 100_000, 600_000, 3_000_000] {
+            let id = 1000 + (end - back) as u32;
+            let age = now - clock.instant(id, now).unwrap();
+            let error = (age - back * 1000).abs();
+            assert!(error <= 1000 + back * 1000 / 7, "{back} ms ago: {age} us");
+        }
+    }
+
+    #[test]
+    fn ids_are_found_beyond_the_end_of_their_lower_half() {
+        let clock = clock();
+        let wrap = 5u64 << 32;
+        clock.tick(SECOND, || wrap - 10);
+        clock.tick(2 * SECOND, || wrap + 10);
+        clock.tick(3 * SECOND, || wrap + 20);
+        assert_eq!(clock.instant(u32::MAX - 20, 4 * SECOND), Some(SECOND));
+        assert_eq!(clock.instant(u32::MAX - 1, 4 * SECOND), Some(2 * SECOND));
+        assert_eq!(clock.instant(12, 4 * SECOND), Some(3 * SECOND));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_begins_anew() {
+        let clock = clock();
+        clock.tick(10 * SECOND, || 100);
+        clock.tick(11 * SECOND, || 200);
+        clock.tick(SECOND, || 300);
+        assert_eq!(clock.instant(150, 2 * SECOND), Some(SECOND));
+        assert_eq!(clock.instant(300, 2 * SECOND), Some(SECOND + SPACING));
+    }
+
+    #[test]
+    fn a_reader_sees_no_sample_that_is_being_added() {
+        let clock = clock();
+        std::thread::scope(|scope| {
+            let adding = scope.spawn(|| {
+                // At every instant the id is the instant.
+                (1..200_000).for_each(|n| clock.tick(n * SPACING, || (n * SPACING) as u64));
+            });
+            while !adding.is_finished() {
+                let Some((_, now)) = clock.levels[0].last() else { continue };
+                let wanted = (now - 3 * SPACING).max(SPACING);
+                if let Some(instant) = clock.instant(wanted as u32, i64::MAX) {
+                    // The writer goes on meanwhile; the sample behind may be one of a wider level.
+                    assert!(instant > wanted || now < 4 * SPACING, "{wanted}: {instant}");
+                }
+            }
+        });
+    }
+}

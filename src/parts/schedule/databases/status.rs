@@ -1,0 +1,117 @@
+//! What is known of the workers of databases, and what they report.
+
+use crate::parts::locks::directory;
+use crate::parts::schedule::NEVER;
+use crate::parts::schedule::databases::{DIRECTORY, Database, LIMIT, NO_PROCESS, find};
+use crate::server::time;
+
+/// A worker that has not made a round this long after it had to (µs) does not work.
+const STALLED_AFTER: i64 = 10_000_000;
+
+impl Database {
+    /// Returns how long the worker owes a round (µs).
+    fn lag(&self) -> i64 {
+        let woken_at = if self.woken_at == 0 { NEVER } else { self.woken_at };
+        time::now().saturating_sub(self.due_at.min(woken_at)).max(0)
+    }
+
+    fn state(&self) -> State {
+        match self.worker {
+            _ if self.occupied > 0 => State::Ending,
+            NO_PROCESS if self.lacks_since != 0 && self.wanted => State::NoWorker,
+            NO_PROCESS if self.wanted || self.is_attended() => State::Startup,
+            NO_PROCESS => State::Init,
+            _ if !self.works => State::Startup,
+            _ if self.lag() >= STALLED_AFTER => State::Stalled,
+            _ => State::Running,
+        }
+    }
+}
+
+/// State of a database's worker, as its sessions see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No worker was requested.
+    Init,
+    /// A worker was requested, or has begun.
+    Startup,
+    Running,
+    /// A command needs the database exclusively: the worker leaves.
+    Ending,
+    /// The server has no place for a worker.
+    NoWorker,
+    /// The worker owes a round.
+    Stalled,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        ["INIT", "STARTUP", "RUNNING", "ENDING", "NO_WORKER", "STALLED"][self as usize]
+    }
+}
+
+pub fn state(oid: u32) -> State {
+    find(&mut directory(), oid).map_or(State::Init, |database| database.state())
+}
+
+/// What is known of the worker of a database.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerStatus {
+    pub database: u32,
+    pub state: State,
+    /// The process, if there is one, and when it began.
+    pub worker: Option<(i32, i64)>,
+    /// When it ended its last round.
+    pub round_at: Option<i64>,
+    /// How long it owes a round (µs).
+    pub lag: i64,
+    /// Since when the server has had no place for it.
+    pub lacks_since: Option<i64>,
+}
+
+impl WorkerStatus {
+    fn of(database: &Database) -> WorkerStatus {
+        let is_there = database.worker != NO_PROCESS;
+        let instant = |instant| Some(instant).filter(|instant| *instant != 0);
+        WorkerStatus {
+            database: database.oid,
+            state: database.state(),
+            worker: is_there.then_some((database.pid, database.begun)),
+            round_at: instant(database.round_at).filter(|_| is_there),
+            lag: if is_there { database.lag() } else { 0 },
+            lacks_since: instant(database.lacks_since).filter(|_| !is_there),
+        }
+    }
+}
+
+/// Returns what is known of the worker of a database.
+pub fn worker_of(oid: u32) -> Option<WorkerStatus> {
+    find(&mut directory(), oid).map(|database| WorkerStatus::of(database))
+}
+
+/// Returns what is known of the workers of all databases that have one, or want one.
+pub fn all_workers() -> Vec<WorkerStatus> {
+    let mut found = Vec::with_capacity(LIMIT);
+    let directory = directory();
+    let databases = DIRECTORY.get(&directory)[0].databases.iter();
+    let is_attended = |database: &&Database| database.oid != 0 && database.state() != State::Init;
+    found.extend(databases.filter(is_attended).map(WorkerStatus::of));
+    found
+}
+
+/// Records that this database's worker has ended a round, and begins the next one `pause` microseconds later unless it is
+/// woken.
+pub fn report_round(oid: u32, pause: Option<i64>) {
+    let now = time::now();
+    if let Some(database) = find(&mut directory(), oid) {
+        database.round_at = now;
+        database.due_at = pause.map_or(NEVER, |pause| now.saturating_add(pause));
+    }
+}
+
+/// Records that this database's worker has made a round of its queues.
+pub fn report_work(oid: u32) {
+    if let Some(database) = find(&mut directory(), oid) {
+        database.works = true;
+    }
+}

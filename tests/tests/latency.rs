@@ -1,0 +1,211 @@
+//! How long tasks are ready and taken: ages, quantiles and rates, by any path.
+
+use xqueue_tests::*;
+
+/// For how long the oldest task has been ready, in seconds.
+fn oldest(q: &mut Queue) -> Option<f64> {
+    let sql = "SELECT extract(epoch FROM oldest_ready)::float8 FROM xqueue.queues WHERE queue = $1::text::regclass";
+    scalar(&mut q.admin, sql, &[&q.name])
+}
+
+#[track_caller]
+fn wait_for_age(q: &mut Queue, seconds: f64) {
+    wait_until("the oldest task is older", || oldest(q).is_some_and(|age| age > seconds));
+}
+
+/// Tasks taken and acked, with the medians in seconds.
+fn latency(q: &mut Queue) -> Value {
+    q.ask_one(
+        "SELECT jsonb_build_array(taken, extract(epoch FROM wait_p50), acked, extract(epoch FROM work_p50))
+         FROM xqueue.latency WHERE queue = '{q}'::regclass",
+    )
+}
+
+#[test]
+fn the_oldest_task_has_an_age() {
+    let mut q = Queue::new("latency");
+    assert_eq!(oldest(&mut q), None, "there is none");
+    q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
+    wait_for_age(&mut q, 0.2);
+    let first = q.ask_one("SELECT xqueue.take('{q}')");
+    wait_for_age(&mut q, 0.2);
+    // Given back, it comes first again, but is not the oldest.
+    q.sql(&format!("SELECT xqueue.release('{{q}}', {})", id(&first)));
+    let age = oldest(&mut q);
+    assert!(age.is_some_and(|age| age > 0.2), "{age:?}");
+    assert_eq!(latency(&mut q)[0], 1);
+    q.sql("SELECT xqueue.take('{q}', count => 2)");
+    assert_eq!(oldest(&mut q), None, "all are taken");
+}
+
+#[test]
+fn of_each_priority_the_first_is_looked_at() {
+    let priority = json!({"features": {"priority": true}});
+    let mut q =
+        Queue::with("latency", "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", &priority);
+    q.sql("SELECT xqueue.put('{q}', '{}', priority => 9)");
+    wait_for_age(&mut q, 0.3);
+    // Enough takes for the marks of priorities to be known.
+    for _ in 0..enough_takes() {
+        q.sql("SELECT xqueue.put('{q}', '{}', priority => 1); SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)");
+    }
+    q.sql("SELECT xqueue.put('{q}', '{}', priority => 1)");
+    assert!(oldest(&mut q).is_some_and(|age| age > 0.3), "the one of priority 9");
+}
+
+#[test]
+fn a_subqueue_that_nobody_serves_has_an_age() {
+    let mut q = Queue::with(
+        "latency",
+        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        &json!({"features": {"tube": true, "utube": true}}),
+    );
+    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+    wait_for_age(&mut q, 0.1);
+}
+
+#[test]
+fn waits_and_works_are_measured_by_every_path() {
+    let paths = [
+        ("directly", "", "count => 1"),
+        ("in a fixed snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ", "count => 1"),
+        ("in one statement", "", "count => 100"),
+    ];
+    for (path, begin, count) in paths {
+        let mut q = Queue::new("latency");
+        let mut c = q.client();
+        let tasks = if count.ends_with("100") { 100 } else { 1 };
+        q.sql(&format!(
+            "SELECT xqueue.put('{{q}}', jsonb_agg('{{}}'::jsonb)) FROM generate_series(1, {tasks})"
+        ));
+        wait_for_age(&mut q, 0.1);
+        let commit = if begin.is_empty() { "" } else { "COMMIT" };
+        let name = q.name.clone();
+        c.batch_execute(&format!("{begin}; SELECT xqueue.take('{name}', {count}); {commit}"))
+            .unwrap();
+        let process = pid(&mut c);
+        wait_until("it has been taken for long enough", || {
+            let sql = "SELECT bool_and(clock_timestamp() - state_change > '100 ms') FROM pg_stat_activity WHERE pid = $1";
+            scalar(&mut q.admin, sql, &[&process])
+        });
+        let keys = format!("(SELECT jsonb_agg(id) FROM {name})");
+        c.batch_execute(&format!("{begin}; SELECT xqueue.ack('{name}', {keys}); {commit}"))
+            .unwrap();
+        let measured = latency(&mut q);
+        assert_eq!((&measured[0], &measured[2]), (&json!(tasks), &json!(tasks)), "{path}");
+        let waited = measured[1].as_f64().unwrap_or_default();
+        assert!(waited >= 0.1, "{path}: {measured}");
+    }
+}
+
+#[test]
+fn by_hand_and_through_a_trigger_of_the_owner() {
+    let mut q = Queue::new("latency");
+    let mut c = q.client();
+    q.sql(
+        "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+           CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
+    );
+    q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
+    wait_for_age(&mut q, 0.1);
+    let name = q.name.clone();
+    c.batch_execute(&format!(
+        "SELECT xqueue.ack('{name}', (xqueue.take('{name}')->>'id')::bigint)"
+    ))
+    .unwrap();
+    c.batch_execute(&format!("UPDATE {name} SET status = 'T', owner = xqueue.identify()")).unwrap();
+    let measured = latency(&mut q);
+    assert_eq!((&measured[0], &measured[2]), (&json!(2), &json!(1)), "{measured}");
+    assert!(measured[1].as_f64().is_some_and(|waited| waited >= 0.1), "{measured}");
+    q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+}
+
+#[test]
+fn what_is_rolled_back_was_not_taken() {
+    let mut q = Queue::new("latency");
+    let name = q.name.clone();
+    q.sql("SELECT xqueue.put('{q}', jsonb_agg('{}'::jsonb)) FROM generate_series(1, 50)");
+    for count in [1, 50] {
+        let take = format!("SELECT xqueue.take('{name}', count => {count})");
+        q.admin.batch_execute(&format!("BEGIN; {take}; ROLLBACK")).unwrap();
+        q.admin
+            .batch_execute(&format!("BEGIN; SAVEPOINT s; {take}; ROLLBACK TO s; COMMIT"))
+            .unwrap();
+    }
+    assert_eq!(latency(&mut q)[0], 0);
+}
+
+#[test]
+fn a_locked_table_has_no_age_now_and_delays_no_view() {
+    let (mut q, mut other) = (Queue::new("latency"), Queue::new("latency"));
+    for queue in [&mut q, &mut other] {
+        queue.sql("SELECT xqueue.put('{q}', '{}')");
+        wait_for_age(queue, 0.0);
+    }
+    let mut holder = q.client();
+    holder.batch_execute(&format!("BEGIN; LOCK TABLE {}", q.name)).unwrap();
+    assert_eq!(oldest(&mut q), None);
+    assert!(oldest(&mut other).is_some());
+    assert!(
+        q.ask_one("SELECT to_jsonb(ready) FROM xqueue.queues WHERE queue = '{q}'::regclass") == 1
+    );
+    holder.batch_execute("ROLLBACK").unwrap();
+    assert!(oldest(&mut q).is_some());
+}
+
+#[test]
+fn an_age_lasts_beyond_a_crash_from_the_new_start_on() {
+    let server = Cluster::new("");
+    server.wait_running();
+    let mut q = Queue::make_at(server.config(), "jobs", "id bigint PRIMARY KEY", &json!({}));
+    q.sql("INSERT INTO {q} SELECT 1");
+    wait_for_age(&mut q, 0.0);
+    server.stop("immediate");
+    server.start();
+    q.reconnect();
+    server.wait_running();
+    wait_for_age(&mut q, 0.2);
+    q.sql("INSERT INTO {q} SELECT 2");
+    q.sql("SELECT xqueue.take('{q}', count => 2)");
+    assert_eq!(latency(&mut q)[0], 2);
+}
+
+#[test]
+fn rates_are_those_of_the_last_minute() {
+    let mut q = Queue::new("latency");
+    let rates = |q: &mut Queue| {
+        q.ask_one("SELECT jsonb_build_array(in_1m, out_1m) FROM xqueue.queues WHERE queue = '{q}'::regclass")
+    };
+    q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
+    q.sql("SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)");
+    q.sql("DELETE FROM {q} WHERE ctid = (SELECT min(ctid) FROM {q})");
+    assert_eq!(rates(&mut q), json!([3, 2]));
+    // What is given back neither comes in nor goes out.
+    q.sql("SELECT xqueue.release('{q}', (xqueue.take('{q}')->>'id')::bigint)");
+    assert_eq!(rates(&mut q), json!([3, 2]));
+}
+
+#[test]
+fn causes_of_failed_attempts_are_counted_apart() {
+    let mut q = Queue::with(
+        "latency",
+        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        &json!({"features": {"retry": {"limit": 10}, "buried": true, "ttr": "50 ms"}}),
+    );
+    let take = "(xqueue.take('{q}', '10 s')->>'id')::bigint";
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    q.sql(&format!("SELECT xqueue.release('{{q}}', {take}, failed => false)"));
+    q.sql(&format!("SELECT xqueue.release('{{q}}', {take}, delay => '0')"));
+    q.sql("SELECT xqueue.take('{q}', '10 s')");
+    wait_until("its time is over", || q.calls("ttr") == 1);
+    drop(q.ask_one("SELECT xqueue.take('{q}', '10 s', ttr => '1 h')"));
+    q.sql("SELECT xqueue.give_back('{q}')");
+    q.sql("SELECT xqueue.take('{q}', '10 s', ttr => '1 h')");
+    q.sql("SELECT xqueue.bury('{q}', id) FROM {q}");
+    let causes = q.ask_one(
+        "SELECT jsonb_object_agg(labels->>'cause', value) FROM xqueue.metric
+         WHERE name = 'xqueue_failed_attempts_total' AND labels->>'queue' = '{q}'",
+    );
+    assert_eq!(causes, json!({"release": 1, "ttr": 1, "bury": 1, "session": 0}));
+    assert_eq!(q.calls("give_back"), 2);
+}
