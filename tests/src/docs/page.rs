@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 /// Languages of blocks that are neither run nor compared.
-const OTHER_LANGUAGES: [&str; 8] = ["sh", "python", "js", "rust", "go", "conf", "text", "json"];
+const OTHER_LANGUAGES: [&str; 9] =
+    ["sh", "python", "js", "rust", "go", "prisma", "conf", "text", "json"];
 const NO_RUN: &str = "no-run:";
 const FROM: &str = "from ";
 
