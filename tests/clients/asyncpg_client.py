@@ -114,6 +114,9 @@ async def waiting(db):
     async def waits():
         return (await db.fetchval("SELECT xqueue.stats($1)", TABLE))["consumers"] == 1
 
+    async def ended():
+        return not await waits()
+
     await until(waits)
     [id] = await put(db, "a")
     equal((await blocked)["id"], id)
@@ -122,7 +125,7 @@ async def waiting(db):
         await other.fetchval("SELECT xqueue.take($1, $2)", TABLE, timedelta(minutes=1), timeout=0.1)
         raise AssertionError("it did not end")
     except TimeoutError:
-        pass
+        await until(ended)  # asyncpg does not wait until its cancel arrives
     await put(db, "b")
     equal((await other.fetchval("SELECT xqueue.take($1)", TABLE))["url"], "b")
     equal(await other.fetchval("SELECT xqueue.give_back()"), 1)
