@@ -19,7 +19,7 @@ use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, sql_name, subscription, time, user};
 use crate::upgrade::{
     UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there, return_type,
-    unbind_indexes,
+    unbind_indexes, write_note,
 };
 use crate::write::time64;
 use crate::{sql_functions, transaction};
@@ -211,6 +211,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     let relation = open(table)?;
     let definition = plan.settled(&relation)?;
     bind_indexes(&relation, &definition.made);
+    write_note(&relation, &definition, true);
     drop(relation);
     // Invalidates before writing, so that the end of that statement refreshes this backend's cache, and a rollback
     // refreshes it again.

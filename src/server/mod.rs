@@ -8,6 +8,7 @@ pub mod argument;
 pub mod callbacks;
 pub mod catalog;
 pub mod command;
+pub mod comment;
 pub mod context;
 pub mod dependency;
 pub mod diagnostics;

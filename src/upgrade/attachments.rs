@@ -10,13 +10,14 @@ use crate::statement::{Index, TRIGGERS, Table};
 use std::collections::BTreeMap;
 
 /// The trigger that the indexes are bound to.
-const BINDER: &str = "xqueue_insert";
+pub const BINDER: &str = "xqueue_insert";
 
 pub fn add_indexes(
     relation: &Relation,
     sql: &Table,
     fields: &BTreeMap<Field, ColumnType>,
     key: &[ColumnType],
+    is_restored: bool,
     ddl: &mut Vec<String>,
     made: &mut Made,
 ) {
@@ -27,10 +28,16 @@ pub fn add_indexes(
             continue;
         }
         let wanted = WantedIndex::new(relation, sql, index, fields, key, made);
-        if !present.iter().any(|known| wanted.is_served_by(known)) {
+        let prefix = format!("xqueue_{}", relation.name());
+        if let Some(known) = present.iter().find(|known| wanted.is_served_by(known)) {
+            // A restored table's, of which the registry does not know.
+            let name = catalog::table_name(known.oid).map(|(_, name)| name);
+            if let Some(name) = name.filter(|name| is_restored && name.starts_with(&prefix)) {
+                made.indexes.insert(index.suffix().to_string(), name);
+            }
+        } else {
             drop_index(relation, index, ddl, made);
-            let name = format!("xqueue_{}", relation.name());
-            let name = catalog::free_name(&name, index.suffix(), relation.schema());
+            let name = catalog::free_name(&prefix, index.suffix(), relation.schema());
             ddl.push(sql.create_index(index, &catalog::quote(&name)));
             made.indexes.insert(index.suffix().to_string(), name);
         }

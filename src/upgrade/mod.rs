@@ -5,10 +5,11 @@ mod census;
 mod columns;
 mod functions;
 mod identity;
+mod note;
 mod switch;
 
 use crate::error::{Error, Result};
-use crate::model::definition::{Column, Definition};
+use crate::model::definition::{Column, Definition, Made};
 use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
@@ -19,6 +20,7 @@ use crate::statement::Table;
 use attachments::{add_indexes, add_triggers};
 use census::{Crowd, Tasks};
 use columns::Columns;
+use note::Note;
 use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,7 @@ use switch::Switch;
 
 pub use attachments::{bind_indexes, drop_index_if_there, unbind_indexes};
 pub use functions::return_type;
+pub use note::{is_current as is_noted, write as write_note};
 
 /// Plan of an upgrade: the new definition and the statements that lead to it.
 pub struct UpgradePlan {
@@ -47,8 +50,12 @@ impl UpgradePlan {
     pub fn draw(relation: &Relation, newer: &Options) -> Result<UpgradePlan> {
         let mut newer = newer.clone();
         functions::qualify(&mut newer.features)?;
-        let newer = &newer;
         let previous = queue::read(relation.oid())?;
+        let note = if previous.is_none() { Note::read(relation) } else { None };
+        if let Some(note) = &note {
+            newer = note.options()?.merge(&newer).map_err(Error::invalid)?;
+        }
+        let newer = &newer;
         injection::point(c"xqueue-definition-is-read");
         let same_table = previous.as_ref().is_none_or(|entry| entry.same_table);
         let previous = previous.map(|entry| entry.definition);
@@ -66,10 +73,15 @@ impl UpgradePlan {
         refuse_shared_columns(&fields)?;
         refuse_key_columns(&fields, &key)?;
         refuse_never_empty(relation, &fields)?;
-        let mut made = previous.as_ref().map(|known| known.made.clone()).unwrap_or_default();
+        let mut made = match (&previous, &note) {
+            (Some(known), _) => known.made.clone(),
+            (None, Some(note)) => note.made(relation),
+            (None, None) => Made::default(),
+        };
         // By present names and numbers; columns that are gone are dropped from the list.
         let ours = made.columns.iter();
-        let ours = ours.filter_map(|made| queue::column_of(relation, made, same_table));
+        let by_number = same_table && note.is_none();
+        let ours = ours.filter_map(|made| queue::column_of(relation, made, by_number));
         made.columns = ours.map(|column| queue::written(&column)).collect();
         let sql = queue::table_names(relation, &options, &fields, &key)?;
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
@@ -127,7 +139,7 @@ impl UpgradePlan {
         let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
         let greatest = |column: &ColumnType| census::greatest(relation, column);
         identity::give(&options, known_id, &sql, &key, greatest, &mut ddl, &mut made)?;
-        add_indexes(relation, &sql, &fields, &key, &mut ddl, &mut made);
+        add_indexes(relation, &sql, &fields, &key, note.is_some(), &mut ddl, &mut made);
         let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl)?;
         refuse_hidden_rows(relation, &sql, &ddl)?;
         let needs_table_alone = ddl.iter().any(|statement| {

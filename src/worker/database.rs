@@ -8,7 +8,6 @@ use crate::parts::leases::departed;
 use crate::parts::schedule::databases::{self, Requests};
 use crate::parts::schedule::jobs;
 use crate::parts::slot;
-use crate::queue::triggers::Tracking;
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{callbacks, catalog, injection, process, spi, time, worker};
@@ -182,12 +181,13 @@ impl Worker {
                         let owner = Relation::open(queue.table, Lock::None).map(|t| t.owner());
                         let runs_user_code = queue.runs_user_code();
                         let owner = owner.unwrap_or(Oid::INVALID);
-                        Outcome::Done((queue, owner, runs_user_code, lack.is_some()))
+                        let is_ill = healing::is_ill(&queue);
+                        Outcome::Done((queue, owner, runs_user_code, lack.is_some(), is_ill))
                     }
                     None => Outcome::Gone,
                 }
             });
-            if let Ok(Outcome::Done((queue, owner, runs_user_code, lacks))) = &read {
+            if let Ok(Outcome::Done((queue, owner, runs_user_code, lacks, is_ill))) = &read {
                 let known =
                     queues.get(table).is_some_and(|maintenance| maintenance.slot == queue.slot);
                 if !known {
@@ -204,7 +204,7 @@ impl Worker {
                     maintenance.set_row_security(queue.has_row_security);
                     maintenance.set_tracked(queue.is_tracked);
                 }
-                let is_healed = queue.tracking != Tracking::Local || healing::heal(*table);
+                let is_healed = !is_ill || healing::heal(*table);
                 if *lacks || !is_healed {
                     lacking.insert(*table, (*passive, Instant::now() + UNFIT_PAUSE));
                 } else {

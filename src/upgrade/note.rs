@@ -1,0 +1,89 @@
+//! The definition of a queue as it stands on its table, in a comment on a trigger: a dump of the table alone, or of the schema
+//! without data, has no row of the registry, but it has this. `upgrade` of such a table takes it for options of the caller's,
+//! as the owner of the table may have written anything.
+
+use crate::error::{Error, Result};
+use crate::model::definition::{Column, Definition, Made};
+use crate::model::options::Options;
+use crate::queue;
+use crate::server::relation::Relation;
+use crate::server::{context, time};
+use crate::upgrade::{attachments::BINDER, functions};
+use serde::{Deserialize, Serialize};
+
+/// What a queue's table says of it.
+#[derive(Serialize, Deserialize)]
+pub struct Note {
+    options: serde_json::Value,
+    /// Names of the columns that `upgrade` has added.
+    columns: Vec<String>,
+    status_default: bool,
+    key_default: bool,
+}
+
+impl Note {
+    /// Returns the note of a table that was a queue, if there is one that can be read.
+    pub fn read(relation: &Relation) -> Option<Note> {
+        serde_json::from_str(&relation.comment_on_trigger(BINDER)?).ok()
+    }
+
+    /// Returns the options that the table had as a queue, verified as those of a caller.
+    pub fn options(&self) -> Result<Options> {
+        let hint = || {
+            format!(
+                "They stand in a comment: COMMENT ON TRIGGER {BINDER} ON … IS NULL; drops them."
+            )
+        };
+        let unusable = |message: String| {
+            Error::invalid(format!("the options that the table had as a queue: {message}"))
+                .hint(hint())
+        };
+        let mut options = Options::parse(&self.options.to_string()).map_err(unusable)?;
+        context::hinted(hint, || options.features.read_times(time::seconds)).map_err(unusable)?;
+        functions::qualify(&mut options.features)?;
+        Ok(options)
+    }
+
+    /// Returns what `upgrade` had added, of what is there; the indexes are recognized by themselves.
+    pub fn made(&self, relation: &Relation) -> Made {
+        let columns = relation.columns();
+        let is_there = |name: &&String| columns.iter().any(|column| column.name == **name);
+        let column = |name: &String| Column { name: name.clone(), number: 0 };
+        Made {
+            columns: self.columns.iter().filter(is_there).map(column).collect(),
+            status_default: self.status_default,
+            key_default: self.key_default,
+            ..Made::default()
+        }
+    }
+}
+
+/// Notes a definition on the table.
+pub fn write(relation: &Relation, definition: &Definition, same_table: bool) {
+    if let Some(text) = text(relation, definition, same_table) {
+        relation.set_comment_on_trigger(BINDER, &text);
+    }
+}
+
+/// Returns whether a table's note says what is so: not after a column was renamed.
+pub fn is_current(relation: &Relation, definition: &Definition, same_table: bool) -> bool {
+    relation.comment_on_trigger(BINDER) == text(relation, definition, same_table)
+}
+
+/// Returns the note of a definition, with the present names of the columns.
+fn text(relation: &Relation, definition: &Definition, same_table: bool) -> Option<String> {
+    let name = |column: &Column| {
+        let found = queue::column_of(relation, column, same_table);
+        found.map_or_else(|| column.name.clone(), |column| column.name)
+    };
+    let mut options = definition.options.clone();
+    let names = definition.fields.iter().map(|(field, column)| (*field, name(column)));
+    options.fields.extend(names);
+    let note = Note {
+        options: serde_json::to_value(&options).ok()?,
+        columns: definition.made.columns.iter().map(name).collect(),
+        status_default: definition.made.status_default,
+        key_default: definition.made.key_default,
+    };
+    serde_json::to_string(&note).ok()
+}

@@ -1,0 +1,147 @@
+//! Dumps that leave out the registry: of the schema alone, as an ORM keeps it, or of one table.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use xqueue_tests::*;
+
+/// Restores what pg_dump writes with these arguments.
+fn copy(from: &Database, to: &Database, arguments: &[&str]) {
+    let bin = PathBuf::from(std::env::var("XQUEUE_PGBIN").expect("XQUEUE_PGBIN is set"));
+    let dump = Command::new(bin.join("pg_dump"))
+        .args(arguments)
+        .arg(&from.name)
+        .output()
+        .expect("pg_dump");
+    assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+    let mut psql = Command::new(bin.join("psql"))
+        .args(["-Xq", "-v", "ON_ERROR_STOP=1", &to.name])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("psql");
+    std::io::Write::write_all(&mut psql.stdin.take().expect("a pipe"), &dump.stdout)
+        .expect("psql reads");
+    assert!(psql.wait().expect("psql").success());
+}
+
+const OPTIONS: &str = r#"{
+    "fields": {"status": "state", "priority": "rank"},
+    "states": {"R": "ready", "T": "taken", "W": "waiting", "B": "buried", "Z": "zombie", "D": "done"},
+    "features": {"delayed": true, "buried": true, "ttr": "90 s", "ttl": "2 days", "priority": true, "tube": true,
+                 "retry": {"limit": 3, "backoff": "1 s"}, "capacity": 50, "zombie": 5},
+    "tube_stats": ["a", "b"]
+}"#;
+
+fn upgraded(c: &mut Client, options: &str) -> Value {
+    scalar(c, "SELECT xqueue.upgrade('jobs', $1::text::jsonb)", &[&options])
+}
+
+fn columns(c: &mut Client) -> Vec<String> {
+    let sql = "SELECT array_agg(attname::text ORDER BY attname) FROM pg_attribute
+               WHERE attrelid = 'jobs'::regclass AND attnum > 0 AND NOT attisdropped";
+    scalar(c, sql, &[])
+}
+
+/// Names of what is on the table.
+fn attached(c: &mut Client) -> Vec<String> {
+    let sql = "SELECT array_agg(name ORDER BY name) FROM (
+                   SELECT tgname::text || tgenabled::text FROM pg_trigger WHERE tgrelid = 'jobs'::regclass
+                   UNION ALL SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'jobs'::regclass) AS a (name)";
+    scalar(c, sql, &[])
+}
+
+#[test]
+fn a_schema_without_data_keeps_its_queue() {
+    for arguments in [vec!["-s"], vec!["-t", "jobs"], vec!["-s", "-O", "-x"]] {
+        let is_table = arguments[0] == "-t";
+        let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+        let (mut old, mut new) = (from.client(), to.client());
+        old.batch_execute(
+            "CREATE TABLE jobs (key uuid PRIMARY KEY DEFAULT gen_random_uuid(), url text)",
+        )
+        .unwrap();
+        let definition = upgraded(&mut old, OPTIONS);
+        if is_table {
+            new.batch_execute("CREATE EXTENSION xqueue").unwrap();
+        }
+        copy(&from, &to, &arguments);
+        let error = expect_error(&mut new, "SELECT xqueue.take('jobs')", "55000", "");
+        assert!(error.hint().is_some_and(|hint| hint.contains("xqueue.upgrade")), "{error:?}");
+        assert_eq!(upgraded(&mut new, "{}"), definition, "{arguments:?}");
+        assert_eq!(attached(&mut new), attached(&mut old), "{arguments:?}");
+        new.batch_execute(
+            "SELECT xqueue.put('jobs', '{\"url\": \"x\"}', tube => 'b', priority => 7)",
+        )
+        .unwrap();
+        let task = &values(&mut new, "SELECT xqueue.take('jobs', '10 s', tube => 'b')", &[])[0];
+        assert_eq!((&task["state"], &task["rank"]), (&json!("taken"), &json!(7)), "{task}");
+        let stats: Value = scalar(&mut new, "SELECT xqueue.stats('jobs')", &[]);
+        let (tasks, capacity) = (&stats["tubes"]["b"]["tasks"], &stats["capacity"]);
+        assert_eq!((&tasks["taken"], capacity), (&json!(1), &json!(50)), "{stats}");
+        let report: Value = scalar(&mut new, "SELECT xqueue.check('jobs')", &[]);
+        assert_eq!(report["problems"], json!([]));
+        // What upgrade has made goes, what the table had before stays.
+        new.batch_execute("SELECT xqueue.downgrade('jobs', drop_columns => true)").unwrap();
+        assert_eq!(columns(&mut new), ["key", "url"]);
+        assert_eq!(attached(&mut new), ["jobs_pkey"]);
+    }
+}
+
+#[test]
+fn a_column_that_was_renamed_is_found() {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    old.batch_execute("CREATE TABLE jobs (key bigint PRIMARY KEY)").unwrap();
+    let mut definition = upgraded(&mut old, "{}");
+    old.batch_execute("ALTER TABLE jobs RENAME COLUMN status TO state").unwrap();
+    let note = "SELECT obj_description(oid) LIKE '%\"status\":\"state\"%' FROM pg_trigger WHERE tgname = 'xqueue_insert'";
+    wait_until("the worker has noted it", || scalar(&mut old, note, &[]));
+    copy(&from, &to, &["-s"]);
+    definition["fields"]["status"] = json!("state");
+    assert_eq!(upgraded(&mut new, "{}"), definition);
+    new.batch_execute("SELECT xqueue.downgrade('jobs', drop_columns => true)").unwrap();
+    assert_eq!(columns(&mut new), ["key"]);
+}
+
+#[test]
+fn options_of_the_call_go_before_those_of_the_note() {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    old.batch_execute("CREATE TABLE jobs (key bigint PRIMARY KEY)").unwrap();
+    upgraded(&mut old, r#"{"features": {"ttr": "90 s", "delayed": true}}"#);
+    copy(&from, &to, &["-s"]);
+    let features = &upgraded(&mut new, r#"{"features": {"ttr": "5 s"}}"#)["features"];
+    assert_eq!((&features["ttr"], &features["delayed"]), (&json!(5), &json!(true)));
+}
+
+#[test]
+fn a_note_is_read_as_options_of_the_caller() {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    old.batch_execute("CREATE TABLE jobs (id bigint PRIMARY KEY, payload jsonb)").unwrap();
+    upgraded(&mut old, "{}");
+    copy(&from, &to, &["-s"]);
+    new.batch_execute("CREATE TABLE witness ()").unwrap();
+    let cases = [
+        (r#"{"features": {"pick": "now(); DROP TABLE witness; --"}}"#, "42883 42601 22023 42602"),
+        (r#"{"fields": {"status": "x\"y"}}"#, "42703 42701 42804"),
+        (r#"{"features": {"ttl": "1 fortnight"}}"#, "22023 22007"),
+        (r#"{"nothing": 1}"#, "22023"),
+    ];
+    for (options, states) in cases {
+        let note = format!(
+            r#"{{"options": {options}, "columns": ["payload"], "status_default": false, "key_default": false}}"#
+        );
+        new.batch_execute(&format!(
+            "COMMENT ON TRIGGER xqueue_insert ON jobs IS $note${note}$note$"
+        ))
+        .unwrap();
+        let error = expect_error(&mut new, "SELECT xqueue.upgrade('jobs')", states, "");
+        assert!(error.hint().is_some(), "{error:?}");
+    }
+    // What is no note is passed over; then the columns have to be named.
+    new.batch_execute("COMMENT ON TRIGGER xqueue_insert ON jobs IS 'ours'").unwrap();
+    expect_error(&mut new, "SELECT xqueue.upgrade('jobs')", "42701", "");
+    upgraded(&mut new, r#"{"fields": {"status": "status", "owner": "owner"}}"#);
+    new.batch_execute("TABLE witness").unwrap();
+}
