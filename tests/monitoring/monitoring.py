@@ -1,0 +1,227 @@
+"""Exporters, Prometheus, alert rules and boards of docs/monitoring, beside the server that the environment names."""
+
+from contextlib import contextmanager
+import glob
+import json
+from math import isnan
+import os
+from pathlib import Path
+import re
+import socket
+import subprocess
+import time
+import traceback
+from urllib.error import URLError
+from urllib.parse import quote, urlencode
+from urllib.request import urlopen
+import uuid
+
+FOLDER, BOARDS = Path(os.environ["MONITORING"]), os.environ["BOARDS"]
+DATABASE = os.environ["PGDATABASE"]
+QUEUE, ROLE, PASSWORD = (f"monitoring_{uuid.uuid4().hex[:12]}" for _ in range(3))
+WINDOW = "15s"
+
+
+def psql(sql, *arguments):
+    run = subprocess.run(["psql", "-XAtqc", sql, "-v", "ON_ERROR_STOP=1", *arguments], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def until(condition, seconds=60):
+    """Polls until condition() is true, and returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"waited for {seconds} s in vain"
+        time.sleep(0.1)
+    return result
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def fetched(url):
+    """What is answered; nothing while nobody listens."""
+    try:
+        with urlopen(url, timeout=10) as answer:
+            return answer.read().decode()
+    except (URLError, ConnectionError):
+        return None
+
+
+@contextmanager
+def running(*command, **environment):
+    with open(FOLDER / f"{Path(command[0]).name}.log", "w") as log:
+        process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def source():
+    """The database, as the role that monitors it."""
+    return f"postgres://{ROLE}:{PASSWORD}@127.0.0.1:{os.environ['PGPORT']}/{quote(DATABASE)}?sslmode=disable"
+
+
+@contextmanager
+def sql_exporter(port):
+    text = (FOLDER / "sql-exporter.yml").read_text()
+    text, found = re.subn(r"postgres://\S+", source(), text)
+    assert found == 1, text
+    (FOLDER / "sql-exporter.yml").write_text(text.replace("interval: 15s", "interval: 1s"))
+    with running("prometheus-sql-exporter", f"-config.file={FOLDER}/sql-exporter.yml",
+                 f"-web.listen-address=127.0.0.1:{port}"):
+        yield
+
+
+@contextmanager
+def postgres_exporter(port):
+    with running("prometheus-postgres-exporter", f"--web.listen-address=127.0.0.1:{port}", "--disable-default-metrics",
+                 "--disable-settings-metrics", f"--extend.query-path={FOLDER}/postgres-exporter.yml",
+                 DATA_SOURCE_NAME=source()):
+        yield
+
+
+@contextmanager
+def prometheus(exporter_port):
+    """A Prometheus with the configuration of the docs, but for the port and shorter times; gives a function that asks it."""
+    text = (FOLDER / "prometheus.yml").read_text()
+    for old, new in (("localhost:9237", f"127.0.0.1:{exporter_port}"), ("scrape_interval: 15s", "scrape_interval: 1s")):
+        assert old in text, f"{old} is not in {text}"
+        text = text.replace(old, new)
+    (FOLDER / "running.yml").write_text(text + "\n")
+    port = free_port()
+
+    def ask(query):
+        answer = fetched(f"http://127.0.0.1:{port}/api/v1/query?" + urlencode({"query": query}))
+        answer = json.loads(answer) if answer else {"data": {"result": []}}
+        return [(sample["metric"], float(sample["value"][1])) for sample in answer["data"]["result"]]
+
+    with running("prometheus", f"--config.file={FOLDER}/running.yml", f"--storage.tsdb.path={FOLDER}/data-{port}",
+                 f"--web.listen-address=127.0.0.1:{port}"):
+        yield ask
+
+
+def work():
+    """A task is put, and the next one taken and acked."""
+    psql(f"SELECT xqueue.put('{QUEUE}', '{{}}'); SELECT xqueue.ack('{QUEUE}', (xqueue.take('{QUEUE}')->>'id')::bigint)")
+
+
+def answers(exporter):
+    """Prometheus knows by this exporter what PostgreSQL knows, and answers questions of rates and quantiles."""
+    port, own = free_port(), f'queue="{QUEUE}"'
+    with exporter(port), prometheus(port) as ask:
+        def value(query):
+            return next((value for _, value in ask(query)), None)
+
+        until(lambda: value(f'xqueue_tasks{{{own},state="ready"}}') is not None)
+        labels, _ = ask(f'xqueue_tasks{{{own},state="ready"}}')[0]
+        labels = {name: text for name, text in labels.items() if name not in ("instance", "job")}
+        expected = {"__name__": "xqueue_tasks", "database": DATABASE, "schema": "public", "queue": QUEUE, "state": "ready"}
+        assert labels == expected, labels
+        # Work goes on while Prometheus looks.
+
+        def busy(query):
+            work()
+            answer = value(query)
+            return answer if answer and not isnan(answer) else None
+
+        per_second = until(lambda: busy(f'rate(xqueue_calls_total{{{own},call="ack"}}[{WINDOW}])'))
+        quantile = until(lambda: busy(
+            f"histogram_quantile(0.95, sum by (queue, le) (rate(xqueue_wait_seconds_bucket{{{own}}}[{WINDOW}])))"))
+        until(lambda: (value(f"xqueue_oldest_ready_seconds{{{own}}}") or 0) > 0)
+        for query in (f'xqueue_tasks{{{own},state="ready"}}', f'xqueue_worker_up{{database="{DATABASE}"}}'):
+            name = query.split("{")[0]
+            sql = f"SELECT value FROM xqueue.metric WHERE name = '{name}' AND coalesce(labels->>'queue', '{QUEUE}') = '{QUEUE}'"
+            sql += " AND coalesce(labels->>'state', 'ready') = 'ready'"
+            until(lambda: value(query) == float(psql(sql)))
+            print(f"# {query} = {value(query)}")
+        print(f"# tasks acked per second: {per_second:.2f}; 95 of 100 had waited for no more than {quantile:.4f} s")
+
+
+def sql_exporter_answers():
+    """prometheus-sql-exporter: Prometheus answers"""
+    answers(sql_exporter)
+
+
+def postgres_exporter_answers():
+    """prometheus-postgres-exporter: Prometheus answers"""
+    answers(postgres_exporter)
+
+
+def alert_is_raised():
+    """An alert: a queue that has lost its triggers is reported by Prometheus"""
+    rules = (FOLDER / "alerts.yml").read_text()
+    (FOLDER / "alerts.yml").write_text(re.sub(r"for: \d+m", "for: 1s", rules).replace("  - name: xqueue\n", "  - name: xqueue\n    interval: 1s\n"))
+    psql(f"ALTER TABLE {QUEUE} DISABLE TRIGGER xqueue_update")
+    port = free_port()
+    with postgres_exporter(port), prometheus(port) as ask:
+        until(lambda: ask(f'ALERTS{{alertname="XqueueError",alertstate="firing",queue="{QUEUE}"}}'))
+        psql(f"ALTER TABLE {QUEUE} ENABLE ALWAYS TRIGGER xqueue_update")
+        until(lambda: not ask(f'ALERTS{{alertname="XqueueError",queue="{QUEUE}"}}'))
+
+
+def promtool_checks():
+    """promtool: the rules and their tests, and the configuration"""
+    for command in (["check", "config", "prometheus.yml"], ["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+        run = subprocess.run(["promtool", *command], cwd=FOLDER, capture_output=True, text=True)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+def panels(board):
+    """The questions of a board, each with its panel's title."""
+    board = json.loads(Path(board).read_text())
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target
+
+
+def boards():
+    """Grafana: PostgreSQL and Prometheus understand what the boards ask"""
+    asked = 0
+    port = free_port()
+    with postgres_exporter(port), prometheus(port) as ask:
+        until(lambda: ask("xqueue_worker_up"))
+        for board in glob.glob(f"{BOARDS}/grafana-*.json"):
+            for title, target in panels(board):
+                if "rawSql" in target:
+                    assert psql(target["rawSql"]), f"{board}: {title} shows nothing"
+                elif "expr" in target:
+                    query = target["expr"].replace("$__rate_interval", WINDOW).replace("$database", ".+").replace("$queue", ".+")
+                    work()
+                    assert until(lambda: ask(query)), f"{board}: {title} shows nothing"
+                else:
+                    assert target["target"].count("(") == target["target"].count(")"), f"{board}: {title}"
+                asked += 1
+    assert asked > 15, f"only {asked} questions"
+
+
+def main():
+    psql(f"""CREATE TABLE {QUEUE} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
+             SELECT xqueue.upgrade('{QUEUE}');
+             SELECT xqueue.put('{QUEUE}', '[{{}}, {{}}]');
+             CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'; GRANT SELECT ON {QUEUE} TO {ROLE}""")
+    failed = False
+    tests = [promtool_checks, sql_exporter_answers, postgres_exporter_answers, boards, alert_is_raised]
+    try:
+        for number, test in enumerate(tests, 1):
+            try:
+                test()
+                print(f"ok {number} {test.__doc__}", flush=True)
+            except Exception:
+                failed = True
+                print(f"not ok {number} {test.__doc__}\n" + traceback.format_exc(), flush=True)
+                for log in FOLDER.glob("*.log"):
+                    print("\n".join(f"# {line}" for line in [log.name, *log.read_text().splitlines()[-15:]]), flush=True)
+    finally:
+        psql(f"DROP TABLE {QUEUE}; DROP ROLE {ROLE}")
+    print(f"1..{len(tests)}")
+    raise SystemExit(failed)
+
+
+main()
