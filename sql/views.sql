@@ -110,6 +110,7 @@ SELECT (t->>'relation')::oid::regclass AS queue,
        (t->>'pid')::integer AS pid,
        a.application_name AS application,
        a.client_addr AS client,
+       make_interval(secs => round((t->>'taken_for')::numeric, 1)::double precision) AS taken_for,
        to_timestamp((t->>'deadline')::double precision) AS deadline,
        (t->>'session')::uuid AS session
 FROM xqueue.in_flight() AS t
@@ -121,6 +122,7 @@ COMMENT ON COLUMN xqueue.tasks_in_flight.attempts IS 'Which attempt this is; NUL
 COMMENT ON COLUMN xqueue.tasks_in_flight.pid IS 'The process that has taken it; NULL for an identified session without a connection.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.application IS 'Its application_name.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.client IS 'Its address; NULL on a socket, or for another role''s connection without pg_read_all_stats.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.taken_for IS 'How long ago the task was taken, or last touched or changed.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.deadline IS 'When it comes back if it is not done; NULL without a time to run.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.session IS 'As it stands in the owner column.';
 

@@ -65,7 +65,7 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
             return Ok(Some(jsonb::from_value(&report)));
         }
         lacked_before = lacking;
-        latch::wait(Some(Duration::from_millis(20)), true);
+        latch::wait(latch::Reason::Other, Some(Duration::from_millis(20)), true);
     }
 }
 

@@ -3,13 +3,14 @@
 use crate::api::monitor::{SHOWN, readable_queues, seconds};
 use crate::error::Result;
 use crate::model::field::Field;
+use crate::parts::clock;
 use crate::parts::leases::{session, store};
 use crate::queue::{Queue, census};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb;
-use crate::server::row::Tuple;
-use crate::server::types;
+use crate::server::row::{Row, Tuple};
 use crate::server::value::Value;
+use crate::server::{time, types};
 use crate::sql_functions;
 use serde_json::{Value as Json, json};
 
@@ -43,6 +44,7 @@ fn described(queue: &Queue, row: &Tuple) -> Json {
         "attempts": queue.value_of(row, Field::Attempts).and_then(Value::try_integer),
         "session": session.map(types::uuid_text),
         "pid": session.and_then(store::holder),
+        "taken_for": row.writer().and_then(|writer| clock::age(writer, time::now())).map(|age| age as f64 / 1e6),
         "deadline": deadline.filter(|_| queue.features().has_deadlines()).map(seconds),
     })
 }

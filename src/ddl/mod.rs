@@ -110,7 +110,7 @@ pub fn before_command(command: &Command) {
         let deadline = Instant::now() + LEAVE_TIMEOUT;
         let is_there = |database| databases::has_worker(database) || jobs::has_any(database);
         while is_there(database.into()) && Instant::now() < deadline {
-            latch::wait(Some(Duration::from_millis(5)), false);
+            latch::wait(latch::Reason::Other, Some(Duration::from_millis(5)), false);
         }
     }
 }

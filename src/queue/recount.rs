@@ -99,7 +99,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
         return Err(if is_too_long { TooLong } else { InTheWay });
     }
     while recount::is_ahead(&snapshot) {
-        latch::wait(Some(Duration::from_millis(1)), false);
+        latch::wait(latch::Reason::Other, Some(Duration::from_millis(1)), false);
     }
     drop(snapshot);
     let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;

@@ -4,9 +4,52 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::libpq::be::MyProcPort;
 use std::time::Duration;
 
+/// What a process sleeps for, as `wait_event` in pg_stat_activity names it from PostgreSQL 17 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A consumer, for a task.
+    Task,
+    /// For the outcome of a task.
+    Outcome,
+    /// A producer, for room.
+    Room,
+    /// A worker, for work.
+    Work,
+    /// For a moment.
+    Other,
+}
+
+#[cfg(any(feature = "pg17", feature = "pg18"))]
+impl Reason {
+    fn event(self) -> u32 {
+        use std::ffi::CStr;
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+        const NAMES: [&CStr; 4] =
+            [c"XqueueTask", c"XqueueOutcome", c"XqueueRoom", c"XqueueWorkerMain"];
+        static EVENTS: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
+        let Some((event, name)) = EVENTS.get(self as usize).zip(NAMES.get(self as usize)) else {
+            return pg_sys::PG_WAIT_EXTENSION;
+        };
+        if event.load(Relaxed) == 0 {
+            // SAFETY: the name is a constant. The server gives the same number to all processes.
+            event.store(unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }, Relaxed);
+        }
+        event.load(Relaxed)
+    }
+}
+
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+impl Reason {
+    fn event(self) -> u32 {
+        pg_sys::PG_WAIT_EXTENSION
+    }
+}
+
 /// Sleeps until this process's latch is set, the time is over, or, with `watch_client`, the client
 /// has closed its connection; that, a cancel or a shutdown ends the statement with an error.
-pub fn wait(timeout: Option<Duration>, watch_client: bool) {
+pub fn wait(reason: Reason, timeout: Option<Duration>, watch_client: bool) {
+    let event = reason.event();
     let mut events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
     let mut milliseconds = -1;
     if let Some(timeout) = timeout {
@@ -22,13 +65,8 @@ pub fn wait(timeout: Option<Duration>, watch_client: bool) {
             events |= pg_sys::WL_SOCKET_CLOSED;
             socket = (*MyProcPort).sock;
         }
-        let happened = pg_sys::WaitLatchOrSocket(
-            pg_sys::MyLatch,
-            events as i32,
-            socket,
-            milliseconds,
-            pg_sys::PG_WAIT_EXTENSION,
-        );
+        let happened =
+            pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as i32, socket, milliseconds, event);
         if happened & pg_sys::WL_LATCH_SET as i32 != 0 {
             pg_sys::ResetLatch(pg_sys::MyLatch);
         }

@@ -105,6 +105,13 @@ pub fn connect(database: Option<u32>) {
                 pg_sys::GucSource::PGC_S_OVERRIDE,
             );
         }
+        // As its backend_type in pg_stat_activity.
+        pg_sys::SetConfigOption(
+            c"application_name".as_ptr(),
+            (*pg_sys::MyBgworkerEntry).bgw_name.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
     }
 }
 
@@ -115,7 +122,7 @@ pub fn wait_idle(timeout: Option<Duration>) {
     // signal handler.
     unsafe {
         pg_sys::QueryCancelHoldoffCount += 1;
-        crate::server::latch::wait(timeout, false);
+        crate::server::latch::wait(crate::server::latch::Reason::Work, timeout, false);
         pg_sys::QueryCancelHoldoffCount -= 1;
         pg_sys::QueryCancelPending = 0;
     }

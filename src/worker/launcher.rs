@@ -45,7 +45,7 @@ fn main(_argument: u32) {
         if databases::are_starting() {
             pause = Some(pause.unwrap_or(RETRY_INTERVAL));
         }
-        latch::wait(pause, false);
+        latch::wait(latch::Reason::Work, pause, false);
         worker::reload_settings();
     }
 }

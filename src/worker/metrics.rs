@@ -56,7 +56,7 @@ fn main(_argument: u32) {
                 Event::Failed { .. } => pgrx::warning!("xqueue: {event}"),
             }
         }
-        latch::wait(pause, false);
+        latch::wait(latch::Reason::Work, pause, false);
     }
 }
 

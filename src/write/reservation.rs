@@ -140,7 +140,7 @@ fn is_reserved(queue: &Queue, tasks: i64, capacity: i64) -> Result<bool> {
                 if deadline.is_over() {
                     return Err(uncounted(queue));
                 }
-                latch::wait(Some(PAUSE), true);
+                latch::wait(latch::Reason::Other, Some(PAUSE), true);
             }
         }
     }

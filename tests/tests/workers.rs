@@ -48,6 +48,11 @@ fn a_worker_that_is_stopped() {
         let sent = Command::new("kill").args([name, &worker.to_string()]).status();
         assert!(sent.expect("kill").success());
     };
+    // Stopped in the middle of its work it might hold what others wait for.
+    let sleeps = format!(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {worker} AND wait_event_type = 'Extension')"
+    );
+    wait_until("it sleeps", || scalar(&mut c, &sleeps, &[]));
     signal("-STOP");
     c.batch_execute("SELECT xqueue.put('jobs', '{}', delay => '10 ms')").unwrap();
     let is_late: bool = scalar(&mut c, &format!("SELECT lag < '10 s' {own}"), &[]);
@@ -64,4 +69,39 @@ fn a_worker_that_is_stopped() {
     let rounds: bool =
         scalar(&mut c, &format!("SELECT lag < '10 s' AND last_round > started {own}"), &[]);
     assert!(rounds);
+}
+
+/// From PostgreSQL 17 on an extension may name what a process waits for.
+#[test]
+fn waits_have_names_and_so_have_workers() {
+    let mut q = Queue::with(
+        "workers",
+        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        &json!({"features": {"capacity": 1}}),
+    );
+    let names_waits: bool =
+        scalar(&mut q.admin, "SELECT current_setting('server_version_num')::int >= 170000", &[]);
+    let waits = |c: &mut Client, named: &str, process: &str| {
+        let name = if names_waits { named } else { "Extension" };
+        let sql = format!(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND wait_event = $1 AND {process})"
+        );
+        wait_until(name, || scalar(c, &sql, &[&name]));
+    };
+    let consumer = Waiter::take(&mut q);
+    waits(&mut q.admin, "XqueueTask", &format!("pid = {}", consumer.pid));
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    let holder = consumer.join();
+    let producer = Waiter::start(
+        q.client(),
+        &format!("SELECT xqueue.put('{}', '{{}}', timeout => '1 min')", q.name),
+    );
+    waits(&mut q.admin, "XqueueRoom", &format!("pid = {}", producer.pid));
+    drop(holder);
+    q.sql("SELECT xqueue.ack('{q}', (xqueue.take('{q}', '10 s')->>'id')::bigint)");
+    assert_eq!(producer.join().result.expect("there is room").len(), 1);
+    for worker in ["xqueue launcher", "xqueue metrics", "xqueue worker"] {
+        let is_it = format!("application_name = '{worker}' AND backend_type = '{worker}'");
+        waits(&mut q.admin, "XqueueWorkerMain", &is_it);
+    }
 }

@@ -180,7 +180,7 @@ pub fn identify(uuid: Uuid, role: u32) -> bool {
     // What the session commits from here on is flushed; what it was committing without a flush comes before the
     // commit of the identifying transaction, which flushes it too.
     while flags(process).is_passing.load(Ordering::SeqCst) {
-        latch::wait(Some(Duration::from_millis(1)), false);
+        latch::wait(latch::Reason::Other, Some(Duration::from_millis(1)), false);
     }
     true
 }

@@ -9,7 +9,8 @@ use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::token::LookEnd;
 use crate::parts::waiters::wake::WakeToken;
 use crate::parts::waiters::{self, Want};
-use crate::server::{callbacks, injection, latch, process, time, xact};
+use crate::server::latch::{self, Reason};
+use crate::server::{callbacks, injection, process, time, xact};
 use crate::trace;
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
@@ -162,15 +163,15 @@ impl Place {
     pub fn sleep(&self, deadline: Deadline, look: InVain, queue: &str) -> Result<bool> {
         self.by_caller.set(look.by_caller);
         if !deadline.is_over() && self.has_missed_some(look) {
-            latch::wait(Some(Duration::ZERO), true);
+            latch::wait(Reason::Other, Some(Duration::ZERO), true);
             return Ok(true);
         }
         injection::point(c"xqueue-consumer-is-to-sleep");
-        if !self.is_woken_before(deadline, look.paused_until) {
+        if !self.is_woken_before(deadline, look.paused_until, Reason::Task) {
             return Ok(false);
         }
         // Takes nothing for a client that has closed.
-        latch::wait(Some(Duration::ZERO), true);
+        latch::wait(Reason::Other, Some(Duration::ZERO), true);
         self.stand(queue, |shared| {
             let token = shared.token();
             let unused = TOKEN.replace(Some((token, look.by_caller)));
@@ -189,7 +190,7 @@ impl Place {
 
     /// Sleeps until there is news of the watched task. `is_hint`: an outcome only says to look.
     pub fn watch(&self, deadline: Deadline, is_hint: bool, queue: &str) -> Result<News> {
-        if !self.is_woken_before(deadline, None) {
+        if !self.is_woken_before(deadline, None, Reason::Outcome) {
             return Ok(News::None);
         }
         match self.news(queue)? {
@@ -213,9 +214,9 @@ impl Place {
 
     /// Sleeps until there is room.
     pub fn room(&self, deadline: Deadline, queue: &str) -> Result<Waited> {
-        let is_woken = self.is_woken_before(deadline, None);
+        let is_woken = self.is_woken_before(deadline, None, Reason::Room);
         // Puts nothing for a client that has closed.
-        latch::wait(Some(Duration::ZERO), true);
+        latch::wait(Reason::Other, Some(Duration::ZERO), true);
         let granted = slot::lock(self.slot).ok_or_else(|| gone(queue))?.take_grant();
         Ok(match granted {
             0 if is_woken => Waited::Look,
@@ -243,7 +244,7 @@ impl Place {
         looks_again
     }
 
-    fn is_woken_before(&self, deadline: Deadline, mut pause: Option<i64>) -> bool {
+    fn is_woken_before(&self, deadline: Deadline, mut pause: Option<i64>, reason: Reason) -> bool {
         trace::flush();
         while !waiters::was_woken() {
             if deadline.is_over() {
@@ -255,7 +256,7 @@ impl Place {
                 continue;
             }
             let paused = paused.map(Duration::from_micros);
-            latch::wait([deadline.left(), paused].into_iter().flatten().min(), true);
+            latch::wait(reason, [deadline.left(), paused].into_iter().flatten().min(), true);
         }
         true
     }

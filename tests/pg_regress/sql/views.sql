@@ -14,7 +14,7 @@ SELECT no FROM xqueue.take(NULL::"Other".jobs);
 SELECT queue, ready, taken, waiting, buried, oldest_ready >= '0' AS has_age, in_1m, out_1m, consumers, error FROM xqueue.queues ORDER BY queue::text;
 SELECT * FROM xqueue.definitions ORDER BY queue::text;
 SELECT queue, pid = pg_backend_pid() AS mine, session = xqueue.identify() AS by_me, tasks FROM xqueue.taken ORDER BY queue::text;
-SELECT queue, key, attempts, pid = pg_backend_pid() AS mine, application, client, deadline, session = xqueue.identify() AS by_me
+SELECT queue, key, attempts, pid = pg_backend_pid() AS mine, application, client, taken_for >= '0' AS has_age, deadline, session = xqueue.identify() AS by_me
   FROM xqueue.tasks_in_flight ORDER BY queue::text, key;
 SELECT queue, call, tasks FROM xqueue.calls WHERE tasks > 0 ORDER BY queue::text, call;
 SELECT pid IS NOT NULL AS runs, state, started < last_round AS has_been_round, lag < '10 s' AS in_time, error FROM xqueue.workers WHERE database = current_database();
