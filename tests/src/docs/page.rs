@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 /// Languages of blocks that are neither run nor compared.
-const OTHER_LANGUAGES: [&str; 9] =
-    ["sh", "python", "js", "rust", "go", "prisma", "conf", "text", "json"];
+const OTHER_LANGUAGES: [&str; 13] = [
+    "sh", "python", "js", "rust", "go", "prisma", "perl", "php", "java", "ruby", "conf", "text",
+    "json",
+];
 const NO_RUN: &str = "no-run:";
 const FROM: &str = "from ";
 

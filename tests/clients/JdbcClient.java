@@ -1,0 +1,255 @@
+// JDBC: parameters with the types of Java, arrays, records, errors, transactions, waiting. JDBC speaks TCP only, so JDBC_URL,
+// JDBC_USER and JDBC_PASSWORD name the server and a role that `run` makes.
+
+import java.sql.*;
+import java.util.*;
+import java.util.concurrent.*;
+import org.postgresql.util.PSQLException;
+
+class JdbcClient {
+    record Job(long id, String url, String options, String status, UUID owner) {
+        Job(ResultSet row) throws SQLException {
+            this(row.getLong("id"), row.getString("url"), row.getString("options"), row.getString("status"),
+                    row.getObject("owner", UUID.class));
+        }
+    }
+
+    interface Reader<T> {
+        T read(ResultSet row) throws SQLException;
+    }
+
+    interface Test {
+        void run() throws Exception;
+    }
+
+    static final String TABLE = "jdbc_" + UUID.randomUUID().toString().replace("-", "");
+    static final Reader<Long> ID = row -> row.getLong(1);
+    static final Reader<String> TEXT = row -> row.getString(1);
+    final Connection db = connect("");
+
+    JdbcClient() throws SQLException {}
+
+    static Connection connect(String options) throws SQLException {
+        var env = System.getenv();
+        return DriverManager.getConnection(env.get("JDBC_URL") + options, env.get("JDBC_USER"), env.get("JDBC_PASSWORD"));
+    }
+
+    static <T> List<T> query(Connection db, Reader<T> reader, String sql, Object... parameters) throws SQLException {
+        try (var statement = db.prepareStatement(sql.replace("jobs", TABLE))) {
+            for (int i = 0; i < parameters.length; i++) {
+                statement.setObject(i + 1, parameters[i]);
+            }
+            var result = new ArrayList<T>();
+            try (var rows = statement.executeQuery()) {
+                while (rows.next()) {
+                    result.add(reader.read(rows));
+                }
+            }
+            return result;
+        }
+    }
+
+    /** The ids of new tasks. */
+    List<Long> put(String json) throws SQLException {
+        return query(db, ID, "SELECT id FROM xqueue.put(NULL::jobs, ?::jsonb) ORDER BY id", json);
+    }
+
+    static List<Job> take(Connection db, int count) throws SQLException {
+        return query(db, Job::new, "SELECT * FROM xqueue.take(NULL::jobs, ?::interval, ?)", "5s", count);
+    }
+
+    List<Long> ack(Object id) throws SQLException {
+        return query(db, ID, "SELECT id FROM xqueue.ack(NULL::jobs, ?) ORDER BY id", id);
+    }
+
+    long count(String status) throws SQLException {
+        return query(db, ID, "SELECT count(*) FROM jobs WHERE status = ?", status).get(0);
+    }
+
+    static void equal(Object actual, Object expected) {
+        if (!Objects.equals(actual, expected)) {
+            throw new AssertionError("expected " + expected + ", got " + actual);
+        }
+    }
+
+    static void until(Callable<Boolean> condition) throws Exception {
+        for (long deadline = System.nanoTime() + 20_000_000_000L; !condition.call(); Thread.sleep(10)) {
+            equal(System.nanoTime() < deadline, true);
+        }
+    }
+
+    static void fails(String state, Test test) throws Exception {
+        try {
+            test.run();
+        } catch (PSQLException e) {
+            equal(e.getSQLState(), state);
+            if (e.getServerErrorMessage().getHint() == null) {
+                throw new AssertionError("no hint", e);
+            }
+            return;
+        }
+        throw new AssertionError("it did not fail with " + state);
+    }
+
+    void objects() throws SQLException {
+        long id = put("{\"url\": \"a\", \"options\": {\"depth\": [1, 2]}}").get(0);
+        var owner = query(db, row -> row.getObject(1, UUID.class), "SELECT xqueue.identify()").get(0);
+        equal(take(db, 1), List.of(new Job(id, "a", "{\"depth\": [1, 2]}", "T", owner)));
+        equal(ack(id), List.of(id));
+    }
+
+    void batches() throws SQLException {
+        try (var insert = db.prepareStatement("INSERT INTO " + TABLE + " (url) VALUES (?)")) {
+            for (var url : List.of("a", "b", "c")) {
+                insert.setString(1, url);
+                insert.addBatch();
+            }
+            insert.executeBatch();
+        }
+        var ids = put("[{\"url\": \"d\"}, {\"url\": \"e\"}, {\"url\": \"f\"}, {\"url\": \"g\"}]");
+        var jobs = take(db, 7);
+        equal(jobs.stream().map(Job::url).toList(), List.of("a", "b", "c", "d", "e", "f", "g"));
+        var first = new Long[] {jobs.get(0).id, jobs.get(1).id};
+        equal(ack(db.createArrayOf("bigint", first)), List.of(first));
+        equal(ack(new long[] {jobs.get(2).id, ids.get(0)}).size(), 2);
+        equal(ack(ids.get(1).intValue()), ids.subList(1, 2));
+        equal(ack(ids.get(2).toString()), ids.subList(2, 3));
+        equal(query(db, TEXT, "SELECT (xqueue.ack(t)).url FROM jobs t WHERE id = ?", ids.get(3)), List.of("g"));
+    }
+
+    /** JDBC sends a String as varchar, which needs casts, unless the URL says stringtype=unspecified; and again prepared. */
+    void types() throws SQLException {
+        try (var untyped = connect("&stringtype=unspecified")) {
+            for (int n = 0; n < 8; n++) {
+                for (var other : List.of(db, untyped)) {
+                    var cast = other == db;
+                    query(other, TEXT, "SELECT xqueue.put(?, ?%s)".formatted(cast ? "::jsonb" : ""), TABLE, "{\"url\": \"a\"}");
+                    var take = "SELECT xqueue.take(?, ?%s, ?, tube => ?)->>'id'".formatted(cast ? "::interval" : "");
+                    var id = query(other, TEXT, take, TABLE, "5s", 1, null).get(0);
+                    var ack = "SELECT xqueue.ack(?, ?)->>'id'";
+                    equal(query(other, TEXT, ack, TABLE, cast ? Long.valueOf(id) : id), List.of(id));
+                }
+            }
+        }
+    }
+
+    void transaction() throws SQLException {
+        for (var commit : List.of(false, true)) {
+            db.setAutoCommit(false);
+            put("{\"url\": \"a\"}");
+            end(commit);
+            equal(count("R"), commit ? 1L : 0L);
+        }
+        long id = take(db, 1).get(0).id;
+        for (var commit : List.of(false, true)) {
+            db.setAutoCommit(false);
+            ack(id);
+            end(commit);
+            equal(count("T"), commit ? 0L : 1L);
+        }
+    }
+
+    void end(boolean commit) throws SQLException {
+        if (commit) {
+            db.commit();
+        } else {
+            db.rollback();
+        }
+        db.setAutoCommit(true);
+    }
+
+    void errors() throws Exception {
+        long id = put("{\"url\": \"a\"}").get(0);
+        fails("P0002", () -> ack(id + 1000));
+        fails("55000", () -> ack(id));
+        fails("22004", () -> query(db, ID, "SELECT xqueue.ack('jobs', ?)", (Object) null));
+        fails("42703", () -> put("{\"nothing\": 1}"));
+        try (var other = connect("")) {
+            take(other, 1);
+            fails("55006", () -> ack(id));
+            equal(query(other, ID, "SELECT xqueue.give_back()"), List.of(1L));
+        }
+        take(db, 1);
+        ack(id);
+    }
+
+    void lost() throws Exception {
+        put("{\"url\": \"a\"}");
+        try (var other = connect("")) {
+            take(other, 1);
+            equal(count("T"), 1L);
+        }
+        until(() -> count("R") == 1);
+        try (var other = connect("")) {
+            take(other, 1);
+            query(db, TEXT, "SELECT pg_terminate_backend(?)", query(other, row -> row.getInt(1), "SELECT pg_backend_pid()").get(0));
+            until(() -> count("R") == 1);
+        }
+        ack(take(db, 1).get(0).id);
+    }
+
+    void waiting() throws Exception {
+        Callable<Boolean> waits = () -> query(db, ID, "SELECT xqueue.stats('jobs')->'consumers'").get(0) == 1;
+        try (var other = connect(""); var statement = other.createStatement()) {
+            Callable<Long> take = () -> {
+                var rows = statement.executeQuery("SELECT id FROM xqueue.take(NULL::" + TABLE + ", '1 min')");
+                return rows.next() ? rows.getLong(1) : null;
+            };
+            var blocked = new FutureTask<>(take);
+            new Thread(blocked).start();
+            until(waits);
+            equal(put("{\"url\": \"a\"}"), List.of(blocked.get()));
+            blocked = new FutureTask<>(take);
+            new Thread(blocked).start();
+            until(waits);
+            statement.cancel();
+            try {
+                equal(blocked.get(), "cancelled");
+            } catch (ExecutionException e) {
+                equal(((SQLException) e.getCause()).getSQLState(), "57014");
+            }
+            equal(query(other, ID, "SELECT xqueue.give_back()"), List.of(1L));
+        }
+        ack(take(db, 1).get(0).id);
+    }
+
+    void next() throws SQLException {
+        var ids = put("[{\"url\": \"a\"}, {\"url\": \"b\"}]");
+        var task = query(db, TEXT, "CALL xqueue.next('jobs', '5s')").get(0);
+        task = query(db, TEXT, "CALL xqueue.next('jobs', '5s', task => ?::jsonb)", task).get(0);
+        equal(query(db, ID, "SELECT id FROM jobs"), ids.subList(1, 2));
+        equal(query(db, TEXT, "CALL xqueue.next('jobs', '0', task => ?::jsonb)", task).get(0), null);
+    }
+
+    void run(String name, Test test) throws SQLException {
+        try {
+            test.run();
+            equal(query(db, ID, "SELECT count(*) FROM jobs"), List.of(0L));
+            System.out.println("ok - JDBC: " + name);
+        } catch (Exception | AssertionError e) {
+            System.out.println("not ok - JDBC: " + name);
+            e.printStackTrace(System.out);
+            if (!db.getAutoCommit()) {
+                end(false);
+            }
+            query(db, ID, "DELETE FROM jobs RETURNING 0");
+        }
+    }
+
+    public static void main(String[] arguments) throws SQLException {
+        var client = new JdbcClient();
+        try (var statement = client.db.createStatement()) {
+            statement.execute("CREATE TABLE " + TABLE + " (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text, options jsonb)");
+            statement.execute("SELECT xqueue.upgrade('" + TABLE + "')");
+            client.run("put takes JSON, take gives records, ack takes an id", client::objects);
+            client.run("a batch is inserted or put as a list, and acked as an array", client::batches);
+            client.run("strings with casts, and without when they have no type", client::types);
+            client.run("put and ack belong to the transaction", client::transaction);
+            client.run("an error has SQLSTATE and hint", client::errors);
+            client.run("the task of a consumer that is killed or leaves is ready again", client::lost);
+            client.run("a waiting take is woken by a put and ended by cancel()", client::waiting);
+            client.run("CALL next acks and takes", client::next);
+            statement.execute("DROP TABLE " + TABLE);
+        }
+    }
+}

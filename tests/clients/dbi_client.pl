@@ -1,0 +1,174 @@
+#!/usr/bin/env perl
+# Perl's DBI with DBD::Pg: parameters without a type, arrays, jsonb as text, errors, transactions, waiting.
+
+use v5.32;
+use warnings;
+use Carp qw(confess croak);
+use DBD::Pg qw(:async);
+use DBI;
+use JSON::PP qw(decode_json encode_json);
+use Time::HiRes qw(sleep time);
+
+my $table = sprintf 'dbi_%d_%08x', $$, rand 2**32;
+
+# With AutoCommit on, begin_work begins a transaction.
+sub connect_here { DBI->connect('dbi:Pg:', undef, undef, { AutoCommit => 1, RaiseError => 1, PrintError => 0 }) }
+
+my $db = connect_here();
+
+# The ids of new tasks.
+sub put {
+    my $tasks = $db->selectcol_arrayref("SELECT xqueue.put('$table', ?)", {}, encode_json \@_);
+    return sort { $a <=> $b } map { decode_json($_)->{id} } @$tasks;
+}
+
+sub take {
+    my ($db, $count) = @_;
+    return @{ $db->selectall_arrayref("SELECT * FROM xqueue.take(NULL::$table, ?, ?)", { Slice => {} }, '5s', $count // 1) };
+}
+
+# Of an id, or of a reference to an array of ids.
+sub ack {
+    my ($id) = @_;
+    return sort { $a <=> $b } @{ $db->selectcol_arrayref("SELECT id FROM xqueue.ack(NULL::$table, ?)", {}, $id) };
+}
+
+sub count { $db->selectrow_array("SELECT count(*) FROM $table WHERE status = ?", {}, @_) }
+
+sub equal {
+    my ($actual, $expected) = map { ref ? "@$_" : $_ // 'undef' } @_;
+    $actual eq $expected or confess "expected $expected, got $actual";
+}
+
+sub until_true(&) {
+    my ($condition, $deadline) = (@_, time + 20);
+    until ($condition->()) {
+        croak 'waited for 20 s in vain' if time > $deadline;
+        sleep 0.01;
+    }
+}
+
+# The hint of the error, which must have this SQLSTATE.
+sub fails {
+    my ($state, $sql, @parameters) = @_;
+    eval { $db->do($sql, {}, @parameters); 1 } and confess "$sql did not fail";
+    equal($db->state, $state);
+    return $db->pg_error_field('hint') // confess "no hint: $@";
+}
+
+my @tests = (
+    'put takes JSON, take gives hashes, ack takes an id' => sub {
+        my ($id) = put({ url => 'a', options => { depth => [1, 2] } });
+        my ($task) = take($db);
+        equal([@$task{qw(id url status)}], [$id, 'a', 'T']);
+        equal(decode_json($task->{options})->{depth}, [1, 2]);
+        equal($task->{owner}, $db->selectrow_array('SELECT xqueue.identify()'));
+        equal([ack($id)], [$id]);
+    },
+
+    'a batch is put as a list and acked as an array reference, as text and by row' => sub {
+        my @ids = put(map { { url => $_ } } 'a' .. 'f');
+        my @tasks = take($db, 6);
+        equal([map { $_->{url} } @tasks], ['a' .. 'f']);
+        equal([ack([@ids[0, 1]])], [@ids[0, 1]]);
+        equal([ack("{$ids[2]}")], [$ids[2]]);
+        equal($db->selectrow_array("SELECT (xqueue.ack(t)).url FROM $table t WHERE id = ?", {}, $ids[3]), 'd');
+        my $task = $db->selectrow_array("SELECT xqueue.peek('$table', ?)", {}, $ids[4]);
+        equal([ack($task)], [$ids[4]]);
+        ack($ids[5]);
+    },
+
+    'parameters of text, number and undef, prepared or not' => sub {
+        for my $prepare (0, 1) {
+            local $db->{pg_server_prepare} = $prepare;
+            for (1 .. 3) {
+                $db->do('SELECT xqueue.put(?::text, ?)', {}, $table, encode_json { url => 'a' });
+                my $task = decode_json $db->selectrow_array('SELECT xqueue.take(?::text, ?, ?, ?)', {}, $table, 5, 1, undef);
+                $db->do('SELECT xqueue.release(?::text, ?, delay => ?)', {}, $table, $task->{id}, '1 ms');
+                take($db);
+                equal($db->do('SELECT xqueue.ack(?::text, ?)', {}, $table, $task->{id}), 1);
+            }
+        }
+    },
+
+    'put and ack belong to the transaction' => sub {
+        for my $end (qw(rollback commit)) {
+            $db->begin_work;
+            put({ url => 'a' });
+            $db->$end;
+            equal(count('R'), $end eq 'commit' ? 1 : 0);
+        }
+        my ($task) = take($db);
+        for my $end (qw(rollback commit)) {
+            $db->begin_work;
+            ack($task->{id});
+            $db->$end;
+            equal(count('T'), $end eq 'commit' ? 0 : 1);
+        }
+    },
+
+    'an error has SQLSTATE and hint' => sub {
+        my ($id) = put({ url => 'a' });
+        my $ack = "SELECT xqueue.ack('$table', ?)";
+        equal(fails('P0002', $ack, $id + 1000), 'It has been acked or deleted, or was never put.');
+        fails('55000', $ack, $id);
+        fails('22004', $ack, undef);
+        fails('42703', "SELECT xqueue.put('$table', ?)", '{"nothing": 1}');
+        my $other = connect_here();
+        take($other);
+        fails('55006', $ack, $id);
+        $other->disconnect;
+        ack(map { $_->{id} } take($db));
+    },
+
+    'the task of a consumer that is killed or leaves is ready again' => sub {
+        put({ url => 'a' });
+        my $leave = sub { $_[0]->disconnect };
+        my $kill = sub { $db->do('SELECT pg_terminate_backend(?)', {}, $_[0]{pg_pid}) };
+        for my $end ($leave, $kill) {
+            my $other = connect_here();
+            take($other);
+            equal(count('T'), 1);
+            $end->($other);
+            until_true { count('R') };
+        }
+        take($db);
+        equal($db->selectrow_array('SELECT xqueue.give_back()'), 1);
+        ack(map { $_->{id} } take($db));
+    },
+
+    'an asynchronous take waits for a put; pg_cancel ends it' => sub {
+        my $other = connect_here();
+        my $consumers = sub { $db->selectrow_array("SELECT xqueue.stats('$table')->'consumers'") };
+        my $take = $other->prepare("SELECT id FROM xqueue.take(NULL::$table, '1 min')", { pg_async => PG_ASYNC });
+        $take->execute;
+        until_true { $consumers->() };
+        my ($id) = put({ url => 'a' });
+        $take->pg_result;
+        equal([$take->fetchrow_array], [$id]);
+        $take->execute;
+        until_true { $consumers->() };
+        $take->pg_cancel;
+        equal($other->selectrow_array('SELECT xqueue.give_back()'), 1);
+        ack(map { $_->{id} } take($db));
+    },
+
+    'CALL next acks and takes' => sub {
+        my ($first, $second) = put({ url => 'a' }, { url => 'b' });
+        my $task = $db->selectrow_array("CALL xqueue.next('$table', '5s')");
+        $task = $db->selectrow_array("CALL xqueue.next('$table', '5s', task => ?)", {}, $task);
+        equal(decode_json($task)->{id}, $second);
+        equal($db->selectrow_array("CALL xqueue.next('$table', '0', task => ?)", {}, $task), undef);
+    },
+);
+
+$db->do("CREATE TABLE $table (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL, options jsonb)");
+$db->do('SELECT xqueue.upgrade(?, ?)', {}, $table, '{"features": {"delayed": true}}');
+while (my ($name, $test) = splice @tests, 0, 2) {
+    my $ok = eval { $test->(); equal($db->selectrow_array("SELECT count(*) FROM $table"), 0); 1 };
+    say $ok ? "ok - DBI: $name" : "not ok - DBI: $name\n$@";
+    next if $ok;
+    $db->rollback unless $db->{AutoCommit};
+    $db->do("DELETE FROM $table");
+}
+$db->do("DROP TABLE $table");

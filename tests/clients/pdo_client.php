@@ -1,0 +1,192 @@
+<?php
+// PHP's PDO: tasks as objects, prepared by the server or by PDO, errors, transactions, persistent connections.
+
+declare(strict_types=1);
+
+set_error_handler(fn (int $level, string $message) => throw new ErrorException($message, 0, $level));
+
+final class Job
+{
+    public readonly int $id;
+    public readonly string $url;
+    public readonly ?string $options;
+    public readonly string $status;
+    public readonly ?string $owner;
+    public readonly ?string $runat;
+}
+
+$table = 'pdo_' . bin2hex(random_bytes(8));
+$connect = fn (array $options = []): PDO => new PDO('pgsql:', options: $options);
+$db = $connect();
+
+function query(PDO $db, string $sql, mixed ...$parameters): PDOStatement
+{
+    $statement = $db->prepare($sql);
+    $statement->execute($parameters);
+    return $statement;
+}
+
+/** The ids of new tasks. */
+function put(array ...$tasks): array
+{
+    global $db, $table;
+    return query($db, "SELECT id FROM xqueue.put(NULL::$table, ?) ORDER BY id", json_encode($tasks))->fetchAll(PDO::FETCH_COLUMN);
+}
+
+function take(PDO $db, int $count = 1): array
+{
+    global $table;
+    return query($db, "SELECT * FROM xqueue.take(NULL::$table, ?, ?)", '5s', $count)->fetchAll(PDO::FETCH_CLASS, Job::class);
+}
+
+/** An array is sent as JSON. */
+function ack(int|array|string $id): array
+{
+    global $db, $table;
+    $id = is_array($id) ? json_encode($id) : $id;
+    return query($db, "SELECT id FROM xqueue.ack(NULL::$table, ?) ORDER BY id", $id)->fetchAll(PDO::FETCH_COLUMN);
+}
+
+function countOf(string $status): int
+{
+    global $db, $table;
+    return query($db, "SELECT count(*) FROM $table WHERE status = ?", $status)->fetchColumn();
+}
+
+function equal(mixed $actual, mixed $expected): void
+{
+    $actual === $expected or throw new Exception('expected ' . json_encode($expected) . ', got ' . json_encode($actual));
+}
+
+function until(callable $condition): void
+{
+    for ($deadline = microtime(true) + 20; !$condition(); usleep(10000)) {
+        microtime(true) < $deadline or throw new Exception('waited for 20 s in vain');
+    }
+}
+
+function fails(string $state, string $sql, mixed ...$parameters): void
+{
+    global $db;
+    try {
+        query($db, $sql, ...$parameters);
+    } catch (PDOException $e) {
+        equal($e->getCode(), $state);
+        equal($e->errorInfo[0], $state);
+        preg_match('/^HINT:  \S/m', $e->getMessage()) or throw new Exception("no hint: {$e->getMessage()}");
+        return;
+    }
+    throw new Exception("$sql did not fail");
+}
+
+$tests = [
+    'put takes JSON, take gives objects, ack takes an id' => function () use ($db) {
+        [$id] = put(['url' => 'a', 'options' => ['depth' => [1, 2]]]);
+        [$job] = take($db);
+        equal([$job->id, $job->url, $job->status], [$id, 'a', 'T']);
+        equal(json_decode($job->options, true), ['depth' => [1, 2]]);
+        equal($job->owner, query($db, 'SELECT xqueue.identify()')->fetchColumn());
+        equal(ack($job->id), [$id]);
+    },
+
+    'a batch is put as a list and acked as JSON, as an array literal and by row' => function () use ($db, $table) {
+        $ids = put(...array_map(fn (string $url) => ['url' => $url], range('a', 'f')));
+        $jobs = take($db, 6);
+        equal(array_column($jobs, 'url'), range('a', 'f'));
+        equal(ack(array_slice($ids, 0, 2)), array_slice($ids, 0, 2));
+        equal(ack(json_encode($jobs[2])), [$ids[2]]);
+        equal(ack('{' . implode(',', array_slice($ids, 3, 2)) . '}'), array_slice($ids, 3, 2));
+        equal(query($db, "SELECT (xqueue.ack(t)).url FROM $table t WHERE id = ?", $ids[5])->fetchColumn(), 'f');
+    },
+
+    'named parameters of text, number and null, prepared by the server and by PDO' => function () use ($db, $table) {
+        foreach ([false, true] as $emulate) {
+            $db->setAttribute(PDO::ATTR_EMULATE_PREPARES, $emulate);
+            $value = fn (string $sql, mixed ...$parameters) => query($db, $sql, ...$parameters, queue: $table)->fetchColumn();
+            $take = fn () => json_decode($value('SELECT xqueue.take(:queue, :timeout, tube => :tube)', timeout: '5s', tube: null));
+            $value('SELECT xqueue.put(:queue, :task)', task: '{"url": "a"}');
+            $id = $take()->id;
+            $value('SELECT xqueue.release(:queue, :id, delay => :delay)', id: $id, delay: '1 ms');
+            equal($take()->id, $id);
+            equal(json_decode($value('SELECT xqueue.ack(:queue, :id)', id: $id))->id, $id);
+        }
+        $db->setAttribute(PDO::ATTR_EMULATE_PREPARES, false);
+    },
+
+    'put and ack belong to the transaction' => function () use ($db) {
+        foreach (['rollBack' => 0, 'commit' => 1] as $end => $count) {
+            $db->beginTransaction();
+            put(['url' => 'a']);
+            $db->$end();
+            equal(countOf('R'), $count);
+        }
+        [$job] = take($db);
+        foreach (['rollBack' => 1, 'commit' => 0] as $end => $count) {
+            $db->beginTransaction();
+            ack($job->id);
+            $db->$end();
+            equal(countOf('T'), $count);
+        }
+    },
+
+    'an error has SQLSTATE and hint' => function () use ($db, $connect, $table) {
+        [$id] = put(['url' => 'a']);
+        $ack = "SELECT xqueue.ack('$table', ?)";
+        fails('P0002', $ack, $id + 1000);
+        fails('55000', $ack, $id);
+        fails('22004', $ack, null);
+        fails('42703', "SELECT xqueue.put('$table', ?)", '{"nothing": 1}');
+        $other = $connect();
+        take($other);
+        fails('55006', $ack, $id);
+        $other = null;
+        ack(take($db)[0]->id);
+    },
+
+    'the task of a consumer that is killed or leaves is ready again' => function () use ($db, $connect) {
+        put(['url' => 'a']);
+        $other = $connect();
+        take($other);
+        $other = null;
+        until(fn () => countOf('R') === 1);
+        $other = $connect();
+        take($other);
+        query($db, 'SELECT pg_terminate_backend(?)', query($other, 'SELECT pg_backend_pid()')->fetchColumn());
+        until(fn () => countOf('R') === 1);
+        ack(take($db)[0]->id);
+    },
+
+    'a persistent connection keeps its tasks until give_back' => function () use ($db, $connect) {
+        put(['url' => 'a']);
+        $other = $connect([PDO::ATTR_PERSISTENT => true]);
+        take($other);
+        $other = null;
+        equal(countOf('T'), 1);
+        $other = $connect([PDO::ATTR_PERSISTENT => true]);
+        equal(query($other, 'SELECT xqueue.give_back()')->fetchColumn(), 1);
+        ack(take($db)[0]->id);
+    },
+
+    'CALL next acks and takes' => function () use ($db, $table) {
+        [, $id] = put(['url' => 'a'], ['url' => 'b']);
+        $task = query($db, "CALL xqueue.next('$table', '5s')")->fetchColumn();
+        $task = query($db, "CALL xqueue.next('$table', '5s', task => ?)", $task)->fetchColumn();
+        equal(json_decode($task)->id, $id);
+        equal(query($db, "CALL xqueue.next('$table', '0', task => ?)", $task)->fetchColumn(), null);
+    },
+];
+
+$db->exec("CREATE TABLE $table (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL, options jsonb)");
+query($db, 'SELECT xqueue.upgrade(?, ?)', $table, '{"features": {"delayed": true}}');
+foreach ($tests as $name => $test) {
+    try {
+        $test();
+        equal(query($db, "SELECT count(*) FROM $table")->fetchColumn(), 0);
+        echo "ok - PDO: $name\n";
+    } catch (Throwable $e) {
+        echo "not ok - PDO: $name\n$e\n";
+        !$db->inTransaction() or $db->rollBack();
+        $db->exec("DELETE FROM $table");
+    }
+}
+$db->exec("DROP TABLE $table");
