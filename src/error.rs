@@ -116,15 +116,26 @@ impl Error {
     }
 
     fn report(self, level: PgLogLevel) {
-        let mut report = ErrorReport::new(self.code, self.message, "xqueue");
+        let mut report = ErrorReport::new(self.code, shortened(self.message), "xqueue");
         if let Some(detail) = self.detail {
-            report = report.set_detail(detail);
+            report = report.set_detail(shortened(detail));
         }
         if let Some(hint) = self.hint {
-            report = report.set_hint(hint);
+            report = report.set_hint(shortened(hint));
         }
         report.report(level);
     }
+}
+
+/// Cuts off what no reader needs of a value that the text quotes. The server copies it several times, where a want of memory
+/// would end the process.
+fn shortened(mut text: String) -> String {
+    const LONGEST: usize = 8192;
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+    text
 }
 
 /// Returns a number of tasks of some kind in words.

@@ -69,7 +69,8 @@ impl Crowd {
         assert_eq!(distinct.len(), acked.len(), "a task was acked twice");
         assert_eq!(distinct, put.iter().copied().collect(), "acked (left) and put (right)");
         self.q.assert_tasks(&[("total", 0)]);
-        let kinds = ["put", "ack", "take", "release", "bury", "session", "ttr", "snatch"];
+        let kinds =
+            ["put", "ack", "take", "release", "give_back", "bury", "session", "ttr", "snatch"];
         let calls = kinds.map(|kind| self.q.calls(kind));
         assert_eq!(calls[..2], [put.len() as i64, put.len() as i64]);
         let buried_after_limit = self.q.stats()["transitions"]["T-B"].as_i64().unwrap_or(0);

@@ -84,8 +84,13 @@ impl Verb {
         }
     }
 
-    pub fn call(self) -> &'static str {
-        if self == Verb::Dig { "kick" } else { self.name() }
+    /// As the statistics call it.
+    pub fn call(self, given: &Given) -> &'static str {
+        match self {
+            Verb::Dig => "kick",
+            Verb::Release if given.unused => "give_back",
+            _ => self.name(),
+        }
     }
 }
 

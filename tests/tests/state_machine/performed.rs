@@ -24,7 +24,7 @@ impl Model {
                 Operation::Plow { n, given } => actor.plow(*n, given),
                 Operation::Kick { n } => actor.plow(*n, &Given::default()),
                 Operation::ReleaseAll => actor.take_away("snatch", |_| true),
-                Operation::GiveBack => actor.take_away("release", |task| task.owner == Some(me)),
+                Operation::GiveBack => actor.take_away("give_back", |task| task.owner == Some(me)),
                 Operation::Insert { key, status, runat } => actor.insert(*key, *status, *runat),
                 Operation::Update { key, by_hand } => actor.update(*key, *by_hand),
                 Operation::Remove { key } => actor.remove(*key),
@@ -236,7 +236,7 @@ impl Actor<'_> {
             let new = self.outcome(task, verb, given);
             self.write(*key, new);
         }
-        self.model.count(self.connection, verb.call(), keys.len());
+        self.model.count(self.connection, verb.call(given), keys.len());
         Ok(keys.to_vec())
     }
 
