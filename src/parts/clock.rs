@@ -26,6 +26,8 @@ pub(super) static CLOCK: Shared<Clock> = Shared::new();
 pub(super) struct Clock {
     /// Odd while a sample is added.
     version: AtomicU64,
+    /// The end of the last transaction that has left no sample, as it came soon after another.
+    unsampled: Sample,
     levels: [Level; LEVELS],
 }
 
@@ -47,7 +49,7 @@ unsafe impl Zeroed for Clock {}
 /// Records that time has gone on: at the end of each transaction that has changed queues, and where a worker begins. Must
 /// neither allocate nor fail.
 pub fn tick(now: i64) {
-    CLOCK.get()[0].tick(now, xact::next_id);
+    CLOCK.get()[0].tick(now, xact::next_id());
 }
 
 /// Returns how long ago a transaction was given its id, in microseconds; None if that is not known. What was before the
@@ -57,11 +59,12 @@ pub fn age(id: u32, now: i64) -> Option<i64> {
 }
 
 impl Clock {
-    fn tick(&self, now: i64, next: impl FnOnce() -> u64) {
+    fn tick(&self, now: i64, next: u64) {
         if !self.levels[0].is_due(now, SPACING) {
+            self.unsampled.next.fetch_max(next, Relaxed);
+            self.unsampled.at.fetch_max(now, Relaxed);
             return;
         }
-        let next = next();
         let version = self.version.load(Relaxed);
         let is_ours = version.is_multiple_of(2)
             && self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_ok();
@@ -72,11 +75,22 @@ impl Clock {
         // Instants of a clock that was set back cannot be compared with new ones.
         if self.levels[0].last().is_some_and(|(_, at)| at > now) {
             self.levels.iter().for_each(|level| level.count.store(0, Relaxed));
+            self.unsampled.set(0, i64::MIN);
         }
+        let unsampled = self.unsampled.get();
+        let last = self.levels[0].last();
+        let last = last.map(|last| if unsampled.1 > last.1 { unsampled } else { last });
         let mut spacing = SPACING;
         for level in &self.levels {
             if !level.is_due(now, spacing) {
                 break;
+            }
+            // What was assigned just before a pause is not to look as if it were assigned behind it.
+            let ended = last.filter(|(_, at)| now - at >= spacing);
+            if let Some((next, at)) = ended
+                && level.last().is_none_or(|(_, before)| before < at)
+            {
+                level.add(next, at);
             }
             level.add(next, now);
             spacing *= RATIO;
@@ -119,6 +133,17 @@ impl Clock {
     }
 }
 
+impl Sample {
+    fn get(&self) -> (u64, i64) {
+        (self.next.load(Relaxed), self.at.load(Relaxed))
+    }
+
+    fn set(&self, next: u64, at: i64) {
+        self.next.store(next, Relaxed);
+        self.at.store(at, Relaxed);
+    }
+}
+
 impl Level {
     fn kept(&self) -> usize {
         self.count.load(Relaxed).min(SAMPLES as u64) as usize
@@ -127,8 +152,7 @@ impl Level {
     /// Returns a sample that is kept, from the oldest on.
     fn sample(&self, index: usize) -> (u64, i64) {
         let first = self.count.load(Relaxed) as usize - self.kept();
-        let sample = &self.samples[(first + index) % SAMPLES];
-        (sample.next.load(Relaxed), sample.at.load(Relaxed))
+        self.samples[(first + index) % SAMPLES].get()
     }
 
     fn last(&self) -> Option<(u64, i64)> {
@@ -141,9 +165,7 @@ impl Level {
 
     fn add(&self, next: u64, now: i64) {
         let count = self.count.load(Relaxed);
-        let sample = &self.samples[count as usize % SAMPLES];
-        sample.next.store(next, Relaxed);
-        sample.at.store(now, Relaxed);
+        self.samples[count as usize % SAMPLES].set(next, now);
         self.count.store(count + 1, Relaxed);
     }
 
@@ -177,7 +199,11 @@ mod tests {
         let sample = || Sample { next: AtomicU64::new(0), at: AtomicI64::new(0) };
         let level =
             || Level { count: AtomicU64::new(0), samples: std::array::from_fn(|_| sample()) };
-        Box::new(Clock { version: AtomicU64::new(0), levels: std::array::from_fn(|_| level()) })
+        Box::new(Clock {
+            version: AtomicU64::new(0),
+            unsampled: sample(),
+            levels: std::array::from_fn(|_| level()),
+        })
     }
 
     #[test]
@@ -189,7 +215,7 @@ mod tests {
     fn an_id_was_assigned_before_the_first_sample_above_it() {
         let clock = clock();
         for second in 1..=10 {
-            clock.tick(second * SECOND, || second as u64 * 100);
+            clock.tick(second * SECOND, second as u64 * 100);
         }
         assert_eq!(clock.instant(250, 11 * SECOND), Some(3 * SECOND));
         assert_eq!(clock.instant(300, 11 * SECOND), Some(4 * SECOND));
@@ -201,8 +227,8 @@ mod tests {
     #[test]
     fn what_has_left_no_sample_was_soon_after_the_last_one() {
         let clock = clock();
-        clock.tick(SECOND, || 100);
-        clock.tick(SECOND + SPACING - 1, || 101);
+        clock.tick(SECOND, 100);
+        clock.tick(SECOND + SPACING - 1, 101);
         assert_eq!(clock.instant(100, 60 * SECOND), Some(SECOND + SPACING));
         assert_eq!(clock.instant(100, SECOND + 1), Some(SECOND + 1), "not later than now");
     }
@@ -213,7 +239,7 @@ mod tests {
         // One id each millisecond, for an hour.
         let end = 3600 * 1000;
         for millisecond in 1..=end {
-            clock.tick(millisecond * 1000, || 1000 + millisecond as u64);
+            clock.tick(millisecond * 1000, 1000 + millisecond as u64);
         }
         let now = end * 1000;
         for back in [1, 2, 5, 20, 100, 500, 3_000, 20_000, 100_000, 600_000, 3_000_000] {
@@ -225,12 +251,49 @@ mod tests {
     }
 
     #[test]
+    fn what_was_assigned_before_a_pause_is_as_old_as_the_pause() {
+        let clock = clock();
+        let burst = |start: i64| {
+            // 200 ids in 100 ms, and nothing for the rest of the second.
+            (0..200).for_each(|n| {
+                let at = start * SECOND + n * 500;
+                clock.tick(at, (start * 200 + n + 1) as u64);
+            });
+        };
+        (1..=500).for_each(burst);
+        let now = 501 * SECOND;
+        for start in [500, 499, 490, 400, 250, 100] {
+            for n in [0, 100, 199] {
+                let assigned = start * SECOND + n * 500;
+                let found = clock.instant((start * 200 + n) as u32, now).unwrap();
+                let error = (found - assigned).abs();
+                assert!(error <= (now - assigned) / 7, "{start}, {n}: {error} us");
+            }
+        }
+        // The last one of the last burst, which was one second ago.
+        assert_eq!(clock.instant(500 * 200 + 199, now), Some(500 * SECOND + 199 * 500));
+    }
+
+    #[test]
+    fn so_is_what_has_left_no_sample() {
+        let clock = clock();
+        clock.tick(SECOND, 100);
+        clock.tick(SECOND + 10, 101);
+        clock.tick(2 * SECOND, 102);
+        assert_eq!(clock.instant(100, 3 * SECOND), Some(SECOND + 10));
+        assert_eq!(clock.instant(101, 3 * SECOND), Some(2 * SECOND));
+        // Also once the first level has forgotten it.
+        (1..100).for_each(|n| clock.tick(2 * SECOND + n * 1000, 102 + n as u64));
+        assert_eq!(clock.instant(100, 3 * SECOND), Some(SECOND + 10));
+    }
+
+    #[test]
     fn ids_are_found_beyond_the_end_of_their_lower_half() {
         let clock = clock();
         let wrap = 5u64 << 32;
-        clock.tick(SECOND, || wrap - 10);
-        clock.tick(2 * SECOND, || wrap + 10);
-        clock.tick(3 * SECOND, || wrap + 20);
+        clock.tick(SECOND, wrap - 10);
+        clock.tick(2 * SECOND, wrap + 10);
+        clock.tick(3 * SECOND, wrap + 20);
         assert_eq!(clock.instant(u32::MAX - 20, 4 * SECOND), Some(SECOND));
         assert_eq!(clock.instant(u32::MAX - 1, 4 * SECOND), Some(2 * SECOND));
         assert_eq!(clock.instant(12, 4 * SECOND), Some(3 * SECOND));
@@ -239,9 +302,9 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_begins_anew() {
         let clock = clock();
-        clock.tick(10 * SECOND, || 100);
-        clock.tick(11 * SECOND, || 200);
-        clock.tick(SECOND, || 300);
+        clock.tick(10 * SECOND, 100);
+        clock.tick(11 * SECOND, 200);
+        clock.tick(SECOND, 300);
         assert_eq!(clock.instant(150, 2 * SECOND), Some(SECOND));
         assert_eq!(clock.instant(300, 2 * SECOND), Some(SECOND + SPACING));
     }
@@ -252,7 +315,7 @@ mod tests {
         std::thread::scope(|scope| {
             let adding = scope.spawn(|| {
                 // At every instant the id is the instant.
-                (1..200_000).for_each(|n| clock.tick(n * SPACING, || (n * SPACING) as u64));
+                (1..200_000).for_each(|n| clock.tick(n * SPACING, (n * SPACING) as u64));
             });
             while !adding.is_finished() {
                 let Some((_, now)) = clock.levels[0].last() else { continue };

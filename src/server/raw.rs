@@ -32,7 +32,6 @@ pub(super) use functions;
 functions! {
     pub fn GetCurrentTransactionNestLevel() -> c_int;
     pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
-    pub fn ReadNextFullTransactionId() -> pg_sys::FullTransactionId;
     pub fn GetUserId() -> Oid;
     pub fn GetOuterUserId() -> Oid;
     pub fn GetCurrentTimestamp() -> i64;

@@ -6,6 +6,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How deep the current subtransaction is nested; 1 is the transaction itself.
 pub fn depth() -> i32 {
@@ -21,8 +22,13 @@ pub fn id_if_any() -> u32 {
 
 /// Returns the identifier that the next transaction gets, with its upper half. Must neither allocate nor fail.
 pub fn next_id() -> u64 {
-    // SAFETY: reads shared memory of the server under its lock.
-    unsafe { raw::ReadNextFullTransactionId().value }
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    use pg_sys::ShmemVariableCache as Variables;
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    use pg_sys::TransamVariables as Variables;
+    // SAFETY: shared memory of the server, which lives as long as it; read as one word, without the lock that is for
+    // machines whose words are shorter.
+    unsafe { AtomicU64::from_ptr(&raw mut (*Variables).nextXid.value).load(Relaxed) }
 }
 
 /// Returns whether every statement of this transaction sees the same snapshot.

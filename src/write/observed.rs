@@ -4,9 +4,10 @@
 use crate::error::Result;
 use crate::model::histogram::Histogram;
 use crate::parts::clock;
+use crate::parts::leases::session;
 use crate::server::function::Call;
+use crate::server::time;
 use crate::server::value::Value;
-use crate::server::{shared_memory, time};
 use crate::sql_functions;
 use std::cell::Cell;
 
@@ -21,8 +22,8 @@ thread_local! {
 
 /// Notes the age of a row by the transaction that has written it.
 fn observed_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
     if let Some(mut lengths) = LENGTHS.get()
-        && shared_memory::is_available()
         && let Some(writer) = call.get(arg::observed::writer)
         && let Some(age) = clock::age(writer, time::now())
     {
