@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, fence};
 const SPACING: i64 = 250;
 /// How many times wider apart those of each further level are.
 const RATIO: i64 = 8;
+/// A clock that is behind the last sample by more was set back; by less, another process has looked at it since.
+const SET_BACK: i64 = 1_000_000;
 const LEVELS: usize = 10;
 const SAMPLES: usize = 64;
 /// Ids below this one stand for rows that are there for ever.
@@ -55,7 +57,7 @@ pub fn tick(now: i64) {
 /// Returns how long ago a transaction was given its id, in microseconds; None if that is not known. What was before the
 /// start of the server was at least that long ago.
 pub fn age(id: u32, now: i64) -> Option<i64> {
-    CLOCK.get()[0].instant(id, now).map(|instant| (now - instant).max(0))
+    CLOCK.get()[0].instant(id, now).map(|instant| now.saturating_sub(instant).max(0))
 }
 
 impl Clock {
@@ -73,7 +75,7 @@ impl Clock {
         }
         fence(Release);
         // Instants of a clock that was set back cannot be compared with new ones.
-        if self.levels[0].last().is_some_and(|(_, at)| at > now) {
+        if self.levels[0].last().is_some_and(|(_, at)| is_set_back(now, at)) {
             self.levels.iter().for_each(|level| level.count.store(0, Relaxed));
             self.unsampled.set(0, i64::MIN);
         }
@@ -86,7 +88,7 @@ impl Clock {
                 break;
             }
             // What was assigned just before a pause is not to look as if it were assigned behind it.
-            let ended = last.filter(|(_, at)| now - at >= spacing);
+            let ended = last.filter(|(_, at)| now.saturating_sub(*at) >= spacing);
             if let Some((next, at)) = ended
                 && level.last().is_none_or(|(_, before)| before < at)
             {
@@ -117,14 +119,14 @@ impl Clock {
         let (newest, at) = self.levels[0].last()?;
         let id = widened(id, newest);
         // A transaction that has left no sample has ended within the distance of two.
-        let mut before = (at + SPACING).min(now);
+        let mut before = at.saturating_add(SPACING).min(now);
         for level in &self.levels {
-            let kept = level.kept();
-            let later = level.first_above(id);
-            if later == kept {
+            let count = level.count();
+            let later = level.first_above(id, count);
+            if later == count.min(SAMPLES) {
                 return Some(before);
             }
-            before = level.sample(later).1;
+            before = level.sample(count, later).1;
             if later > 0 {
                 return Some(before);
             }
@@ -144,23 +146,25 @@ impl Sample {
     }
 }
 
+/// What is read of a level without its version is one of several moments: each method reads the count once.
 impl Level {
-    fn kept(&self) -> usize {
-        self.count.load(Relaxed).min(SAMPLES as u64) as usize
+    fn count(&self) -> usize {
+        self.count.load(Relaxed) as usize
     }
 
-    /// Returns a sample that is kept, from the oldest on.
-    fn sample(&self, index: usize) -> (u64, i64) {
-        let first = self.count.load(Relaxed) as usize - self.kept();
-        self.samples[(first + index) % SAMPLES].get()
+    /// Returns a sample that is kept, from the oldest of those that a count leaves.
+    fn sample(&self, count: usize, index: usize) -> (u64, i64) {
+        self.samples[(count - count.min(SAMPLES) + index) % SAMPLES].get()
     }
 
     fn last(&self) -> Option<(u64, i64)> {
-        self.kept().checked_sub(1).map(|last| self.sample(last))
+        let last = self.count().checked_sub(1)?;
+        Some(self.samples[last % SAMPLES].get())
     }
 
     fn is_due(&self, now: i64, spacing: i64) -> bool {
-        self.last().is_none_or(|(_, at)| now < at || now - at >= spacing)
+        let is_due = |(_, at)| is_set_back(now, at) || now.saturating_sub(at) >= spacing;
+        self.last().is_none_or(is_due)
     }
 
     fn add(&self, next: u64, now: i64) {
@@ -170,14 +174,18 @@ impl Level {
     }
 
     /// Returns the index of the first sample before which an id had been assigned.
-    fn first_above(&self, id: u64) -> usize {
-        let (mut low, mut high) = (0, self.kept());
+    fn first_above(&self, id: u64, count: usize) -> usize {
+        let (mut low, mut high) = (0, count.min(SAMPLES));
         while low < high {
             let middle = (low + high) / 2;
-            if self.sample(middle).0 <= id { low = middle + 1 } else { high = middle }
+            if self.sample(count, middle).0 <= id { low = middle + 1 } else { high = middle }
         }
         low
     }
+}
+
+fn is_set_back(now: i64, at: i64) -> bool {
+    at.saturating_sub(now) > SET_BACK
 }
 
 /// Returns the whole of an id of which a row holds the lower half, by one that is near.
@@ -297,6 +305,16 @@ mod tests {
         assert_eq!(clock.instant(u32::MAX - 20, 4 * SECOND), Some(SECOND));
         assert_eq!(clock.instant(u32::MAX - 1, 4 * SECOND), Some(2 * SECOND));
         assert_eq!(clock.instant(12, 4 * SECOND), Some(3 * SECOND));
+    }
+
+    #[test]
+    fn a_process_that_is_late_forgets_nothing() {
+        let clock = clock();
+        clock.tick(SECOND, 100);
+        clock.tick(2 * SECOND, 200);
+        clock.tick(2 * SECOND - 900, 201);
+        assert_eq!(clock.instant(50, 3 * SECOND), Some(SECOND));
+        assert_eq!(clock.instant(150, 3 * SECOND), Some(2 * SECOND));
     }
 
     #[test]
