@@ -70,7 +70,8 @@ BEGIN
     RETURN xqueue.upgrade(queue, options);
 END $$;
 
-CREATE FUNCTION xqueue.downgrade(queue text, drop_columns boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION xqueue.downgrade(queue text, drop_columns boolean DEFAULT false) RETURNS boolean
+LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
     q xqueue.stub_queues;
     field text;
@@ -106,6 +107,7 @@ CREATE FUNCTION xqueue.stub_keys(q xqueue.stub_queues, id jsonb) RETURNS text[] 
 DECLARE
     is_text boolean = (SELECT atttypid IN ('text'::regtype, 'varchar'::regtype) FROM pg_attribute WHERE attrelid = q.name AND attname = q.key);
     raw text = id #>> '{}';
+    keys text[];
 BEGIN
     IF jsonb_typeof(id) = 'string' AND NOT is_text THEN
         IF raw ~ '^\s*(\[|\{\s*")' THEN
@@ -119,8 +121,12 @@ BEGIN
     IF id IS NULL OR id = 'null' THEN
         RAISE 'the id is NULL' USING ERRCODE = '22004';
     END IF;
-    RETURN ARRAY(SELECT CASE jsonb_typeof(e) WHEN 'object' THEN e->>q.key ELSE e #>> '{}' END
-                 FROM jsonb_array_elements(CASE jsonb_typeof(id) WHEN 'array' THEN id ELSE jsonb_build_array(id) END) AS e);
+    -- A value that is none of the key's type is refused, and 07 is 7.
+    EXECUTE format('SELECT ARRAY(SELECT (CASE jsonb_typeof(e) WHEN ''object'' THEN e->>%L ELSE e #>> ''{}'' END)::%s::text
+                    FROM jsonb_array_elements($1) AS e)', q.key,
+                   (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = q.name AND attname = q.key))
+        INTO keys USING CASE jsonb_typeof(id) WHEN 'array' THEN id ELSE jsonb_build_array(id) END;
+    RETURN keys;
 END $$;
 
 -- Sets what assignments say, in tasks that this session has taken: all of them, or none.
@@ -279,7 +285,8 @@ DECLARE
 BEGIN
     PERFORM xqueue.need(q, 'buried');
     FOREACH wanted IN ARRAY xqueue.stub_keys(q, to_jsonb(id)) LOOP
-        EXECUTE format('UPDATE %1$s AS t SET %2$I = ''R'' WHERE %3$I::text = $1 AND %2$I = ''B'' RETURNING to_jsonb(t)', q.name, q.fields->>'status', q.key)
+        EXECUTE format('UPDATE %1$s AS t SET %2$I = ''R'' %4$s WHERE %3$I::text = $1 AND %2$I = ''B'' RETURNING to_jsonb(t)', q.name, q.fields->>'status', q.key,
+                       CASE WHEN xqueue.has(q.features, 'retry') THEN format(', %I = NULL', q.fields->>'reason') END)
             INTO result USING wanted;
         IF result IS NULL THEN
             RAISE 'task % is not buried', wanted USING ERRCODE = '55000';

@@ -8,6 +8,7 @@ use xqueue_tests::docs::*;
 use xqueue_tests::*;
 
 const README_LINES: usize = 250;
+const SUMMARY: &str = "docs/SUMMARY.md";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -95,12 +96,46 @@ fn docs_named_in_code_exist() {
 
 #[test]
 fn docs_start_at_a_short_readme() {
-    let root = root();
-    let text = std::fs::read_to_string(root.join("README.md")).expect("README.md");
+    let text = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     let lines = text.lines().count();
     assert!(lines <= README_LINES, "README.md has {lines} lines");
-    let paths = Page::all(&root).into_iter().skip(1).map(|page| page.path.display().to_string());
-    assert_none(paths.filter(|path| !text.contains(&format!("({path})"))).collect());
+}
+
+/// Starting at README.md, a reader needs no more than two clicks to any page.
+#[test]
+fn docs_are_two_clicks_from_the_readme() {
+    let pages = Page::all(&root());
+    let is_readme = |page: &&Page| page.path == Path::new("README.md");
+    let first = linked_pages(pages.iter().find(is_readme).expect("README.md"));
+    let second = pages.iter().filter(|page| first.contains(&page.path)).flat_map(linked_pages);
+    let near: BTreeSet<PathBuf> = second.chain(first.clone()).collect();
+    let rest = pages.iter().filter(|page| !is_readme(page) && page.path != Path::new(SUMMARY));
+    let far = rest.filter(|page| !near.contains(&page.path));
+    assert_none(far.map(|page| page.path.display().to_string()).collect());
+}
+
+/// The book has every page.
+#[test]
+fn docs_stand_in_the_summary() {
+    let pages = Page::all(&root());
+    let summary = pages.iter().find(|page| page.path == Path::new(SUMMARY)).expect(SUMMARY);
+    let is_chapter = |page: &&Page| page.path.starts_with("docs") && page.path != summary.path;
+    let chapters: BTreeSet<PathBuf> =
+        pages.iter().filter(is_chapter).map(|page| page.path.clone()).collect();
+    assert_eq!(linked_pages(summary), chapters);
+}
+
+/// What `docs/stub.sql` has does what the extension does.
+#[test]
+fn docs_stub_does_what_the_extension_does() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a script");
+    let script = format!("\\set VERBOSITY sqlstate\n{}", read("tests/src/docs/stub.sql"));
+    let stub = Database::empty("docs_stub");
+    assert_eq!(printed_in(&stub, &read("docs/stub.sql")), "");
+    let (expected, actual) =
+        (printed_in(&Database::new("docs"), &script), printed_in(&stub, &script));
+    assert!(expected.lines().count() > 100, "{expected}");
+    assert_eq!(actual, expected);
 }
 
 /// Names in the catalogue, and names described by a page, are the same.

@@ -1,6 +1,6 @@
 //! Links of pages, and what they mention in code, lead to something in the repository.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::page::Page;
@@ -56,6 +56,16 @@ fn resolved(path: &Path) -> PathBuf {
         }
     }
     result
+}
+
+/// Returns the pages that a page links to, as paths from the root.
+pub fn linked_pages(page: &Page) -> BTreeSet<PathBuf> {
+    let targets = page.prose.iter().flat_map(|(_, line)| links(line));
+    let paths = targets.filter(|target| !target.starts_with("https://")).filter_map(|target| {
+        let path = target.split('#').next().filter(|path| path.ends_with(".md"))?;
+        Some(resolved(&page.path.with_file_name(path)))
+    });
+    paths.collect()
 }
 
 /// The targets of `[text](target)` in a line.
@@ -153,6 +163,13 @@ mod tests {
             "[a](../other.md#twice-2) | [b](http://x)",
             &["../other.md#twice-2", "http://x"],
         );
+    }
+
+    #[test]
+    fn pages_that_are_linked() {
+        let text = "[a](b.md#c) [d](../e.md) `[f](g.md)` [h](https://x.y/z.md) [i](#j) [k](l.sql)";
+        let found: Vec<_> = linked_pages(&page("docs/x/here.md", text)).into_iter().collect();
+        assert_eq!(found, [Path::new("docs/e.md"), Path::new("docs/x/b.md")]);
     }
 
     #[test]

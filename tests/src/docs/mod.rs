@@ -14,6 +14,6 @@ mod links;
 mod page;
 mod run;
 
-pub use links::{broken_links, broken_mentions, headings};
+pub use links::{broken_links, broken_mentions, headings, linked_pages};
 pub use page::{Block, Kind, Page};
-pub use run::failures;
+pub use run::{failures, printed_in};

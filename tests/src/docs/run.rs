@@ -74,7 +74,11 @@ fn is_error(line: &str) -> bool {
 
 /// What psql prints in a fresh database that has the extension, errors among the rest.
 fn psql(script: &str) -> String {
-    let database = Database::new("docs");
+    printed_in(&Database::new("docs"), script)
+}
+
+/// What psql prints in a database, errors among the rest.
+pub fn printed_in(database: &Database, script: &str) -> String {
     let name = std::env::temp_dir().join(format!("{}.out", database.name));
     let file = File::create(&name).expect("a file for the output");
     let mut child = Command::new("psql")
