@@ -35,21 +35,21 @@ COMMENT ON FUNCTION xqueue.create(text, jsonb, boolean, boolean) IS
 'Creates a table (id, payload jsonb) and makes it a queue; id is a bigint identity, or what feature id says. temporary: UNLOGGED, emptied by a crash. if_not_exists: an existing queue gets the options, as by upgrade. Returns the definition in force. Errors: 42P07 the table exists, and those of upgrade. After tarantool/queue''s create_tube.';
 
 CREATE FUNCTION xqueue.downgrade(queue text, drop_columns boolean DEFAULT false)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'downgrade';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'downgrade';
 COMMENT ON FUNCTION xqueue.downgrade(text, boolean) IS
-'Makes a queue an ordinary table again: drops the triggers and indexes that upgrade has made, with drop_columns its columns too. Waiting consumers and producers get an error. Lock: ACCESS EXCLUSIVE. Errors: 42501 not the owner, 55000 not a queue.';
+'Makes a queue an ordinary table again: drops the triggers and indexes that upgrade has made, with drop_columns its columns too. Waiting consumers and producers get an error. Lock: ACCESS EXCLUSIVE. Returns true. Errors: 42501 not the owner, 55000 not a queue.';
 
 CREATE FUNCTION xqueue.downgrade(queue anyelement, drop_columns boolean DEFAULT false)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'downgrade';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'downgrade';
 COMMENT ON FUNCTION xqueue.downgrade(anyelement, boolean) IS 'As downgrade(text, …), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.drop(queue text)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
 COMMENT ON FUNCTION xqueue.drop(text) IS
-'Drops a queue''s table, unless tasks are taken, or consumers or producers wait (55006, with their number). DROP TABLE does not ask. Errors: 42501 not the owner, 55000 no queue. After tarantool/queue''s drop.';
+'Drops a queue''s table, unless tasks are taken, or consumers or producers wait (55006, with their number). DROP TABLE does not ask. Returns true. Errors: 42501 not the owner, 55000 no queue. After tarantool/queue''s drop.';
 
 CREATE FUNCTION xqueue.drop(queue anyelement)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'drop_queue';
 COMMENT ON FUNCTION xqueue.drop(anyelement) IS 'As drop(text), the queue named by its row type.';
 
 -- Producer -----------------------------------------------------------------------------------------
@@ -76,6 +76,10 @@ COMMENT ON PROCEDURE xqueue.put_wait(anyelement, jsonb, interval, text, jsonb) I
 CREATE FUNCTION xqueue.time64(queue regclass)
 RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'time64';
 COMMENT ON FUNCTION xqueue.time64(regclass) IS 'Microseconds since 1970-01-01, greater than what any connection got before for this queue, also when the clock has been set back: the default of a key with feature id = time64. After a restart it goes on after the greatest key that is there, but for keys more than a hundred years ahead of the clock. Errors: 55000 not a queue, 25006 on a standby.';
+
+CREATE FUNCTION xqueue.uuidv7()
+RETURNS uuid LANGUAGE c AS 'MODULE_PATHNAME', 'uuidv7';
+COMMENT ON FUNCTION xqueue.uuidv7() IS 'A UUID of version 7 (RFC 9562): the time in steps of 1/4096 ms, then random bits; greater than those that this connection got before, also when the clock has been set back. Before PostgreSQL 18, which has pg_catalog.uuidv7(), the default of a key with feature id = uuid.';
 
 -- Consumer -----------------------------------------------------------------------------------------
 
@@ -244,29 +248,29 @@ RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'delete_task';
 COMMENT ON FUNCTION xqueue.delete(anyelement, anycompatible) IS 'As delete(text, …), the queue named by its row type. Without id the task is the row given.';
 
 CREATE FUNCTION xqueue.pause(queue text, duration interval DEFAULT NULL)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
 COMMENT ON FUNCTION xqueue.pause(text, interval) IS
-'Pauses a queue for duration, from now, or until resume if that is NULL: take and next find nothing and wait on, a take of given tasks as well; all else goes on, also work on tasks that are taken. In place of an earlier pause; zero: none. It ends by itself, and waiting consumers take then, first come first served; it outlasts a restart of the server. Errors: 42501 not the owner, 22023 negative or infinite duration. After beanstalkd''s pause-tube.';
+'Pauses a queue for duration, from now, or until resume if that is NULL: take and next find nothing and wait on, a take of given tasks as well; all else goes on, also work on tasks that are taken. In place of an earlier pause; zero: none. It ends by itself, and waiting consumers take then, first come first served; it outlasts a restart of the server. Returns true. Errors: 42501 not the owner, 22023 negative or infinite duration. After beanstalkd''s pause-tube.';
 
 CREATE FUNCTION xqueue.pause(queue anyelement, duration interval DEFAULT NULL)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'pause_queue';
 COMMENT ON FUNCTION xqueue.pause(anyelement, interval) IS 'As pause(text, …), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.resume(queue text)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
 COMMENT ON FUNCTION xqueue.resume(text) IS
-'Ends the pause of a queue; waiting consumers take what is there, first come first served. Does nothing if it is not paused. Errors: 42501 not the owner.';
+'Ends the pause of a queue; waiting consumers take what is there, first come first served. Does nothing if it is not paused. Returns true. Errors: 42501 not the owner.';
 
 CREATE FUNCTION xqueue.resume(queue anyelement)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'resume_queue';
 COMMENT ON FUNCTION xqueue.resume(anyelement) IS 'As resume(text), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.truncate(queue text)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
-COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege. The table''s triggers run as its owner if the caller is a superuser or a member of that role. Errors: 42501 no TRUNCATE on the table, 55000 no queue, 25006 on a standby.';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
+COMMENT ON FUNCTION xqueue.truncate(text) IS 'Deletes all tasks at once, as TRUNCATE does, with its lock (ACCESS EXCLUSIVE) and privilege. The table''s triggers run as its owner if the caller is a superuser or a member of that role. Returns true. Errors: 42501 no TRUNCATE on the table, 55000 no queue, 25006 on a standby.';
 
 CREATE FUNCTION xqueue.truncate(queue anyelement)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'truncate_queue';
 COMMENT ON FUNCTION xqueue.truncate(anyelement) IS 'As truncate(text), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.wait(queue text, id anycompatible, timeout interval DEFAULT NULL)
@@ -303,16 +307,16 @@ RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'stats_task';
 COMMENT ON FUNCTION xqueue.stats(anyelement, anycompatible) IS 'As stats(text, anycompatible), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.stats_reset(queue text)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
 COMMENT ON FUNCTION xqueue.stats_reset(text) IS
-'Sets calls and transitions of a queue, and the transitions of its tubes, to zero: at once, also if the transaction is rolled back. The numbers of tasks stay. Errors: 42501 not the owner. After tarantool/queue''s statistics.';
+'Sets calls and transitions of a queue, and the transitions of its tubes, to zero: at once, also if the transaction is rolled back. The numbers of tasks stay. Returns true. Errors: 42501 not the owner. After tarantool/queue''s statistics.';
 
 CREATE FUNCTION xqueue.stats_reset(queue anyelement)
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
 COMMENT ON FUNCTION xqueue.stats_reset(anyelement) IS 'As stats_reset(text), the queue named by its row type.';
 
 CREATE FUNCTION xqueue.stats_reset()
-RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset_all';
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset_all';
 COMMENT ON FUNCTION xqueue.stats_reset() IS 'The same for each queue of this database that the caller owns.';
 
 CREATE FUNCTION xqueue.check(queue text)

@@ -111,7 +111,7 @@ SELECT (t->>'relation')::oid::regclass AS queue,
        a.application_name AS application,
        a.client_addr AS client,
        make_interval(secs => round((t->>'taken_for')::numeric, 1)::double precision) AS taken_for,
-       to_timestamp((t->>'deadline')::double precision) AS deadline,
+       make_interval(secs => round((t->>'time_left')::numeric, 1)::double precision) AS time_left,
        (t->>'session')::uuid AS session
 FROM xqueue.in_flight() AS t
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = (t->>'pid')::integer;
@@ -123,8 +123,8 @@ COMMENT ON COLUMN xqueue.tasks_in_flight.pid IS 'The process that has taken it; 
 COMMENT ON COLUMN xqueue.tasks_in_flight.application IS 'Its application_name.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.client IS 'Its address; NULL on a socket, or for another role''s connection without pg_read_all_stats.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.taken_for IS 'How long ago the task was taken, or last touched or changed.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.deadline IS 'When it comes back if it is not done; NULL without a time to run.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.session IS 'As it stands in the owner column.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.time_left IS 'Until it comes back if it is not done; NULL without a time to run.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.session IS 'The identified session that has it; NULL if it is the connection''s own.';
 
 CREATE VIEW xqueue.calls AS
 SELECT (s->>'relation')::oid::regclass AS queue,
@@ -141,9 +141,9 @@ CREATE VIEW xqueue.workers AS
 SELECT d.datname AS database,
        (w->>'pid')::integer AS pid,
        w->>'state' AS state,
-       to_timestamp((w->>'begun')::double precision) AS started,
-       to_timestamp((w->>'round_at')::double precision) AS last_round,
-       make_interval(secs => (w->>'lag')::double precision) AS lag,
+       make_interval(secs => round((w->>'up')::numeric, 1)::double precision) AS uptime,
+       make_interval(secs => round((w->>'since_round')::numeric, 1)::double precision) AS since_round,
+       make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) AS lag,
        w->>'error' AS error
 FROM xqueue.database_workers() AS w
 LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
@@ -151,8 +151,8 @@ COMMENT ON VIEW xqueue.workers IS 'The workers of all databases, each of which p
 COMMENT ON COLUMN xqueue.workers.database IS 'The database.';
 COMMENT ON COLUMN xqueue.workers.pid IS 'The process; NULL if there is none.';
 COMMENT ON COLUMN xqueue.workers.state IS 'As xqueue.state() gives it.';
-COMMENT ON COLUMN xqueue.workers.started IS 'When it began.';
-COMMENT ON COLUMN xqueue.workers.last_round IS 'When it last came round all queues; it sleeps while there is nothing to do.';
+COMMENT ON COLUMN xqueue.workers.uptime IS 'How long ago it began.';
+COMMENT ON COLUMN xqueue.workers.since_round IS 'How long ago it last came round all queues; it sleeps while there is nothing to do.';
 COMMENT ON COLUMN xqueue.workers.lag IS 'How long it should have begun a round; 0 if it is in time.';
 COMMENT ON COLUMN xqueue.workers.error IS 'Why there is no worker, or none that works; NULL if all is well.';
 

@@ -42,9 +42,9 @@ sql_functions! {
         => delete_impl;
     "pause" as pause_queue, pg_finfo_pause_queue(
         queue: queue, duration: interval = NULL,
-    ) -> void => pause_impl;
-    "resume" as resume_queue, pg_finfo_resume_queue(queue: queue) -> void => resume_impl;
-    "truncate" as truncate_queue, pg_finfo_truncate_queue(queue: queue) -> void => truncate_impl;
+    ) -> boolean => pause_impl;
+    "resume" as resume_queue, pg_finfo_resume_queue(queue: queue) -> boolean => resume_impl;
+    "truncate" as truncate_queue, pg_finfo_truncate_queue(queue: queue) -> boolean => truncate_impl;
 }
 
 fn dig_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -216,7 +216,7 @@ fn redefine<'to>(
     relation::invalidate(target.table);
     write()?;
     transaction::note(queue.slot, |delta| delta.table.paused = Some(is_paused));
-    Ok(Some(Value::void()))
+    Ok(Some(Value::boolean(true)))
 }
 
 fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -236,7 +236,7 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
     spi::connect(|spi| {
         spi.run(&format!("TRUNCATE TABLE {}", queue.name));
     });
-    Ok(Some(Value::void()))
+    Ok(Some(Value::boolean(true)))
 }
 
 fn require_buried(queue: &Queue) -> Result<()> {

@@ -36,8 +36,8 @@ sql_functions! {
     ) -> jsonb => create_impl;
     "downgrade" as downgrade, pg_finfo_downgrade(
         queue: queue, drop_columns: boolean = false,
-    ) -> void => downgrade_impl;
-    "drop" as drop_queue, pg_finfo_drop_queue(queue: queue) -> void => drop_impl;
+    ) -> boolean => downgrade_impl;
+    "drop" as drop_queue, pg_finfo_drop_queue(queue: queue) -> boolean => drop_impl;
 }
 
 /// Largest table, in pages, that is counted in the same transaction; larger ones are counted by the worker, without a
@@ -146,7 +146,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     queue::delete(target.table)?;
     run(&ddl);
     relation::invalidate(target.table);
-    Ok(Some(Value::void()))
+    Ok(Some(Value::boolean(true)))
 }
 
 fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -172,7 +172,7 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
         ));
     }
     run(&[format!("DROP TABLE {}", queue.name)]);
-    Ok(Some(Value::void()))
+    Ok(Some(Value::boolean(true)))
 }
 
 /// Makes a table a queue, or changes a queue. Takes no blocking lock if there is nothing to do.

@@ -23,8 +23,8 @@ use serde_json::{Map, Value as Json, json};
 sql_functions! {
     "stats" as stats, pg_finfo_stats(queue: queue) -> jsonb => stats_impl;
     "stats" as stats_all, pg_finfo_stats_all() -> [jsonb] => stats_all_impl;
-    "stats_reset" as stats_reset, pg_finfo_stats_reset(queue: queue) -> void => stats_reset_impl;
-    "stats_reset" as stats_reset_all, pg_finfo_stats_reset_all() -> void => stats_reset_all_impl;
+    "stats_reset" as stats_reset, pg_finfo_stats_reset(queue: queue) -> boolean => stats_reset_impl;
+    "stats_reset" as stats_reset_all, pg_finfo_stats_reset_all() -> boolean => stats_reset_all_impl;
     "holders" as holders, pg_finfo_holders() -> [jsonb] => holders_impl;
     "waiting_consumers" as waiting_consumers, pg_finfo_waiting_consumers() -> [jsonb]
         => waiting_consumers_impl;
@@ -78,7 +78,7 @@ fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_owner(table)?;
     relation::lock(table, Lock::AccessShare);
     reset(queue::get(table)?.slot);
-    Ok(Some(Value::void()))
+    Ok(Some(Value::boolean(true)))
 }
 
 /// Resets the statistics of all queues that the caller owns.
@@ -89,7 +89,7 @@ fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
             reset(slot);
         }
     }
-    Ok(Some(Value::void()))
+    Ok(Some(Value::boolean(true)))
 }
 
 fn reset(slot: SlotId) {
@@ -194,13 +194,15 @@ fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
 fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
+    let now = time::now();
+    let since = |instant: i64| now.saturating_sub(instant) as f64 / 1e6;
     for known in databases::all_workers() {
         output.push(jsonb::from_value(&json!({
             "database": known.database,
             "pid": known.worker.map(|(pid, _)| pid),
             "state": known.state.name(),
-            "begun": known.worker.map(|(_, begun)| seconds(begun)),
-            "round_at": known.round_at.map(seconds),
+            "up": known.worker.map(|(_, begun)| since(begun)),
+            "since_round": known.round_at.map(since),
             "lag": known.lag as f64 / 1e6,
             "error": worker_error(&known).map(|(error, _)| error),
         })));

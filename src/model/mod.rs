@@ -17,6 +17,7 @@ pub mod retry;
 pub mod status;
 pub mod time;
 pub mod utube;
+pub mod uuid7;
 
 #[cfg(test)]
 mod tests;

@@ -94,7 +94,7 @@ pub fn random() -> [u8; 16] {
     if !filled {
         crate::error::Error::new(
             pgrx::PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
-            "could not generate a random session identifier",
+            "could not generate random bytes",
         )
         .raise()
     }

@@ -26,7 +26,6 @@ pub const RECORD: Oid = pg_sys::RECORDOID;
 pub mod result {
     use super::{Oid, pg_sys};
 
-    pub const void: Oid = pg_sys::VOIDOID;
     pub const boolean: Oid = pg_sys::BOOLOID;
     pub const text: Oid = pg_sys::TEXTOID;
     pub const jsonb: Oid = pg_sys::JSONBOID;

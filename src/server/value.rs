@@ -229,8 +229,8 @@ impl Value<'_> {
         Value::by_value(Datum::from(is_true), pg_sys::BOOLOID)
     }
 
-    /// What a function gives that returns nothing.
-    pub fn void() -> Self {
+    /// What a trigger function gives after the statement: the server ignores it.
+    pub fn ignored() -> Self {
         Value::by_value(Datum::from(0), pg_sys::VOIDOID)
     }
 

@@ -68,9 +68,8 @@ fn default(id: &Id, sql: &Table, column: &ColumnType) -> String {
         }
         Id::Function(name) => format!("{name}()"),
         _ => {
-            // Ordered by time of creation where the server has uuidv7().
             #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
-            let uuid = "pg_catalog.gen_random_uuid()";
+            let uuid = "xqueue.uuidv7()";
             #[cfg(feature = "pg18")]
             let uuid = "pg_catalog.uuidv7()";
             match column.base {

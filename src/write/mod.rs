@@ -14,3 +14,4 @@ pub mod subqueues;
 pub mod time64;
 mod traced;
 mod trigger;
+mod uuidv7;

@@ -132,7 +132,7 @@ fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     {
         transaction::note(queue.slot, |delta| delta.replace(&Counts::default()));
     }
-    Ok(Some(Value::void()))
+    Ok(Some(Value::ignored()))
 }
 
 /// After any change of the registry: the worker is to read it again.
@@ -141,5 +141,5 @@ fn registry_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     if shared_memory::is_available() {
         transaction::note_registry_change();
     }
-    Ok(Some(Value::void()))
+    Ok(Some(Value::ignored()))
 }

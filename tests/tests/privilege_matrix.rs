@@ -128,6 +128,7 @@ fn the_table_names_every_function() {
         "session_connections",
         "state",
         "time64",
+        "uuidv7",
         "waiting_consumers",
         "waiting_producers",
     ];

@@ -14,10 +14,10 @@ SELECT no FROM xqueue.take(NULL::"Other".jobs);
 SELECT queue, ready, taken, waiting, buried, oldest_ready >= '0' AS has_age, in_1m, out_1m, consumers, error FROM xqueue.queues ORDER BY queue::text;
 SELECT * FROM xqueue.definitions ORDER BY queue::text;
 SELECT queue, pid = pg_backend_pid() AS mine, session = xqueue.identify() AS by_me, tasks FROM xqueue.taken ORDER BY queue::text;
-SELECT queue, key, attempts, pid = pg_backend_pid() AS mine, application, client, taken_for >= '0' AS has_age, deadline, session = xqueue.identify() AS by_me
+SELECT queue, key, attempts, pid = pg_backend_pid() AS mine, application, client, taken_for >= '0' AS has_age, time_left, session
   FROM xqueue.tasks_in_flight ORDER BY queue::text, key;
 SELECT queue, call, tasks FROM xqueue.calls WHERE tasks > 0 ORDER BY queue::text, call;
-SELECT pid IS NOT NULL AS runs, state, started < last_round AS has_been_round, lag < '10 s' AS in_time, error FROM xqueue.workers WHERE database = current_database();
+SELECT pid IS NOT NULL AS runs, state, since_round <= uptime AS has_been_round, lag < '10 s' AS in_time, error FROM xqueue.workers WHERE database = current_database();
 SELECT queue, taken, wait_p50 <= wait_p99 AS waited, acked, work_p50 FROM xqueue.latency ORDER BY queue::text;
 SELECT m.queue, name, count(*), sum(value) FROM xqueue.metric, LATERAL (SELECT labels->>'queue' AS queue) AS m
  WHERE name IN ('xqueue_tasks', 'xqueue_calls_total', 'xqueue_wait_seconds_count', 'xqueue_work_seconds_count', 'xqueue_exact', 'xqueue_error')
@@ -29,6 +29,20 @@ SELECT queue, ready FROM xqueue.queues WHERE queue = 'jobs'::regclass;
 -- The uuid of a session begins with its PID
 SELECT ('x' || left(xqueue.identify()::text, 8))::bit(32)::int = pg_backend_pid() AS pid;
 SELECT xqueue.identify() = xqueue.identify() AS same;
+
+-- A task with a time to run that an identified session has taken
+CREATE TABLE timed (id int PRIMARY KEY);
+SELECT xqueue.upgrade('timed', '{"features": {"ttr": "1 hour"}}')->'queue' AS queue;
+INSERT INTO timed VALUES (1);
+SELECT xqueue.identify(grace => '1 min', local => true) AS shared \gset
+BEGIN;
+SELECT xqueue.identify(:'shared', local => true) IS NOT NULL AS joined;
+SELECT id FROM xqueue.take(NULL::timed);
+SELECT queue, key, pid = pg_backend_pid() AS mine, time_left BETWEEN '50 min' AND '1 hour' AS in_time, session = :'shared' AS shared
+  FROM xqueue.tasks_in_flight WHERE queue = 'timed'::regclass;
+SELECT id FROM xqueue.ack(NULL::timed, 1);
+COMMIT;
+DROP TABLE timed;
 
 -- A session ends, another begins: its tasks are ready again
 SELECT xqueue.identify() AS before \gset

@@ -1,0 +1,26 @@
+//! `uuidv7`: keys of feature id = uuid on servers that make no UUIDs of version 7 themselves, those before PostgreSQL 18.
+
+use crate::error::Result;
+use crate::model::uuid7::Clock;
+use crate::server::function::Call;
+use crate::server::process;
+use crate::server::value::Value;
+use crate::sql_functions;
+use std::cell::Cell;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+sql_functions! {
+    "uuidv7" as uuidv7, pg_finfo_uuidv7() -> uuid => uuidv7_impl;
+}
+
+thread_local! {
+    static CLOCK: Cell<Clock> = const { Cell::new(Clock::BEGINNING) };
+}
+
+fn uuidv7_impl(_: &Call) -> Result<Option<Value<'_>>> {
+    // A clock before 1970 leaves the order to the steps.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (clock, uuid) = CLOCK.get().step(now.as_nanos(), process::random());
+    CLOCK.set(clock);
+    Ok(Some(Value::uuid(uuid)))
+}
