@@ -1,0 +1,60 @@
+//! What a viewer may do with `--write`: each is one call of a function of docs/reference/functions.md, as the viewer's role.
+
+use hyper::StatusCode;
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use crate::failure::Failure;
+use crate::json;
+use crate::query::Query;
+
+/// How many tasks "retry all" makes ready at a time: a transaction of a bounded size.
+const TASKS_PER_KICK: &str = "10000";
+
+/// A statement that gives a number of tasks, or of queues; its parameters are text.
+struct Action {
+    statement: &'static str,
+    parameters: Vec<String>,
+}
+
+fn action(name: &str, query: &Query) -> Option<Action> {
+    let text = |name| query.get(name).to_string();
+    let (statement, parameters) = match name {
+        "retry" => (
+            "SELECT pg_catalog.count(*) FROM xqueue.dig($1, $2::pg_catalog.jsonb)",
+            vec![text("queue"), text("id")],
+        ),
+        // The list that was clicked on is up to a second old: a task that was dug out and taken meanwhile stays.
+        "delete" => (
+            "SELECT pg_catalog.count(*) FROM xqueue.stats($1, $2::pg_catalog.jsonb) AS s
+             CROSS JOIN LATERAL xqueue.delete($1, $2::pg_catalog.jsonb)
+             WHERE s OPERATOR(pg_catalog.->>) 'state' OPERATOR(pg_catalog.=) 'buried'",
+            vec![text("queue"), text("id")],
+        ),
+        "retry-all" => (
+            "SELECT xqueue.kick($1, $2::pg_catalog.int4)::pg_catalog.int8",
+            vec![text("queue"), TASKS_PER_KICK.into()],
+        ),
+        "pause" => (
+            "SELECT pg_catalog.count(*) FROM xqueue.pause($1, nullif($2, '')::pg_catalog.interval)",
+            vec![text("queue"), text("duration")],
+        ),
+        "resume" => ("SELECT pg_catalog.count(*) FROM xqueue.resume($1)", vec![text("queue")]),
+        _ => return None,
+    };
+    Some(Action { statement, parameters })
+}
+
+/// Does what the page asks for, and returns the answer: how many tasks or queues it was done to.
+pub async fn act(client: &Client, name: &str, query: &Query) -> Result<String, Failure> {
+    let no_action = || Failure::new(StatusCode::NOT_FOUND, "there is no such action");
+    let action = action(name, query).ok_or_else(no_action)?;
+    let parameters: Vec<_> = action
+        .parameters
+        .iter()
+        .map(|value| (value as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT))
+        .collect();
+    let row = client.query_typed_one(action.statement, &parameters).await;
+    let done: i64 = row.map_err(|error| Failure::of_statement(&error))?.get(0);
+    Ok(json::object(&[("done", &done.to_string())]))
+}

@@ -1,0 +1,185 @@
+//! Which requests are let in. Pure: decides from the headers alone.
+//!
+//! | attack | refused by |
+//! |---|---|
+//! | a page elsewhere whose name is made to point here (DNS rebinding) | `Host`: an address, localhost, or a name of `--host` |
+//! | a page elsewhere sends a form or a fetch | for POST, `Origin` is the board's own, and the token of the page is there |
+//! | another user of this machine opens the port | the key in the address, then in a cookie; with `--login` the password |
+
+use std::net::IpAddr;
+
+use crate::login::Credentials;
+
+/// What a request says of itself.
+#[derive(Default)]
+pub struct Headers<'a> {
+    pub host: &'a str,
+    pub origin: &'a str,
+    pub token: &'a str,
+    pub cookie: &'a str,
+    pub authorization: &'a str,
+    /// The key in the address.
+    pub key: &'a str,
+    pub is_post: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Refusal {
+    ForeignHost,
+    ForeignPage,
+    NoKey,
+    NoLogin,
+}
+
+pub enum Viewer {
+    /// Has the key: acts as the role that started the board.
+    Own,
+    Login(Credentials),
+}
+
+pub struct Admission {
+    pub login: bool,
+    pub hosts: Vec<String>,
+    /// Cookies do not tell ports apart, names do.
+    pub cookie: String,
+    pub key: String,
+    pub token: String,
+}
+
+impl Admission {
+    pub fn admit(&self, headers: &Headers) -> Result<Viewer, Refusal> {
+        if !self.is_own_host(headers.host) {
+            return Err(Refusal::ForeignHost);
+        }
+        let of_own_page = || {
+            let origin = headers.origin.split_once("://").map(|(_, authority)| authority);
+            origin.is_some_and(|authority| authority.eq_ignore_ascii_case(headers.host))
+                && are_equal(headers.token, &self.token)
+        };
+        if headers.is_post && !of_own_page() {
+            return Err(Refusal::ForeignPage);
+        }
+        if self.login {
+            return Credentials::parse(headers.authorization)
+                .map(Viewer::Login)
+                .ok_or(Refusal::NoLogin);
+        }
+        let in_cookie = cookie(headers.cookie, &self.cookie);
+        let has_key = are_equal(headers.key, &self.key) || are_equal(in_cookie, &self.key);
+        if has_key { Ok(Viewer::Own) } else { Err(Refusal::NoKey) }
+    }
+
+    /// Any port will do: a tunnel has another.
+    fn is_own_host(&self, host: &str) -> bool {
+        let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let name = match bracketed {
+            Some((address, _)) => address,
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        let name = name.to_ascii_lowercase();
+        name == "localhost" || name.parse::<IpAddr>().is_ok() || self.hosts.contains(&name)
+    }
+}
+
+fn cookie<'a>(header: &'a str, name: &str) -> &'a str {
+    let pairs = header.split(';').filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(given, _)| *given == name).map(|(_, value)| value).next().unwrap_or("")
+}
+
+/// Compares secrets in a time that does not tell how much of them agrees.
+fn are_equal(given: &str, secret: &str) -> bool {
+    let (given, secret) = (given.as_bytes(), secret.as_bytes());
+    let difference = given.iter().zip(secret).fold(0, |all, (a, b)| all | (a ^ b));
+    given.len() == secret.len() && !secret.is_empty() && std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(login: bool) -> Admission {
+        Admission {
+            login,
+            hosts: vec!["board.example.org".into()],
+            cookie: "board_8321".into(),
+            key: "0a1b".into(),
+            token: "7f7f".into(),
+        }
+    }
+
+    fn refusal(login: bool, headers: &Headers) -> Option<Refusal> {
+        board(login).admit(headers).err()
+    }
+
+    #[test]
+    fn board_answers_under_its_own_names() {
+        let of = |host| refusal(false, &Headers { host, key: "0a1b", ..Headers::default() });
+        for host in [
+            "127.0.0.1:8321",
+            "localhost",
+            "LOCALHOST:9000",
+            "[::1]:8321",
+            "192.0.2.1",
+            "board.example.org",
+            "Board.Example.org:443",
+        ] {
+            assert_eq!(of(host), None, "{host}");
+        }
+        for host in [
+            "",
+            "example.org",
+            "localhost.example.org:8321",
+            "127.0.0.1.example.org",
+            "[example.org]:80",
+        ] {
+            assert_eq!(of(host), Some(Refusal::ForeignHost), "{host}");
+        }
+    }
+
+    #[test]
+    fn board_wants_its_key() {
+        let host = "localhost:8321";
+        let with =
+            |key, cookie| refusal(false, &Headers { host, key, cookie, ..Headers::default() });
+        assert_eq!(with("0a1b", ""), None);
+        assert_eq!(with("", "a=b; board_8321=0a1b"), None);
+        for (key, cookie) in
+            [("", ""), ("0a1", ""), ("0a1c", ""), ("", "board_8322=0a1b"), ("", "board_8321=")]
+        {
+            assert_eq!(with(key, cookie), Some(Refusal::NoKey), "{key} {cookie}");
+        }
+    }
+
+    #[test]
+    fn board_with_login_wants_a_password_and_no_key() {
+        let host = "192.0.2.1:8321";
+        let with = |authorization| {
+            refusal(true, &Headers { host, key: "0a1b", authorization, ..Headers::default() })
+        };
+        assert_eq!(with("Basic YW5uOnNlY3JldA=="), None);
+        assert_eq!(with(""), Some(Refusal::NoLogin));
+    }
+
+    #[test]
+    fn board_is_changed_from_its_own_page_only() {
+        let host = "localhost:8321";
+        let with = |origin, token| {
+            refusal(
+                false,
+                &Headers { host, origin, token, key: "0a1b", is_post: true, ..Headers::default() },
+            )
+        };
+        assert_eq!(with("http://localhost:8321", "7f7f"), None);
+        assert_eq!(with("https://localhost:8321", "7f7f"), None);
+        for (origin, token) in [
+            ("", "7f7f"),
+            ("null", "7f7f"),
+            ("http://localhost:9000", "7f7f"),
+            ("http://example.org", "7f7f"),
+            ("http://localhost:8321", ""),
+            ("http://localhost:8321", "7f7e"),
+        ] {
+            assert_eq!(with(origin, token), Some(Refusal::ForeignPage), "{origin} {token}");
+        }
+    }
+}

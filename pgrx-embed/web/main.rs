@@ -1,0 +1,51 @@
+//! The board: a web page on the queues of a database, from one binary that holds the page as well.
+//!
+//! A request passes `admission` (is it meant for this board, and by which viewer was it sent), and is answered from that
+//! viewer's connection: what a viewer sees and does is decided by the privileges of the viewer's own database role.
+
+mod actions;
+mod admission;
+mod database;
+mod failure;
+mod json;
+mod login;
+mod options;
+mod page;
+mod query;
+mod sections;
+mod serve;
+mod sort;
+mod viewer;
+
+use std::process::ExitCode;
+
+use options::Command;
+
+fn main() -> ExitCode {
+    let command = match options::parse(std::env::args().skip(1)) {
+        Ok(Command::Help) => {
+            println!("{}", options::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Command::Board(options)) => run(options),
+        Err(message) => {
+            eprintln!("board: {message}\n\n{}", options::HELP);
+            return ExitCode::from(2);
+        }
+    };
+    match command {
+        Ok(never) => match never {},
+        Err(message) => {
+            eprintln!("board: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until the process is ended. One thread is enough: the work is done by the server.
+fn run(options: options::Options) -> Result<std::convert::Infallible, String> {
+    let database = database::Database::from_environment(options.dsn.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
+    runtime.block_on(serve::serve(options, database))
+}
