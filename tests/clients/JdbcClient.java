@@ -25,13 +25,20 @@ class JdbcClient {
     static final String TABLE = "jdbc_" + UUID.randomUUID().toString().replace("-", "");
     static final Reader<Long> ID = row -> row.getLong(1);
     static final Reader<String> TEXT = row -> row.getString(1);
-    final Connection db = connect("");
+    Connection db = connect("");
 
     JdbcClient() throws SQLException {}
 
+    static final Map<String, String> env = System.getenv();
+
     static Connection connect(String options) throws SQLException {
-        var env = System.getenv();
         return DriverManager.getConnection(env.get("JDBC_URL") + options, env.get("JDBC_USER"), env.get("JDBC_PASSWORD"));
+    }
+
+    /** PgBouncer before 1.21 does not know prepared statements. */
+    static Connection throughPgBouncer() throws SQLException {
+        var url = env.get("JDBC_POOLER_URL") + "prepareThreshold=0";
+        return DriverManager.getConnection(url, env.get("JDBC_USER"), env.get("JDBC_PASSWORD"));
     }
 
     static <T> List<T> query(Connection db, Reader<T> reader, String sql, Object... parameters) throws SQLException {
@@ -113,7 +120,8 @@ class JdbcClient {
         equal(ack(db.createArrayOf("bigint", first)), List.of(first));
         equal(ack(new long[] {jobs.get(2).id, ids.get(0)}).size(), 2);
         equal(ack(ids.get(1).intValue()), ids.subList(1, 2));
-        equal(ack(ids.get(2).toString()), ids.subList(2, 3));
+        var object = "{\"id\": " + ids.get(2) + "}";
+        equal(query(db, ID, "SELECT id FROM xqueue.ack(NULL::jobs, ?::jsonb)", object), ids.subList(2, 3));
         equal(query(db, TEXT, "SELECT (xqueue.ack(t)).url FROM jobs t WHERE id = ?", ids.get(3)), List.of("g"));
     }
 
@@ -221,6 +229,110 @@ class JdbcClient {
         equal(query(db, TEXT, "CALL xqueue.next('jobs', '0', task => ?::jsonb)", task).get(0), null);
     }
 
+    static class WorkFailed extends Exception {}
+
+    /**
+     * The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is
+     * restarted, the second one fails. At b the consumer is asked to stop.
+     */
+    static class Work {
+        final String restart = env.get("XQUEUE_RESTART");
+        // Where the server cannot be restarted, the first attempt fails.
+        final String expected = restart == null ? "ab" : "aab";
+        String urls = "";
+        boolean stopped;
+
+        void attempt(String url) throws Exception {
+            urls += url;
+            stopped = urls.length() == expected.length();
+            if (stopped) {
+                return;
+            }
+            if (restart == null || urls.length() > 1) {
+                throw new WorkFailed();
+            }
+            equal(new ProcessBuilder(restart).inheritIO().start().waitFor(), 0);
+        }
+    }
+
+    static void consume(Work work) throws Exception {
+        while (!work.stopped) {
+            try (var db = connect("")) {
+                takeTasks(db, work);
+            } catch (SQLException e) {
+                // The server restarts, or ended the connection: its tasks are ready again.
+                System.out.println(e.getMessage());
+                Thread.sleep(200);
+            }
+        }
+    }
+
+    static void takeTasks(Connection db, Work work) throws Exception {
+        while (true) {
+            for (var job : take(db, 10)) {
+                if (work.stopped) {
+                    // What was not begun is ready again at once, and has used no attempt.
+                    query(db, ID, "SELECT xqueue.give_back()");
+                    return;
+                }
+                db.setAutoCommit(false);
+                try {
+                    work.attempt(job.url);
+                    query(db, TEXT, "SELECT xqueue.ack('jobs', ?)", job.id);
+                    db.commit();
+                } catch (WorkFailed e) {
+                    db.rollback();
+                    query(db, TEXT, "SELECT xqueue.release('jobs', ?)", job.id);
+                    db.commit();
+                }
+                db.setAutoCommit(true);
+            }
+        }
+    }
+
+    void loop() throws Exception {
+        put("[{\"url\": \"a\"}, {\"url\": \"b\"}, {\"url\": \"c\"}]");
+        var work = new Work();
+        consume(work);
+        equal(work.urls, work.expected);
+        if (!db.isValid(20)) {
+            db = connect("");
+        }
+        equal(query(db, TEXT, "SELECT url || status FROM jobs ORDER BY id"), List.of("aR", "cR"));
+        query(db, ID, "DELETE FROM jobs RETURNING 0");
+    }
+
+    void oneTransaction() throws SQLException {
+        var ids = put("[{\"url\": \"a\"}, {\"url\": \"b\"}, {\"url\": \"c\"}, {\"url\": \"d\"}, {\"url\": \"e\"}, {\"url\": \"f\"}]");
+        try (var pooled = throughPgBouncer()) {
+            pooled.setAutoCommit(false);
+            for (long id : ids) { // more often than a statement is sent until JDBC prepares it
+                equal(take(pooled, 1).get(0).id, id);
+                query(pooled, TEXT, "SELECT xqueue.ack('jobs', ?)", id);
+                pooled.commit();
+            }
+        }
+    }
+
+    void identified() throws SQLException {
+        try (var pooled = throughPgBouncer(); var other = throughPgBouncer()) {
+            pooled.setAutoCommit(false);
+            other.setAutoCommit(false);
+            put("{\"url\": \"a\"}");
+            var session = query(pooled, row -> row.getObject(1, UUID.class),
+                    "SELECT xqueue.identify(grace => '1 min', local => true)").get(0);
+            long id = take(pooled, 1).get(0).id;
+            var first = query(pooled, ID, "SELECT pg_backend_pid()");
+            pooled.commit();
+            equal(query(other, ID, "SELECT pg_backend_pid()"), first); // so that the next transaction has another connection
+            query(pooled, TEXT, "SELECT xqueue.identify(?, local => true)", session);
+            query(pooled, TEXT, "SELECT xqueue.ack('jobs', ?)", id);
+            equal(query(pooled, ID, "SELECT pg_backend_pid()").equals(first), false);
+            pooled.commit();
+            other.commit();
+        }
+    }
+
     void run(String name, Test test) throws SQLException {
         try {
             test.run();
@@ -249,6 +361,12 @@ class JdbcClient {
             client.run("the task of a consumer that is killed or leaves is ready again", client::lost);
             client.run("a waiting take is woken by a put and ended by cancel()", client::waiting);
             client.run("CALL next acks and takes", client::next);
+            client.run("a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun",
+                    client::loop);
+            client.run("through PgBouncer, take, work and ack in one transaction", client::oneTransaction);
+            client.run("through PgBouncer, an identified session takes and acks on different connections", client::identified);
+        }
+        try (var statement = client.db.createStatement()) {
             statement.execute("DROP TABLE " + TABLE);
         }
     }

@@ -12,10 +12,8 @@ FOLDER = Dir.mktmpdir
 Tasks = ActiveRecord::Tasks::DatabaseTasks
 Tasks.env, Tasks.db_dir, Tasks.structure_load_flags = "test", FOLDER, ["--output=#{File::NULL}"]
 ActiveRecord::Base.dump_schemas = :schema_search_path
-ActiveRecord::Base.establish_connection(
-  adapter: "postgresql", host: ENV["PGHOST"], port: ENV["PGPORT"], username: ENV["PGUSER"], database: ENV["PGDATABASE"],
-  schema_search_path: SCHEMA, min_messages: "warning", pool: 2
-)
+SERVER = { adapter: "postgresql", host: ENV["PGHOST"], port: ENV["PGPORT"], username: ENV["PGUSER"], database: ENV["PGDATABASE"] }
+ActiveRecord::Base.establish_connection(SERVER.merge(schema_search_path: SCHEMA, min_messages: "warning", pool: 2))
 ActiveRecord::Migration.verbose = false
 ActiveRecord::Schema.verbose = false
 
@@ -84,6 +82,81 @@ rescue ActiveRecord::StatementInvalid => e
   raise "no hint: #{e}" unless e.cause.result.error_field(PG::PG_DIAG_MESSAGE_HINT)
 else
   raise "it did not fail with #{error}"
+end
+
+class WorkFailed < StandardError; end
+
+# The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
+# the second one fails. At b the consumer is asked to stop.
+class Work
+  attr_reader :urls
+
+  def initialize = @urls = []
+  def stopped = @urls.last == "b"
+  def restart = ENV["XQUEUE_RESTART"]
+
+  # Where the server cannot be restarted, the first attempt fails.
+  def expected = restart ? %w[a a b] : %w[a b]
+
+  def attempt(url)
+    @urls << url
+    return if stopped
+    raise WorkFailed unless restart && @urls.length == 1
+
+    system(restart, exception: true)
+  end
+end
+
+def consume(work)
+  until work.stopped
+    begin
+      # One connection, as tasks belong to it.
+      Job.connection_pool.with_connection { take_tasks(work) }
+    rescue ActiveRecord::StatementInvalid, ActiveRecord::ConnectionNotEstablished, PG::Error => e
+      # The server restarts, or ended the connection: its tasks are ready again. The next checkout connects anew.
+      puts e.message
+      Job.connection_pool.release_connection
+      sleep 0.2
+    end
+  end
+end
+
+def take_tasks(work)
+  loop do
+    Job.take_tasks(timeout: 5.seconds, count: 10).each do |job|
+      if work.stopped
+        # The pool would not give back what was not begun.
+        return Job.uncached { Job.connection.execute("SELECT xqueue.give_back()") }
+      end
+
+      begin
+        Job.transaction do
+          work.attempt(job.url)
+          job.ack
+        end
+      rescue WorkFailed
+        Job.connection.execute("SELECT xqueue.release('jobs', #{job.id})")
+      end
+    end
+  end
+end
+
+# Models behind PgBouncer, two pools of one connection. Before 1.21 it does not know prepared statements.
+class Pooled < ActiveRecord::Base
+  self.abstract_class = true
+  PGBOUNCER = { host: ENV["POOLER_HOST"], port: ENV["POOLER_PORT"], prepared_statements: false, advisory_locks: false, pool: 1 }.freeze
+end
+
+class OtherPooled < ActiveRecord::Base
+  self.abstract_class = true
+end
+
+# What a SET changes may be gone in the next transaction: the schema is named in each.
+def pooled_transaction(model)
+  model.transaction do
+    model.connection.execute("SET LOCAL search_path = #{SCHEMA}")
+    yield(->(sql) { value(sql, on: model.connection) })
+  end
 end
 
 def works
@@ -186,6 +259,44 @@ TESTS = {
     Job.take_tasks.each(&:ack)
   end,
 
+  "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun" => lambda do
+    Job.put(%w[a b c].map { |url| { url: url } })
+    work = Work.new
+    consume(work)
+    equal(work.urls, work.expected)
+    equal(Job.order(:id).map { |job| job.url + job.status }, %w[aR cR])
+    Job.delete_all
+  end,
+
+  "through PgBouncer, take, work and ack in one transaction" => lambda do
+    %w[a b].each do |url|
+      Job.create!(url: url)
+      pooled_transaction(Pooled) do |value|
+        id = value.call("SELECT id FROM xqueue.take(NULL::jobs, '5s')")
+        equal(value.call("SELECT url FROM xqueue.ack(NULL::jobs, #{id})"), url)
+      end
+    end
+  end,
+
+  "through PgBouncer, an identified session takes and acks on different connections" => lambda do
+    Job.create!(url: "a")
+    session = id = first = nil
+    pooled_transaction(Pooled) do |value|
+      session = value.call("SELECT xqueue.identify(grace => '1 min', local => true)")
+      id = value.call("SELECT id FROM xqueue.take(NULL::jobs, '5s')")
+      first = value.call("SELECT pg_backend_pid()")
+    end
+    pooled_transaction(OtherPooled) do |busy|
+      equal(busy.call("SELECT pg_backend_pid()"), first) # so that the next transaction has another connection
+      pooled_transaction(Pooled) do |value|
+        value.call("SELECT xqueue.identify('#{session}', local => true)")
+        equal(value.call("SELECT id FROM xqueue.ack(NULL::jobs, #{id})"), id)
+        raise "one connection" if value.call("SELECT pg_backend_pid()") == first
+      end
+    end
+    db.execute("DELETE FROM xqueue.session WHERE uuid = '#{session}'")
+  end,
+
   "fixtures, which disable all triggers, are tasks; the triggers fire always again" => lambda do
     triggers = -> { value("SELECT string_agg(DISTINCT tgenabled, '') FROM pg_trigger WHERE tgname LIKE 'xqueue%' AND tgrelid = 'jobs'::regclass") }
     db.disable_referential_integrity { equal(triggers.call, "D") }
@@ -214,6 +325,7 @@ TESTS = {
 
 begin
   db.execute("CREATE SCHEMA #{SCHEMA}")
+  [Pooled, OtherPooled].each { |model| model.establish_connection(SERVER.merge(Pooled::PGBOUNCER)) }
   [MakeJobs, MakeQueue].each { |migration| migration.migrate(:up) }
   TESTS.each do |name, test|
     test.call

@@ -3,13 +3,12 @@
 import asyncio
 from datetime import timedelta
 import json
-import uuid
 
 import asyncpg
 
 from tap import equal, run
 
-TABLE = f"asyncpg_{uuid.uuid4().hex}"
+TABLE = "asyncpg_jobs"
 
 
 async def connect():
@@ -157,10 +156,15 @@ async def lost_consumers(db):
     await is_empty(db)
 
 
-async def void_functions(db):
-    """asyncpg: functions that return nothing"""
-    for call in ["pause('{}', '1 hour')", "resume('{}')", "stats_reset('{}')", "truncate('{}')"]:
-        equal(await db.fetchval("SELECT xqueue." + call.format(TABLE)) or "", "")
+async def administration(db):
+    """asyncpg: pause, resume, stats_reset and truncate"""
+    await put(db, "a")
+    await db.fetchval(f"SELECT xqueue.pause('{TABLE}', '1 hour')")
+    equal(await db.fetchval("SELECT xqueue.take($1)", TABLE), None)
+    await db.fetchval(f"SELECT xqueue.resume('{TABLE}')")
+    await db.fetchval(f"SELECT xqueue.stats_reset('{TABLE}')")
+    await db.fetchval(f"SELECT xqueue.truncate('{TABLE}')")
+    await is_empty(db)
 
 
 def main():
@@ -176,7 +180,7 @@ def main():
         run_it.__doc__ = test.__doc__
         return run_it
 
-    tests = [json_and_rows, ids, transactions, errors, waiting, lost_consumers, void_functions]
+    tests = [json_and_rows, ids, transactions, errors, waiting, lost_consumers, administration]
     try:
         run([in_loop(test) for test in tests], db, lambda: wait(db.execute(f"DELETE FROM {TABLE}")))
     finally:

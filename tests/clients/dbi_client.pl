@@ -9,10 +9,16 @@ use DBI;
 use JSON::PP qw(decode_json encode_json);
 use Time::HiRes qw(sleep time);
 
-my $table = sprintf 'dbi_%d_%08x', $$, rand 2**32;
+my $table = 'dbi_jobs';
 
 # With AutoCommit on, begin_work begins a transaction.
-sub connect_here { DBI->connect('dbi:Pg:', undef, undef, { AutoCommit => 1, RaiseError => 1, PrintError => 0 }) }
+sub connect_here {
+    my ($where, %options) = @_;
+    return DBI->connect('dbi:Pg:' . ($where // ''), undef, undef, { AutoCommit => 1, RaiseError => 1, PrintError => 0, %options });
+}
+
+# PgBouncer before 1.21 does not know prepared statements.
+sub through_pgbouncer { connect_here("host=$ENV{POOLER_HOST};port=$ENV{POOLER_PORT}", pg_server_prepare => 0) }
 
 my $db = connect_here();
 
@@ -54,6 +60,52 @@ sub fails {
     eval { $db->do($sql, {}, @parameters); 1 } and confess "$sql did not fail";
     equal($db->state, $state);
     return $db->pg_error_field('hint') // confess "no hint: $@";
+}
+
+sub consume {
+    my ($work) = @_;
+    until ($work->{stopped}) {
+        eval { take_tasks(connect_here(), $work); 1 } and next;
+        # The server restarts, or ended the connection: its tasks are ready again.
+        print $@;
+        sleep 0.2;
+    }
+}
+
+sub take_tasks {
+    my ($db, $work) = @_;
+    my $take = $db->prepare("SELECT * FROM xqueue.take(NULL::dbi_jobs, ?, ?)");
+    while (1) {
+        for my $job (@{ $db->selectall_arrayref($take, { Slice => {} }, '5s', 10) }) {
+            if ($work->{stopped}) {
+                # What was not begun is ready again at once, and has used no attempt.
+                $db->do('SELECT xqueue.give_back()');
+                return;
+            }
+            $db->begin_work;
+            if (eval { attempt($work, $job->{url}); 1 }) {
+                $db->do("SELECT xqueue.ack('dbi_jobs', ?)", {}, $job->{id});
+                $db->commit;
+            }
+            else {
+                $db->rollback;
+                $db->do("SELECT xqueue.release('dbi_jobs', ?)", {}, $job->{id});
+            }
+        }
+    }
+}
+
+# The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
+# the second one fails. At b the consumer is asked to stop. Where the server cannot be restarted, the first attempt fails.
+my $restart = $ENV{XQUEUE_RESTART};
+
+sub attempt {
+    my ($work, $url) = @_;
+    push @{ $work->{urls} }, $url;
+    my $count = @{ $work->{urls} };
+    return $work->{stopped} = 1 if $url eq 'b';
+    croak 'the work failed' unless $restart && $count == 1;
+    system($restart) == 0 or confess 'the server does not restart';
 }
 
 my @tests = (
@@ -159,6 +211,49 @@ my @tests = (
         $task = $db->selectrow_array("CALL xqueue.next('$table', '5s', task => ?)", {}, $task);
         equal(decode_json($task)->{id}, $second);
         equal($db->selectrow_array("CALL xqueue.next('$table', '0', task => ?)", {}, $task), undef);
+    },
+
+    "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun" => sub {
+        put({ url => 'a' }, { url => 'b' }, { url => 'c' });
+        my $work = {};
+        consume($work);
+        equal($work->{urls}, [($restart ? ('a', 'a') : 'a'), 'b']);
+        $db = connect_here() unless $db->ping;
+        equal($db->selectcol_arrayref("SELECT url || status FROM $table ORDER BY id"), ['aR', 'cR']);
+        $db->do("DELETE FROM $table");
+    },
+
+    'through PgBouncer, take, work and ack in one transaction' => sub {
+        my $pooled = through_pgbouncer();
+        my @ids = put({ url => 'a' }, { url => 'b' });
+        for my $id (@ids) {
+            $pooled->begin_work;
+            my ($job) = take($pooled);
+            equal($job->{id}, $id);
+            $pooled->do("SELECT xqueue.ack('dbi_jobs', ?)", {}, $id);
+            $pooled->commit;
+        }
+    },
+
+    'through PgBouncer, an identified session takes and acks on different connections' => sub {
+        my ($pooled, $other) = (through_pgbouncer(), through_pgbouncer());
+        my $pid = sub { $_[0]->selectrow_array('SELECT pg_backend_pid()') };
+        my $session = $pooled->selectrow_array("SELECT xqueue.identify(grace => '1 min', local => true)");
+        put({ url => 'a' });
+        my $in_session = sub {
+            $pooled->begin_work;
+            $pooled->do('SELECT xqueue.identify(?, local => true)', {}, $session);
+            my @result = ($pid->($pooled), $_[0]->());
+            $pooled->commit;
+            return @result;
+        };
+        my ($first, $job) = $in_session->(sub { take($pooled) });
+        $other->begin_work;
+        equal($pid->($other), $first);    # so that the next transaction has another connection
+        my ($second) = $in_session->(sub { $pooled->do("SELECT xqueue.ack('dbi_jobs', ?)", {}, $job->{id}) });
+        $second != $first or croak 'one connection';
+        $other->commit;
+        $db->do('DELETE FROM xqueue.session WHERE uuid = ?', {}, $session);
     },
 );
 

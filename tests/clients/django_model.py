@@ -1,40 +1,46 @@
 """Django: a model on a queue table, its migrations, and the queue's calls inside its transactions."""
 
 import os
+import time
 
 import django
 from django.conf import settings
 
-from tap import equal, run, until
+from tap import POOLER, Work, equal, run, until
 
+server = {
+    "ENGINE": "django.db.backends.postgresql",
+    "NAME": os.environ["PGDATABASE"],
+    "HOST": os.environ["PGHOST"],
+    "PORT": os.environ["PGPORT"],
+    "USER": os.environ["PGUSER"],
+}
+pgbouncer = {
+    **server,
+    "HOST": POOLER["host"],
+    "PORT": POOLER["port"],
+    "DISABLE_SERVER_SIDE_CURSORS": True,
+    # Django's default, which PgBouncer before 1.21 needs: psycopg prepares no statements.
+    "OPTIONS": {"prepare_threshold": None},
+}
 settings.configure(
     INSTALLED_APPS=["django_app"],
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
-    DATABASES={"default": {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": os.environ["PGDATABASE"],
-        "HOST": os.environ["PGHOST"],
-        "PORT": os.environ["PGPORT"],
-        "USER": os.environ["PGUSER"],
-    }},
+    DATABASES={"default": server, "pgbouncer": pgbouncer, "pgbouncer_too": pgbouncer},
 )
 django.setup()
 
 from django.core.management import call_command
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from django_app.models import Job
+from psycopg.types.json import Jsonb
 
 
-def value(sql, *parameters):
-    with connection.cursor() as cursor:
+def value(sql, *parameters, using="default"):
+    with connections[using].cursor() as cursor:
         cursor.execute(sql, parameters)
         return cursor.fetchone()[0]
-
-
-def ack(job):
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT xqueue.ack('django_jobs', %s)", [job.pk])
 
 
 def is_queue():
@@ -59,13 +65,13 @@ def lifecycle(_):
     equal((taken.pk, taken.url, taken.status), (job.pk, "a", "T"))
     assert taken.owner
     equal(Job.take(), [])
-    ack(taken)
+    taken.ack()
     equal(Job.objects.count(), 0)
     Job.objects.bulk_create([Job(url="b"), Job(url="c")])
     equal([job.url for job in Job.take(count=5)], ["b", "c"])
     equal(value("SELECT xqueue.give_back()"), 2)
     for job in Job.take(count=5):
-        ack(job)
+        job.ack()
 
 
 def transactions(_):
@@ -82,12 +88,12 @@ def transactions(_):
     [job] = Job.take()
     try:
         with transaction.atomic():
-            ack(job)
+            job.ack()
             raise ValueError
     except ValueError:
         pass
     equal(Job.objects.filter(status="T").count(), 1)
-    ack(job)
+    job.ack()
     equal(Job.objects.count(), 0)
 
 
@@ -99,13 +105,13 @@ def partial_save(_):
     job.save(update_fields=["url"])
     job.refresh_from_db()
     equal((job.url, job.status), ("b", "T"))
-    ack(job)
+    job.ack()
 
 
 def errors(_):
     """Django: errors keep their SQLSTATE and hint"""
     try:
-        ack(Job(pk=10))
+        Job(pk=10).ack()
         raise AssertionError("it did not fail")
     except django.db.DatabaseError as error:
         equal(error.__cause__.sqlstate, "P0002")
@@ -121,12 +127,94 @@ def lost_consumer(_):
     equal(Job.objects.filter(status="T").count(), 1)
     other.close()
     until(lambda: Job.objects.filter(status="R").count() == 1)
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid(), xqueue.take('django_jobs')")
+        [pid, _] = cursor.fetchone()
+    value("SELECT pg_terminate_backend(%s)", pid)
+    until(lambda: Job.objects.filter(status="R").count() == 1)
+    other.close()
     [job] = Job.take()
-    ack(job)
+    job.ack()
+
+
+def objects(_):
+    """Django: ack takes an object as jsonb, a list, and rows of the table"""
+    Job.objects.bulk_create([Job(url=url) for url in "abcd"])
+    ids = [job.pk for job in Job.take(count=4)]
+    value("SELECT xqueue.ack('django_jobs', %s::jsonb)", Jsonb({"id": ids[0]}))
+    equal(len(Job.objects.raw("SELECT * FROM xqueue.ack(NULL::django_jobs, %s)", [ids[1:3]])), 2)
+    equal(Job.objects.raw("SELECT (xqueue.ack(j)).* FROM django_jobs j WHERE id = %s", [ids[3]])[0].url, "d")
+    equal(Job.objects.count(), 0)
+
+
+def consume(work):
+    while not work.stopped:
+        try:
+            take_tasks(work)
+        except OperationalError:
+            # The server restarts, or ended the connection: its tasks are ready again. The next query connects anew.
+            connection.close()
+            time.sleep(0.2)
+
+
+def take_tasks(work):
+    while not work.stopped:
+        for job in Job.take("5s", count=10):
+            if work.stopped:
+                # What was not begun is ready again at once, and has used no attempt.
+                value("SELECT xqueue.give_back()")
+                return
+            try:
+                with transaction.atomic():
+                    work(job.url)
+                    job.ack()
+            except ValueError:
+                value("SELECT xqueue.release('django_jobs', %s)", job.pk)
+
+
+def loop(_):
+    """Django: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"""
+    Job.objects.bulk_create([Job(url=url) for url in "abc"])
+    work = Work()
+    consume(work)
+    equal(work.urls, work.expected)
+    equal([(job.url, job.status) for job in Job.objects.order_by("id")], [("a", "R"), ("c", "R")])
+    Job.objects.all().delete()
+
+
+def one_transaction(_):
+    """Django: through PgBouncer, take, work and ack in one transaction"""
+    for _ in range(8):
+        with transaction.atomic("pgbouncer"):
+            Job.objects.using("pgbouncer").create(url="a")
+        with transaction.atomic("pgbouncer"):
+            [job] = Job.take("5s", using="pgbouncer")
+            job.ack()
+    equal(Job.objects.count(), 0)
+
+
+def identified(_):
+    """Django: through PgBouncer, an identified session takes and acks on different connections"""
+    Job.objects.create(url="a")
+    session = value("SELECT xqueue.identify(grace => '1 min', local => true)", using="pgbouncer")
+    with transaction.atomic("pgbouncer"):
+        value("SELECT xqueue.identify(%s, local => true)", session, using="pgbouncer")
+        [job] = Job.take("5s", using="pgbouncer")
+        pid = value("SELECT pg_backend_pid()", using="pgbouncer")
+    with transaction.atomic("pgbouncer_too"):
+        # So that the next transaction has another connection.
+        equal(value("SELECT pg_backend_pid()", using="pgbouncer_too"), pid)
+        with transaction.atomic("pgbouncer"):
+            value("SELECT xqueue.identify(%s, local => true)", session, using="pgbouncer")
+            job.ack()
+            assert value("SELECT pg_backend_pid()", using="pgbouncer") != pid
+    equal(Job.objects.count(), 0)
+    value("DELETE FROM xqueue.session WHERE uuid = %s RETURNING 1", session)
 
 
 try:
-    run([migrations, lifecycle, transactions, partial_save, errors, lost_consumer], None, lambda: Job.objects.all().delete())
+    run([migrations, lifecycle, transactions, partial_save, errors, lost_consumer, objects, loop, one_transaction, identified],
+        None, lambda: Job.objects.all().delete())
 finally:
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS django_jobs, django_migrations")

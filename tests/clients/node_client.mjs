@@ -1,25 +1,75 @@
 // node-pg, which sends every parameter as text without a type.
 
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
-import { load, run, until } from "./tap.mjs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { load, pooler, run, until, Work } from "./tap.mjs";
 
-const { Client } = (await load("pg")).default;
-const table = `node_${randomUUID().replaceAll("-", "")}`;
+const { Client, Pool } = (await load("pg")).default;
+const table = "node_jobs";
 
-async function connect() {
-    const client = new Client();
+async function connect(options) {
+    const client = new Client(options);
+    client.on("error", () => {}); // Without a listener a lost connection ends the process.
     await client.connect();
     return client;
 }
 
-const db = await connect();
+let db = await connect();
 const values = async (client, sql, ...parameters) =>
     (await client.query({ text: sql, values: parameters, rowMode: "array" })).rows.map((row) => row[0]);
 const value = async (...call) => (await values(...call))[0];
 const put = (task) => value(db, `SELECT xqueue.put('${table}', $1)`, task);
 const take = (client) => value(client, `SELECT xqueue.take('${table}', '5s')`);
 const ack = (id) => values(db, `SELECT xqueue.ack('${table}', $1)`, id);
+
+async function consume(pool, work) {
+    while (!work.stopped) {
+        try {
+            const client = await pool.connect(); // one connection, as tasks belong to it
+            try {
+                await takeTasks(client, work);
+            } catch (error) {
+                client.release(error); // which closes it
+                throw error;
+            }
+            client.release();
+        } catch (error) {
+            // The server restarts, or ended the connection: its tasks are ready again.
+            console.log(error.message);
+            await sleep(200);
+        }
+    }
+}
+
+async function takeTasks(client, work) {
+    while (!work.stopped) {
+        const jobs = await client.query("SELECT * FROM xqueue.take(NULL::node_jobs, $1, $2)", ["5s", 10]);
+        for (const job of jobs.rows) {
+            if (work.stopped) {
+                await client.query("SELECT xqueue.give_back()"); // the pool would not
+                return;
+            }
+            try {
+                await client.query("BEGIN");
+                await work.do(job.url);
+                await client.query("SELECT xqueue.ack('node_jobs', $1)", [job.id]);
+                await client.query("COMMIT");
+            } catch {
+                await client.query("ROLLBACK"); // fails if the connection is lost
+                await client.query("SELECT xqueue.release('node_jobs', $1)", [job.id]);
+            }
+        }
+    }
+}
+
+function createPool() {
+    // A pool closes a connection that was idle for ten seconds, unless told otherwise.
+    const pool = new Pool({ max: 1, idleTimeoutMillis: 0 });
+    pool.on("error", () => {});
+    pool.on("connect", (client) => client.on("error", () => {})); // also while it is in use
+    return pool;
+}
+
 const stats = () => value(db, `SELECT xqueue.stats('${table}')`);
 
 async function isEmpty() {
@@ -91,8 +141,8 @@ const tests = {
         await isEmpty();
     },
 
-    async "a blocked take is woken by a put; end() gives the task back"() {
-        const other = await connect();
+    async "a blocked take is woken by a put; end() and termination give the task back"() {
+        let other = await connect();
         const blocked = value(other, `SELECT xqueue.take('${table}', $1)`, "1 minute");
         await until(async () => (await stats()).consumers === 1);
         const { id } = await put({ url: "a" });
@@ -100,8 +150,82 @@ const tests = {
         await until(async () => (await stats()).tasks.taken === 1);
         await other.end();
         await until(async () => (await stats()).tasks.ready === 1);
+        other = await connect();
+        await take(other);
+        await value(db, "SELECT pg_terminate_backend($1)", await value(other, "SELECT pg_backend_pid()"));
+        await until(async () => (await stats()).tasks.ready === 1);
         await take(db);
         await ack(id);
+        await isEmpty();
+    },
+
+    async "put commits and rolls back with the transaction"() {
+        for (const [end, count] of [["ROLLBACK", 0], ["COMMIT", 1]]) {
+            await db.query("BEGIN");
+            await put({ url: "a" });
+            await db.query(end);
+            assert.equal((await stats()).tasks.ready, count);
+        }
+        await ack((await take(db)).id);
+        await isEmpty();
+    },
+
+    async "ack of an object and of a row"() {
+        await put({ url: "a" });
+        await put({ url: "b" });
+        const tasks = await values(db, `SELECT xqueue.take('${table}', count => 2)`);
+        assert.equal((await ack({ id: tasks[0].id })).length, 1);
+        assert.equal((await values(db, `SELECT xqueue.ack(j) FROM ${table} j`)).length, 1);
+        await isEmpty();
+    },
+
+    async "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"() {
+        const work = new Work();
+        const pool = createPool();
+        for (const url of "abc") {
+            await put({ url });
+        }
+        await consume(pool, work);
+        assert.deepEqual(work.urls, work.expected);
+        await db.end().catch(() => {});
+        db = await connect();
+        assert.deepEqual(await values(db, `SELECT url || status FROM ${table} ORDER BY id`), ["aR", "cR"]);
+        await pool.end();
+        await db.query(`DELETE FROM ${table}`);
+    },
+
+    async "through PgBouncer, take, work and ack in one transaction"() {
+        // Statements without a name, which is what node-postgres sends, need no prepared statements of PgBouncer's.
+        const pooled = await connect(pooler);
+        await put({ url: "a" });
+        await pooled.query("BEGIN");
+        const { rows: [job] } = await pooled.query("SELECT * FROM xqueue.take(NULL::node_jobs, $1)", ["5s"]);
+        await pooled.query("SELECT xqueue.ack('node_jobs', $1)", [job.id]);
+        await pooled.query("COMMIT");
+        await pooled.end();
+        await isEmpty();
+    },
+
+    async "through PgBouncer, an identified session takes and acks on different connections"() {
+        const [pooled, other] = [await connect(pooler), await connect(pooler)];
+        const pid = (client) => value(client, "SELECT pg_backend_pid()");
+        const session = await value(pooled, "SELECT xqueue.identify(grace => '1 min', local => true)");
+        const inSession = async (statement, ...parameters) => {
+            await pooled.query("BEGIN");
+            await pooled.query("SELECT xqueue.identify($1, local => true)", [session]);
+            const result = [await value(pooled, statement, ...parameters), await pid(pooled)];
+            await pooled.query("COMMIT");
+            return result;
+        };
+        await put({ url: "a" });
+        const [task, first] = await inSession("SELECT xqueue.take('node_jobs', '5s')");
+        await other.query("BEGIN");
+        assert.equal(await pid(other), first); // so that the next transaction has another connection
+        const [, second] = await inSession("SELECT xqueue.ack('node_jobs', $1)", task.id);
+        assert.notEqual(second, first);
+        await other.query("COMMIT");
+        await pooled.query("DELETE FROM xqueue.session WHERE uuid = $1", [session]);
+        await Promise.all([pooled.end(), other.end()]);
         await isEmpty();
     },
 

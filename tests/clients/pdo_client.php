@@ -15,9 +15,16 @@ final class Job
     public readonly ?string $runat;
 }
 
-$table = 'pdo_' . bin2hex(random_bytes(8));
+$table = 'pdo_jobs';
 $connect = fn (array $options = []): PDO => new PDO('pgsql:', options: $options);
 $db = $connect();
+
+/** PgBouncer before 1.21 does not know prepared statements: PDO writes the parameters into the statement. */
+function through_pgbouncer(): PDO
+{
+    $where = sprintf('pgsql:host=%s;port=%s', getenv('POOLER_HOST'), getenv('POOLER_PORT'));
+    return new PDO($where, options: [PDO::ATTR_EMULATE_PREPARES => true]);
+}
 
 function query(PDO $db, string $sql, mixed ...$parameters): PDOStatement
 {
@@ -79,8 +86,77 @@ function fails(string $state, string $sql, mixed ...$parameters): void
     throw new Exception("$sql did not fail");
 }
 
+final class WorkFailed extends Exception
+{
+}
+
+/**
+ * The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
+ * the second one fails. At b the consumer is asked to stop.
+ */
+final class Work
+{
+    public array $urls = [];
+    public bool $stopped = false;
+
+    /** Where the server cannot be restarted, the first attempt fails. */
+    public function expected(): array
+    {
+        return getenv('XQUEUE_RESTART') ? ['a', 'a', 'b'] : ['a', 'b'];
+    }
+
+    public function attempt(string $url): void
+    {
+        $this->urls[] = $url;
+        $this->stopped = $url === 'b';
+        if ($this->stopped) {
+            return;
+        }
+        if (count($this->urls) + 2 !== count($this->expected())) {
+            throw new WorkFailed();
+        }
+        exec(getenv('XQUEUE_RESTART'), result_code: $code);
+        equal($code, 0);
+    }
+}
+
+function consume(Work $work): void
+{
+    while (!$work->stopped) {
+        try {
+            take_tasks(new PDO('pgsql:'), $work);
+        } catch (PDOException $e) {
+            // The server restarts, or ended the connection: its tasks are ready again.
+            echo "{$e->getMessage()}\n";
+            usleep(200_000);
+        }
+    }
+}
+
+function take_tasks(PDO $db, Work $work): void
+{
+    while (true) {
+        foreach (take($db, 10) as $job) {
+            if ($work->stopped) {
+                // What was not begun is ready again at once, and has used no attempt.
+                $db->query('SELECT xqueue.give_back()');
+                return;
+            }
+            try {
+                $db->beginTransaction();
+                $work->attempt($job->url);
+                query($db, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id);
+                $db->commit();
+            } catch (WorkFailed) {
+                $db->rollBack();
+                query($db, "SELECT xqueue.release('pdo_jobs', ?)", $job->id);
+            }
+        }
+    }
+}
+
 $tests = [
-    'put takes JSON, take gives objects, ack takes an id' => function () use ($db) {
+    'put takes JSON, take gives objects, ack takes an id' => function () use (&$db) {
         [$id] = put(['url' => 'a', 'options' => ['depth' => [1, 2]]]);
         [$job] = take($db);
         equal([$job->id, $job->url, $job->status], [$id, 'a', 'T']);
@@ -89,7 +165,7 @@ $tests = [
         equal(ack($job->id), [$id]);
     },
 
-    'a batch is put as a list and acked as JSON, as an array literal and by row' => function () use ($db, $table) {
+    'a batch is put as a list and acked as JSON, as an array literal and by row' => function () use (&$db, $table) {
         $ids = put(...array_map(fn (string $url) => ['url' => $url], range('a', 'f')));
         $jobs = take($db, 6);
         equal(array_column($jobs, 'url'), range('a', 'f'));
@@ -99,7 +175,7 @@ $tests = [
         equal(query($db, "SELECT (xqueue.ack(t)).url FROM $table t WHERE id = ?", $ids[5])->fetchColumn(), 'f');
     },
 
-    'named parameters of text, number and null, prepared by the server and by PDO' => function () use ($db, $table) {
+    'named parameters of text, number and null, prepared by the server and by PDO' => function () use (&$db, $table) {
         foreach ([false, true] as $emulate) {
             $db->setAttribute(PDO::ATTR_EMULATE_PREPARES, $emulate);
             $value = fn (string $sql, mixed ...$parameters) => query($db, $sql, ...$parameters, queue: $table)->fetchColumn();
@@ -113,7 +189,7 @@ $tests = [
         $db->setAttribute(PDO::ATTR_EMULATE_PREPARES, false);
     },
 
-    'put and ack belong to the transaction' => function () use ($db) {
+    'put and ack belong to the transaction' => function () use (&$db) {
         foreach (['rollBack' => 0, 'commit' => 1] as $end => $count) {
             $db->beginTransaction();
             put(['url' => 'a']);
@@ -129,7 +205,7 @@ $tests = [
         }
     },
 
-    'an error has SQLSTATE and hint' => function () use ($db, $connect, $table) {
+    'an error has SQLSTATE and hint' => function () use (&$db, $connect, $table) {
         [$id] = put(['url' => 'a']);
         $ack = "SELECT xqueue.ack('$table', ?)";
         fails('P0002', $ack, $id + 1000);
@@ -143,7 +219,7 @@ $tests = [
         ack(take($db)[0]->id);
     },
 
-    'the task of a consumer that is killed or leaves is ready again' => function () use ($db, $connect) {
+    'the task of a consumer that is killed or leaves is ready again' => function () use (&$db, $connect) {
         put(['url' => 'a']);
         $other = $connect();
         take($other);
@@ -156,7 +232,7 @@ $tests = [
         ack(take($db)[0]->id);
     },
 
-    'a persistent connection keeps its tasks until give_back' => function () use ($db, $connect) {
+    'a persistent connection keeps its tasks until give_back' => function () use (&$db, $connect) {
         put(['url' => 'a']);
         $other = $connect([PDO::ATTR_PERSISTENT => true]);
         take($other);
@@ -167,12 +243,54 @@ $tests = [
         ack(take($db)[0]->id);
     },
 
-    'CALL next acks and takes' => function () use ($db, $table) {
+    'CALL next acks and takes' => function () use (&$db, $table) {
         [, $id] = put(['url' => 'a'], ['url' => 'b']);
         $task = query($db, "CALL xqueue.next('$table', '5s')")->fetchColumn();
         $task = query($db, "CALL xqueue.next('$table', '5s', task => ?)", $task)->fetchColumn();
         equal(json_decode($task)->id, $id);
         equal(query($db, "CALL xqueue.next('$table', '0', task => ?)", $task)->fetchColumn(), null);
+    },
+
+    "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun" => function () use (&$db, $connect, $table) {
+        put(...array_map(fn (string $url) => ['url' => $url], range('a', 'c')));
+        $work = new Work();
+        consume($work);
+        equal($work->urls, $work->expected());
+        $db = $connect();
+        equal(query($db, "SELECT url || status FROM $table ORDER BY id")->fetchAll(PDO::FETCH_COLUMN), ['aR', 'cR']);
+        $db->exec("DELETE FROM $table");
+    },
+
+    'through PgBouncer, take, work and ack in one transaction' => function () {
+        $pooled = through_pgbouncer();
+        foreach (put(['url' => 'a'], ['url' => 'b']) as $id) {
+            $pooled->beginTransaction();
+            [$job] = take($pooled);
+            equal($job->id, $id);
+            query($pooled, "SELECT xqueue.ack('pdo_jobs', ?)", $id);
+            $pooled->commit();
+        }
+    },
+
+    'through PgBouncer, an identified session takes and acks on different connections' => function () use (&$db) {
+        [$pooled, $other] = [through_pgbouncer(), through_pgbouncer()];
+        $pid = fn (PDO $db) => $db->query('SELECT pg_backend_pid()')->fetchColumn();
+        $session = $pooled->query("SELECT xqueue.identify(grace => '1 min', local => true)")->fetchColumn();
+        $inSession = function (callable $work) use ($pooled, $pid, $session) {
+            $pooled->beginTransaction();
+            query($pooled, 'SELECT xqueue.identify(?, local => true)', $session);
+            $result = [$work(), $pid($pooled)];
+            $pooled->commit();
+            return $result;
+        };
+        put(['url' => 'a']);
+        [[$job], $first] = $inSession(fn () => take($pooled));
+        $other->beginTransaction();
+        equal($pid($other), $first); // so that the next transaction has another connection
+        [, $second] = $inSession(fn () => query($pooled, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id));
+        equal($second === $first, false);
+        $other->commit();
+        query($db, 'DELETE FROM xqueue.session WHERE uuid = ?', $session);
     },
 ];
 

@@ -1,18 +1,52 @@
 // postgres.js, which describes each statement and sends parameters in the types that the server infers.
 
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
-import { load, run, until } from "./tap.mjs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { load, pooler, run, server, until, Work } from "./tap.mjs";
 
 const postgres = (await load("postgres")).default;
-const connect = () =>
-    postgres({ host: process.env.PGHOST, database: process.env.PGDATABASE, username: process.env.PGUSER, max: 1, onnotice() {} });
+const { PGDATABASE: database, PGUSER: username } = process.env;
+// One connection, as tasks belong to it, which does not end while the application works on them.
+const connect = (options) => postgres({ ...server, database, username, max: 1, max_lifetime: null, onnotice() {}, ...options });
 const sql = connect();
-const table = `postgres_js_${randomUUID().replaceAll("-", "")}`;
+const table = "postgres_js_jobs";
 const value = async (query) => Object.values((await query)[0] ?? {})[0];
 const put = (...urls) => sql`SELECT id FROM xqueue.put(NULL::${sql(table)}, ${sql.json(urls.map((url) => ({ url })))}) ORDER BY id`;
 const take = (client, count = 1) => client`SELECT * FROM xqueue.take(NULL::${sql(table)}, '5s', ${count})`;
 const stats = () => value(sql`SELECT xqueue.stats(${table})`);
+
+async function consume(sql, work) {
+    while (!work.stopped) {
+        try {
+            await takeTasks(sql, work);
+        } catch (error) {
+            // The server restarts, or ended the connection: its tasks are ready again. The next query connects anew.
+            console.log(error.message);
+            await sleep(200);
+        }
+    }
+}
+
+async function takeTasks(sql, work) {
+    while (!work.stopped) {
+        for (const job of await sql`SELECT * FROM xqueue.take(NULL::postgres_js_jobs, '5s', 10)`) {
+            if (work.stopped) {
+                await sql`SELECT xqueue.give_back()`; // what was not begun is ready again at once
+                return;
+            }
+            try {
+                await work.do(job.url);
+                // When the connection is lost, begin fails at once, while its function goes on, on the next connection: so the
+                // work is not part of it.
+                await sql.begin(async (tx) => {
+                    await tx`SELECT xqueue.ack('postgres_js_jobs', ${job.id}::bigint)`;
+                });
+            } catch {
+                await sql`SELECT xqueue.release('postgres_js_jobs', ${job.id}::bigint)`;
+            }
+        }
+    }
+}
 
 async function isEmpty() {
     assert.equal((await sql`SELECT FROM ${sql(table)}`).length, 0);
@@ -75,6 +109,64 @@ const tests = {
         assert.equal(await value(sql`SELECT xqueue.give_back(${table})`), 1);
         const [{ id }] = await take(sql);
         await sql`SELECT xqueue.ack(${table}, ${id})`;
+        await isEmpty();
+    },
+
+    async "the task of a connection that is terminated is ready again"() {
+        await put("a");
+        const other = connect();
+        await take(other);
+        await sql`SELECT pg_terminate_backend(${await value(other`SELECT pg_backend_pid()`)})`;
+        const [{ id }] = await take(sql);
+        await sql`SELECT xqueue.ack(${table}, ${id})`;
+        await other.end({ timeout: 0 });
+        await isEmpty();
+    },
+
+    async "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"() {
+        await put(..."abc");
+        const work = new Work();
+        await consume(sql, work);
+        assert.deepEqual(work.urls, work.expected);
+        assert.deepEqual((await sql`SELECT * FROM ${sql(table)} ORDER BY id`).map((job) => job.url + job.status), ["aR", "cR"]);
+        await sql`DELETE FROM ${sql(table)}`;
+    },
+
+    async "through PgBouncer, take, work and ack in one transaction"() {
+        const pooled = connect({ ...pooler, prepare: false }); // PgBouncer before 1.21 does not know prepared statements
+        await put(..."ab");
+        for (const url of "ab") {
+            await pooled.begin(async (tx) => {
+                const [job] = await take(tx);
+                assert.equal(job.url, url);
+                await tx`SELECT xqueue.ack('postgres_js_jobs', ${job.id}::bigint)`;
+            });
+        }
+        await pooled.end();
+        await isEmpty();
+    },
+
+    async "through PgBouncer, an identified session takes and acks on different connections"() {
+        const [pooled, other] = [1, 2].map(() => connect({ ...pooler, prepare: false }));
+        const pid = (tx) => value(tx`SELECT pg_backend_pid()`);
+        const session = await value(pooled`SELECT xqueue.identify(grace => '1 min', local => true)`);
+        await put("a");
+        let job, first;
+        await pooled.begin(async (tx) => {
+            await tx`SELECT xqueue.identify(${session}, local => true)`;
+            [job] = await take(tx);
+            first = await pid(tx);
+        });
+        await other.begin(async (busy) => {
+            assert.equal(await pid(busy), first); // so that the next transaction has another connection
+            await pooled.begin(async (tx) => {
+                await tx`SELECT xqueue.identify(${session}, local => true)`;
+                await tx`SELECT xqueue.ack('postgres_js_jobs', ${job.id}::bigint)`;
+                assert.notEqual(await pid(tx), first);
+            });
+        });
+        await pooled`DELETE FROM xqueue.session WHERE uuid = ${session}`;
+        await Promise.all([pooled.end(), other.end()]);
         await isEmpty();
     },
 

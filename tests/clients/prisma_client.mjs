@@ -1,23 +1,55 @@
 // Prisma with the driver adapter for node-postgres: models, raw queries, transactions, what its pool does to tasks.
 
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
-import { load, run } from "./tap.mjs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { load, pooler, run, server, Work } from "./tap.mjs";
 
 const { PrismaPg } = await load("@prisma/adapter-pg");
 const { PrismaClient } = (await load("./prisma/client")).default;
-const schema = `prisma_${randomUUID().replaceAll("-", "")}`;
+const { PGUSER: user, PGDATABASE: database } = process.env;
 const undo = new Error("undo");
 
-function connect() {
+function connect({ host, port }) {
     // One connection, as tasks belong to it, which does not end while the application works on them.
-    const pool = { max: 1, idleTimeoutMillis: 0, options: `-c search_path=${schema}` };
-    return new PrismaClient({ adapter: new PrismaPg(pool, { schema }) });
+    const pool = { host, port, user, database, max: 1, idleTimeoutMillis: 0 };
+    return new PrismaClient({ adapter: new PrismaPg(pool) });
 }
 
-const db = connect();
-const take = (client, timeout, count = 1) => client.$queryRaw`SELECT * FROM xqueue.take(NULL::jobs, ${timeout}, ${count})`;
-const ack = (client, id) => client.$queryRaw`SELECT xqueue.ack('jobs', ${id})`;
+const db = connect(server);
+const take = (client, timeout, count = 1) => client.$queryRaw`SELECT * FROM xqueue.take(NULL::prisma_jobs, ${timeout}, ${count})`;
+const ack = (client, id) => client.$queryRaw`SELECT xqueue.ack('prisma_jobs', ${id})`;
+
+async function consume(db, work) {
+    while (!work.stopped) {
+        try {
+            await takeTasks(db, work);
+        } catch (error) {
+            // The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
+            //
+            console.log(error.message);
+            await sleep(200);
+        }
+    }
+}
+
+async function takeTasks(db, work) {
+    while (!work.stopped) {
+        for (const job of await take(db, "5s", 10)) {
+            if (work.stopped) {
+                await db.$queryRaw`SELECT xqueue.give_back()`; // what was not begun is ready again at once
+                return;
+            }
+            try {
+                await db.$transaction(async (within) => {
+                    await work.do(job.url);
+                    await ack(within, job.id);
+                }, { timeout: 60_000 }); // the work may take longer than the five seconds that are the default
+            } catch {
+                await db.$queryRaw`SELECT xqueue.release('prisma_jobs', ${job.id})`;
+            }
+        }
+    }
+}
 
 const tests = {
     async "put and ack belong to the application's transaction; a task is as a model"() {
@@ -41,11 +73,11 @@ const tests = {
     async "put a list; ack an array, an object, a row"() {
         await db.job.createMany({ data: [{ url: "a" }, { url: "b" }] });
         const list = [{ url: "c" }, { url: "d" }];
-        await db.$queryRaw`SELECT xqueue.put('jobs', ${JSON.stringify(list)})`; // of an array Prisma would make {…}
+        await db.$queryRaw`SELECT xqueue.put('prisma_jobs', ${JSON.stringify(list)})`; // of an array Prisma would make {…}
         const ids = (await take(db, "5s", 4)).map((job) => job.id);
         await ack(db, ids.slice(0, 2));
         await ack(db, { id: Number(ids[2]) });
-        await db.$queryRaw`SELECT xqueue.ack(j) FROM jobs j WHERE id = ${ids[3]}`;
+        await db.$queryRaw`SELECT xqueue.ack(j) FROM prisma_jobs j WHERE id = ${ids[3]}`;
         assert.equal(await db.job.count(), 0);
     },
 
@@ -58,14 +90,14 @@ const tests = {
 
     async "CALL next, which acks the task it is given"() {
         await db.job.create({ data: { url: "a" } });
-        const [{ task }] = await db.$queryRaw`CALL xqueue.next('jobs', ${"5s"})`;
+        const [{ task }] = await db.$queryRaw`CALL xqueue.next('prisma_jobs', ${"5s"})`;
         assert.equal(task.url, "a");
-        assert.deepEqual(await db.$queryRaw`CALL xqueue.next('jobs', '0', task => ${task})`, [{ task: null }]);
+        assert.deepEqual(await db.$queryRaw`CALL xqueue.next('prisma_jobs', '0', task => ${task})`, [{ task: null }]);
         assert.equal(await db.job.count(), 0);
     },
 
     async "a function that returns nothing is executed"() {
-        await db.$executeRaw`SELECT xqueue.pause('jobs', '0')`;
+        await db.$executeRaw`SELECT xqueue.pause('prisma_jobs', '0')`;
     },
 
     async "an error has code and hint; the pool closes its connection, and a task taken is ready again"() {
@@ -80,9 +112,65 @@ const tests = {
         await ack(db, id);
     },
 
+    async "the task of a connection that is terminated is ready again"() {
+        await db.job.create({ data: { url: "a" } });
+        const other = connect(server);
+        const [{ pid }] = await other.$queryRaw`SELECT pg_backend_pid() AS pid`;
+        await take(other, "5s");
+        await db.$queryRaw`SELECT pg_terminate_backend(${pid}::integer)`;
+        await ack(db, (await take(db, "20s"))[0].id);
+        await other.$disconnect();
+    },
+
+    async "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"() {
+        await db.job.createMany({ data: [..."abc"].map((url) => ({ url })) });
+        const work = new Work();
+        await consume(db, work);
+        assert.deepEqual(work.urls, work.expected);
+        const left = await db.job.findMany({ orderBy: { id: "asc" } });
+        assert.deepEqual(left.map((job) => job.url + job.status), ["aR", "cR"]);
+        await db.job.deleteMany();
+    },
+
+    async "through PgBouncer, take, work and ack in one transaction"() {
+        const pooled = connect(pooler);
+        await pooled.job.createMany({ data: [{ url: "a" }, { url: "b" }] });
+        for (const url of "ab") {
+            await pooled.$transaction(async (within) => {
+                const [job] = await take(within, "5s");
+                assert.equal(job.url, url);
+                await ack(within, job.id);
+            });
+        }
+        await pooled.$disconnect();
+        assert.equal(await db.job.count(), 0);
+    },
+
+    async "through PgBouncer, an identified session takes and acks on different connections"() {
+        const [pooled, other] = [connect(pooler), connect(pooler)];
+        const pid = async (within) => (await within.$queryRaw`SELECT pg_backend_pid() AS pid`)[0].pid;
+        const [{ session }] = await pooled.$queryRaw`SELECT xqueue.identify(grace => '1 min', local => true) AS session`;
+        const inSession = (work) => pooled.$transaction(async (within) => {
+            await within.$queryRaw`SELECT xqueue.identify(${session}::uuid, local => true)`;
+            return work(within);
+        });
+        await db.job.create({ data: { url: "a" } });
+        const [job, first] = await inSession(async (within) => [(await take(within, "5s"))[0], await pid(within)]);
+        await other.$transaction(async (busy) => {
+            assert.equal(await pid(busy), first); // so that the next transaction has another connection
+            await inSession(async (within) => {
+                await ack(within, job.id);
+                assert.notEqual(await pid(within), first);
+            });
+        });
+        await db.$executeRaw`DELETE FROM xqueue.session WHERE uuid = ${session}::uuid`;
+        await Promise.all([pooled.$disconnect(), other.$disconnect()]);
+        assert.equal(await db.job.count(), 0);
+    },
+
     async "give_back and $disconnect make a task ready again"() {
         const { id } = await db.job.create({ data: { url: "a" } });
-        const other = connect();
+        const other = connect(server);
         await take(other, "5s");
         assert.deepEqual(await other.$queryRaw`SELECT xqueue.give_back()`, [{ give_back: 1 }]);
         await take(other, "5s");
@@ -93,12 +181,11 @@ const tests = {
     },
 };
 
-await db.$executeRawUnsafe(`CREATE SCHEMA ${schema}`);
+await db.$executeRaw`CREATE TABLE prisma_jobs (id bigserial PRIMARY KEY, url text NOT NULL)`;
 try {
-    await db.$executeRaw`CREATE TABLE jobs (id bigserial PRIMARY KEY, url text NOT NULL)`;
-    await db.$queryRaw`SELECT xqueue.upgrade('jobs')`;
+    await db.$queryRaw`SELECT xqueue.upgrade('prisma_jobs')`;
     await run("Prisma", tests, () => db.job.deleteMany());
 } finally {
-    await db.$executeRawUnsafe(`DROP SCHEMA ${schema} CASCADE`);
+    await db.$executeRaw`DROP TABLE prisma_jobs`;
 }
 process.exit();

@@ -11,7 +11,7 @@ from psycopg.types.json import Json, Jsonb
 
 from tap import equal, run, until
 
-TABLE = f"psycopg_{uuid.uuid4().hex}"
+TABLE = "psycopg_jobs"
 
 
 def connect(**options):

@@ -1,17 +1,19 @@
 """SQLAlchemy's ORM: a queue is a declarative model; saving puts, a SELECT from take gives entities."""
 
 from datetime import datetime, timedelta, timezone
+import time
 from typing import Optional
 import uuid
 
-from sqlalchemy import FetchedValue, Text, bindparam, create_engine, delete, func, inspect, select, text
+from sqlalchemy import FetchedValue, Text, bindparam, cast, create_engine, delete, func, inspect, select, text
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import NullPool
 
-from tap import equal, run, until
+from tap import POOLER, Work, equal, run, until
 
-TABLE = f"sqlalchemy_{uuid.uuid4().hex}"
+TABLE = "sqlalchemy_jobs"
 
 
 class Base(DeclarativeBase):
@@ -34,8 +36,9 @@ class Job(Base):
     runat: Mapped[Optional[datetime]]
 
 
-take = select(Job).from_statement(text(f"SELECT * FROM xqueue.take(NULL::{TABLE}, '5s')"))
-take_now = select(Job).from_statement(text(f"SELECT * FROM xqueue.take(NULL::{TABLE})"))
+take = select(Job).from_statement(text("SELECT * FROM xqueue.take(NULL::sqlalchemy_jobs, '5s')"))
+take_now = select(Job).from_statement(text("SELECT * FROM xqueue.take(NULL::sqlalchemy_jobs)"))
+take_batch = select(Job).from_statement(text("SELECT * FROM xqueue.take(NULL::sqlalchemy_jobs, '5s', 10)"))
 
 
 def ack(session, id):
@@ -145,7 +148,7 @@ def rollback(engine):
 def release(engine):
     """SQLAlchemy: release with a timedelta gives an entity"""
     [id] = put(engine, "a")
-    statement = text(f"SELECT * FROM xqueue.release(NULL::{TABLE}, :id, delay => :delay)")
+    statement = text("SELECT * FROM xqueue.release(NULL::sqlalchemy_jobs, :id, delay => :delay)")
     with Session(engine) as session:
         session.scalars(take).one()
         with_delay = statement.bindparams(bindparam("id", id), bindparam("delay", timedelta(milliseconds=50)))
@@ -186,6 +189,117 @@ def pool(engine):
     is_empty(engine)
 
 
+def objects(engine):
+    """SQLAlchemy: ack takes the entity's row, and an object as jsonb"""
+    ids = put(engine, "a", "b")
+    with Session(engine) as session, session.begin():
+        session.scalars(take_batch).all()
+        equal(session.scalars(select(Job).from_statement(
+            text("SELECT (xqueue.ack(j)).* FROM sqlalchemy_jobs j WHERE id = :id").bindparams(id=ids[0]))).one().url, "a")
+        equal(session.scalar(select(func.xqueue.ack(TABLE, cast({"id": ids[1]}, JSONB))))["url"], "b")
+    is_empty(engine)
+
+
+def killed(engine):
+    """SQLAlchemy: the task of a connection that is terminated is ready again, and the pool replaces the connection"""
+    [id] = put(engine, "a")
+    other = create_engine("postgresql+psycopg://", pool_pre_ping=True)
+    with Session(other) as session, session.begin():
+        pid = session.scalar(select(func.pg_backend_pid()))
+        session.scalars(take).one()
+    with Session(engine) as session, session.begin():
+        session.scalar(select(func.pg_terminate_backend(pid)))
+        equal(session.scalars(take).one().id, id)
+        ack(session, id)
+    with Session(other) as session:
+        assert session.scalar(select(func.pg_backend_pid())) != pid
+    other.dispose()
+    is_empty(engine)
+
+
+def consume(engine, work):
+    while not work.stopped:
+        try:
+            # One connection, as tasks belong to it; pool_pre_ping replaces it after a restart.
+            with engine.connect() as connection, Session(connection) as session:
+                take_tasks(session, work)
+        except OperationalError:
+            time.sleep(0.2)  # the server restarts, or ended the connection: its tasks are ready again
+
+
+def take_tasks(session, work):
+    while not work.stopped:
+        jobs = session.scalars(take_batch, execution_options={"populate_existing": True}).all()
+        session.commit()
+        for id, url in [(job.id, job.url) for job in jobs]:
+            if work.stopped:
+                # The connection goes back to the pool, and would keep what was not begun.
+                session.execute(select(func.xqueue.give_back()))
+                session.commit()
+                return
+            try:
+                work(url)
+                session.add(Page(job=id))
+                ack(session, id)
+            except ValueError:
+                session.rollback()
+                session.execute(select(func.xqueue.release(TABLE, id)))
+            session.commit()
+
+
+def loop(engine):
+    """SQLAlchemy: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"""
+    ids = put(engine, *"abc")
+    work = Work()
+    consume(engine, work)
+    equal(work.urls, work.expected)
+    with Session(engine) as session, session.begin():
+        left = session.scalars(select(Job).order_by(Job.id)).all()
+        equal([(job.id, job.status) for job in left], [(ids[0], "R"), (ids[2], "R")])
+        equal(session.scalars(select(Page.job).where(Page.job.in_(ids))).all(), [ids[1]])
+        session.execute(delete(Job))
+
+
+def through_pgbouncer():
+    # PgBouncer is the pool. Before 1.21 it does not know prepared statements.
+    return create_engine(
+        "postgresql+psycopg://", poolclass=NullPool, connect_args={"prepare_threshold": None, **POOLER})
+
+
+def one_transaction(engine):
+    """SQLAlchemy: through PgBouncer, take, work and ack in one transaction"""
+    pooled = through_pgbouncer()
+    put(pooled, *"abcdefgh")
+    for url in "abcdefgh":  # more often than a statement is sent until psycopg prepares it
+        with Session(pooled) as session, session.begin():
+            job = session.scalars(take).one()
+            equal(job.url, url)
+            ack(session, job.id)
+    is_empty(engine)
+
+
+def identified(engine):
+    """SQLAlchemy: through PgBouncer, an identified session takes and acks on different connections"""
+    pooled = through_pgbouncer()
+    [id] = put(pooled, "a")
+    with Session(pooled) as session, session.begin():
+        name = session.scalar(text("SELECT xqueue.identify(grace => '1 min', local => true)"))
+    join = text("SELECT xqueue.identify(:session, local => true)").bindparams(session=name)
+    with Session(pooled) as session, session.begin():
+        session.execute(join)
+        equal(session.scalars(take).one().id, id)
+        pid = session.scalar(select(func.pg_backend_pid()))
+    with Session(pooled) as other, other.begin():
+        equal(other.scalar(select(func.pg_backend_pid())), pid)  # so that the next transaction has another connection
+        with Session(pooled) as session, session.begin():
+            session.execute(join)
+            ack(session, id)
+            assert session.scalar(select(func.pg_backend_pid())) != pid
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM xqueue.session WHERE uuid = :session"), {"session": name})
+    is_empty(engine)
+
+
 def sound(engine):
     """SQLAlchemy: check finds nothing wrong"""
     with Session(engine) as session:
@@ -197,7 +311,7 @@ def clean_up():
         connection.execute(delete(Job))
 
 
-engine = create_engine("postgresql+psycopg://")
+engine = create_engine("postgresql+psycopg://", pool_pre_ping=True)
 with engine.begin() as connection:
     connection.execute(text(
         f"CREATE TABLE {TABLE} "
@@ -205,7 +319,8 @@ with engine.begin() as connection:
     connection.execute(select(func.xqueue.upgrade(TABLE, func.jsonb('{"features": {"delayed": true}}'))))
     Page.__table__.create(connection)
 try:
-    run([save, save_many, save_later, take_entities, take_then_work, rollback, release, errors, pool, sound],
+    run([save, save_many, save_later, take_entities, take_then_work, rollback, release, errors, objects, pool, killed, loop,
+         one_transaction, identified, sound],
         engine, clean_up)
 finally:
     Base.metadata.drop_all(engine)

@@ -1,11 +1,19 @@
-// What the Node programs share: loading a library, tests that print TAP lines without numbers, waiting for a condition.
+// What the Node programs share: loading a library, tests that print TAP lines without numbers, waiting, the server's restart,
+// PgBouncer.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 
 const libraries = createRequire(process.env.NODE_LIBRARIES);
+
+/** The server, and PgBouncer in transaction mode in front of it. */
+const { PGHOST, PGPORT, POOLER_HOST, POOLER_PORT } = process.env;
+export const server = { host: PGHOST, port: Number(PGPORT) };
+export const pooler = { host: POOLER_HOST, port: Number(POOLER_PORT) };
 
 /** Loads a library from where `run` has installed it. */
 export const load = (name) => import(pathToFileURL(libraries.resolve(name)));
@@ -29,5 +37,28 @@ export async function until(condition) {
     while (!(await condition())) {
         assert(Date.now() < deadline, "waited for 20 s in vain");
         await sleep(10);
+    }
+}
+
+/**
+ * The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is
+ * restarted, the second one fails. At b the consumer is asked to stop.
+ */
+export class Work {
+    urls = [];
+    stopped = false;
+    // Where the server cannot be restarted, the first attempt fails.
+    restart = process.env.XQUEUE_RESTART;
+    expected = this.restart ? ["a", "a", "b"] : ["a", "b"];
+
+    async do(url) {
+        this.urls.push(url);
+        if (this.urls.length === this.expected.length) {
+            this.stopped = true;
+        } else if (this.restart && this.urls.length === 1) {
+            await promisify(execFile)(this.restart);
+        } else {
+            throw new Error("the work failed");
+        }
     }
 }

@@ -1,6 +1,6 @@
 """The model: fields of the application, and those of the queue, which only the queue changes."""
 
-from django.db import models
+from django.db import connections, models
 
 
 class Job(models.Model):
@@ -12,5 +12,11 @@ class Job(models.Model):
         db_table = "django_jobs"
 
     @classmethod
-    def take(cls, timeout="0", count=1):
-        return list(cls.objects.raw("SELECT * FROM xqueue.take(NULL::django_jobs, %s::interval, %s)", [timeout, count]))
+    def take(cls, timeout="0", count=1, using="default"):
+        take = "SELECT * FROM xqueue.take(NULL::django_jobs, %s::interval, %s)"
+        return list(cls.objects.using(using).raw(take, [timeout, count]))
+
+    def ack(self):
+        # On the connection that has taken it.
+        with connections[self._state.db or "default"].cursor() as cursor:
+            cursor.execute("SELECT xqueue.ack('django_jobs', %s)", [self.pk])

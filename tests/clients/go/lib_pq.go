@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"time"
 
 	"github.com/lib/pq"
@@ -20,9 +22,8 @@ type Job struct {
 }
 
 var (
-	ctx    = context.Background()
-	schema = fmt.Sprint("lib_pq_", time.Now().UnixNano())
-	pool   = get(sql.Open("postgres", "sslmode=disable search_path="+schema))
+	ctx  = context.Background()
+	pool = get(sql.Open("postgres", "sslmode=disable"))
 )
 
 // querier is what *sql.Conn and *sql.Tx have in common.
@@ -35,13 +36,13 @@ type querier interface {
 func put(db querier, tasks any) error {
 	list, err := json.Marshal(tasks)
 	if err == nil {
-		_, err = db.ExecContext(ctx, "SELECT xqueue.put('jobs', $1)", list)
+		_, err = db.ExecContext(ctx, "SELECT xqueue.put('lib_pq_jobs', $1)", list)
 	}
 	return err
 }
 
 func take(db querier, timeout time.Duration, count int) ([]Job, error) {
-	rows, err := db.QueryContext(ctx, "SELECT id, url, status, owner FROM xqueue.take(NULL::jobs, $1, $2)",
+	rows, err := db.QueryContext(ctx, "SELECT id, url, status, owner FROM xqueue.take(NULL::lib_pq_jobs, $1, $2)",
 		timeout.Seconds(), count) // a Duration would be sent as nanoseconds, and read as seconds
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func take(db querier, timeout time.Duration, count int) ([]Job, error) {
 }
 
 func ack(db querier, id any) error {
-	_, err := db.ExecContext(ctx, "SELECT xqueue.ack('jobs', $1)", id)
+	_, err := db.ExecContext(ctx, "SELECT xqueue.ack('lib_pq_jobs', $1)", id)
 	return err
 }
 
@@ -91,7 +92,7 @@ func transactions(db *sql.Conn) {
 	tx := get(db.BeginTx(ctx, nil))
 	must(put(tx, task{"url": "a"}))
 	must(tx.Rollback())
-	equal(value[int](db, "SELECT count(*) FROM jobs"), 0)
+	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
 	tx = get(db.BeginTx(ctx, nil))
 	must(put(tx, task{"url": "a"}))
 	must(tx.Commit())
@@ -102,7 +103,7 @@ func transactions(db *sql.Conn) {
 	must(ack(tx, job.ID))
 	must(tx.Rollback())
 	must(ack(db, job.ID))
-	equal(value[int](db, "SELECT count(*) FROM jobs"), 0)
+	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
 }
 
 func batches(db *sql.Conn) {
@@ -114,9 +115,9 @@ func batches(db *sql.Conn) {
 	}
 	must(ack(db, pq.Array(ids[:2])))
 	must(ack(db, fmt.Sprintf(`{"id": %d}`, ids[2])))
-	equal(value[int64](db, "SELECT id FROM xqueue.ack(NULL::jobs, $1)", ids[3]), ids[3])
-	get(db.ExecContext(ctx, "SELECT xqueue.ack(j) FROM jobs j WHERE id = $1", ids[4]))
-	equal(value[int](db, "SELECT count(*) FROM jobs"), 0)
+	equal(value[int64](db, "SELECT id FROM xqueue.ack(NULL::lib_pq_jobs, $1)", ids[3]), ids[3])
+	get(db.ExecContext(ctx, "SELECT xqueue.ack(j) FROM lib_pq_jobs j WHERE id = $1", ids[4]))
+	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
 }
 
 func failures(db *sql.Conn) {
@@ -125,7 +126,7 @@ func failures(db *sql.Conn) {
 	equal(failure.Code, "P0002")
 	equal(failure.Hint != "", true)
 	must(put(db, task{"url": "a"}))
-	equal(errors.As(ack(db, value[int64](db, "SELECT id FROM jobs")), &failure), true)
+	equal(errors.As(ack(db, value[int64](db, "SELECT id FROM lib_pq_jobs")), &failure), true)
 	equal(failure.Code, "55000")
 }
 
@@ -144,6 +145,134 @@ func lost(db *sql.Conn) {
 	must(ack(db, id))
 }
 
+func consume(work *Work) {
+	for !work.stopped {
+		if err := takeTasks(work); err != nil {
+			// The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
+			fmt.Println(err)
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+}
+
+func takeTasks(work *Work) error {
+	db, err := pool.Conn(ctx) // one connection, as tasks belong to it
+	if err != nil {
+		return err
+	}
+	defer db.Close() // to the pool, which would not give back tasks
+	for {
+		jobs, err := take(db, 5*time.Second, 10)
+		if err != nil {
+			return err
+		}
+		for _, job := range jobs {
+			if work.stopped {
+				_, err := db.ExecContext(ctx, "SELECT xqueue.give_back()")
+				return err
+			}
+			if err := process(db, job, work); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// process works and acks in one transaction, and releases the task if the work fails.
+func process(db *sql.Conn, job Job, work *Work) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // nothing, after Commit
+	if work.attempt(job.URL) != nil {
+		if err := tx.Rollback(); err != nil {
+			return err
+		}
+		_, err := db.ExecContext(ctx, "SELECT xqueue.release('lib_pq_jobs', $1)", job.ID)
+		return err
+	}
+	if err := ack(tx, job.ID); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Work is what a consumer does in a test with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
+// the second one fails. At b the consumer is asked to stop.
+type Work struct {
+	urls, expected string
+	stopped        bool
+}
+
+func (work *Work) attempt(url string) error {
+	work.urls += url
+	work.stopped = len(work.urls) == len(work.expected)
+	if work.stopped {
+		return nil
+	}
+	if restart := os.Getenv("XQUEUE_RESTART"); restart != "" && work.urls == "a" {
+		must(exec.Command(restart).Run())
+		return nil
+	}
+	return errors.New("the work failed")
+}
+
+func loop(db *sql.Conn) {
+	must(put(db, []task{{"url": "a"}, {"url": "b"}, {"url": "c"}}))
+	work := Work{expected: "aab"}
+	if os.Getenv("XQUEUE_RESTART") == "" {
+		work.expected = "ab" // the first attempt fails
+	}
+	consume(&work)
+	equal(work.urls, work.expected)
+	after := get(pool.Conn(ctx))
+	defer after.Close()
+	equal(value[string](after, "SELECT string_agg(url || status, ' ' ORDER BY id) FROM lib_pq_jobs"), "aR cR")
+	get(after.ExecContext(ctx, "DELETE FROM lib_pq_jobs"))
+}
+
+// PgBouncer before 1.21 does not know prepared statements: with binary_parameters a statement and its parameters are sent at once.
+func throughPgBouncer() *sql.DB {
+	return get(sql.Open("postgres", fmt.Sprintf("sslmode=disable binary_parameters=yes host=%s port=%s",
+		os.Getenv("POOLER_HOST"), os.Getenv("POOLER_PORT"))))
+}
+
+func oneTransaction(db *sql.Conn) {
+	pooled := throughPgBouncer()
+	defer pooled.Close()
+	for _, url := range []string{"a", "b"} {
+		must(put(db, task{"url": url}))
+		tx := get(pooled.BeginTx(ctx, nil))
+		job := get(take(tx, 5*time.Second, 1))[0]
+		equal(job.URL, url)
+		must(ack(tx, job.ID))
+		must(tx.Commit())
+	}
+	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
+}
+
+func identified(db *sql.Conn) {
+	pooled := throughPgBouncer()
+	defer pooled.Close()
+	must(put(db, task{"url": "a"}))
+	tx := get(pooled.BeginTx(ctx, nil))
+	session := value[string](tx, "SELECT xqueue.identify(grace => '1 min', local => true)")
+	id := get(take(tx, 5*time.Second, 1))[0].ID
+	first := value[int](tx, "SELECT pg_backend_pid()")
+	must(tx.Commit())
+	other := get(pooled.BeginTx(ctx, nil))
+	equal(value[int](other, "SELECT pg_backend_pid()"), first) // so that the next transaction has another connection
+	tx = get(pooled.BeginTx(ctx, nil))
+	get(tx.ExecContext(ctx, "SELECT xqueue.identify($1, local => true)", session))
+	must(ack(tx, id))
+	equal(value[int](tx, "SELECT pg_backend_pid()") != first, true)
+	must(tx.Commit())
+	must(other.Commit())
+	get(db.ExecContext(ctx, "DELETE FROM xqueue.session WHERE uuid = $1", session))
+	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
+}
+
 func run(name string, test func(*sql.Conn)) {
 	db := get(pool.Conn(ctx))
 	defer func() {
@@ -152,18 +281,20 @@ func run(name string, test func(*sql.Conn)) {
 		} else {
 			fmt.Println("ok - lib/pq:", name)
 		}
-		get(db.ExecContext(ctx, "DELETE FROM jobs; SELECT xqueue.give_back()")) // the pool would not give back
+		db.ExecContext(ctx, "DELETE FROM lib_pq_jobs; SELECT xqueue.give_back()") // the pool would not give back
 		db.Close()
 	}()
 	test(db)
 }
 
 func main() {
-	get(pool.Exec("CREATE SCHEMA " + schema))
-	defer pool.Exec("DROP SCHEMA " + schema + " CASCADE")
-	get(pool.Exec("CREATE TABLE jobs (id bigserial PRIMARY KEY, url text NOT NULL); SELECT xqueue.upgrade('jobs')"))
+	get(pool.Exec("CREATE TABLE lib_pq_jobs (id bigserial PRIMARY KEY, url text NOT NULL); SELECT xqueue.upgrade('lib_pq_jobs')"))
+	defer pool.Exec("DROP TABLE lib_pq_jobs")
 	run("put and ack belong to the application's transaction; a task is a struct", transactions)
 	run("put a list; ack an array, an object, a row", batches)
 	run("an error has code and hint", failures)
 	run("a task is given back, and comes back from a lost connection", lost)
+	run("a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun", loop)
+	run("through PgBouncer, take, work and ack in one transaction", oneTransaction)
+	run("through PgBouncer, an identified session takes and acks on different connections", identified)
 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions};
 use sqlx::types::{Json, Uuid};
-use sqlx::{AssertSqlSafe, Executor, FromRow, PgConnection, PgPool, Postgres};
+use sqlx::{AssertSqlSafe, Connection, Executor, FromRow, PgConnection, PgPool, Postgres};
 use std::time::Duration;
-use xqueue_clients::{Result, schema, test};
+use xqueue_clients::{Result, Work, env, pooler, server, test};
 
 #[derive(FromRow)]
 struct Job {
@@ -23,14 +23,14 @@ struct NewJob<'a> {
 }
 
 async fn put(db: &mut PgConnection, url: &str) -> sqlx::Result<i64> {
-    sqlx::query_scalar("INSERT INTO jobs (url) VALUES ($1) RETURNING id")
+    sqlx::query_scalar("INSERT INTO sqlx_jobs (url) VALUES ($1) RETURNING id")
         .bind(url)
         .fetch_one(db)
         .await
 }
 
 async fn take(db: &mut PgConnection, timeout: Duration, count: i32) -> sqlx::Result<Vec<Job>> {
-    sqlx::query_as("SELECT * FROM xqueue.take(NULL::jobs, $1, $2)")
+    sqlx::query_as("SELECT * FROM xqueue.take(NULL::sqlx_jobs, $1, $2)")
         .bind(timeout)
         .bind(count)
         .fetch_all(db)
@@ -38,17 +38,25 @@ async fn take(db: &mut PgConnection, timeout: Duration, count: i32) -> sqlx::Res
 }
 
 async fn ack(db: &mut PgConnection, id: i64) -> sqlx::Result<()> {
-    db.execute(sqlx::query("SELECT xqueue.ack('jobs', $1)").bind(id)).await.map(drop)
+    db.execute(sqlx::query("SELECT xqueue.ack('sqlx_jobs', $1)").bind(id)).await.map(drop)
 }
 
 async fn tasks(db: &mut PgConnection) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT count(*) FROM jobs").fetch_one(db).await
+    sqlx::query_scalar("SELECT count(*) FROM sqlx_jobs").fetch_one(db).await
+}
+
+fn options((host, port): (String, u16)) -> PgConnectOptions {
+    PgConnectOptions::new()
+        .host(&host)
+        .port(port)
+        .username(&env("PGUSER"))
+        .database(&env("PGDATABASE"))
 }
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A pool whose connections give back what they have taken before they go to somebody else.
-async fn pool(schema: &str) -> sqlx::Result<PgPool> {
+/// A pool whose connections give back what they have taken before another task of the program gets them.
+async fn pool() -> sqlx::Result<PgPool> {
     PgPoolOptions::new()
         .max_connections(2)
         .after_release(|db, _| {
@@ -57,14 +65,14 @@ async fn pool(schema: &str) -> sqlx::Result<PgPool> {
                 Ok(true)
             })
         })
-        .connect_with(PgConnectOptions::new().options([("search_path", schema)]))
+        .connect_with(options(server()))
         .await
 }
 
 /// A connection, and the queue empty.
 async fn start(pool: &PgPool) -> sqlx::Result<PoolConnection<Postgres>> {
     let mut db = pool.acquire().await?;
-    db.execute("DELETE FROM jobs").await?;
+    db.execute("DELETE FROM sqlx_jobs").await?;
     Ok(db)
 }
 
@@ -87,19 +95,23 @@ async fn transactions(pool: &PgPool) -> Result {
 async fn batches(pool: &PgPool) -> Result {
     let mut db = start(pool).await?;
     let new = ["a", "b", "c", "d", "e"].map(|url| NewJob { url });
-    db.execute(sqlx::query("SELECT xqueue.put('jobs', $1)").bind(Json(&new))).await?;
+    db.execute(sqlx::query("SELECT xqueue.put('sqlx_jobs', $1)").bind(Json(&new))).await?;
     let jobs = take(&mut db, SOON, 5).await?;
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     assert_eq!(jobs.iter().map(|job| &*job.url).collect::<String>(), "abcde");
-    let acked: Vec<Job> = sqlx::query_as("SELECT * FROM xqueue.ack(NULL::jobs, $1)")
+    let acked: Vec<Job> = sqlx::query_as("SELECT * FROM xqueue.ack(NULL::sqlx_jobs, $1)")
         .bind(&ids[..2])
         .fetch_all(&mut *db)
         .await?;
     assert_eq!(acked.len(), 2);
-    db.execute(sqlx::query("SELECT xqueue.ack('jobs', $1::jsonb)").bind(json!({ "id": ids[2] })))
+    db.execute(
+        sqlx::query("SELECT xqueue.ack('sqlx_jobs', $1::jsonb)").bind(json!({ "id": ids[2] })),
+    )
+    .await?;
+    db.execute(sqlx::query("SELECT xqueue.ack(j) FROM sqlx_jobs j WHERE id = $1").bind(ids[3]))
         .await?;
-    db.execute(sqlx::query("SELECT xqueue.ack(j) FROM jobs j WHERE id = $1").bind(ids[3])).await?;
-    db.execute(sqlx::query("SELECT xqueue.ack('jobs', $1::text)").bind(ids[4].to_string())).await?;
+    db.execute(sqlx::query("SELECT xqueue.ack('sqlx_jobs', $1::text)").bind(ids[4].to_string()))
+        .await?;
     assert_eq!(tasks(&mut db).await?, 0);
     Ok(())
 }
@@ -107,7 +119,7 @@ async fn batches(pool: &PgPool) -> Result {
 async fn loops(pool: &PgPool) -> Result {
     let mut db = start(pool).await?;
     put(&mut db, "a").await?;
-    let next = "CALL xqueue.next('jobs', $1, task => $2)";
+    let next = "CALL xqueue.next('sqlx_jobs', $1, task => $2)";
     let task: Option<Value> =
         sqlx::query_scalar(next).bind(SOON).bind(None::<Value>).fetch_one(&mut *db).await?;
     assert_eq!(task.as_ref().unwrap()["url"], "a");
@@ -148,16 +160,142 @@ async fn lost(pool: &PgPool) -> Result {
     Ok(ack(&mut db, id).await?)
 }
 
+async fn consume(pool: &PgPool, work: &mut Work) -> Result {
+    while !work.stopped {
+        match take_tasks(pool, work).await {
+            // The server restarts, or ended the connection: its tasks are ready again.
+            Err(error) if is_lost(&error) => tokio::time::sleep(Duration::from_millis(200)).await,
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+fn is_lost(error: &sqlx::Error) -> bool {
+    let is_shutdown = |code: &str| ["57P01", "57P02", "57P03"].contains(&code);
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut => true,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| is_shutdown(&code)),
+        _ => false,
+    }
+}
+
+async fn take_tasks(pool: &PgPool, work: &mut Work) -> sqlx::Result<()> {
+    let mut db = pool.acquire().await?; // one connection, as tasks belong to it
+    loop {
+        for job in take(&mut db, Duration::from_secs(5), 10).await? {
+            if work.stopped {
+                return Ok(()); // the pool gives back what was not begun
+            }
+            let mut transaction = db.begin().await?;
+            if work.attempt(&job.url).await.is_ok() {
+                ack(&mut transaction, job.id).await?;
+                transaction.commit().await?;
+            } else {
+                transaction.rollback().await?;
+                let release = sqlx::query("SELECT xqueue.release('sqlx_jobs', $1)");
+                db.execute(release.bind(job.id)).await?;
+            }
+        }
+    }
+}
+
+async fn loop_(pool: &PgPool) -> Result {
+    let mut db = start(pool).await?;
+    for url in ["a", "b", "c"] {
+        put(&mut db, url).await?;
+    }
+    drop(db);
+    let mut work = Work::new();
+    consume(pool, &mut work).await?;
+    assert_eq!(work.urls, work.expected());
+    let left = "SELECT string_agg(url || status, ' ' ORDER BY id) FROM sqlx_jobs";
+    let mut db = pool.acquire().await?;
+    until_equal(&mut db, left, "aR cR").await
+}
+
+/// The pool gives back in the background.
+async fn until_equal(db: &mut PgConnection, statement: &'static str, expected: &str) -> Result {
+    let deadline = std::time::Instant::now() + SOON;
+    while sqlx::query_scalar::<_, String>(statement).fetch_one(&mut *db).await? != expected {
+        assert!(std::time::Instant::now() < deadline, "{statement} is not {expected}");
+    }
+    Ok(())
+}
+
+/// PgBouncer before 1.21 does not know prepared statements. Those that are not persistent have no name.
+async fn take_unprepared(db: &mut PgConnection) -> sqlx::Result<Job> {
+    sqlx::query_as("SELECT * FROM xqueue.take(NULL::sqlx_jobs, $1)")
+        .bind(Duration::from_secs(5))
+        .persistent(false)
+        .fetch_one(db)
+        .await
+}
+
+async fn ack_unprepared(db: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+    let ack = sqlx::query("SELECT xqueue.ack('sqlx_jobs', $1)").persistent(false);
+    db.execute(ack.bind(id)).await.map(drop)
+}
+
+async fn through_pgbouncer() -> sqlx::Result<PgPool> {
+    PgPoolOptions::new().connect_with(options(pooler())).await
+}
+
+async fn one_transaction(pool: &PgPool) -> Result {
+    let mut db = start(pool).await?;
+    let pooled = through_pgbouncer().await?;
+    for url in ["a", "b"] {
+        put(&mut db, url).await?;
+        let mut transaction = pooled.begin().await?;
+        let job = take_unprepared(&mut transaction).await?;
+        assert_eq!(job.url, url);
+        ack_unprepared(&mut transaction, job.id).await?;
+        transaction.commit().await?;
+    }
+    assert_eq!(tasks(&mut db).await?, 0);
+    Ok(())
+}
+
+async fn identify(db: &mut PgConnection, session: Uuid) -> sqlx::Result<()> {
+    let join = sqlx::query("SELECT xqueue.identify($1, local => true)").persistent(false);
+    db.execute(join.bind(session)).await.map(drop)
+}
+
+async fn pid(db: &mut PgConnection) -> sqlx::Result<i32> {
+    sqlx::query_scalar("SELECT pg_backend_pid()").persistent(false).fetch_one(db).await
+}
+
+async fn identified(pool: &PgPool) -> Result {
+    let mut db = start(pool).await?;
+    let pooled = through_pgbouncer().await?;
+    put(&mut db, "a").await?;
+    let mut transaction = pooled.begin().await?;
+    let session: Uuid =
+        sqlx::query_scalar("SELECT xqueue.identify(grace => '1 min', local => true)")
+            .persistent(false)
+            .fetch_one(&mut *transaction)
+            .await?;
+    let job = take_unprepared(&mut transaction).await?;
+    let first = pid(&mut transaction).await?;
+    transaction.commit().await?;
+    let mut busy = pooled.begin().await?;
+    assert_eq!(pid(&mut busy).await?, first); // so that the next transaction has another connection
+    let mut transaction = pooled.begin().await?;
+    identify(&mut transaction, session).await?;
+    ack_unprepared(&mut transaction, job.id).await?;
+    assert_ne!(pid(&mut transaction).await?, first);
+    transaction.commit().await?;
+    busy.commit().await?;
+    db.execute(sqlx::query("DELETE FROM xqueue.session WHERE uuid = $1").bind(session)).await?;
+    assert_eq!(tasks(&mut db).await?, 0);
+    Ok(())
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result {
-    let schema = schema("sqlx");
-    let pool = pool(&schema).await?;
-    let create =
-        "CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
-    pool.execute(AssertSqlSafe(format!(
-        "CREATE SCHEMA {schema}; {create}; SELECT xqueue.upgrade('jobs')"
-    )))
-    .await?;
+    let pool = pool().await?;
+    let create = "CREATE TABLE sqlx_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
+    pool.execute(AssertSqlSafe(format!("{create}; SELECT xqueue.upgrade('sqlx_jobs')"))).await?;
     test(
         "sqlx: put belongs to the application's transaction; a task is a struct",
         transactions(&pool),
@@ -167,6 +305,18 @@ async fn main() -> Result {
     test("sqlx: CALL next, which acks the task it is given", loops(&pool)).await;
     test("sqlx: an error has code and hint", errors(&pool)).await;
     test("sqlx: a task comes back from the pool and from a lost connection", lost(&pool)).await;
-    pool.execute(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE"))).await?;
+    test(
+        "sqlx: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun",
+        loop_(&pool),
+    )
+    .await;
+    test("sqlx: through PgBouncer, take, work and ack in one transaction", one_transaction(&pool))
+        .await;
+    test(
+        "sqlx: through PgBouncer, an identified session takes and acks on different connections",
+        identified(&pool),
+    )
+    .await;
+    pool.execute("DROP TABLE sqlx_jobs").await?;
     Ok(())
 }

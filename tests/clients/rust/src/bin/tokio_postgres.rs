@@ -1,10 +1,12 @@
 //! tokio-postgres: parameters have the types that the server infers, so keys and intervals need a cast.
 
 use serde_json::{Value, json};
+use std::time::Duration;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error, GenericClient, NoTls, Row};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Config, Error, GenericClient, NoTls, Row, Transaction};
 use uuid::Uuid;
-use xqueue_clients::{Result, schema, test};
+use xqueue_clients::{Result, Work, env, pooler, server, test};
 
 struct Job {
     id: i64,
@@ -24,47 +26,44 @@ impl From<Row> for Job {
     }
 }
 
-async fn connect(schema: &str) -> Result<Client> {
-    let env = |name| std::env::var(name).expect(name);
+async fn connect((host, port): (String, u16)) -> Result<Client, Error> {
     let mut config = Config::new();
-    config
-        .host(env("PGHOST"))
-        .port(env("PGPORT").parse()?)
-        .user(env("PGUSER"))
-        .dbname(env("PGDATABASE"));
-    let (db, connection) =
-        config.options(format!("-c search_path={schema}")).connect(NoTls).await?;
+    config.host(host).port(port).user(env("PGUSER")).dbname(env("PGDATABASE"));
+    let (db, connection) = config.connect(NoTls).await?;
     tokio::spawn(connection);
     Ok(db)
 }
 
 /// A connection, and the queue empty.
-async fn start(schema: &str) -> Result<Client> {
-    let db = connect(schema).await?;
-    db.execute("DELETE FROM jobs", &[]).await?;
+async fn start() -> Result<Client> {
+    let db = connect(server()).await?;
+    db.execute("DELETE FROM tokio_postgres_jobs", &[]).await?;
     Ok(db)
 }
 
 async fn put(db: &impl GenericClient, url: &str) -> Result<i64, Error> {
     let task = json!({ "url": url });
-    Ok(db.query_one("SELECT id FROM xqueue.put(NULL::jobs, $1)", &[&task]).await?.get(0))
+    Ok(db
+        .query_one("SELECT id FROM xqueue.put(NULL::tokio_postgres_jobs, $1)", &[&task])
+        .await?
+        .get(0))
 }
 
 async fn take(db: &impl GenericClient, timeout: &str, count: i32) -> Result<Vec<Job>, Error> {
-    let statement = "SELECT * FROM xqueue.take(NULL::jobs, $1::text::interval, $2)";
+    let statement = "SELECT * FROM xqueue.take(NULL::tokio_postgres_jobs, $1::text::interval, $2)";
     Ok(db.query(statement, &[&timeout, &count]).await?.into_iter().map(Job::from).collect())
 }
 
 async fn ack(db: &impl GenericClient, id: i64) -> Result<Row, Error> {
-    db.query_one("SELECT xqueue.ack('jobs', $1::bigint)", &[&id]).await
+    db.query_one("SELECT xqueue.ack('tokio_postgres_jobs', $1::bigint)", &[&id]).await
 }
 
 async fn tasks(db: &Client) -> Result<i64, Error> {
-    Ok(db.query_one("SELECT count(*) FROM jobs", &[]).await?.get(0))
+    Ok(db.query_one("SELECT count(*) FROM tokio_postgres_jobs", &[]).await?.get(0))
 }
 
-async fn transactions(schema: &str) -> Result {
-    let mut db = start(schema).await?;
+async fn transactions() -> Result {
+    let mut db = start().await?;
     let transaction = db.transaction().await?;
     put(&transaction, "a").await?;
     transaction.rollback().await?;
@@ -83,26 +82,27 @@ async fn transactions(schema: &str) -> Result {
     Ok(())
 }
 
-async fn batches(schema: &str) -> Result {
-    let db = start(schema).await?;
+async fn batches() -> Result {
+    let db = start().await?;
     let new =
         json!([{ "url": "a" }, { "url": "b" }, { "url": "c" }, { "url": "d" }, { "url": "e" }]);
-    assert_eq!(db.query("SELECT xqueue.put('jobs', $1)", &[&new]).await?.len(), 5);
+    assert_eq!(db.query("SELECT xqueue.put('tokio_postgres_jobs', $1)", &[&new]).await?.len(), 5);
     let jobs = take(&db, "20s", 5).await?;
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     assert_eq!(jobs.iter().map(|job| &*job.url).collect::<String>(), "abcde");
-    db.query("SELECT xqueue.ack('jobs', $1::bigint[])", &[&&ids[..2]]).await?;
-    db.query("SELECT xqueue.ack('jobs', $1::jsonb)", &[&json!({ "id": ids[2] })]).await?;
-    db.query("SELECT xqueue.ack(j) FROM jobs j WHERE id = $1", &[&ids[3]]).await?;
-    db.query("SELECT xqueue.ack('jobs', $1)", &[&ids[4].to_string()]).await?; // a text, as the server infers
+    db.query("SELECT xqueue.ack('tokio_postgres_jobs', $1::bigint[])", &[&&ids[..2]]).await?;
+    db.query("SELECT xqueue.ack('tokio_postgres_jobs', $1::jsonb)", &[&json!({ "id": ids[2] })])
+        .await?;
+    db.query("SELECT xqueue.ack(j) FROM tokio_postgres_jobs j WHERE id = $1", &[&ids[3]]).await?;
+    db.query("SELECT xqueue.ack('tokio_postgres_jobs', $1)", &[&ids[4].to_string()]).await?; // a text, as the server infers
     assert_eq!(tasks(&db).await?, 0);
     Ok(())
 }
 
-async fn loops(schema: &str) -> Result {
-    let db = start(schema).await?;
+async fn loops() -> Result {
+    let db = start().await?;
     put(&db, "a").await?;
-    let next = "CALL xqueue.next('jobs', $1::text::interval, task => $2)";
+    let next = "CALL xqueue.next('tokio_postgres_jobs', $1::text::interval, task => $2)";
     let task: Option<Value> = db.query_one(next, &[&"20s", &None::<Value>]).await?.get(0);
     assert_eq!(task.as_ref().unwrap()["url"], "a");
     let task: Option<Value> = db.query_one(next, &[&"0", &task]).await?.get(0);
@@ -111,16 +111,16 @@ async fn loops(schema: &str) -> Result {
     Ok(())
 }
 
-async fn pipeline(schema: &str) -> Result {
-    let db = start(schema).await?;
+async fn pipeline() -> Result {
+    let db = start().await?;
     let (id, jobs) = tokio::try_join!(put(&db, "a"), take(&db, "20s", 1))?;
     assert_eq!(jobs[0].id, id);
     ack(&db, id).await?;
     Ok(())
 }
 
-async fn errors(schema: &str) -> Result {
-    let db = start(schema).await?;
+async fn errors() -> Result {
+    let db = start().await?;
     let error = ack(&db, 1_000_000).await.unwrap_err();
     let error = error.as_db_error().unwrap();
     assert_eq!((error.code(), error.hint().is_some()), (&SqlState::NO_DATA_FOUND, true));
@@ -130,15 +130,15 @@ async fn errors(schema: &str) -> Result {
     Ok(())
 }
 
-async fn lost(schema: &str) -> Result {
-    let db = start(schema).await?;
-    let other = connect(schema).await?;
+async fn lost() -> Result {
+    let db = start().await?;
+    let other = connect(server()).await?;
     let id = put(&db, "a").await?;
     assert_eq!(take(&other, "20s", 1).await?[0].id, id);
     drop(other); // which closes the connection
     assert_eq!(take(&db, "20s", 1).await?[0].id, id);
     assert_eq!(db.query_one("SELECT xqueue.give_back()", &[]).await?.get::<_, i32>(0), 1);
-    let other = connect(schema).await?;
+    let other = connect(server()).await?;
     let job = take(&other, "20s", 1).await?.remove(0);
     let (pid, ..) = job.owner.unwrap().as_fields();
     db.query("SELECT pg_terminate_backend($1)", &[&(pid as i32)]).await?;
@@ -147,24 +147,146 @@ async fn lost(schema: &str) -> Result {
     Ok(())
 }
 
+async fn consume(work: &mut Work) -> Result {
+    while !work.stopped {
+        match take_tasks(work).await {
+            // The server restarts, or ended the connection: its tasks are ready again.
+            Err(error) if error.is_closed() || is_shutdown(&error) => {
+                tokio::time::sleep(Duration::from_millis(200)).await
+            }
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+fn is_shutdown(error: &Error) -> bool {
+    let codes = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW];
+    error.code().is_some_and(|code| codes.contains(code))
+}
+
+async fn take_tasks(work: &mut Work) -> Result<(), Error> {
+    let mut db = connect(server()).await?;
+    loop {
+        for job in take(&db, "5s", 10).await? {
+            if work.stopped {
+                // What was not begun is ready again at once, and has used no attempt.
+                db.execute("SELECT xqueue.give_back()", &[]).await?;
+                return Ok(());
+            }
+            let transaction = db.transaction().await?;
+            if work.attempt(&job.url).await.is_ok() {
+                ack(&transaction, job.id).await?;
+                transaction.commit().await?;
+            } else {
+                transaction.rollback().await?;
+                let release = "SELECT xqueue.release('tokio_postgres_jobs', $1::bigint)";
+                db.execute(release, &[&job.id]).await?;
+            }
+        }
+    }
+}
+
+async fn loop_() -> Result {
+    let db = start().await?;
+    for url in ["a", "b", "c"] {
+        put(&db, url).await?;
+    }
+    let mut work = Work::new();
+    consume(&mut work).await?;
+    assert_eq!(work.urls, work.expected());
+    let db = connect(server()).await?;
+    let left = "SELECT string_agg(url || status, ' ' ORDER BY id) FROM tokio_postgres_jobs";
+    assert_eq!(db.query_one(left, &[]).await?.get::<_, &str>(0), "aR cR");
+    Ok(())
+}
+
+/// PgBouncer before 1.21 does not know prepared statements. `query_typed` sends one that has no name, with the types.
+async fn take_unprepared(db: &Transaction<'_>) -> Result<Job, Error> {
+    let statement = "SELECT * FROM xqueue.take(NULL::tokio_postgres_jobs, $1::text::interval)";
+    Ok(db.query_typed(statement, &[(&"5s", Type::TEXT)]).await?.remove(0).into())
+}
+
+async fn ack_unprepared(db: &Transaction<'_>, id: i64) -> Result<(), Error> {
+    let statement = "SELECT xqueue.ack('tokio_postgres_jobs', $1)";
+    db.query_typed(statement, &[(&id, Type::INT8)]).await.map(drop)
+}
+
+async fn one_transaction() -> Result {
+    let db = start().await?;
+    let mut pooled = connect(pooler()).await?;
+    for url in ["a", "b"] {
+        put(&db, url).await?;
+        let transaction = pooled.transaction().await?;
+        let job = take_unprepared(&transaction).await?;
+        assert_eq!(job.url, url);
+        ack_unprepared(&transaction, job.id).await?;
+        transaction.commit().await?;
+    }
+    assert_eq!(tasks(&db).await?, 0);
+    Ok(())
+}
+
+async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(
+    db: &impl GenericClient,
+    statement: &str,
+) -> Result<T, Error> {
+    Ok(db.query_typed(statement, &[]).await?[0].get(0))
+}
+
+async fn identified() -> Result {
+    let db = start().await?;
+    let (mut pooled, mut other) = (connect(pooler()).await?, connect(pooler()).await?);
+    let pid = "SELECT pg_backend_pid()";
+    let join = "SELECT xqueue.identify($1, local => true)";
+    put(&db, "a").await?;
+    let session: Uuid =
+        value(&pooled, "SELECT xqueue.identify(grace => '1 min', local => true)").await?;
+    let transaction = pooled.transaction().await?;
+    transaction.query_typed(join, &[(&session, Type::UUID)]).await?;
+    let job = take_unprepared(&transaction).await?;
+    let first: i32 = value(&transaction, pid).await?;
+    transaction.commit().await?;
+    let busy = other.transaction().await?;
+    assert_eq!(value::<i32>(&busy, pid).await?, first); // so that the next transaction has another connection
+    let transaction = pooled.transaction().await?;
+    transaction.query_typed(join, &[(&session, Type::UUID)]).await?;
+    ack_unprepared(&transaction, job.id).await?;
+    assert_ne!(value::<i32>(&transaction, pid).await?, first);
+    transaction.commit().await?;
+    busy.commit().await?;
+    db.execute("DELETE FROM xqueue.session WHERE uuid = $1", &[&session]).await?;
+    assert_eq!(tasks(&db).await?, 0);
+    Ok(())
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result {
-    let schema = &*schema("tokio_postgres");
-    let db = connect(schema).await?;
-    let create =
-        "CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
-    db.batch_execute(&format!("CREATE SCHEMA {schema}; {create}; SELECT xqueue.upgrade('jobs')"))
-        .await?;
+    let db = connect(server()).await?;
+    let create = "CREATE TABLE tokio_postgres_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
+    db.batch_execute(&format!("{create}; SELECT xqueue.upgrade('tokio_postgres_jobs')")).await?;
+    test("tokio-postgres: put and ack belong to the application's transaction", transactions())
+        .await;
+    test("tokio-postgres: put a list; ack a list, an object, a row, text", batches()).await;
+    test("tokio-postgres: CALL next, which acks the task it is given", loops()).await;
+    test("tokio-postgres: put and take in a pipeline", pipeline()).await;
+    test("tokio-postgres: an error has code and hint", errors()).await;
+    test("tokio-postgres: a lost connection's task is ready again", lost()).await;
     test(
-        "tokio-postgres: put and ack belong to the application's transaction",
-        transactions(schema),
+        "tokio-postgres: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun",
+        loop_(),
     )
     .await;
-    test("tokio-postgres: put a list; ack a list, an object, a row, text", batches(schema)).await;
-    test("tokio-postgres: CALL next, which acks the task it is given", loops(schema)).await;
-    test("tokio-postgres: put and take in a pipeline", pipeline(schema)).await;
-    test("tokio-postgres: an error has code and hint", errors(schema)).await;
-    test("tokio-postgres: a lost connection's task is ready again", lost(schema)).await;
-    db.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await?;
+    test(
+        "tokio-postgres: through PgBouncer, take, work and ack in one transaction",
+        one_transaction(),
+    )
+    .await;
+    test(
+        "tokio-postgres: through PgBouncer, an identified session takes and acks on different connections",
+        identified(),
+    )
+    .await;
+    connect(server()).await?.batch_execute("DROP TABLE tokio_postgres_jobs").await?;
     Ok(())
 }

@@ -1,0 +1,169 @@
+// What each query builder and ORM of Node has to do with a model on a queue table.
+
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { pooler, run, server, Work } from "./tap.mjs";
+
+const undo = new Error("undo");
+
+/** A consumer's loop. All that it does goes through one connection, the only one of the library's pool. */
+export async function consume({ query, transaction, take }, work) {
+    while (!work.stopped) {
+        try {
+            for (const job of await take("5s", 10)) {
+                if (work.stopped) {
+                    await query("SELECT xqueue.give_back()"); // what was not begun is ready again at once
+                    return;
+                }
+                try {
+                    await transaction(async (within) => {
+                        await work.do(job.url);
+                        await query("SELECT xqueue.ack(NULL::%, ?)", [job.id], within);
+                    });
+                } catch {
+                    await query("SELECT xqueue.release(NULL::%, ?)", [job.id]);
+                }
+            }
+        } catch (error) {
+            // The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
+            //
+            console.log(error.message);
+            await sleep(200);
+        }
+    }
+}
+
+/**
+ * `open` connects the library to a server. What it gives: `query` runs SQL in a transaction or without one and gives rows, `put`
+ * saves a model, `take` gives models.
+ */
+function tests(open, db) {
+    const { query, transaction, put, take, count } = db;
+    const ack = (id, within) => query("SELECT xqueue.ack(NULL::%, ?)", [id], within);
+    const pid = async ({ query }, within) => (await query("SELECT pg_backend_pid() AS pid", [], within))[0].pid;
+    const states = async () => (await query("SELECT url || status AS state FROM % ORDER BY id")).map((row) => row.state);
+    return {
+        async "a saved model is a task; a task is taken as a model"() {
+            await put("a");
+            const [job] = await take("0", 1);
+            assert.deepEqual([job.url, job.status], ["a", "T"]);
+            assert.equal((await take("0", 1)).length, 0);
+            await ack(job.id);
+            assert.equal(await count(), 0);
+        },
+
+        async "put and ack belong to the application's transaction"() {
+            await assert.rejects(transaction(async (within) => {
+                await put("a", within);
+                throw undo;
+            }), undo);
+            assert.equal(await count(), 0);
+            await transaction((within) => put("a", within));
+            const [job] = await take("0", 1);
+            await assert.rejects(transaction(async (within) => {
+                await ack(job.id, within);
+                throw undo;
+            }), undo);
+            assert.equal(await count(), 1);
+            await transaction((within) => ack(job.id, within));
+            assert.equal(await count(), 0);
+        },
+
+        async "a batch is put by the library, given back, and acked by id, list, object and row"() {
+            for (const url of "abcde") {
+                await put(url);
+            }
+            assert.equal((await take("0", 5)).map((job) => job.url).join(""), "abcde");
+            await query("SELECT xqueue.give_back()");
+            const ids = (await take("0", 5)).map((job) => job.id);
+            await ack(ids[0]);
+            await query("SELECT xqueue.ack(NULL::%, ?)", [`{${ids[1]},${ids[2]}}`]);
+            await query("SELECT xqueue.ack(NULL::%, ?)", [JSON.stringify({ id: Number(ids[3]) })]);
+            await query("SELECT xqueue.ack(j) FROM % j");
+            assert.equal(await count(), 0);
+        },
+
+        async "an error has its code"() {
+            const error = await ack(1000000).catch((error) => error);
+            assert.equal((error.original ?? error.driverError ?? error.cause ?? error).code, "P0002");
+        },
+
+        async "the task of a connection that is terminated or closed is ready again"() {
+            await put("a");
+            const other = await open(server);
+            await other.take("0", 1);
+            assert.deepEqual(await take("0", 1), []);
+            await query("SELECT pg_terminate_backend(?)", [await pid(other)]);
+            let [job] = await take("20s", 1);
+            await query("SELECT xqueue.release(NULL::%, ?)", [job.id]);
+            await other.take("0", 1);
+            assert.deepEqual(await take("0", 1), []);
+            await other.close();
+            [job] = await take("20s", 1);
+            await ack(job.id);
+            assert.equal(await count(), 0);
+        },
+
+        async "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"() {
+            for (const url of "abc") {
+                await put(url);
+            }
+            const work = new Work();
+            await consume(db, work);
+            assert.deepEqual(work.urls, work.expected);
+            assert.deepEqual(await states(), ["aR", "cR"]);
+            await query("DELETE FROM %");
+        },
+
+        async "through PgBouncer, take, work and ack in one transaction"() {
+            const pooled = await open(pooler);
+            for (const url of "ab") {
+                await pooled.put(url);
+            }
+            for (const url of "ab") {
+                await pooled.transaction(async (within) => {
+                    const [job] = await pooled.take("5s", 1, within);
+                    assert.equal(job.url, url);
+                    await pooled.query("SELECT xqueue.ack(NULL::%, ?)", [job.id], within);
+                });
+            }
+            await pooled.close();
+            assert.equal(await count(), 0);
+        },
+
+        async "through PgBouncer, an identified session takes and acks on different connections"() {
+            const [pooled, other] = [await open(pooler), await open(pooler)];
+            const [{ session }] = await pooled.query("SELECT xqueue.identify(grace => '1 min', local => true) AS session");
+            const inSession = (work) => pooled.transaction(async (within) => {
+                await pooled.query("SELECT xqueue.identify(?, local => true)", [session], within);
+                return work(within);
+            });
+            await put("a");
+            const [job, first] = await inSession(async (within) =>
+                [(await pooled.take("5s", 1, within))[0], await pid(pooled, within)]);
+            await other.transaction(async (busy) => {
+                assert.equal(await pid(other, busy), first); // so that the next transaction has another connection
+                await inSession(async (within) => {
+                    await pooled.query("SELECT xqueue.ack(NULL::%, ?)", [job.id], within);
+                    assert.notEqual(await pid(pooled, within), first);
+                });
+            });
+            await query("DELETE FROM xqueue.session WHERE uuid = ?", [session]);
+            await Promise.all([pooled.close(), other.close()]);
+            assert.equal(await count(), 0);
+        },
+    };
+}
+
+/** Runs all tests with a table of its own. */
+export async function testLibrary(name, open) {
+    const db = await open(server);
+    await db.query("CREATE TABLE % (id bigserial PRIMARY KEY, url text NOT NULL)");
+    try {
+        await db.query("SELECT xqueue.upgrade(NULL::%)");
+        await run(name, tests(open, db), () => db.query("DELETE FROM %"));
+    } finally {
+        await db.query("DROP TABLE %");
+        await db.close();
+    }
+}

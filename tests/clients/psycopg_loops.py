@@ -1,0 +1,177 @@
+"""psycopg 3: a consumer's loop, the same with asyncio and a pool, and both recipes for PgBouncer."""
+
+import asyncio
+import time
+
+import psycopg
+from psycopg.rows import class_row, scalar_row
+from psycopg.types.json import Jsonb
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from tap import POOLER, Work, equal, run, until
+
+
+class Job:
+    def __init__(self, id, url, status, owner):
+        self.id, self.url, self.status, self.owner = id, url, status, owner
+
+
+def connect(**options):
+    return psycopg.connect("", autocommit=True, row_factory=class_row(Job), **options)
+
+
+def consume(work):
+    while not work.stopped:
+        try:
+            with connect() as db:
+                take_tasks(db, work)
+        except psycopg.OperationalError:
+            time.sleep(0.2)  # the server restarts, or ended the connection: its tasks are ready again
+
+
+def take_tasks(db, work):
+    while not work.stopped:
+        for job in db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10)).fetchall():
+            if work.stopped:
+                # What was not begun is ready again at once, and has used no attempt.
+                db.execute("SELECT xqueue.give_back()")
+                return
+            try:
+                with db.transaction():
+                    work(job.url)
+                    db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
+            except ValueError:
+                db.execute("SELECT xqueue.release('psycopg_jobs', %s)", (job.id,))
+
+
+async def consume_async(pool, work):
+    while not work.stopped:
+        try:
+            async with pool.connection() as db:
+                await take_tasks_async(db, work)
+        except psycopg.OperationalError:
+            await asyncio.sleep(0.2)
+
+
+async def take_tasks_async(db, work):
+    while not work.stopped:
+        cursor = await db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10))
+        for job in await cursor.fetchall():
+            if work.stopped:
+                return  # The pool's reset gives back what was not begun.
+            try:
+                async with db.transaction():
+                    await asyncio.to_thread(work, job.url)
+                    await db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
+            except ValueError:
+                await db.execute("SELECT xqueue.release('psycopg_jobs', %s)", (job.id,))
+
+
+async def give_back(db):
+    await db.execute("SELECT xqueue.give_back()")
+
+
+def put(db, *urls):
+    db.execute("SELECT xqueue.put('psycopg_jobs', %s)", (Jsonb([{"url": url} for url in urls]),))
+
+
+def states(db):
+    """The tasks that are left, with their states."""
+    return "".join(job.url + job.status for job in db.execute("SELECT * FROM psycopg_jobs ORDER BY id"))
+
+
+def value(db, statement, *parameters):
+    return db.cursor(row_factory=scalar_row).execute(statement, parameters).fetchone()
+
+
+def sync_loop(_):
+    """psycopg: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"""
+    with connect() as db:
+        put(db, *"abc")
+    work = Work()
+    consume(work)
+    equal(work.urls, work.expected)
+    with connect() as db:
+        until(lambda: states(db) == "aRcR")
+        db.execute("DELETE FROM psycopg_jobs")
+
+
+def async_loop(_):
+    """psycopg: the same with asyncio, on connections of a pool"""
+    async def main():
+        async with AsyncConnectionPool(
+            "", min_size=1, max_size=1, open=False,
+            kwargs={"autocommit": True, "row_factory": class_row(Job)},
+            check=AsyncConnectionPool.check_connection,  # a connection that a restart has ended is replaced
+            reset=give_back,                             # tasks do not stay with a connection that goes back to the pool
+        ) as pool:
+            await consume_async(pool, work)
+            async with pool.connection() as db:
+                equal((await (await db.execute("SELECT * FROM psycopg_jobs WHERE status = 'T'")).fetchall()), [])
+
+    with connect() as db:
+        put(db, *"abc")
+    work = Work()
+    asyncio.run(main())
+    equal(work.urls, work.expected)
+    with connect() as db:
+        equal(states(db), "aRcR")
+        db.execute("DELETE FROM psycopg_jobs")
+
+
+def killed(_):
+    """psycopg: the task of a connection in a pool that is terminated is ready again"""
+    with connect() as db, ConnectionPool("", min_size=1, max_size=1, kwargs={"autocommit": True}) as pool:
+        put(db, "a")
+        with pool.connection() as other:
+            other.execute("SELECT xqueue.take('psycopg_jobs')")
+            equal(states(db), "aT")
+            db.execute("SELECT pg_terminate_backend(%s)", (other.info.backend_pid,))
+            until(lambda: states(db) == "aR")
+        db.execute("DELETE FROM psycopg_jobs")
+
+
+def one_transaction(_):
+    """psycopg: through PgBouncer, take, work and ack in one transaction"""
+    # PgBouncer before 1.21 does not know prepared statements.
+    with connect(**POOLER, prepare_threshold=None) as db:
+        for _ in range(8):  # more often than a statement is sent until psycopg prepares it
+            put(db, "a")
+            with db.transaction():
+                [job] = db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s)", ("5s",)).fetchall()
+                db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
+        equal(states(db), "")
+
+
+def identified(_):
+    """psycopg: through PgBouncer, an identified session takes and acks on different connections"""
+    with connect(**POOLER, prepare_threshold=None) as db, connect(**POOLER, prepare_threshold=None) as other:
+        put(db, "a")
+        session = value(db, "SELECT xqueue.identify(grace => '1 min', local => true)")
+        with db.transaction():
+            db.execute("SELECT xqueue.identify(%s, local => true)", (session,))
+            [job] = db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s)", ("5s",)).fetchall()
+            pid = value(db, "SELECT pg_backend_pid()")
+        with other.transaction():
+            equal(value(other, "SELECT pg_backend_pid()"), pid)  # so that the next transaction has another connection
+            with db.transaction():
+                db.execute("SELECT xqueue.identify(%s, local => true)", (session,))
+                db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
+                assert value(db, "SELECT pg_backend_pid()") != pid
+        equal(states(db), "")
+        db.execute("DELETE FROM xqueue.session WHERE uuid = %s", (session,))
+
+
+def clean_up():
+    with connect() as db:
+        db.execute("DELETE FROM psycopg_jobs")
+
+
+with connect() as db:
+    db.execute("CREATE TABLE psycopg_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)")
+    db.execute("SELECT xqueue.upgrade('psycopg_jobs')")
+try:
+    run([sync_loop, async_loop, killed, one_transaction, identified], None, clean_up)
+finally:
+    with connect() as db:
+        db.execute("DROP TABLE psycopg_jobs")
