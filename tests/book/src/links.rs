@@ -47,6 +47,7 @@ fn target_in_book(target: &str, page: &Path) -> Option<String> {
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
     let file = resolved(&page.with_file_name(file));
     let chapter = match file.strip_prefix("docs") {
+        Ok(list) if list == Path::new("SUMMARY.md") => return None,
         Ok(chapter) => chapter.to_owned(),
         Err(_) if file == Path::new("README.md") => "index.md".into(),
         Err(_) => return None,
@@ -80,7 +81,11 @@ mod tests {
 
     #[test]
     fn docs_links_lead_to_chapters() {
-        assert_becomes("README.md", "[a](docs/b.md#c), [d](LICENSE)", "[a](b.md#c), d");
+        assert_becomes(
+            "README.md",
+            "[a](docs/b.md#c), [d](LICENSE), [e](docs/SUMMARY.md)",
+            "[a](b.md#c), d, e",
+        );
         assert_becomes(
             "docs/a.md",
             "[b](../README.md#c) [`d`](../src/d.rs)",
