@@ -36,10 +36,12 @@ impl Failure {
                 Failure::new(StatusCode::UNAUTHORIZED, "the server asks for a password")
                     .with_hint("Give it with PGPASSWORD, or start the board with --login.")
             }
-            None => Failure::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("the server cannot be reached: {}", explain(error)),
-            ),
+            None => {
+                let causes = explain(error);
+                let cause = causes.strip_prefix("error connecting to server: ").unwrap_or(&causes);
+                let message = format!("the server cannot be reached: {cause}");
+                Failure::new(StatusCode::SERVICE_UNAVAILABLE, message)
+            }
         }
     }
 

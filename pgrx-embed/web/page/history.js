@@ -2,6 +2,8 @@
 
 const WINDOW = 600_000;
 const GAP = 5_000;
+// Samples that follow each other faster, as after a click, are left out: their rates would be noise.
+const LEAST = 500;
 const KEPT_QUEUES = 120;
 const STORED = 'xqueue board';
 
@@ -18,7 +20,7 @@ export class History {
     this.queues.delete(queue);
     this.queues.set(queue, samples);
     const last = samples.at(-1);
-    if (last && at - last.at < 200) return;
+    if (last && at - last.at < LEAST) return;
     if (last && at - last.at > GAP) samples.push({ at: last.at + 1, values: null });
     samples.push({ at, values });
     while (samples[0].at < at - WINDOW) samples.shift();
@@ -33,7 +35,7 @@ export class History {
     for (const [name, total] of Object.entries(totals)) {
       const before = last?.values?.[`total ${name}`];
       const grown = total - before;
-      const isRate = at - last?.at >= 200 && at - last?.at <= GAP && grown >= 0;
+      const isRate = at - last?.at >= LEAST && at - last?.at <= GAP && grown >= 0;
       rates[name] = isRate ? (grown * 1000) / (at - last.at) : null;
       rates[`total ${name}`] = total;
     }

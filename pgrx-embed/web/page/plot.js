@@ -48,6 +48,7 @@ export class Plot {
     this.format = format;
     this.samples = [];
     this.pointer = null;
+    this.now = 0;
     const caption = document.createElement('figcaption');
     this.title = document.createElement('span');
     this.title.className = 'plot-title';
@@ -86,13 +87,14 @@ export class Plot {
 
   update(samples) {
     this.samples = samples;
+    this.now = Date.now();
     this.draw();
   }
 
   draw() {
     const width = this.svg.clientWidth;
     if (!width) return;
-    const now = Date.now();
+    const { now } = this;
     const reach = period(this.samples, now);
     const names = this.series.map(({ name }) => name);
     const greatest = Math.max(0, ...this.samples.flatMap(({ values }) => names.map((name) => values?.[name] ?? 0)));

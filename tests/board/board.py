@@ -1,0 +1,375 @@
+"""Tests of the board, by what its page shows in a browser and by what its process answers."""
+
+import base64
+import json
+import os
+import traceback
+import urllib.parse
+
+from browser import Browser
+from surroundings import (BIG, DATABASE, NOBODY, ODD, ODD_SHOWN, PASSWORD, READER, SCRIPT, Board, Session, equal, make, server,
+                          sql, unmake, until)
+
+TAKEN_TASK = "SELECT id FROM jobs WHERE status = 'T' ORDER BY id LIMIT 1"
+
+
+class Page:
+    """The page in the browser."""
+
+    def __init__(self, browser, board):
+        self.browser, self.board = browser, board
+
+    def open(self, **shown):
+        """Opens the page anew, of a queue or of a part of the list, and waits for its data."""
+        self.browser.open("about:blank")
+        self.browser.open(f"{self.board.url}#{urllib.parse.urlencode(shown)}")
+        self.until("document.getElementById('live-text')?.textContent === 'live'", "the page is live")
+
+    def value(self, expression):
+        return self.browser.evaluate(expression)
+
+    def until(self, expression, what):
+        return until(lambda: self.value(expression), f"{what}: {expression}")
+
+    def text(self, selector):
+        return self.value(f"document.querySelector({json.dumps(selector)})?.innerText")
+
+    def rows(self, section):
+        """The texts of the cells that are shown in the list of a section."""
+        return self.value(f"""[...document.querySelectorAll('#{section} tbody tr')].map((row) => [...row.cells]
+            .filter((cell) => cell.offsetParent).map((cell) => cell.innerText.trim()))""")
+
+    def click(self, label, within="body"):
+        self.value(f"[...document.querySelectorAll({json.dumps(within + ' button')})].find((button) => button.textContent === {json.dumps(label)}).click()")
+
+    def tiles(self):
+        return dict(self.value("[...document.querySelectorAll('#tiles > div')].map((tile) => [...tile.children].map((part) => part.textContent))"))
+
+    def screenshot(self, name):
+        self.browser.screenshot(f"{os.environ['SCREENSHOTS']}/{name}.png")
+
+
+def queues_with_numbers(page):
+    """the page shows each queue with its numbers"""
+    page.open()
+    shown = {name.split("\n")[0]: numbers for name, _, *numbers in page.rows("queues")}
+    wanted = sql("SET search_path = pg_catalog; SELECT queue, ready, taken, waiting, buried, consumers FROM xqueue.queues")
+    expected = {line.split("|")[0]: line.split("|")[1:] for line in wanted.split("\n")}
+    equal({name: [*numbers[:4], numbers[-1]] for name, numbers in shown.items()}, expected)
+    equal(expected["public.jobs"], ["4", "2", "1", "0", "0"])
+    tiles = page.tiles()
+    equal([tiles[name] for name in ("Queues", "Ready", "Taken", "Waiting", "Buried", "Consumers waiting")], ["5", "5", "2", "1", "4", "1"])
+    assert f"{DATABASE} · as postgres" in page.text("#server"), page.text("#server")
+    page.screenshot("all")
+
+
+def plots_move(page):
+    """plots and numbers follow what happens, and a reload keeps the plots"""
+    page.open()
+    last_point = "document.querySelector('#plot-tasks .line.ready').getAttribute('d').split('L').at(-1).split(' ')[1]"
+    lines = "document.querySelector('#plot-tasks .line.ready').getAttribute('d').split('L').length"
+    page.until(f"{lines} > 2", "a line of three points")
+    before = float(page.value(last_point))
+    sql("SELECT xqueue.put('jobs', (SELECT jsonb_agg('{}'::jsonb) FROM generate_series(1, 1234)))")
+    page.until("document.querySelector('#tiles .ready dd').textContent === '1,239'", "the tasks are counted")
+    # The axis has grown with it: the line ends above where it was, at more than half of two thousand.
+    page.until(f"Number({last_point}) < 80", "the line has risen")
+    assert before > 0, before
+    points = page.value(lines)
+    page.browser.call("Page.reload")
+    page.until(f"document.querySelector('#plot-tasks .line.ready') && {lines} > {points}", "the points of before the reload")
+    sql("DELETE FROM jobs WHERE id > 7")
+
+
+def lists_of_sessions(page):
+    """tasks in flight, waiting consumers and producers are listed with their connections"""
+    page.open()
+    pids = dict(line.split("|") for line in sql("SELECT application_name, pid FROM pg_stat_activity WHERE datname = current_database()").split("\n") if "|" in line)
+    in_flight = page.rows("in_flight")
+    equal([[row[0], row[1], *row[4:]] for row in in_flight], [["public.jobs", task, "–", pids["holder <i>"], "holder <i>"] for task in ("1", "2")])
+    assert all(row[3].startswith("4 min") for row in in_flight), in_flight
+    equal([[row[0], *row[2:]] for row in page.rows("consumers")], [["public.idle", pids["waiter"], "waiter"]])
+    equal([[row[0], row[1], *row[3:]] for row in page.rows("producers")], [["public.room", "1", pids["putter"], "putter"]])
+
+
+def names_are_text(page):
+    """names, contents and errors that look like HTML are shown as text"""
+    page.open(queue="public.mails")
+    reason = page.rows("buried")[0][2]
+    assert reason.endswith(f"refused by {SCRIPT}"), reason
+    page.open(queue=ODD_SHOWN)
+    equal(page.text("#title h2"), ODD_SHOWN)
+    task, _, _, content = page.rows("buried")[0][:4]
+    equal((task, json.loads(content)), (f"x, y, {BIG}", {"note": SCRIPT}))
+    equal(page.value("document.querySelectorAll('main script, main b, main i, main img').length"), 4 + 2)
+    assert page.value("document.title").startswith(ODD_SHOWN)
+
+
+def many_queues(page):
+    """many queues are filtered, sorted and shown page by page"""
+    sql("CREATE SCHEMA many; SELECT xqueue.create('many.q' || n) FROM generate_series(101, 160) AS n;"
+        "SELECT xqueue.put('many.q130', '[{}, {}, {}, {}, {}, {}, {}, {}, {}]')")
+    try:
+        page.open()
+        page.until("document.getElementById('matching').textContent === '1–50 of 65'", "the first page")
+        page.click("Next", "#pages")
+        page.until("document.getElementById('matching').textContent === '51–65 of 65'", "the second page")
+        equal(len(page.rows("queues")), 15)
+        page.click("Ready", "#table-queues")
+        page.until("document.querySelector('#table-queues tbody a').textContent === 'many.q130'", "the greatest first")
+        equal(page.value("document.querySelector('#table-queues th[aria-sort]').textContent"), "Ready")
+        page.value("{ const filter = document.getElementById('filter'); filter.value = 'Q15'; filter.dispatchEvent(new Event('input')) }")
+        page.until("document.getElementById('matching').textContent === '10 queues'", "only those asked for")
+        equal({row[0][:8] for row in page.rows("queues")}, {"many.q15"})
+    finally:
+        sql("SELECT xqueue.drop('many.q' || n) FROM generate_series(101, 160) AS n; DROP SCHEMA many")
+
+
+def keyboard(page):
+    """the page is used by keyboard"""
+    page.open()
+    link = "[...document.querySelectorAll('#table-queues tbody a')].find((link) => link.textContent === 'public.jobs')"
+    page.until(f"Boolean({link})", "the list without the queues that are gone")
+    page.value(f"{link}.focus()")
+    page.browser.key("Enter", 13)
+    page.until("document.querySelector('#title h2').textContent === 'public.jobs'", "the queue's page")
+    page.until("document.querySelectorAll('#in_flight tbody tr').length === 2", "its tasks in flight")
+    page.screenshot("queue")
+
+
+def fits(page):
+    """the page fits windows of 400 and 1280 pixels, in light and dark"""
+    try:
+        for width, scheme in ((400, "dark"), (1280, "light"), (400, "light"), (1280, "dark")):
+            page.browser.size(width)
+            page.browser.scheme(scheme)
+            for shown in ({}, {"queue": "public.mails"}):
+                page.open(**shown)
+                assert page.value("document.documentElement.scrollWidth") <= width, (width, shown)
+                page.screenshot(f"{'queue' if shown else 'all'}-{width}-{scheme}")
+    finally:
+        page.browser.size(1280)
+        page.browser.scheme("light")
+
+
+def hidden_page(page):
+    """a page that is hidden asks for nothing"""
+    page.open()
+    page.value("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    asked = "performance.getEntriesByType('resource').length"
+    # What was under way may end; from then on an interval passes in which a visible page would ask twice.
+    page.value("new Promise((resolve) => setTimeout(resolve, 1200))")
+    before = page.value(asked)
+    page.value("new Promise((resolve) => setTimeout(resolve, 2200))")
+    equal(page.value(asked), before)
+    page.value("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.until(f"{asked} > {before}", "it asks again")
+
+
+def read_only(page):
+    """without --write there are no buttons, and nothing can be changed"""
+    page.open(queue="public.mails")
+    equal(len(page.rows("buried")), 3)
+    equal(page.value("document.querySelectorAll('#buried button, #pause button, #pause select').length"), 0)
+    equal(page.text("#mode"), "read-only")
+    for action in ("retry", "delete", "retry-all", "pause", "resume"):
+        status, answer = page.board.post(action, queue="public.mails", id='{"id": 1}')
+        equal((status, "only looks" in answer), (403, True))
+    equal(sql("SELECT buried FROM xqueue.queues WHERE queue = 'mails'::regclass"), "3")
+
+
+def retried_and_deleted(page):
+    """with --write buried tasks are retried and deleted"""
+    page.open(queue="public.mails")
+    page.click("Retry", "#buried tbody tr:first-child")
+    page.until("document.querySelectorAll('#buried tbody tr').length === 2", "one is no longer buried")
+    equal(sql("SELECT status FROM mails ORDER BY id"), "R\nB\nB")
+    page.click("Delete", "#buried tbody tr:first-child")
+    equal(sql("SELECT count(*) FROM mails"), "3")
+    page.click("Delete for good?", "#buried tbody tr:first-child")
+    page.until("document.querySelectorAll('#buried tbody tr').length === 1", "one is deleted")
+    equal(sql("SELECT id, status FROM mails ORDER BY id"), "1|R\n3|B")
+    assert "Task 2 is deleted" in page.text("#notice"), page.text("#notice")
+    page.screenshot("write")
+    page.click("Retry all", "#buried .tools")
+    page.click("Retry all of them?", "#buried .tools")
+    page.until("document.querySelectorAll('#buried tbody tr').length === 0", "none is buried")
+    equal(sql("SELECT id, status FROM mails ORDER BY id"), "1|R\n3|R")
+    page.open(queue=ODD_SHOWN)
+    page.click("Retry", "#buried tbody tr:first-child")
+    page.until("document.querySelectorAll('#buried tbody tr').length === 0", "the task with the odd key is not buried")
+    equal(sql(f"SELECT b, status FROM {ODD}"), f"{BIG}|R")
+
+
+def paused_and_resumed(page):
+    """with --write a queue is paused and resumed"""
+    page.open(queue="public.idle")
+    page.click("Pause", "#pause")
+    page.until("document.querySelector('#pause .badge').textContent === 'paused'", "it is paused")
+    equal(sql("SELECT paused_until FROM xqueue.definitions WHERE queue = 'idle'::regclass"), "infinity")
+    page.click("Resume", "#pause")
+    page.until("document.querySelector('#pause .badge').textContent === 'running'", "it is not paused")
+    equal(sql("SELECT paused_until IS NULL FROM xqueue.definitions WHERE queue = 'idle'::regclass"), "t")
+
+
+def taken_task_stays(page):
+    """a task that was taken since it was shown as buried is not deleted"""
+    task = sql(TAKEN_TASK)
+    equal(page.board.post("delete", queue="public.jobs", id=json.dumps({"id": int(task)})), (200, '{"done": 0}'))
+    equal(sql(TAKEN_TASK), task)
+
+
+def foreign_requests(page):
+    """requests of other pages, under other names and without the key are refused"""
+    board = page.board
+    token, own = board.token(), f"http://{board.host}"
+    resume = "/api/resume?queue=public.idle"
+    equal(board.request(resume, "POST", Origin=own, X_Board_Token=token)[0], 200)
+    for headers in ({"X_Board_Token": token}, {"Origin": own}, {"Origin": "http://example.org", "X_Board_Token": token},
+                    {"Origin": f"http://127.0.0.1:{board.port + 1}", "X_Board_Token": token},
+                    {"Origin": "null", "X_Board_Token": token}, {"Origin": own, "X_Board_Token": token[:-1]}):
+        equal((headers, board.request(resume, "POST", **headers)[0]), (headers, 403))
+    for host in ("example.org", f"example.org:{board.port}", "localhost.example.org"):
+        for path in ("/", "/api/board", "/board.js"):
+            equal((host, board.request(path, Host=host)[0]), (host, 421))
+    for path in ("/", "/api/board", "/board.js"):
+        equal(board.request(path, key="")[0], 403)
+        equal(board.request(path, key=board.key[:-1] + "x")[0], 403)
+        equal(board.request(path)[0], 200)
+    board.request("/")
+    cookie = board.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie, cookie
+    equal(board.request("/api/board", key="", Cookie=cookie.split(";")[0])[0], 200)
+    assert "frame-ancestors 'none'" in board.headers["Content-Security-Policy"]
+    equal([board.request(path, method)[0] for path, method in (("/none", "GET"), ("/", "PUT"))], [404, 405])
+
+
+def one_connection(page):
+    """a viewer has one connection, read-only, whatever the number of windows"""
+    page.open()
+    for _ in range(3):
+        page.board.request("/api/board?queue=public.jobs")
+    connections = "SELECT count(*), bool_and(state IN ('idle', 'active')) FROM pg_stat_activity WHERE application_name = 'xqueue board' AND pid IN (SELECT pid FROM pg_stat_activity WHERE backend_start > now() - interval '1 hour')"
+    equal(sql(connections), "1|t")
+
+
+def authorization(role, password=PASSWORD):
+    return {"Authorization": "Basic " + base64.b64encode(f"{role}:{password}".encode()).decode()}
+
+
+def logins(browser):
+    """with --login each viewer sees and does what the own database role may"""
+    with_password = f"host=127.0.0.1 port={os.environ['PGPORT']} dbname={DATABASE}"
+    board = Board("--login", "--write", "--dsn", with_password)
+    try:
+        for headers in ({}, authorization(READER, "wrong"), authorization("no_such_role"), {"Authorization": "Basic !"}):
+            status, _ = board.request("/api/board", **headers)
+            equal((headers, status, "Basic" in board.headers["WWW-Authenticate"]), (headers, 401, True))
+        status, answer = board.request("/api/board", **authorization(READER))
+        equal([row["name"] for row in json.loads(answer)["queues"]["rows"]], ["public.mails"])
+        equal(json.loads(answer)["server"]["role"], READER)
+        sql("SELECT xqueue.bury('mails', id) FROM xqueue.take(NULL::mails, count => 1)")
+        token = board.token(**authorization(READER))
+        status, answer = board.request("/api/retry-all?queue=public.mails", "POST", Origin=f"http://{board.host}",
+                                       X_Board_Token=token, **authorization(READER))
+        equal((status, "permission denied" in answer), (409, True))
+        equal(sql("SELECT buried FROM xqueue.queues WHERE queue = 'mails'::regclass"), "1")
+        browser.call("Network.setExtraHTTPHeaders", headers=authorization(NOBODY))
+        page = Page(browser, board)
+        page.open()
+        assert "no queue here that this role may look at" in page.text("#queues .empty"), page.text("#queues")
+        equal([page.rows(section) for section in ("queues", "in_flight", "consumers", "producers")], [[], [], [], []])
+    finally:
+        browser.call("Network.setExtraHTTPHeaders", headers={})
+        board.close()
+
+
+def trusting_server(_):
+    """with --login a server that asks for no password lets no viewer in"""
+    board = Board("--login")
+    try:
+        status, answer = board.request("/api/board", **authorization(READER))
+        equal((status, "asks no password" in answer), (403, True))
+    finally:
+        board.close()
+
+
+def nothing_to_show(browser):
+    """a database without the extension, and a role that does not exist, are said in the page"""
+    for environment, text in (({"PGDATABASE": "template1"}, "does not have the extension xqueue"),
+                              ({"PGUSER": "no_such_role"}, 'role "no_such_role" does not exist')):
+        board = Board(**environment)
+        try:
+            browser.open(board.url)
+            page = Page(browser, board)
+            page.until("document.getElementById('alert')?.hidden === false", "an alert")
+            alert = page.text("#alert").lower()
+            assert text.lower() in alert, alert
+        finally:
+            board.close()
+
+
+def restarted_server(page):
+    """while the server is down the page says so, and goes on when it is back"""
+    page.open()
+    server("stop")
+    try:
+        page.until("document.body.classList.contains('stale') && !document.getElementById('alert').hidden", "an alert")
+        assert "as of" in page.text("#live-text"), page.text("#live-text")
+        page.screenshot("down")
+    finally:
+        server("start")
+    page.until("!document.body.classList.contains('stale') && document.getElementById('alert').hidden", "no alert")
+    page.until("document.getElementById('live-text').textContent === 'live'", "live again")
+    # The sessions have ended: what they had taken is ready again.
+    page.until("document.querySelector('#tiles .taken dd').textContent === '0'", "no task is taken")
+
+
+LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page, read_only,
+           one_connection)
+WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
+OTHERS = (logins, trusting_server, nothing_to_show)
+
+
+def main():
+    number = failed = 0
+
+    def run(tests, argument):
+        nonlocal number, failed
+        for test in tests:
+            number += 1
+            try:
+                test(argument)
+                print(f"ok {number} - {test.__doc__}", flush=True)
+            except Exception:
+                failed += 1
+                print(f"not ok {number} - {test.__doc__}\n{traceback.format_exc()}", flush=True)
+
+    def no_problems(browser):
+        """the browser had nothing to complain of"""
+        equal(browser.problems, [])
+        foreign = [url for url in browser.requests if not url.startswith(("http://127.0.0.1:", "about:"))]
+        equal(foreign, [])
+
+    sessions, opened = [], []
+    try:
+        sessions = make()
+        opened.append(browser := Browser())
+        browser.size(1280)
+        opened.append(looking := Board())
+        run(LOOKING, Page(browser, looking))
+        opened.append(writing := Board("--write"))
+        run(WRITING, Page(browser, writing))
+        run(OTHERS, browser)
+        run((restarted_server,), Page(browser, looking))
+        run((no_problems,), browser)
+    finally:
+        for each in [*reversed(opened), *sessions]:
+            each.close()
+        unmake()
+    print(f"1..{number}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,139 @@
+"""What the tests of the board need around it: a database with queues, sessions in it, the board's process, and requests."""
+
+import http.client
+import os
+import subprocess
+import time
+import urllib.parse
+
+DATABASE = f"board_{os.getpid()}"
+READER, NOBODY, PASSWORD = f"reader_{os.getpid()}", f"nobody_{os.getpid()}", "se:cret ü"
+SCRIPT = "<script>document.title = 7</script>"
+# A name and a key that HTML, SQL and JavaScript's numbers would spoil.
+ODD, ODD_SHOWN = '"<b>Odd</b>""s"', 'public."<b>Odd</b>""s"'
+BIG = 9007199254740993
+
+QUEUES = f"""
+CREATE EXTENSION xqueue;
+SELECT xqueue.create('jobs', '{{"features": {{"delayed": true, "buried": true, "ttr": "5 min"}}}}');
+SELECT xqueue.put('jobs', '[{{}}, {{}}, {{}}, {{}}, {{}}, {{}}]');
+SELECT xqueue.put('jobs', '{{}}', delay => '1 h');
+SELECT xqueue.create('mails', '{{"features": {{"retry": {{"limit": 1}}}}}}');
+SELECT xqueue.put('mails', '[{{"payload": "to ann"}}, {{"payload": "to bob"}}, {{"payload": "to eve"}}]');
+SELECT xqueue.release('mails', id, error => 'refused by {SCRIPT}') FROM xqueue.take(NULL::mails, count => 3);
+SELECT xqueue.create('idle');
+SELECT xqueue.create('room', '{{"features": {{"capacity": 1}}}}');
+SELECT xqueue.put('room', '{{}}');
+CREATE TABLE {ODD} (a text, b bigint, note text, PRIMARY KEY (a, b));
+SELECT xqueue.upgrade('{ODD}', '{{"features": {{"buried": true}}}}');
+SELECT xqueue.put('{ODD}', '{{"a": "x, y", "b": {BIG}, "note": "{SCRIPT}"}}');
+SELECT xqueue.bury('{ODD}', ROW(a, b)) FROM xqueue.take(NULL::{ODD});
+CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}';
+CREATE ROLE {NOBODY} LOGIN PASSWORD '{PASSWORD}';
+GRANT SELECT ON mails TO {READER};
+"""
+
+
+def until(condition, what, seconds=20):
+    """Polls until condition() is true."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"waited for {seconds} s in vain: {what}"
+        time.sleep(0.03)
+    return result
+
+
+def equal(actual, expected):
+    assert actual == expected, f"expected {expected!r}, got {actual!r}"
+
+
+def sql(statements, database=DATABASE):
+    done = subprocess.run(
+        ["psql", "-XAtqF", "|", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", "-"],
+        input=statements, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+class Session:
+    """A psql that stays; the statement given last may still run."""
+
+    def __init__(self, name, statements):
+        self.process = subprocess.Popen(
+            ["psql", "-Xq", "-d", DATABASE], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PGAPPNAME": name})
+        self.process.stdin.write(statements)
+        self.process.stdin.flush()
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+
+
+class Board:
+    """The board's process, on a free port."""
+
+    def __init__(self, *options, **environment):
+        self.process = subprocess.Popen(
+            [os.environ["BOARD"], "--listen", "0", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PGDATABASE": DATABASE, **environment})
+        self.url = self.process.stdout.readline().strip()
+        assert self.url, self.process.stderr.read()
+        parts = urllib.parse.urlsplit(self.url)
+        self.host, self.port = parts.netloc, parts.port
+        self.key = urllib.parse.parse_qs(parts.query).get("key", [""])[0]
+
+    def request(self, path, method="GET", key=None, **headers):
+        """The status and the content of an answer. Headers are given with _ for -."""
+        query = {"key": self.key if key is None else key}
+        path += ("&" if "?" in path else "?") + urllib.parse.urlencode(query)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, headers={"Host": self.host, **given})
+            answer = connection.getresponse()
+            self.headers = answer.headers
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def token(self, **headers):
+        return self.request("/", **headers)[1].split('data-token="')[1].split('"')[0]
+
+    def post(self, action, **parameters):
+        """Posts as the page does."""
+        return self.request(f"/api/{action}?{urllib.parse.urlencode(parameters)}", "POST",
+                            Origin=f"http://{self.host}", X_Board_Token=self.token())
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+def server(*arguments):
+    """pg_ctl, as the server's user."""
+    command = [*os.environ.get("XQUEUE_AS", "").split(), f"{os.environ['XQUEUE_PGBIN']}/pg_ctl", "-D", os.environ["XQUEUE_PGDATA"]]
+    log = f"{os.environ['XQUEUE_PGDATA']}/board.log"
+    subprocess.run([*command, "-w", "-m", "fast", *arguments] if arguments[0] == "stop" else [*command, "-w", "-l", log, *arguments],
+                   check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def make():
+    """Makes the database, and returns the sessions that hold tasks and wait."""
+    sql(f"CREATE DATABASE {DATABASE}", "postgres")
+    sql(QUEUES)
+    sessions = [
+        Session("holder <i>", "SELECT xqueue.take('jobs', count => 2);\n"),
+        Session("waiter", "CALL xqueue.next('idle');\n"),
+        Session("putter", "SELECT xqueue.put('room', '[{}]', timeout => '1 h');\n"),
+    ]
+    wanted = "SELECT (SELECT count(*) FROM xqueue.tasks_in_flight), (SELECT count(*) FROM xqueue.consumers), (SELECT count(*) FROM xqueue.producers)"
+    until(lambda: sql(wanted) == "2|1|1", "two tasks in flight, a consumer and a producer that wait")
+    return sessions
+
+
+def unmake():
+    sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE); DROP ROLE IF EXISTS {READER}, {NOBODY}", "postgres")
