@@ -9,9 +9,8 @@ use crate::queue::{Queue, census};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb;
 use crate::server::row::{Row, Tuple};
-use crate::server::time;
-use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
+use crate::server::{time, types};
 use crate::sql_functions;
 use serde_json::{Value as Json, json};
 
@@ -38,8 +37,6 @@ fn in_flight_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 fn described(queue: &Queue, row: &Tuple) -> Json {
     let session = queue.value_of(row, Field::Owner).map(Value::to_uuid);
-    let pid = session.and_then(store::holder);
-    let is_of_connection = |uuid: &Uuid| pid == Some(session::pid(*uuid));
     let now = time::now();
     let age = row.writer().and_then(|writer| clock::age(writer, now));
     let deadline = queue.instant_of(row, Field::Runat).filter(|_| queue.features().has_deadlines());
@@ -48,8 +45,8 @@ fn described(queue: &Queue, row: &Tuple) -> Json {
         "relation": u32::from(queue.table),
         "key": queue.key_text_of(row),
         "attempts": queue.value_of(row, Field::Attempts).and_then(Value::try_integer),
-        "session": session.filter(|uuid| !is_of_connection(uuid)).map(types::uuid_text),
-        "pid": pid,
+        "session": session.filter(|uuid| store::is_identified(*uuid)).map(types::uuid_text),
+        "pid": session.and_then(store::holder),
         "taken_for": age.map(|age| age as f64 / 1e6),
         "time_left": deadline.map(|deadline| seconds(deadline.saturating_sub(now))),
     })

@@ -106,12 +106,16 @@ pub fn lost(uuids: Vec<Uuid>) -> Result<Vec<Uuid>> {
 /// Returns the process that acts for a session; None for an identified one without a connection.
 pub fn holder(uuid: Uuid) -> Option<i32> {
     let attached = sessions::pid_of(uuid);
-    let is_identified = || find(uuid, i64::MIN).is_some();
-    if attached.is_some() || is_identified() {
+    if attached.is_some() || is_identified(uuid) {
         attached
     } else {
         Some(crate::parts::leases::session::pid(uuid))
     }
+}
+
+/// Returns whether a session outlives its connections.
+pub fn is_identified(uuid: Uuid) -> bool {
+    find(uuid, i64::MIN).is_some()
 }
 
 /// Returns whether the current role may learn a session's identifier: it might join it.
