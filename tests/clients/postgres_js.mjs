@@ -62,16 +62,17 @@ const tests = {
         await isEmpty();
     },
 
-    async "ack by text, by an untyped array, by object, as JSON and by typed array"() {
-        await put(..."abcdefgh");
-        const ids = (await take(sql, 8)).map((row) => row.id).sort((a, b) => a - b);
+    async "ack by text, by an untyped array, by object, as JSON, by typed array and by row"() {
+        await put(..."abcdefghi");
+        const ids = (await take(sql, 9)).map((row) => row.id).sort((a, b) => a - b);
         const ack = async (id) => (await sql`SELECT xqueue.ack(${table}, ${id})`).length;
         assert.equal(await ack(ids[0]), 1);
         assert.equal(await ack(ids.slice(1, 3)), 2); // sent as 2,3
         assert.equal(await ack(`{${ids[3]}}`), 1);
         assert.equal(await ack(JSON.stringify({ id: ids[4] })), 1);
         assert.equal((await sql`SELECT xqueue.ack(${table}, ${sql.json({ id: ids[5] })}::jsonb)`).length, 1);
-        assert.equal((await sql`SELECT xqueue.ack(${table}, ${ids.slice(6)}::bigint[])`).length, 2);
+        assert.equal((await sql`SELECT xqueue.ack(${table}, ${ids.slice(6, 8)}::bigint[])`).length, 2);
+        assert.equal((await sql`SELECT xqueue.ack(j) FROM postgres_js_jobs j`).length, 1);
         await isEmpty();
     },
 

@@ -67,9 +67,9 @@ def take_parameters(db):
 
 
 def ack_parameters(db):
-    """psycopg: ack of an int, a str, a list and a row"""
-    ids = put(db, *"abcdefg")
-    equal(len(take(db, 7)), 7)
+    """psycopg: ack of an int, a str, a list, an object and a row"""
+    ids = put(db, *"abcdefgh")
+    equal(len(take(db, 8)), 8)
     ack = "SELECT xqueue.ack(%s, %s)"
     equal(db.execute(ack, (TABLE, ids[0])).fetchone()["id"], ids[0])
     equal(db.execute(ack, (TABLE, str(ids[1]))).fetchone()["id"], ids[1])
@@ -77,6 +77,7 @@ def ack_parameters(db):
     equal(db.execute(ack, (TABLE, "{%d}" % ids[4])).fetchone()["id"], ids[4])
     equal(db.execute(f"SELECT id FROM xqueue.ack(NULL::{TABLE}, %s)", (ids[5],)).fetchone(), ids[5])
     equal(db.execute(f"SELECT (xqueue.ack(t)).id FROM {TABLE} t WHERE id = %s", (ids[6],)).fetchone(), ids[6])
+    equal(db.execute(ack, (TABLE, Jsonb({"id": ids[7]}))).fetchone()["id"], ids[7])
     is_empty(db)
 
 
@@ -144,9 +145,12 @@ def violation(db):
 
 
 def transaction(db):
-    """psycopg: ack and an INSERT commit and roll back together"""
+    """psycopg: put belongs to the transaction; ack and an INSERT commit and roll back together"""
     db.execute("CREATE TEMP TABLE pages (job bigint PRIMARY KEY)")
-    [id] = put(db, "a")
+    for force_rollback in (True, False):
+        with db.transaction(force_rollback=force_rollback):
+            [id] = put(db, "a")
+        equal(db.execute(f"SELECT count(*) FROM {TABLE}").fetchone(), 0 if force_rollback else 1)
     take(db)
     for force_rollback in (True, False):
         with db.transaction(force_rollback=force_rollback):

@@ -190,9 +190,10 @@ def pool(engine):
 
 
 def objects(engine):
-    """SQLAlchemy: ack takes the entity's row, and an object as jsonb"""
-    ids = put(engine, "a", "b")
+    """SQLAlchemy: put takes a dict as jsonb; ack takes the entity's row, and an object as jsonb"""
+    ids = put(engine, "a")
     with Session(engine) as session, session.begin():
+        ids.append(session.scalar(select(func.xqueue.put(TABLE, cast({"url": "b"}, JSONB))))["id"])
         session.scalars(take_batch).all()
         equal(session.scalars(select(Job).from_statement(
             text("SELECT (xqueue.ack(j)).* FROM sqlalchemy_jobs j WHERE id = :id").bindparams(id=ids[0]))).one().url, "a")

@@ -89,6 +89,9 @@ async fn transactions(pool: &PgPool) -> Result {
     assert_eq!((job.id, &*job.url, &*job.status), (id, "a", "T"));
     let session: Uuid = sqlx::query_scalar("SELECT xqueue.identify()").fetch_one(&mut *db).await?;
     assert_eq!(job.owner, Some(session));
+    let mut transaction = db.begin().await?;
+    ack(&mut transaction, id).await?;
+    transaction.rollback().await?;
     Ok(ack(&mut db, id).await?)
 }
 
@@ -297,7 +300,7 @@ async fn main() -> Result {
     let create = "CREATE TABLE sqlx_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
     pool.execute(AssertSqlSafe(format!("{create}; SELECT xqueue.upgrade('sqlx_jobs')"))).await?;
     test(
-        "sqlx: put belongs to the application's transaction; a task is a struct",
+        "sqlx: put and ack belong to the application's transaction; a task is a struct",
         transactions(&pool),
     )
     .await;
