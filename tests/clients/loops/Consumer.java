@@ -7,6 +7,8 @@ import java.util.*;
 class Consumer {
     record Job(long id, String url) {}
 
+    // No row if the task was taken away meanwhile.
+    static final String RELEASE = "SELECT xqueue.release(j, error => ?) FROM jobs AS j WHERE id = ? AND owner = xqueue.identify()";
     static volatile boolean stopping;
 
     /** Stands for what takes long and may fail. */
@@ -50,7 +52,7 @@ class Consumer {
                     run(db, "SELECT xqueue.ack('jobs', ?)", task.id);
                 } catch (Exception error) {
                     db.rollback();
-                    run(db, "SELECT xqueue.release('jobs', ?, error => ?)", task.id, error.getMessage());
+                    run(db, RELEASE, error.getMessage(), task.id);
                 }
                 db.commit();
             }

@@ -4,6 +4,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 
+// No row if the task was taken away meanwhile.
+const RELEASE = "SELECT xqueue.release(j, error => $1) FROM jobs AS j WHERE id = $2 AND owner = xqueue.identify()";
 let stopping = false;
 process.on("SIGTERM", () => { stopping = true; });
 
@@ -26,7 +28,7 @@ async function consume(db) {
                 await db.query("COMMIT");
             } catch (error) {
                 await db.query("ROLLBACK");
-                await db.query("SELECT xqueue.release('jobs', $1, error => $2)", [task.id, error.message]);
+                await db.query(RELEASE, [error.message, task.id]);
             }
         }
     }

@@ -9,6 +9,8 @@ import time
 
 import psycopg
 
+# No row if the task was taken away meanwhile.
+RELEASE = "SELECT xqueue.release(j, error => %s) FROM jobs AS j WHERE id = %s AND owner = xqueue.identify()"
 stopping = False
 
 
@@ -35,7 +37,7 @@ def consume(db):
                     db.execute("INSERT INTO pages VALUES (%s, %s)", (task["id"], length))
                     db.execute("SELECT xqueue.ack('jobs', %s)", (task["id"],))
             except Exception as error:
-                db.execute("SELECT xqueue.release('jobs', %s, error => %s)", (task["id"], str(error)))
+                db.execute(RELEASE, (str(error), task["id"]))
     db.execute("SELECT xqueue.give_back()")
 
 
