@@ -60,7 +60,7 @@ impl Database {
         Ok(Database { config })
     }
 
-    /// Connects as the viewer: the one who logged in, or else the one who started the board.
+    /// Connects as the viewer: with the credentials of its login, or else as the role that started the board.
     pub async fn connect(
         &self,
         credentials: Option<&Credentials>,

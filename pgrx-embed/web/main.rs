@@ -17,6 +17,7 @@ mod serve;
 mod sort;
 mod viewer;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use options::Command;
@@ -24,7 +25,7 @@ use options::Command;
 fn main() -> ExitCode {
     let command = match options::parse(std::env::args().skip(1)) {
         Ok(Command::Help) => {
-            println!("{}", options::HELP);
+            say(options::HELP);
             return ExitCode::SUCCESS;
         }
         Ok(Command::Board(options)) => run(options),
@@ -40,6 +41,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a line. A reader that has closed the pipe does not want it.
+fn say(line: &str) {
+    let _unread = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Serves until the process is ended. One thread is enough: the work is done by the server.

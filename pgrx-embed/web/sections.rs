@@ -1,6 +1,7 @@
 //! What the page shows, section by section: each is one bounded statement that gives one JSON value.
 //!
-//! The statements read the views that docs/reference/views.md describes, and count no rows of a table.
+//! The statements read the views that docs/reference/views.md describes, and count no rows of a table. Lists are cut: at
+//! 20 rows on the page of all queues, at 50 on that of one.
 
 use std::time::Duration;
 
@@ -110,20 +111,20 @@ SELECT coalesce(json_agg(shown), '[]')::text FROM (
     SELECT queue::text, left(key, 200) AS key, attempts, pid, application, client,
            extract(epoch FROM taken_for) AS taken_for, extract(epoch FROM time_left) AS time_left
     FROM xqueue.tasks_in_flight t WHERE $1 IN ('', queue::text)
-    ORDER BY t.taken_for DESC NULLS LAST, queue, key LIMIT 50) AS shown";
+    ORDER BY t.taken_for DESC NULLS LAST, queue, key LIMIT CASE $1 WHEN '' THEN 20 ELSE 50 END) AS shown";
 
 const CONSUMERS: &str = "
 SELECT coalesce(json_agg(shown), '[]')::text FROM (
     SELECT queue::text, c.pid, extract(epoch FROM c.since) AS since, a.application_name AS application, a.client_addr AS client
     FROM xqueue.consumers c LEFT JOIN pg_stat_activity a ON a.pid = c.pid WHERE $1 IN ('', queue::text)
-    ORDER BY c.since, c.pid LIMIT 50) AS shown";
+    ORDER BY c.since, c.pid LIMIT CASE $1 WHEN '' THEN 20 ELSE 50 END) AS shown";
 
 const PRODUCERS: &str = "
 SELECT coalesce(json_agg(shown), '[]')::text FROM (
     SELECT queue::text, p.pid, extract(epoch FROM p.since) AS since, p.tasks, a.application_name AS application,
            a.client_addr AS client
     FROM xqueue.producers p LEFT JOIN pg_stat_activity a ON a.pid = p.pid WHERE $1 IN ('', queue::text)
-    ORDER BY p.since, p.pid LIMIT 50) AS shown";
+    ORDER BY p.since, p.pid LIMIT CASE $1 WHEN '' THEN 20 ELSE 50 END) AS shown";
 
 #[cfg(test)]
 mod tests {

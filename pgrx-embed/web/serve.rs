@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::options::Options;
 use crate::page;
 use crate::query::Query;
+use crate::say;
 use crate::viewer::{Viewer, Viewers};
 
 /// Connections of browsers at a time; more wait.
@@ -66,10 +67,10 @@ pub async fn serve(options: Options, database: Database) -> Result<Infallible, S
 
 fn announce(address: SocketAddr, options: &Options, key: &str) {
     if !options.login {
-        println!("http://{address}/?key={key}");
+        say(&format!("http://{address}/?key={key}"));
         return;
     }
-    println!("http://{address}/");
+    say(&format!("http://{address}/"));
     if !address.ip().is_loopback() {
         eprintln!(
             "board: passwords cross the network as they are; put a proxy that speaks TLS in front"
@@ -220,7 +221,7 @@ impl Board {
         for (name, value) in [
             (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (header::REFERRER_POLICY, "no-referrer"),
+            (header::REFERRER_POLICY, "same-origin"),
             (header::CACHE_CONTROL, "no-store"),
             (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
             (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),

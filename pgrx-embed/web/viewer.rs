@@ -27,7 +27,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A connection is made anew after this time, so that a role or password that is no longer valid ends there.
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// Viewers who are logged in at a time; more are refused.
+/// Viewers logged in at a time; more are refused.
 const MAX_VIEWERS: usize = 64;
 
 /// Logins tried at a time, and how long one that fails holds its place: bounds how fast passwords can be guessed.
@@ -230,7 +230,7 @@ impl Viewers {
         }
     }
 
-    /// Closes connections that are not in use. A viewer who returns is connected, and logged in, anew.
+    /// Closes connections that are not in use. A viewer that returns is connected, and logged in, anew.
     pub async fn close_idle(&self) {
         self.own.close_if_idle().await;
         let viewers: Vec<_> = self.logged_in.lock().await.values().cloned().collect();

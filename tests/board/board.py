@@ -7,8 +7,8 @@ import traceback
 import urllib.parse
 
 from browser import Browser
-from surroundings import (BIG, DATABASE, NOBODY, ODD, ODD_SHOWN, PASSWORD, READER, SCRIPT, Board, Session, equal, make, server,
-                          sql, unmake, until)
+from surroundings import (BIG, DATABASE, ODD, ODD_SHOWN, PASSWORD, READER, SCRIPT, STRANGER, Board, equal, make, server, sql,
+                          unmake, until)
 
 TAKEN_TASK = "SELECT id FROM jobs WHERE status = 'T' ORDER BY id LIMIT 1"
 
@@ -66,19 +66,20 @@ def queues_with_numbers(page):
 def plots_move(page):
     """plots and numbers follow what happens, and a reload keeps the plots"""
     page.open()
-    last_point = "document.querySelector('#plot-tasks .line.ready').getAttribute('d').split('L').at(-1).split(' ')[1]"
-    lines = "document.querySelector('#plot-tasks .line.ready').getAttribute('d').split('L').length"
-    page.until(f"{lines} > 2", "a line of three points")
-    before = float(page.value(last_point))
-    sql("SELECT xqueue.put('jobs', (SELECT jsonb_agg('{}'::jsonb) FROM generate_series(1, 1234)))")
-    page.until("document.querySelector('#tiles .ready dd').textContent === '1,239'", "the tasks are counted")
-    # The axis has grown with it: the line ends above where it was, at more than half of two thousand.
-    page.until(f"Number({last_point}) < 80", "the line has risen")
-    assert before > 0, before
-    points = page.value(lines)
-    page.browser.call("Page.reload")
-    page.until(f"document.querySelector('#plot-tasks .line.ready') && {lines} > {points}", "the points of before the reload")
-    sql("DELETE FROM jobs WHERE id > 7")
+    points = "(document.querySelector('#plot-tasks .line.ready')?.getAttribute('d') ?? '').split('L')"
+    height = f"Number({points}.at(-1).split(' ')[1])"
+    page.until(f"{points}.length > 2", "a line of three points")
+    before = page.value(height)
+    try:
+        sql("SELECT xqueue.put('jobs', (SELECT jsonb_agg('{}'::jsonb) FROM generate_series(1, 1234)))")
+        page.until("document.querySelector('#tiles .ready dd').textContent === '1,239'", "the tasks are counted")
+        # Few tasks are at the top of an axis to ten; 1,239 are above the middle of one to 2,000.
+        page.until(f"{height} > {before} + 5 && {height} < 90", "the line has moved")
+        number = page.value(f"{points}.length")
+        page.browser.call("Page.reload")
+        page.until(f"{points}.length > {number}", "the points of before the reload")
+    finally:
+        sql("DELETE FROM jobs WHERE id > 7")
 
 
 def lists_of_sessions(page):
@@ -245,12 +246,11 @@ def foreign_requests(page):
 
 
 def one_connection(page):
-    """a viewer has one connection, read-only, whatever the number of windows"""
+    """a viewer has one connection, whatever the number of windows"""
     page.open()
     for _ in range(3):
         page.board.request("/api/board?queue=public.jobs")
-    connections = "SELECT count(*), bool_and(state IN ('idle', 'active')) FROM pg_stat_activity WHERE application_name = 'xqueue board' AND pid IN (SELECT pid FROM pg_stat_activity WHERE backend_start > now() - interval '1 hour')"
-    equal(sql(connections), "1|t")
+    equal(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'xqueue board' AND datname = current_database()"), "1")
 
 
 def authorization(role, password=PASSWORD):
@@ -274,7 +274,7 @@ def logins(browser):
                                        X_Board_Token=token, **authorization(READER))
         equal((status, "permission denied" in answer), (409, True))
         equal(sql("SELECT buried FROM xqueue.queues WHERE queue = 'mails'::regclass"), "1")
-        browser.call("Network.setExtraHTTPHeaders", headers=authorization(NOBODY))
+        browser.call("Network.setExtraHTTPHeaders", headers=authorization(STRANGER))
         page = Page(browser, board)
         page.open()
         assert "no queue here that this role may look at" in page.text("#queues .empty"), page.text("#queues")

@@ -7,7 +7,7 @@ import time
 import urllib.parse
 
 DATABASE = f"board_{os.getpid()}"
-READER, NOBODY, PASSWORD = f"reader_{os.getpid()}", f"nobody_{os.getpid()}", "se:cret ü"
+READER, STRANGER, PASSWORD = f"reader_{os.getpid()}", f"stranger_{os.getpid()}", "se:cret ü"
 SCRIPT = "<script>document.title = 7</script>"
 # A name and a key that HTML, SQL and JavaScript's numbers would spoil.
 ODD, ODD_SHOWN = '"<b>Odd</b>""s"', 'public."<b>Odd</b>""s"'
@@ -29,7 +29,7 @@ SELECT xqueue.upgrade('{ODD}', '{{"features": {{"buried": true}}}}');
 SELECT xqueue.put('{ODD}', '{{"a": "x, y", "b": {BIG}, "note": "{SCRIPT}"}}');
 SELECT xqueue.bury('{ODD}', ROW(a, b)) FROM xqueue.take(NULL::{ODD});
 CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}';
-CREATE ROLE {NOBODY} LOGIN PASSWORD '{PASSWORD}';
+CREATE ROLE {STRANGER} LOGIN PASSWORD '{PASSWORD}';
 GRANT SELECT ON mails TO {READER};
 """
 
@@ -136,4 +136,4 @@ def make():
 
 
 def unmake():
-    sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE); DROP ROLE IF EXISTS {READER}, {NOBODY}", "postgres")
+    sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE); DROP ROLE IF EXISTS {READER}, {STRANGER}", "postgres")
