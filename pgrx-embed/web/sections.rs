@@ -54,7 +54,7 @@ SELECT json_build_object(
     'database', current_database(), 'role', current_user, 'version', current_setting('server_version'),
     'standby', pg_is_in_recovery(), 'worker', xqueue.state(),
     'error', (SELECT w.error FROM xqueue.workers w WHERE w.database = current_database()),
-    'started', extract(epoch FROM pg_postmaster_start_time()), 'now', extract(epoch FROM clock_timestamp()))::text";
+    'now', extract(epoch FROM clock_timestamp()))::text";
 
 /// $1: part of a name; $2: how many queues come before the page.
 fn queues(order_by: &str) -> String {
@@ -63,7 +63,7 @@ fn queues(order_by: &str) -> String {
 WITH queues AS MATERIALIZED (
     SELECT q.queue::text AS name, q.ready, q.taken, q.waiting, q.buried, extract(epoch FROM q.oldest_ready) AS oldest,
            q.in_1m, q.out_1m, q.consumers, q.error,
-           s->>'paused_until' AS paused_until
+           s->>'paused_until' AS paused_until, s->'transitions' AS transitions
     FROM xqueue.queues q LEFT JOIN xqueue.stats() AS s ON (s->>'relation')::oid = q.queue
 ), matching AS (
     SELECT * FROM queues WHERE strpos(lower(name), lower($1)) > 0
@@ -74,10 +74,14 @@ SELECT json_build_object(
         'waiting', coalesce(sum(waiting), 0), 'buried', coalesce(sum(buried), 0), 'in_1m', coalesce(sum(in_1m), 0),
         'out_1m', coalesce(sum(out_1m), 0), 'consumers', coalesce(sum(consumers), 0),
         'errors', count(error), 'paused', count(paused_until)) FROM queues),
+    'transitions', (SELECT coalesce(json_object_agg(name, tasks), '{{}}') FROM (
+        SELECT t.name, sum(t.tasks::bigint) AS tasks
+        FROM queues, jsonb_each_text(transitions) AS t(name, tasks) GROUP BY t.name) AS sums),
     'matching', (SELECT count(*) FROM matching),
     'per_page', {QUEUES_PER_PAGE},
     'rows', (SELECT coalesce(json_agg(shown), '[]') FROM (
-        SELECT * FROM matching ORDER BY {order_by} LIMIT {QUEUES_PER_PAGE} OFFSET $2::bigint) AS shown))::text"
+        SELECT name, ready, taken, waiting, buried, oldest, in_1m, out_1m, consumers, error, paused_until
+        FROM matching ORDER BY {order_by} LIMIT {QUEUES_PER_PAGE} OFFSET $2::bigint) AS shown))::text"
     )
 }
 

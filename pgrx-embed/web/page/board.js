@@ -26,7 +26,7 @@ const queues = queueTable(byId('table-queues'), () => history, sortBy);
 const lists = makeLists(() => serverNow + (Date.now() - (lastAnswer ?? Date.now())) / 1000);
 const buried = buriedList(mayWrite ? (name, row) => act(name, { id: row.id }, row.key) : null);
 const tasks = new Plot(byId('plot-tasks'), 'Tasks', ['ready', 'taken', 'waiting', 'buried'].map((name) => ({ name, label: name })), number);
-const flow = new Plot(byId('plot-rates'), 'Tasks in and out', [{ name: 'in', label: 'in' }, { name: 'out', label: 'out' }], rate);
+const flow = new Plot(byId('plot-rates'), 'Tasks in and out per second', [{ name: 'in', label: 'in' }, { name: 'out', label: 'out' }], rate);
 
 // What is shown is in the address: a queue, or a part of the list of queues.
 
@@ -123,7 +123,7 @@ function fail(error) {
 
 function show(answer, queue) {
   const { server } = answer;
-  const identity = `${server.database} ${server.role} ${server.started}`;
+  const identity = `${server.database} ${server.role}`;
   if (history.database !== identity) history = new History(identity);
   lastAnswer = Date.now();
   serverNow = server.now;
@@ -158,7 +158,6 @@ function showPage(queue) {
   byId('buried').hidden = isAll;
   setText(byId('title').querySelector('h2'), queue);
   document.title = isAll ? 'xqueue board' : `${queue} – xqueue board`;
-  setText(flow.title, isAll ? 'Tasks in and out per minute' : 'Tasks in and out per second');
   byId('tiles').replaceChildren();
   byId('badges').replaceChildren();
   byId('pause').replaceChildren();
@@ -169,9 +168,9 @@ function showQueues(section) {
     setText(byId('matching'), `Not shown: ${section.error.message}`);
     return;
   }
-  const { total, matching, rows, per_page: perPage } = section;
+  const { total, transitions, matching, rows, per_page: perPage } = section;
   for (const row of rows) history.push(row.name, lastAnswer, { ready: row.ready });
-  history.push(ALL, lastAnswer, { ...total, in: total.in_1m, out: total.out_1m });
+  history.pushTotals(ALL, lastAnswer, totals(transitions), states(total));
   plot(ALL);
   showTiles([
     ['Queues', number(total.queues)],
@@ -218,7 +217,7 @@ function showQueue(queue, answer) {
   }
   const { stats, features } = known;
   const now = stats.tasks;
-  history.pushTotals(`queue ${queue}`, lastAnswer, totals(stats.transitions), now);
+  history.pushTotals(`queue ${queue}`, lastAnswer, totals(stats.transitions), states(now));
   history.push(queue, lastAnswer, { ready: now.ready });
   plot(`queue ${queue}`);
   const wait = latency?.wait ?? [];
@@ -255,6 +254,10 @@ function totals(transitions) {
     else if ('XDZ'.includes(to) && !'DZ'.includes(from)) sum.out += tasks;
   }
   return sum;
+}
+
+function states({ ready, taken, waiting, buried: aside }) {
+  return { ready, taken, waiting, buried: aside };
 }
 
 function quantiles(bounds) {

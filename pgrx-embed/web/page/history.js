@@ -4,6 +4,8 @@ const WINDOW = 600_000;
 const GAP = 5_000;
 // Samples that follow each other faster, as after a click, are left out: their rates would be noise.
 const LEAST = 500;
+// Rates are those of this time.
+const RATE = 5_000;
 const KEPT_QUEUES = 120;
 const STORED = 'xqueue board';
 
@@ -28,15 +30,15 @@ export class History {
     if (this.queues.size > KEPT_QUEUES) this.queues.delete(this.queues.keys().next().value);
   }
 
-  /** Notes totals that only grow, as rates in a second. */
+  /** Notes totals as rates per second. A total that is less than before, as after a restart, gives none. */
   pushTotals(queue, at, totals, others) {
-    const last = this.queues.get(queue)?.at(-1);
+    const samples = this.queues.get(queue) ?? [];
+    let base = null;
+    for (let i = samples.length - 1; i >= 0 && samples[i].values && at - samples[i].at <= RATE + LEAST; i--) base = samples[i];
     const rates = {};
     for (const [name, total] of Object.entries(totals)) {
-      const before = last?.values?.[`total ${name}`];
-      const grown = total - before;
-      const isRate = at - last?.at >= LEAST && at - last?.at <= GAP && grown >= 0;
-      rates[name] = isRate ? (grown * 1000) / (at - last.at) : null;
+      const grown = total - base?.values[`total ${name}`];
+      rates[name] = grown >= 0 && at - base.at >= LEAST ? (grown * 1000) / (at - base.at) : null;
       rates[`total ${name}`] = total;
     }
     this.push(queue, at, { ...others, ...rates });
