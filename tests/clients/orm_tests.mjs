@@ -26,7 +26,6 @@ export async function consume({ query, transaction, take }, work) {
             }
         } catch (error) {
             // The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
-            //
             console.log(error.message);
             await sleep(200);
         }

@@ -25,7 +25,6 @@ async function consume(db, work) {
             await takeTasks(db, work);
         } catch (error) {
             // The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
-            //
             console.log(error.message);
             await sleep(200);
         }
