@@ -236,7 +236,7 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
         };
         return elements.map(convert).collect();
     }
-    if oid == types::TEXT && !key.is_array && !types::TEXTS.contains(&base) {
+    if types::TEXTS.contains(&oid) && !key.is_array && !types::TEXTS.contains(&base) {
         return keys_in_text(&value.to_text(), key, queue);
     }
     if oid == types::JSONB {
@@ -267,7 +267,7 @@ fn composite_keys<'to>(value: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {
     if oid == types::JSONB {
         return json_keys(value, queue);
     }
-    if oid == types::TEXT {
+    if types::TEXTS.contains(&oid) {
         let json = operators::parse_value(&value.to_text(), types::JSONB)?;
         return json_keys(json, queue);
     }

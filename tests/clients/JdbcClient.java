@@ -121,7 +121,7 @@ class JdbcClient {
         equal(ack(new long[] {jobs.get(2).id, ids.get(0)}).size(), 2);
         equal(ack(ids.get(1).intValue()), ids.subList(1, 2));
         var object = "{\"id\": " + ids.get(2) + "}";
-        equal(query(db, ID, "SELECT id FROM xqueue.ack(NULL::jobs, ?::jsonb)", object), ids.subList(2, 3));
+        equal(query(db, ID, "SELECT id FROM xqueue.ack(NULL::jobs, ?)", object), ids.subList(2, 3));
         equal(query(db, TEXT, "SELECT (xqueue.ack(t)).url FROM jobs t WHERE id = ?", ids.get(3)), List.of("g"));
     }
 

@@ -15,6 +15,11 @@ SELECT id FROM xqueue.ack(NULL::jobs, '6, 7');
 SELECT id FROM xqueue.ack(NULL::jobs, '[8, {"id": 9}]');
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '{}');
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '[]');
+-- of type varchar, as JDBC sends strings
+SELECT id FROM xqueue.ack(NULL::jobs, '21'::varchar);
+SELECT id FROM xqueue.ack(NULL::jobs, '{"id": 22}'::varchar);
+SELECT id FROM xqueue.ack(NULL::jobs, '{23,24}'::varchar);
+SELECT id FROM xqueue.ack(NULL::jobs, '25, 26'::varchar(10));
 -- what is none of them
 SELECT xqueue.ack('jobs', '10;11');
 :code
