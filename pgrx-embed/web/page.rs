@@ -7,7 +7,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Address, type and content.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 9] = [
+    ("/actions.js", JAVASCRIPT, include_str!("page/actions.js")),
     ("/board.css", "text/css; charset=utf-8", include_str!("page/board.css")),
     ("/board.js", JAVASCRIPT, include_str!("page/board.js")),
     ("/format.js", JAVASCRIPT, include_str!("page/format.js")),

@@ -27,6 +27,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A connection is made anew after this time, so that a role or password that is no longer valid ends there.
 const LIFETIME: Duration = Duration::from_secs(600);
 
+/// After a failure to connect the same answer is given for this time.
+const RETRY: Duration = Duration::from_millis(900);
+
 /// Viewers logged in at a time; more are refused.
 const MAX_VIEWERS: usize = 64;
 
@@ -130,7 +133,7 @@ impl Connection {
         Ok(value)
     }
 
-    /// Returns the open connection, or connects: at most once in a second where that fails.
+    /// Returns the open connection, or connects.
     async fn client(
         &mut self,
         database: &Database,
@@ -139,24 +142,29 @@ impl Connection {
         let is_usable = |open: &Open| !open.client.is_closed() && open.since.elapsed() < LIFETIME;
         let open = match self.open.take().filter(is_usable) {
             Some(open) => open,
-            None => {
-                let recent =
-                    self.failed.take().filter(|(at, _)| at.elapsed() < Duration::from_millis(900));
-                if let Some((at, failure)) = recent {
-                    self.failed = Some((at, failure.clone()));
-                    return Err(failure);
-                }
-                self.read.clear();
-                match database.connect(credentials.as_ref(), Purpose::Look).await {
-                    Ok(client) => Open { client, since: Instant::now() },
-                    Err(failure) => {
-                        self.failed = Some((Instant::now(), failure.clone()));
-                        return Err(failure);
-                    }
-                }
-            }
+            None => self.connect(database, credentials).await?,
         };
         Ok(&self.open.insert(open).client)
+    }
+
+    async fn connect(
+        &mut self,
+        database: &Database,
+        credentials: &Option<Credentials>,
+    ) -> Result<Open, Failure> {
+        if let Some((at, failure)) = &self.failed
+            && at.elapsed() < RETRY
+        {
+            return Err(failure.clone());
+        }
+        self.read.clear();
+        match database.connect(credentials.as_ref(), Purpose::Look).await {
+            Ok(client) => Ok(Open { client, since: Instant::now() }),
+            Err(failure) => {
+                self.failed = Some((Instant::now(), failure.clone()));
+                Err(failure)
+            }
+        }
     }
 }
 

@@ -40,10 +40,12 @@ class Page:
             .filter((cell) => cell.offsetParent).map((cell) => cell.innerText.trim()))""")
 
     def click(self, label, within="body"):
-        self.value(f"[...document.querySelectorAll({json.dumps(within + ' button')})].find((button) => button.textContent === {json.dumps(label)}).click()")
+        buttons = f"[...document.querySelectorAll({json.dumps(within + ' button')})]"
+        self.value(f"{buttons}.find((button) => button.textContent === {json.dumps(label)}).click()")
 
     def tiles(self):
-        return dict(self.value("[...document.querySelectorAll('#tiles > div')].map((tile) => [...tile.children].map((part) => part.textContent))"))
+        return dict(self.value("""[...document.querySelectorAll('#tiles > div')].map((tile) =>
+            [...tile.children].map((part) => part.textContent))"""))
 
     def screenshot(self, name):
         self.browser.screenshot(f"{os.environ['SCREENSHOTS']}/{name}.png")
@@ -58,7 +60,8 @@ def queues_with_numbers(page):
     equal({name: [*numbers[:4], numbers[-1]] for name, numbers in shown.items()}, expected)
     equal(expected["public.jobs"], ["4", "2", "1", "0", "0"])
     tiles = page.tiles()
-    equal([tiles[name] for name in ("Queues", "Ready", "Taken", "Waiting", "Buried", "Consumers waiting")], ["5", "5", "2", "1", "4", "1"])
+    names = ("Queues", "Ready", "Taken", "Waiting", "Buried", "Consumers waiting")
+    equal([tiles[name] for name in names], ["5", "5", "2", "1", "4", "1"])
     assert f"{DATABASE} · as postgres" in page.text("#server"), page.text("#server")
     page.screenshot("all")
 
@@ -85,9 +88,10 @@ def plots_move(page):
 def lists_of_sessions(page):
     """tasks in flight, waiting consumers and producers are listed with their connections"""
     page.open()
-    pids = dict(line.split("|") for line in sql("SELECT application_name, pid FROM pg_stat_activity WHERE datname = current_database()").split("\n") if "|" in line)
-    in_flight = page.rows("in_flight")
-    equal([[row[0], row[1], *row[4:]] for row in in_flight], [["public.jobs", task, "–", pids["holder <i>"], "holder <i>"] for task in ("1", "2")])
+    activity = sql("SELECT application_name, pid FROM pg_stat_activity WHERE datname = current_database()")
+    pids = dict(line.split("|") for line in activity.split("\n"))
+    in_flight, holder = page.rows("in_flight"), [pids["holder <i>"], "holder <i>"]
+    equal([[row[0], row[1], *row[4:]] for row in in_flight], [["public.jobs", task, "–", *holder] for task in ("1", "2")])
     assert all(row[3].startswith("4 min") for row in in_flight), in_flight
     equal([[row[0], *row[2:]] for row in page.rows("consumers")], [["public.idle", pids["waiter"], "waiter"]])
     equal([[row[0], row[1], *row[3:]] for row in page.rows("producers")], [["public.room", "1", pids["putter"], "putter"]])
@@ -119,7 +123,8 @@ def many_queues(page):
         page.click("Ready", "#table-queues")
         page.until("document.querySelector('#table-queues tbody a').textContent === 'many.q130'", "the greatest first")
         equal(page.value("document.querySelector('#table-queues th[aria-sort]').textContent"), "Ready")
-        page.value("{ const filter = document.getElementById('filter'); filter.value = 'Q15'; filter.dispatchEvent(new Event('input')) }")
+        page.value("document.getElementById('filter').value = 'Q15'")
+        page.value("document.getElementById('filter').dispatchEvent(new Event('input'))")
         page.until("document.getElementById('matching').textContent === '10 queues'", "only those asked for")
         equal({row[0][:8] for row in page.rows("queues")}, {"many.q15"})
     finally:
@@ -250,7 +255,8 @@ def one_connection(page):
     page.open()
     for _ in range(3):
         page.board.request("/api/board?queue=public.jobs")
-    equal(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'xqueue board' AND datname = current_database()"), "1")
+    ours = "application_name = 'xqueue board' AND datname = current_database()"
+    equal(sql(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}"), "1")
 
 
 def authorization(role, password=PASSWORD):
@@ -325,8 +331,8 @@ def restarted_server(page):
     page.until("document.querySelector('#tiles .taken dd').textContent === '0'", "no task is taken")
 
 
-LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page, read_only,
-           one_connection)
+LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page,
+           read_only, one_connection)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
 OTHERS = (logins, trusting_server, nothing_to_show)
 

@@ -113,11 +113,11 @@ class Board:
         self.process.stderr.close()
 
 
-def server(*arguments):
-    """pg_ctl, as the server's user."""
-    command = [*os.environ.get("XQUEUE_AS", "").split(), f"{os.environ['XQUEUE_PGBIN']}/pg_ctl", "-D", os.environ["XQUEUE_PGDATA"]]
-    log = f"{os.environ['XQUEUE_PGDATA']}/board.log"
-    subprocess.run([*command, "-w", "-m", "fast", *arguments] if arguments[0] == "stop" else [*command, "-w", "-l", log, *arguments],
+def server(command):
+    """Stops or starts the server, as its user."""
+    data, user = os.environ["XQUEUE_PGDATA"], os.environ.get("XQUEUE_AS", "").split()
+    how = {"stop": ["-m", "fast"], "start": ["-l", f"{data}/board.log"]}[command]
+    subprocess.run([*user, f"{os.environ['XQUEUE_PGBIN']}/pg_ctl", "-D", data, "-w", *how, command],
                    check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
@@ -130,7 +130,7 @@ def make():
         Session("waiter", "CALL xqueue.next('idle');\n"),
         Session("putter", "SELECT xqueue.put('room', '[{}]', timeout => '1 h');\n"),
     ]
-    wanted = "SELECT (SELECT count(*) FROM xqueue.tasks_in_flight), (SELECT count(*) FROM xqueue.consumers), (SELECT count(*) FROM xqueue.producers)"
+    wanted = "SELECT " + ", ".join(f"(SELECT count(*) FROM xqueue.{view})" for view in ("tasks_in_flight", "consumers", "producers"))
     until(lambda: sql(wanted) == "2|1|1", "two tasks in flight, a consumer and a producer that wait")
     return sessions
 

@@ -1,8 +1,9 @@
 // The page: asks the board once a second while it is visible, and shows the answer.
 
-import { count, duration, number, pause, rate, time } from './format.js';
+import { act, button, confirmed } from './actions.js';
+import { count, duration, NONE, number, pause, rate, time } from './format.js';
 import { History } from './history.js';
-import { buriedList, button, confirmed, makeLists, queueTable } from './lists.js';
+import { buriedList, makeLists, queueTable } from './lists.js';
 import { Plot } from './plot.js';
 import { setText } from './table.js';
 
@@ -10,8 +11,7 @@ const PERIOD = 1000;
 const PATIENCE = 15_000;
 const ALL = '';
 
-const { token, write } = document.documentElement.dataset;
-const mayWrite = write === 'yes';
+const mayWrite = document.documentElement.dataset.write === 'yes';
 const byId = (id) => document.getElementById(id);
 
 let history = new History(null);
@@ -24,9 +24,9 @@ let request = null;
 
 const queues = queueTable(byId('table-queues'), () => history, sortBy);
 const lists = makeLists(() => serverNow + (Date.now() - (lastAnswer ?? Date.now())) / 1000);
-const buried = buriedList(mayWrite ? (name, row) => act(name, { id: row.id }, row.key) : null);
-const tasks = new Plot(byId('plot-tasks'), 'Tasks', ['ready', 'taken', 'waiting', 'buried'].map((name) => ({ name, label: name })), number);
-const flow = new Plot(byId('plot-rates'), 'Tasks in and out per second', [{ name: 'in', label: 'in' }, { name: 'out', label: 'out' }], rate);
+const buried = buriedList(mayWrite ? (name, row) => change(name, { id: row.id }, row.key) : null);
+const tasks = new Plot(byId('plot-tasks'), 'Tasks', ['ready', 'taken', 'waiting', 'buried'], number);
+const flow = new Plot(byId('plot-rates'), 'Tasks in and out per second', ['in', 'out'], rate);
 
 // What is shown is in the address: a queue, or a part of the list of queues.
 
@@ -115,7 +115,8 @@ function fail(error) {
   const isBoard = error instanceof TypeError;
   setText(byId('live-text'), lastAnswer ? `as of ${time(lastAnswer)}` : 'no data');
   const [what, hint] = byId('alert').children;
-  setText(what, isBoard ? 'The board does not answer: it was ended, or cannot be reached.' : `${error.message[0].toUpperCase()}${error.message.slice(1)}.`);
+  const said = isBoard ? 'the board does not answer: it was ended, or cannot be reached' : error.message;
+  setText(what, `${said[0].toUpperCase()}${said.slice(1)}.`);
   setText(hint, `${error.hint ?? ''} Tried again every second.`.trim());
 }
 
@@ -138,7 +139,9 @@ function show(answer, queue) {
 }
 
 function showServer(server) {
-  setText(byId('server'), `${server.database} · as ${server.role} · PostgreSQL ${server.version.split(' ')[0]}${server.standby ? ' · standby' : ''}`);
+  const version = `PostgreSQL ${server.version.split(' ')[0]}`;
+  const parts = [server.database, `as ${server.role}`, version, ...(server.standby ? ['standby'] : [])];
+  setText(byId('server'), parts.join(' · '));
   byId('mode').hidden = mayWrite;
   setText(byId('mode'), 'read-only');
   const isWell = ['RUNNING', 'STARTUP', 'INIT'].includes(server.worker) || server.standby;
@@ -190,7 +193,8 @@ function showQueues(section) {
   if (document.activeElement !== byId('filter')) byId('filter').value = filter;
   const first = page * perPage + 1;
   const isPaged = matching > perPage;
-  setText(byId('matching'), isPaged ? `${number(first)}–${number(first + rows.length - 1)} of ${number(matching)}` : filter ? count(matching, 'queue') : '');
+  const range = `${number(first)}–${number(first + rows.length - 1)} of ${number(matching)}`;
+  setText(byId('matching'), isPaged ? range : filter ? count(matching, 'queue') : '');
   byId('pages').hidden = !isPaged && page === 0;
   byId('previous').disabled = page === 0;
   byId('next').disabled = first + perPage > matching;
@@ -261,7 +265,8 @@ function states({ ready, taken, waiting, buried: aside }) {
 }
 
 function quantiles(bounds) {
-  return bounds.some((bound) => bound !== null) ? bounds.map((bound) => (bound === null ? '>8 h' : `≤${duration(bound)}`)).join(' · ') : '–';
+  if (bounds.every((bound) => bound === null)) return NONE;
+  return bounds.map((bound) => (bound === null ? '>8 h' : `≤${duration(bound)}`)).join(' · ');
 }
 
 function plot(key) {
@@ -296,6 +301,8 @@ function showFeatures(features) {
   );
 }
 
+const PAUSES = [['until resumed', ''], ['for 1 minute', '1 min'], ['for 10 minutes', '10 min'], ['for 1 hour', '1 h']];
+
 function showPause(until) {
   const target = byId('pause');
   const state = pause(until);
@@ -308,54 +315,25 @@ function showPause(until) {
   target.append(badge);
   if (!mayWrite) return;
   if (state) {
-    target.append(button('Resume', () => act('resume', {})));
+    target.append(button('Resume', () => change('resume', {})));
     return;
   }
   const choice = document.createElement('select');
   choice.setAttribute('aria-label', 'For how long');
-  for (const [label, value] of [['until resumed', ''], ['for 1 minute', '1 min'], ['for 10 minutes', '10 min'], ['for 1 hour', '1 h']]) {
-    choice.add(new Option(label, value));
-  }
-  target.append(choice, button('Pause', () => act('pause', { duration: choice.value })));
+  for (const [label, value] of PAUSES) choice.add(new Option(label, value));
+  target.append(choice, button('Pause', () => change('pause', { duration: choice.value })));
 }
 
 function showRetryAll(waiting) {
   if (!mayWrite) return;
   const tools = byId('buried').querySelector('.tools');
-  if (!tools.firstChild) tools.append(confirmed('Retry all', 'Retry all of them?', () => act('retry-all', {})));
+  if (!tools.firstChild) tools.append(confirmed('Retry all', 'Retry all of them?', () => change('retry-all', {})));
   tools.hidden = !waiting;
 }
 
-// Acting.
-
-const SAID = {
-  retry: (done, key) => (done ? `Task ${key} goes back to work.` : `Task ${key} is not buried any more.`),
-  delete: (done, key) => (done ? `Task ${key} is deleted.` : `Task ${key} is not buried any more.`),
-  'retry-all': (done) => `${count(done, 'task')} back to work.`,
-  pause: () => 'The queue is paused.',
-  resume: () => 'The queue goes on.',
-};
-
-async function act(name, parameters, key) {
-  const wanted = new URLSearchParams({ queue: shown, ...parameters });
-  try {
-    const response = await fetch(`/api/${name}?${wanted}`, { method: 'POST', headers: { 'X-Board-Token': token } });
-    const { done, error } = await response.json();
-    notify(error ? [error.message, error.hint].filter(Boolean).join('. ') : SAID[name](done, key), Boolean(error));
-  } catch {
-    notify('The board does not answer.', true);
-  }
+async function change(name, parameters, key) {
+  await act(name, shown, parameters, key);
   askNow();
-}
-
-let noticeTimer = null;
-
-function notify(text, isError) {
-  const notice = byId('notice');
-  notice.className = isError ? 'shown alarm' : 'shown';
-  notice.textContent = text;
-  clearTimeout(noticeTimer);
-  noticeTimer = setTimeout(() => (notice.className = ''), isError ? 10_000 : 5_000);
 }
 
 // The key has become a cookie: it need not stay in the address, where it could be copied from.

@@ -1,5 +1,6 @@
 // The lists of the page: their columns, and how each is updated from a section of an answer.
 
+import { button, confirmed } from './actions.js';
 import { duration, NONE, number, pause, rate } from './format.js';
 import { Sparkline } from './plot.js';
 import { setText, Table } from './table.js';
@@ -22,9 +23,13 @@ const queueColumn = {
   },
 };
 
-function client({ application, client: address }) {
-  return [application || NONE, address].filter(Boolean).join(' · ');
-}
+const processColumn = { label: 'Process', kind: 'number', text: ({ pid }) => pid?.toString() ?? 'not connected' };
+
+const clientColumn = {
+  label: 'Client',
+  kind: 'client',
+  text: ({ application, client }) => [application || NONE, client].filter(Boolean).join(' · '),
+};
 
 /** The list of queues. `history` has their samples. */
 export function queueTable(table, history, onSort) {
@@ -91,7 +96,8 @@ class List {
     setText(empty, error ? `Not shown: ${error.message}` : this.empty);
     const all = total ?? list.length;
     const isPart = all > list.length && list.length > 0;
-    setText(this.section.querySelector('.note'), isPart ? `${number(list.length)} of ${number(all)}` : list.length ? number(all) : '');
+    const amount = list.length ? number(all) : '';
+    setText(this.section.querySelector('.note'), isPart ? `${number(list.length)} of ${amount}` : amount);
   }
 }
 
@@ -110,8 +116,8 @@ export function makeLists(now) {
         { label: 'Taken for', kind: 'number', text: (row) => duration(row.taken_for) },
         { label: 'Time left', kind: 'number', text: (row) => duration(row.time_left) },
         { label: 'Attempt', kind: 'number', text: (row) => number(row.attempts) },
-        { label: 'Process', kind: 'number', text: (row) => row.pid?.toString() ?? 'not connected' },
-        { label: 'Client', kind: 'client', text: client },
+        processColumn,
+        clientColumn,
       ],
       (row) => `${row.queue} ${row.key}`,
       'No task is taken.',
@@ -119,14 +125,14 @@ export function makeLists(now) {
     consumers: new List(
       'consumers',
       'Consumers that wait for a task, first come first served',
-      [queueColumn, since(now), { label: 'Process', kind: 'number', text: (row) => row.pid.toString() }, { label: 'Client', kind: 'client', text: client }],
+      [queueColumn, since(now), processColumn, clientColumn],
       place,
       'No consumer waits.',
     ),
     producers: new List(
       'producers',
       'Producers that wait for room',
-      [queueColumn, numeric('Tasks', (row) => row.tasks), since(now), { label: 'Process', kind: 'number', text: (row) => row.pid.toString() }, { label: 'Client', kind: 'client', text: client }],
+      [queueColumn, numeric('Tasks', (row) => row.tasks), since(now), processColumn, clientColumn],
       place,
       'No producer waits.',
     ),
@@ -167,36 +173,6 @@ export function buriedList(act) {
       },
     });
   }
-  return new List('buried', 'Buried tasks, in the order in which they are dug out', columns, (row) => row.id, 'No task is buried.');
-}
-
-export function button(label, onClick) {
-  const made = document.createElement('button');
-  made.type = 'button';
-  made.textContent = label;
-  made.addEventListener('click', onClick);
-  return made;
-}
-
-/** A button that acts at the second click, and forgets the first after a while. */
-export function confirmed(label, question, onClick) {
-  let timer = null;
-  const disarm = () => {
-    clearTimeout(timer);
-    timer = null;
-    made.textContent = label;
-    made.classList.remove('armed');
-  };
-  const made = button(label, () => {
-    if (timer) {
-      disarm();
-      onClick();
-      return;
-    }
-    made.textContent = question;
-    made.classList.add('armed');
-    timer = setTimeout(disarm, 4000);
-  });
-  made.addEventListener('blur', disarm);
-  return made;
+  const title = 'Buried tasks, in the order in which they are dug out';
+  return new List('buried', title, columns, (row) => row.id, 'No task is buried.');
 }

@@ -42,7 +42,7 @@ function path(samples, name, x, y) {
 
 /** A plot of several series over the last minutes, with a legend that tells the values now, or under the pointer. */
 export class Plot {
-  /** `series`: [{ name, label }]; the class of each line is its name. */
+  /** `series`: the names of the values, which are also the classes of their lines. */
   constructor(figure, title, series, format) {
     this.series = series;
     this.format = format;
@@ -60,17 +60,17 @@ export class Plot {
     this.grid = element('g', { class: 'grid' });
     this.lines = element('g');
     this.cross = element('line', { class: 'cross', y1: EDGE.top, y2: HEIGHT - EDGE.bottom });
-    this.paths = series.map(({ name }) => element('path', { class: `line ${name}` }));
+    this.paths = series.map((name) => element('path', { class: `line ${name}` }));
     this.lines.append(...this.paths);
     this.svg.append(this.grid, this.lines, this.cross);
     const legend = document.createElement('ul');
     legend.className = 'legend';
-    this.values = series.map(({ name, label }) => {
+    this.values = series.map((name) => {
       const item = document.createElement('li');
       const swatch = element('svg', { class: 'swatch', width: 22, height: 8, 'aria-hidden': 'true' });
       swatch.append(element('path', { class: `line ${name}`, d: 'M0 4H22' }));
       const value = document.createElement('b');
-      item.append(swatch, `${label} `, value);
+      item.append(swatch, `${name} `, value);
       legend.append(item);
       return value;
     });
@@ -96,15 +96,14 @@ export class Plot {
     if (!width) return;
     const { now } = this;
     const reach = period(this.samples, now);
-    const names = this.series.map(({ name }) => name);
-    const greatest = Math.max(0, ...this.samples.flatMap(({ values }) => names.map((name) => values?.[name] ?? 0)));
+    const greatest = Math.max(0, ...this.samples.flatMap(({ values }) => this.series.map((name) => values?.[name] ?? 0)));
     const top = ceiling(greatest, 4);
     const x = (at) => EDGE.left + (width - EDGE.left - EDGE.right) * (1 - (now - at) / reach);
     const y = (value) => EDGE.top + (HEIGHT - EDGE.top - EDGE.bottom) * (1 - value / top);
     this.drawGrid(width, top, x, y);
     this.drawTimes(x, now, reach / 60_000);
     const shown = this.samples.filter(({ at }) => at > now - reach);
-    this.paths.forEach((line, i) => line.setAttribute('d', path(shown, names[i], x, y)));
+    this.paths.forEach((line, i) => line.setAttribute('d', path(shown, this.series[i], x, y)));
     this.tell(shown, x, reach);
   }
 
@@ -141,9 +140,9 @@ export class Plot {
       this.cross.setAttribute('x1', x(sample.at));
       this.cross.setAttribute('x2', x(sample.at));
     }
-    const texts = this.series.map(({ name }) => this.format(sample?.values?.[name]));
+    const texts = this.series.map((name) => this.format(sample?.values?.[name]));
     this.values.forEach((value, i) => (value.textContent = texts[i]));
-    const told = this.series.map(({ label }, i) => `${label} ${texts[i]}`).join(', ');
+    const told = this.series.map((name, i) => `${name} ${texts[i]}`).join(', ');
     this.svg.setAttribute('aria-label', `${this.title.textContent}, the last ${duration(reach / 1000)}. ${told}`);
   }
 }
@@ -153,6 +152,8 @@ export class Sparkline {
   constructor(width = 120, height = 26) {
     Object.assign(this, { width, height });
     this.svg = element('svg', { class: 'spark', width, height, 'aria-hidden': 'true' });
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    this.svg.setAttribute('preserveAspectRatio', 'none');
     this.area = element('path', { class: 'area' });
     this.line = element('path', { class: 'line ready' });
     this.svg.append(this.area, this.line);
