@@ -118,7 +118,7 @@ COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interva
 CREATE FUNCTION xqueue.give_back(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
 COMMENT ON FUNCTION xqueue.give_back(text) IS
-'Gives back all tasks of a queue that this session has taken, as release with failed => false: they are ready again and have used up no attempt. For a consumer that ends its work early: before the connection goes back to a pool, in a finally block, on SIGTERM. Returns how many there were. NULL: of all queues. Each counts as a release. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby.';
+'Gives back all tasks of a queue that this session has taken, as release with failed => false: they are ready again and have used up no attempt. For a consumer that ends its work early: before the connection goes back to a pool, in a finally block, on SIGTERM. Returns how many there were. NULL: of all queues. Each counts as give_back. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby.';
 
 CREATE FUNCTION xqueue.give_back(queue anyelement)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
@@ -309,7 +309,7 @@ COMMENT ON FUNCTION xqueue.stats(anyelement, anycompatible) IS 'As stats(text, a
 CREATE FUNCTION xqueue.stats_reset(queue text)
 RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
 COMMENT ON FUNCTION xqueue.stats_reset(text) IS
-'Sets calls and transitions of a queue, and the transitions of its tubes, to zero: at once, also if the transaction is rolled back. The numbers of tasks stay. Returns true. Errors: 42501 not the owner. After tarantool/queue''s statistics.';
+'Sets calls and transitions of a queue and its tubes, the causes of failed attempts, and the times of view latency, to zero: at once, also if the transaction is rolled back. The numbers of tasks stay. Returns true. Errors: 42501 not the owner. After tarantool/queue''s statistics.';
 
 CREATE FUNCTION xqueue.stats_reset(queue anyelement)
 RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';

@@ -143,7 +143,7 @@ SELECT d.datname AS database,
        w->>'state' AS state,
        make_interval(secs => round((w->>'up')::numeric, 1)::double precision) AS uptime,
        make_interval(secs => round((w->>'since_round')::numeric, 1)::double precision) AS since_round,
-       make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) AS lag,
+       CASE WHEN w->>'pid' IS NOT NULL THEN make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) END AS lag,
        w->>'error' AS error
 FROM xqueue.database_workers() AS w
 LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
@@ -153,7 +153,7 @@ COMMENT ON COLUMN xqueue.workers.pid IS 'The process; NULL if there is none.';
 COMMENT ON COLUMN xqueue.workers.state IS 'As xqueue.state() gives it.';
 COMMENT ON COLUMN xqueue.workers.uptime IS 'How long ago it began.';
 COMMENT ON COLUMN xqueue.workers.since_round IS 'How long ago it last came round all queues; it sleeps while there is nothing to do.';
-COMMENT ON COLUMN xqueue.workers.lag IS 'How long it should have begun a round; 0 if it is in time.';
+COMMENT ON COLUMN xqueue.workers.lag IS 'For how long it should have begun a round, 0 if it is in time; NULL if there is none.';
 COMMENT ON COLUMN xqueue.workers.error IS 'Why there is no worker, or none that works; NULL if all is well.';
 
 CREATE VIEW xqueue.consumers AS

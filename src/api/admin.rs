@@ -221,17 +221,17 @@ fn redefine<'to>(
 
 fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::truncate_queue::queue)?;
-    // Takes TRUNCATE's own lock at once: two transactions that upgrade a weaker one deadlock. Without the privilege a weak
-    // lock is enough, as the server refuses the statement.
-    let lock = match privileges::may_truncate(target.table) {
-        true => Lock::AccessExclusive,
-        false => Lock::AccessShare,
-    };
-    let queue = target.open(lock)?;
+    if !privileges::may_truncate(target.table) {
+        let name = queue::display_name(target.table);
+        let hint = format!("GRANT TRUNCATE ON {name} lets a role delete all tasks at once.");
+        return Err(Error::permission_denied(&name).hint(hint));
+    }
+    // Takes TRUNCATE's own lock at once: two transactions that upgrade a weaker one deadlock.
+    let queue = target.open(Lock::AccessExclusive)?;
     // If the caller may act as the owner, the table's triggers run with the owner's rights, not a superuser's. Other
     // callers truncate with their own rights, as with TRUNCATE.
     let owner = census::table(&queue)?.owner();
-    let acts_for_owner = privileges::owns(target.table) && privileges::may_truncate(target.table);
+    let acts_for_owner = privileges::owns(target.table);
     let _role = acts_for_owner.then(|| user::act_as_owner(owner));
     spi::connect(|spi| {
         spi.run(&format!("TRUNCATE TABLE {}", queue.name));

@@ -268,8 +268,11 @@ fn composite_keys<'to>(value: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {
         return json_keys(value, queue);
     }
     if types::TEXTS.contains(&oid) {
-        let json = operators::parse_value(&value.to_text(), types::JSONB)?;
-        return json_keys(json, queue);
+        let text = value.to_text();
+        if !text.trim_start().starts_with(['{', '[']) {
+            return Err(wrong_shape(queue));
+        }
+        return json_keys(operators::parse_value(&text, types::JSONB)?, queue);
     }
     if types::element_type(oid).is_some() {
         let records = operators::array_elements(value).into_iter();

@@ -167,8 +167,7 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
         )
         .detail(format!("{taken} tasks are taken, {consumers} consumers wait{producers}."))
         .hint(
-            "See xqueue.taken, xqueue.consumers and xqueue.producers for who they are; DROP TABLE \
-             does not ask.",
+            "xqueue.tasks_in_flight, xqueue.consumers and xqueue.producers show them; DROP TABLE does not ask.",
         ));
     }
     run(&[format!("DROP TABLE {}", queue.name)]);

@@ -1,7 +1,9 @@
 //! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that the
 //! caller may monitor.
 
-use crate::api::monitor::{Listed, all_listed, readable_tables, slot_of, worker_error};
+use crate::api::monitor::{
+    Listed, all_listed, own_worker_error, readable_tables, slot_of, worker_error,
+};
 use crate::error::{Error, OrRaise, Result};
 use crate::metrics::{Measured, MeasuredWorker, families, open_metrics};
 use crate::model::change::Call as Kind;
@@ -108,6 +110,7 @@ fn measured() -> Vec<Measured> {
     let database = catalog::database_name(process::database());
     let readable = readable_tables();
     let listed = all_listed().into_iter().filter(|(table, _)| readable.contains(table));
+    let worker_fails = own_worker_error().is_some();
     let measured = |(table, listed): (Oid, Listed)| {
         let (schema, name) = catalog::table_name(table)?;
         let statistics = statistics_of(table)?;
@@ -125,14 +128,14 @@ fn measured() -> Vec<Measured> {
             consumers: statistics.consumers.into(),
             capacity: statistics.capacity.map(|room| (room, statistics.producers.into())),
             exact: statistics.exact,
-            has_error: statistics.error.is_some(),
+            has_error: worker_fails || statistics.error.is_some(),
         })
     };
     listed.filter_map(measured).collect()
 }
 
 fn by_state(tasks: Tasks) -> Vec<(&'static str, i64)> {
-    Status::ALL.map(|status| (status.name(), tasks[status as usize])).to_vec()
+    Status::ALL.map(|status| (status.name(), tasks[status as usize].max(0))).to_vec()
 }
 
 /// Measures the worker of this database; a standby has none.
@@ -145,6 +148,6 @@ fn measured_worker() -> Vec<MeasuredWorker> {
     vec![MeasuredWorker {
         database: catalog::database_name(process::database()),
         is_up: known.is_some_and(|known| works(known.state) && worker_error(&known).is_none()),
-        lag: known.map_or(0.0, |known| known.lag as f64 / 1e6),
+        lag: known.filter(|known| known.worker.is_some()).map(|known| known.lag as f64 / 1e6),
     }]
 }

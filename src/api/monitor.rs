@@ -211,7 +211,7 @@ fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
 }
 
 /// Returns what keeps the worker of this database from its work, and since when.
-fn own_worker_error() -> Option<(String, i64)> {
+pub fn own_worker_error() -> Option<(String, i64)> {
     databases::worker_of(process::database().into()).as_ref().and_then(worker_error)
 }
 
@@ -293,9 +293,11 @@ fn described(
     Some(described)
 }
 
+/// Returns the numbers as shown: what has gone before the tasks were counted leaves less than none.
 fn by_state(tasks: &Tasks) -> Map<String, Json> {
-    let count = |status: &Status| (status.name().to_string(), tasks[*status as usize].into());
-    let total = ("total".to_string(), tasks.iter().sum::<i64>().into());
+    let shown = tasks.map(|number| number.max(0));
+    let count = |status: &Status| (status.name().to_string(), shown[*status as usize].into());
+    let total = ("total".to_string(), shown.iter().sum::<i64>().into());
     Status::ALL.iter().map(count).chain([total]).collect()
 }
 

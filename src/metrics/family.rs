@@ -31,7 +31,8 @@ pub struct MeasuredWorker {
     pub database: String,
     pub is_up: bool,
     /// How long it should have begun a round, in seconds.
-    pub lag: f64,
+    /// In seconds; None without a worker.
+    pub lag: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +71,14 @@ pub fn families(queues: &[Measured], workers: &[MeasuredWorker]) -> Vec<Family> 
         help,
         samples: queues.iter().flat_map(samples).collect(),
     };
-    let of_workers = |name, help, value: fn(&MeasuredWorker) -> f64| Family {
+    let of_workers = |name, help, value: fn(&MeasuredWorker) -> Option<f64>| Family {
         name,
         kind: Gauge,
         help,
-        samples: workers.iter().map(|worker| of_worker(worker, value(worker))).collect(),
+        samples: workers
+            .iter()
+            .filter_map(|worker| Some(of_worker(worker, value(worker)?)))
+            .collect(),
     };
     let families = [
         of_queues("xqueue_tasks", Gauge, "Tasks by state.", |queue| {
@@ -127,7 +131,7 @@ pub fn families(queues: &[Measured], workers: &[MeasuredWorker]) -> Vec<Family> 
             vec![queue.sample("", &[], queue.has_error.into())]
         }),
         of_workers("xqueue_worker_up", "1 if the database has a worker that works.", |worker| {
-            f64::from(u8::from(worker.is_up))
+            Some(f64::from(u8::from(worker.is_up)))
         }),
         of_workers(
             "xqueue_worker_lag_seconds",

@@ -91,8 +91,16 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_that_is_not_there_has_no_lag() {
+        let worker = MeasuredWorker { database: "shop".into(), is_up: false, lag: None };
+        let text = open_metrics(&families(&[], &[worker]));
+        assert!(text.contains("xqueue_worker_up{database=\"shop\"} 0\n"), "{text}");
+        assert!(!text.contains("xqueue_worker_lag_seconds"), "{text}");
+    }
+
+    #[test]
     fn a_worker_is_up_or_not() {
-        let worker = MeasuredWorker { database: "shop".into(), is_up: false, lag: 1.5 };
+        let worker = MeasuredWorker { database: "shop".into(), is_up: false, lag: Some(1.5) };
         let text = open_metrics(&families(&[], &[worker]));
         assert!(text.contains("xqueue_worker_up{database=\"shop\"} 0\n"), "{text}");
         assert!(text.contains("xqueue_worker_lag_seconds{database=\"shop\"} 1.5\n"), "{text}");

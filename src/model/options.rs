@@ -63,7 +63,8 @@ impl Options {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| without_position(&error.to_string()))?;
         refuse_lists(&value)?;
-        let options: Options = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let options: Options =
+            serde_path_to_error::deserialize(value).map_err(|error| in_words(&error))?;
         options.verify()?;
         Ok(options)
     }
@@ -157,6 +158,33 @@ fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
     }
 }
 
+/// Returns which option is wrong, and how, in the words of JSON.
+fn in_words(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let mut message = error.inner().to_string();
+    message = message.replacen("unknown field", "unknown option", 1);
+    message = message.replacen("unknown variant", "unknown value", 1);
+    for (of_rust, of_json) in [
+        ("a map", "an object"),
+        ("string or map", "a string or an object"),
+        ("struct Features", "an object"),
+        ("a sequence", "a list"),
+        ("u32", "a whole number"),
+        ("f64", "a number"),
+    ] {
+        if let Some(start) = message.strip_suffix(&format!("expected {of_rust}")) {
+            message = format!("{start}expected {of_json}");
+        }
+    }
+    let path = error.path().to_string();
+    let (parent, last) = path.rsplit_once('.').unwrap_or(("", &path));
+    // What is unknown is named by the message.
+    let is_unknown = last == "?" || message.starts_with(&format!("unknown option `{last}`"));
+    match if is_unknown { parent } else { &path } {
+        "" | "." => message,
+        path => format!("{path}: {message}"),
+    }
+}
+
 /// Removes the position that serde_json adds to an error: it means nothing for a jsonb value.
 fn without_position(message: &str) -> String {
     match message.rfind(" at line ") {
@@ -181,6 +209,36 @@ mod tests {
             let error = Options::parse(text).expect_err(text);
             assert!(error.contains(name), "{error}");
             assert!(!error.contains("at line 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_by_the_name_of_its_option() {
+        for (text, expected) in [
+            (r#"{"features": 5}"#, "features: invalid type: integer `5`, expected an object"),
+            (
+                r#"{"features": {"tube": "a"}}"#,
+                "features.tube: invalid type: string \"a\", expected a boolean",
+            ),
+            (
+                r#"{"features": {"retry": {"limit": "x"}}}"#,
+                "features.retry: invalid type: string \"x\", expected a whole number",
+            ),
+            (
+                r#"{"tube_stats": [1]}"#,
+                "tube_stats[0]: invalid type: integer `1`, expected a string",
+            ),
+        ] {
+            assert_eq!(Options::parse(text).expect_err(text), expected);
+        }
+        for (text, start) in [
+            (r#"{"colour": 1}"#, "unknown option `colour`"),
+            (r#"{"features": {"zap": true}}"#, "features: unknown option `zap`"),
+            (r#"{"features": {"retry": {"zap": 1}}}"#, "features.retry: unknown option `zap`"),
+            (r#"{"states": {"Q": "x"}}"#, "states: unknown value `Q`"),
+        ] {
+            let error = Options::parse(text).expect_err(text);
+            assert!(error.starts_with(start), "{error}");
         }
     }
 

@@ -33,7 +33,7 @@ impl Queue {
         let made = &self.definition.made.indexes;
         let name = |index: Index| match made.get(index.suffix()) {
             Some(name) => format!("index {name}"),
-            None => format!("an index in place of {}", index.suffix()),
+            None => format!("index {}", self.sql.index_shape(index)),
         };
         let lost: Vec<String> = needed().filter(is_lost).map(name).collect();
         (!lost.is_empty()).then(|| lost.join(", "))

@@ -14,7 +14,11 @@ pub fn find_table(name: &str) -> Result<Oid> {
     let not_found = || {
         Error::new(
             PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
-            format!("table \"{name}\" does not exist"),
+            // A name that was given quoted is not quoted again.
+            match name.contains('"') {
+                true => format!("table {name} does not exist"),
+                false => format!("table \"{name}\" does not exist"),
+            },
         )
         .hint(NAMES)
     };

@@ -69,17 +69,17 @@ impl Index {
 
 impl Table {
     pub fn create_index(&self, index: Index, name: &str) -> String {
+        let unique = if index.is_unique() { "UNIQUE " } else { "" };
+        format!("CREATE {unique}INDEX {name} ON {} {}", self.qualified(), self.index_shape(index))
+    }
+
+    /// Returns an index's columns and predicate.
+    pub fn index_shape(&self, index: Index) -> String {
         let columns = self
             .index_expression(index)
             .into_iter()
             .chain(self.index_columns(index).map(String::from));
-        format!(
-            "CREATE {}INDEX {name} ON {} ({}) WHERE {}",
-            if index.is_unique() { "UNIQUE " } else { "" },
-            self.qualified(),
-            join(columns, ", "),
-            self.index_predicate(index)
-        )
+        format!("({}) WHERE {}", join(columns, ", "), self.index_predicate(index))
     }
 
     /// Returns the expression that an index begins with, if it begins with none of the fields.

@@ -29,6 +29,16 @@ fn a_database_without_a_place_for_its_worker() {
     assert_eq!((&seen[0]["state"], &seen[0]["error"]), (&json!("RUNNING"), &Value::Null));
     assert_eq!((&seen[1]["database"], &seen[1]["pid"]), (&json!("second"), &Value::Null));
     assert!(seen[1]["error"].as_str().is_some_and(|error| error.contains("there is no worker")));
+    assert_eq!(seen[1]["lag"], Value::Null);
+    let metric = |c: &mut Client, name: &str| -> Option<f64> {
+        let sql = format!("SELECT max(value) FROM xqueue.metric WHERE name = 'xqueue_{name}'");
+        scalar(c, &sql, &[])
+    };
+    assert_eq!(metric(&mut second, "error"), Some(1.0));
+    assert_eq!(metric(&mut second, "worker_up"), Some(0.0));
+    assert_eq!(metric(&mut second, "worker_lag_seconds"), None);
+    assert_eq!(metric(&mut first, "error"), None, "it has no queue");
+    assert_eq!(metric(&mut first, "worker_lag_seconds"), Some(0.0));
     let said = "WARNING:  xqueue: no background worker for database \"second\"";
     wait_until("the log names the database", || server.log().contains(said));
     first.batch_execute("DROP EXTENSION xqueue").unwrap();

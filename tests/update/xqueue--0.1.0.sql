@@ -198,7 +198,7 @@ COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interva
 CREATE FUNCTION xqueue.give_back(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
 COMMENT ON FUNCTION xqueue.give_back(text) IS
-'Gives back all tasks of a queue that this session has taken, as release with failed => false: they are ready again and have used up no attempt. For a consumer that ends its work early: before the connection goes back to a pool, in a finally block, on SIGTERM. Returns how many there were. NULL: of all queues. Each counts as a release. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby.';
+'Gives back all tasks of a queue that this session has taken, as release with failed => false: they are ready again and have used up no attempt. For a consumer that ends its work early: before the connection goes back to a pool, in a finally block, on SIGTERM. Returns how many there were. NULL: of all queues. Each counts as give_back. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby.';
 
 CREATE FUNCTION xqueue.give_back(queue anyelement)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
@@ -389,7 +389,7 @@ COMMENT ON FUNCTION xqueue.stats(anyelement, anycompatible) IS 'As stats(text, a
 CREATE FUNCTION xqueue.stats_reset(queue text)
 RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
 COMMENT ON FUNCTION xqueue.stats_reset(text) IS
-'Sets calls and transitions of a queue, and the transitions of its tubes, to zero: at once, also if the transaction is rolled back. The numbers of tasks stay. Returns true. Errors: 42501 not the owner. After tarantool/queue''s statistics.';
+'Sets calls and transitions of a queue and its tubes, the causes of failed attempts, and the times of view latency, to zero: at once, also if the transaction is rolled back. The numbers of tasks stay. Returns true. Errors: 42501 not the owner. After tarantool/queue''s statistics.';
 
 CREATE FUNCTION xqueue.stats_reset(queue anyelement)
 RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'stats_reset';
@@ -595,7 +595,7 @@ SELECT d.datname AS database,
        w->>'state' AS state,
        make_interval(secs => round((w->>'up')::numeric, 1)::double precision) AS uptime,
        make_interval(secs => round((w->>'since_round')::numeric, 1)::double precision) AS since_round,
-       make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) AS lag,
+       CASE WHEN w->>'pid' IS NOT NULL THEN make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) END AS lag,
        w->>'error' AS error
 FROM xqueue.database_workers() AS w
 LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
@@ -605,7 +605,7 @@ COMMENT ON COLUMN xqueue.workers.pid IS 'The process; NULL if there is none.';
 COMMENT ON COLUMN xqueue.workers.state IS 'As xqueue.state() gives it.';
 COMMENT ON COLUMN xqueue.workers.uptime IS 'How long ago it began.';
 COMMENT ON COLUMN xqueue.workers.since_round IS 'How long ago it last came round all queues; it sleeps while there is nothing to do.';
-COMMENT ON COLUMN xqueue.workers.lag IS 'How long it should have begun a round; 0 if it is in time.';
+COMMENT ON COLUMN xqueue.workers.lag IS 'For how long it should have begun a round, 0 if it is in time; NULL if there is none.';
 COMMENT ON COLUMN xqueue.workers.error IS 'Why there is no worker, or none that works; NULL if all is well.';
 
 CREATE VIEW xqueue.consumers AS

@@ -184,6 +184,9 @@ impl Machine {
             let error = db_error(&e);
             (error.code().code().to_owned(), error.message().to_owned())
         })?;
+        if matches!(operation, Operation::Truncate) {
+            return Ok(vec![]);
+        }
         let values = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0),
             _ => None,
