@@ -95,7 +95,7 @@ COMMENT ON FUNCTION xqueue.take(anyelement, interval, integer, text, interval, a
 CREATE PROCEDURE xqueue.next(queue text, timeout interval DEFAULT NULL, tube text DEFAULT NULL, INOUT task jsonb DEFAULT NULL, count integer DEFAULT 1)
 LANGUAGE c AS 'MODULE_PATHNAME', 'next_json';
 COMMENT ON PROCEDURE xqueue.next(text, interval, text, jsonb, integer) IS
-'The consumer''s loop in one call: acks task if one is given, or an array of tasks, takes the next one, of one tube where that is given, and commits. count: with more than one it takes up to so many, and task becomes an array. Waits up to timeout, without end if that is NULL, holding neither a snapshot nor a lock. task is NULL when the time is over. Errors: 2D000 inside a transaction block; those of ack and take.';
+'The consumer''s loop in one call: acks task if one is given, or an array of tasks, takes the next one, of one tube where that is given, and commits. count: with more than one it takes up to that many, and task becomes an array. Waits up to timeout, without end if that is NULL, holding neither a snapshot nor a lock. task is NULL when the time is over. Errors: 2D000 inside a transaction block; those of ack and take.';
 
 CREATE PROCEDURE xqueue.next(INOUT task anyelement, timeout interval DEFAULT NULL, tube text DEFAULT NULL)
 LANGUAGE c AS 'MODULE_PATHNAME', 'next_row';

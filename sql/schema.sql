@@ -1,5 +1,5 @@
--- What has to be so before anything is made: names and values pass through in UTF-8, and whoever owns the
--- schema could put functions of his own beside ours.
+-- What has to be so before anything is made: names and values pass through in UTF-8, and the owner of the
+-- schema could put its own functions beside ours.
 DO $$
 DECLARE
     owner text := (SELECT r.rolname FROM pg_catalog.pg_namespace n

@@ -30,7 +30,7 @@ def defects():
     if meta["license"] not in LICENSES.split() or meta["license"] != package["license"].lower():
         yield f"license is {meta['license']!r}"
     if not meta["maintainer"]:
-        yield "nobody maintains it"
+        yield "it names no maintainer"
     if meta["meta-spec"] != {"version": "1.0.0", "url": "https://pgxn.org/meta/spec.txt"}:
         yield "meta-spec names another specification"
     if meta.get("release_status", "stable") not in ["stable", "testing", "unstable"]:
