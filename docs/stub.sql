@@ -1,12 +1,13 @@
 -- xqueue for tests of applications, on servers without the library: the functions of producers and consumers, in SQL. Run it
--- instead of CREATE EXTENSION xqueue. What it leaves out: docs/testing-your-app.md, "Without the extension".
+-- instead of CREATE EXTENSION xqueue. What it leaves out, and refuses: docs/testing-your-app.md, "Without the extension".
 
 CREATE SCHEMA xqueue;
 
 CREATE TABLE xqueue.stub_queues (
     name regclass PRIMARY KEY,
     key name NOT NULL,
-    fields jsonb NOT NULL DEFAULT '{"status": "status", "owner": "owner", "runat": "runat", "priority": "priority", "tube": "tube", "attempts": "attempts", "expires": "expires", "reason": "reason"}',
+    fields jsonb NOT NULL DEFAULT '{"status": "status", "owner": "owner", "runat": "runat", "priority": "priority", "tube": "tube", "attempts": "attempts", "expires": "expires", "ttr": "ttr", "reason": "reason"}',
+    used jsonb NOT NULL DEFAULT '{}',    -- those of the fields that a feature has needed; other columns are the table's
     features jsonb NOT NULL DEFAULT '{}'
 );
 
@@ -16,16 +17,29 @@ $$;
 
 CREATE FUNCTION xqueue.has(features jsonb, feature text) RETURNS boolean LANGUAGE sql AS $$
 SELECT coalesce(features->feature, 'false') <> 'false'
-    OR feature = 'tube' AND xqueue.has(features, 'utube')
     OR feature = 'buried' AND features->'retry' ? 'limit'
 $$;
 
-CREATE FUNCTION xqueue.need(q xqueue.stub_queues, feature text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION xqueue.need(q xqueue.stub_queues, feature text, is_given boolean DEFAULT true) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT xqueue.has(q.features, feature) THEN
+    IF is_given AND NOT xqueue.has(q.features, feature) THEN
         RAISE 'feature % is not enabled', feature USING ERRCODE = '0A000', DETAIL = format('Queue "%s".', q.name);
     END IF;
 END $$;
+
+-- A test must not pass because the stub ignores what the extension heeds.
+CREATE FUNCTION xqueue.stub_lacks(what text, is_given boolean DEFAULT true) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF is_given THEN
+        RAISE 'the stub does not do %', what USING ERRCODE = '0A000',
+            HINT = 'Test this on a server with xqueue; what the stub does is in docs/testing-your-app.md.';
+    END IF;
+END $$;
+
+-- The default time of a feature, in seconds or as text; NULL if it has none.
+CREATE FUNCTION xqueue.stub_default(q xqueue.stub_queues, feature text) RETURNS interval LANGUAGE sql AS $$
+SELECT CASE WHEN jsonb_typeof(q.features->feature) <> 'boolean' THEN (q.features->>feature)::interval END
+$$;
 
 CREATE FUNCTION xqueue.upgrade(queue text, options jsonb DEFAULT '{}', dry_run boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SET client_min_messages = warning AS $$
@@ -33,8 +47,22 @@ DECLARE
     q xqueue.stub_queues;
     field text;
     type text;
-    needed boolean;
+    setting text;
+    is_known boolean;
+    is_done boolean;
 BEGIN
+    PERFORM xqueue.stub_lacks('dry_run', dry_run);
+    FOR setting, is_known, is_done IN
+        SELECT 'option ' || o, o = ANY ('{fields,states,features,existing,tube_stats,convert}'), o = ANY ('{fields,features}') FROM jsonb_object_keys(options) AS o
+        UNION ALL SELECT 'field ' || f, f = ANY ('{status,owner,runat,priority,tube,attempts,expires,ttr,reason}'), true FROM jsonb_object_keys(options->'fields') AS f
+        UNION ALL SELECT 'feature ' || f.key, f.key = ANY ('{id,delayed,buried,keep,zombie,ttl,ttr,priority,tube,utube,retry,pick,capacity,on_task_change,guard}'),
+            f.value = 'false' OR f.key = ANY ('{delayed,buried,keep,zombie,ttl,ttr,priority,tube,retry,guard}') FROM jsonb_each(options->'features') AS f
+    LOOP
+        IF NOT is_known THEN
+            RAISE 'invalid options: unknown %', setting USING ERRCODE = '22023';
+        END IF;
+        PERFORM xqueue.stub_lacks(setting, NOT is_done);
+    END LOOP;
     INSERT INTO xqueue.stub_queues (name, key)
     SELECT indrelid, attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
     WHERE indrelid = queue::regclass AND indisprimary AND indnkeyatts = 1
@@ -44,7 +72,7 @@ BEGIN
     IF q.name IS NULL THEN
         RAISE 'the stub needs a primary key of one column' USING ERRCODE = '42P16';
     END IF;
-    FOR field, type, needed IN VALUES
+    FOR field, type IN SELECT c.field, c.type FROM (VALUES
         ('status', 'text NOT NULL DEFAULT ''R''', true),
         ('owner', 'uuid', true),
         ('runat', 'timestamptz', xqueue.has(q.features, 'delayed') OR xqueue.has(q.features, 'zombie') OR xqueue.has(q.features, 'ttr') OR q.features->'retry' ? 'backoff'),
@@ -54,10 +82,9 @@ BEGIN
         ('expires', 'timestamptz', xqueue.has(q.features, 'ttl')),
         ('ttr', 'interval', xqueue.has(q.features, 'ttr')),
         ('reason', 'text', xqueue.has(q.features, 'retry'))
-    LOOP
-        IF needed THEN
-            EXECUTE format('ALTER TABLE %s ADD COLUMN IF NOT EXISTS %I %s', q.name, coalesce(q.fields->>field, field), type);
-        END IF;
+    ) AS c (field, type, is_needed) WHERE c.is_needed LOOP
+        EXECUTE format('ALTER TABLE %s ADD COLUMN IF NOT EXISTS %I %s', q.name, q.fields->>field, type);
+        UPDATE xqueue.stub_queues SET used = used || jsonb_build_object(field, q.fields->>field) WHERE name = q.name;
     END LOOP;
     RETURN jsonb_build_object('queue', q.name, 'features', q.features);
 END $$;
@@ -65,8 +92,8 @@ END $$;
 CREATE FUNCTION xqueue.create(queue text, options jsonb DEFAULT '{}', temporary boolean DEFAULT false, if_not_exists boolean DEFAULT false)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN
-    EXECUTE format('CREATE TABLE %s %s (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, payload jsonb)',
-                   CASE WHEN if_not_exists THEN 'IF NOT EXISTS' ELSE '' END, queue);
+    EXECUTE format('CREATE %s TABLE %s %s (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, payload jsonb)',
+                   CASE WHEN temporary THEN 'UNLOGGED' ELSE '' END, CASE WHEN if_not_exists THEN 'IF NOT EXISTS' ELSE '' END, queue);
     RETURN xqueue.upgrade(queue, options);
 END $$;
 
@@ -77,28 +104,30 @@ DECLARE
     field text;
 BEGIN
     DELETE FROM xqueue.stub_queues WHERE name = queue::regclass RETURNING * INTO q;
-    FOR field IN SELECT value FROM jsonb_each_text(q.fields || '{"ttr": "ttr"}') WHERE drop_columns LOOP
+    FOR field IN SELECT value FROM jsonb_each_text(q.used) WHERE drop_columns LOOP
         EXECUTE format('ALTER TABLE %s DROP COLUMN IF EXISTS %I', q.name, field);
     END LOOP;
     RETURN true;
 END $$;
 
--- The definition of a queue. Also does what the worker would: delays that are over end, tasks of sessions that are gone come back.
+-- The definition of a queue. Also does what the worker would: delays and lives that are over end, tasks of sessions that are gone come back.
 CREATE FUNCTION xqueue.stub(queue text) RETURNS xqueue.stub_queues LANGUAGE plpgsql AS $$
 DECLARE
     q xqueue.stub_queues;
+    change text;
 BEGIN
     SELECT * INTO q FROM xqueue.stub_queues WHERE name = queue::regclass;
     IF NOT FOUND THEN
         RAISE '"%" is not a queue', queue USING ERRCODE = '55000';
     END IF;
-    IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = q.name AND attname = q.fields->>'runat') THEN
-        EXECUTE format('UPDATE %1$s SET %2$I = ''R'', %3$I = NULL WHERE %2$I = ''W'' AND %3$I <= clock_timestamp()',
-                       q.name, q.fields->>'status', q.fields->>'runat');
-    END IF;
-    EXECUTE format('UPDATE %1$s SET %2$I = ''R'', %3$I = NULL WHERE %2$I = ''T''
-                    AND (''x'' || left(%3$I::text, 8))::bit(32)::int NOT IN (SELECT pid FROM pg_stat_activity)',
-                   q.name, q.fields->>'status', q.fields->>'owner');
+    FOR change IN SELECT c.change FROM (VALUES
+        (q.used ? 'runat', 'UPDATE %1$s SET %2$I = ''R'', %3$I = NULL WHERE %2$I = ''W'' AND %3$I <= clock_timestamp()'),
+        (xqueue.has(q.features, 'zombie'), 'DELETE FROM %1$s WHERE %2$I = ''Z'' AND %3$I <= clock_timestamp()'),
+        (xqueue.has(q.features, 'ttl'), 'DELETE FROM %1$s WHERE %2$I IN (''R'', ''W'', ''B'') AND %4$I <= clock_timestamp()'),
+        (true, 'UPDATE %1$s SET %2$I = ''R'', %5$I = NULL WHERE %2$I = ''T'' AND (''x'' || left(%5$I::text, 8))::bit(32)::int NOT IN (SELECT pid FROM pg_stat_activity)')
+    ) AS c (is_needed, change) WHERE c.is_needed LOOP
+        EXECUTE format(change, q.name, q.fields->>'status', q.fields->>'runat', q.fields->>'expires', q.fields->>'owner');
+    END LOOP;
     RETURN q;
 END $$;
 
@@ -153,7 +182,7 @@ BEGIN
             (SELECT string_agg(quote_ident(k), ', ') || ', ' || quote_ident(q.fields->>'status') FROM jsonb_object_keys(update) AS k), q.key)
             USING update || jsonb_build_object(q.fields->>'status', 'T'), keys;
     END IF;
-    RETURN QUERY EXECUTE format('%s WHERE t.%I::text = ANY ($1) RETURNING to_jsonb(t)',
+    RETURN QUERY EXECUTE format('%s WHERE t.%I::text = ANY ($1) RETURNING to_jsonb(t.*)',
         coalesce(format('UPDATE %s AS t SET %I = NULL, ', q.name, q.fields->>'owner') || change, format('DELETE FROM %s AS t', q.name)), q.key)
         USING keys;
 END $$;
@@ -166,32 +195,43 @@ DECLARE
     one jsonb;
     given jsonb;
     columns text;
+    updates text;
     result jsonb;
+    life interval = coalesce(ttl, xqueue.stub_default(q, 'ttl'));
 BEGIN
-    IF delay > '0' THEN
-        PERFORM xqueue.need(q, 'delayed');
+    PERFORM xqueue.need(q, feature, is_given) FROM (VALUES ('delayed', delay > '0'), ('ttl', ttl IS NOT NULL), ('ttr', ttr IS NOT NULL),
+        ('priority', priority IS NOT NULL), ('tube', tube IS NOT NULL)) AS needed (feature, is_given);
+    PERFORM xqueue.stub_lacks('front', front);
+    IF on_conflict NOT IN ('error', 'nothing', 'update') THEN
+        RAISE '"%" is no value of on_conflict', on_conflict USING ERRCODE = '22023';
     END IF;
     FOR one IN SELECT e FROM jsonb_array_elements(CASE jsonb_typeof(task) WHEN 'array' THEN task ELSE jsonb_build_array(task) END) AS e LOOP
         IF jsonb_typeof(one) <> 'object' THEN
             RAISE 'a task is an object' USING ERRCODE = '22023';
-        ELSIF one ?| ARRAY[q.fields->>'status', q.fields->>'owner', q.fields->>'runat', q.fields->>'attempts', q.fields->>'expires', q.fields->>'reason'] THEN
+        ELSIF one ?| ARRAY(SELECT u.value FROM jsonb_each_text(q.used) AS u WHERE u.key NOT IN ('priority', 'tube', 'ttr')) THEN
             RAISE 'a task gives a column that is the queue''s own' USING ERRCODE = '22023';
         END IF;
         given = one || jsonb_strip_nulls(jsonb_build_object(
-            q.fields->>'priority', priority, q.fields->>'tube', tube, 'ttr', ttr,
-            q.fields->>'expires', clock_timestamp() + ttl + coalesce(delay, '0')));
-        IF delay > '0' THEN
-            given = given || jsonb_build_object(q.fields->>'status', 'W', q.fields->>'runat', clock_timestamp() + delay);
+            q.fields->>'priority', priority, q.fields->>'tube', tube, q.fields->>'ttr', ttr,
+            q.fields->>'expires', clock_timestamp() + life + coalesce(delay, '0')));
+        IF xqueue.has(q.features, 'delayed') AND delay IS NOT NULL THEN
+            given = given || jsonb_build_object(q.fields->>'status', CASE WHEN delay > '0' THEN 'W' ELSE 'R' END,
+                                                q.fields->>'runat', CASE WHEN delay > '0' THEN clock_timestamp() + delay END);
         END IF;
-        SELECT string_agg(quote_ident(k), ', ') INTO columns FROM jsonb_object_keys(given) AS k;
-        EXECUTE CASE WHEN columns IS NULL THEN format('INSERT INTO %1$s AS t DEFAULT VALUES RETURNING to_jsonb(t)', q.name)
-            ELSE format('INSERT INTO %1$s AS t (%2$s) SELECT %2$s FROM jsonb_populate_record(NULL::%1$s, $1) %3$s RETURNING to_jsonb(t)', q.name, columns,
-                CASE on_conflict WHEN 'nothing' THEN 'ON CONFLICT DO NOTHING'
-                    WHEN 'update' THEN format('ON CONFLICT (%I) DO UPDATE SET (%s) = ROW(%s)', q.key, columns, regexp_replace(columns, '("[^"]*"|\w+)', 'excluded.\1', 'g'))
+        -- Of a task that a consumer has begun with, a conflict leaves what is the queue's as it is.
+        SELECT string_agg(quote_ident(k), ', '),
+            string_agg(format(CASE WHEN k IN (SELECT u.value FROM jsonb_each_text(q.used) AS u)
+                THEN '%1$I = CASE WHEN t.%2$I IN (''R'', ''W'') THEN excluded.%1$I ELSE t.%1$I END' ELSE '%1$I = excluded.%1$I' END,
+                k, q.fields->>'status'), ', ') FILTER (WHERE k <> q.fields->>'expires' OR ttl IS NOT NULL)
+            INTO columns, updates FROM jsonb_object_keys(given) AS k;
+        EXECUTE CASE WHEN columns IS NULL THEN format('INSERT INTO %1$s AS t DEFAULT VALUES RETURNING to_jsonb(t.*)', q.name)
+            ELSE format('INSERT INTO %1$s AS t (%2$s) SELECT %2$s FROM jsonb_populate_record(NULL::%1$s, $1) %3$s RETURNING to_jsonb(t.*)', q.name, columns,
+                CASE on_conflict WHEN 'nothing' THEN format('ON CONFLICT (%I) DO NOTHING', q.key)
+                    WHEN 'update' THEN format('ON CONFLICT (%I) DO %s', q.key, coalesce('UPDATE SET ' || updates, 'NOTHING'))
                     ELSE '' END)
             END INTO result USING given;
         IF result IS NULL THEN
-            EXECUTE format('SELECT to_jsonb(t) FROM %s AS t WHERE %I::text = $1', q.name, q.key) INTO result USING given->>q.key;
+            EXECUTE format('SELECT to_jsonb(t.*) FROM %s AS t WHERE %I::text = $1', q.name, q.key) INTO result USING given->>q.key;
         END IF;
         RETURN NEXT result;
     END LOOP;
@@ -203,11 +243,10 @@ DECLARE
     q xqueue.stub_queues = xqueue.stub(queue);
     status text = q.fields->>'status';
 BEGIN
+    PERFORM xqueue.need(q, 'tube', tube IS NOT NULL);
+    PERFORM xqueue.stub_lacks('ttr of take', ttr IS NOT NULL);
     IF done IS NOT NULL THEN
         PERFORM xqueue.ack(queue, to_jsonb(done));
-    END IF;
-    IF tube IS NOT NULL THEN
-        PERFORM xqueue.need(q, 'tube');
     END IF;
     RETURN QUERY EXECUTE format(
         'WITH chosen AS (
@@ -215,7 +254,7 @@ BEGIN
          ), taken AS (
              UPDATE %2$s AS t SET %7$I = ''T'', %8$I = $2 %9$s FROM chosen WHERE t.%1$I = chosen.key RETURNING t.*
          )
-         SELECT to_jsonb(t) FROM taken AS t ORDER BY %6$s %1$I', q.key, q.name,
+         SELECT to_jsonb(t.*) FROM taken AS t ORDER BY %6$s %1$I', q.key, q.name,
         CASE WHEN id IS NULL THEN format('%I = ''R''', status) ELSE format('%I IN (''R'', ''W'', ''B'') AND %I::text = ANY ($4)', status, q.key) END,
         CASE WHEN tube IS NOT NULL THEN format('AND %I = $3', q.fields->>'tube') END,
         CASE WHEN xqueue.has(q.features, 'ttl') THEN format('AND (%1$I IS NULL OR %1$I > clock_timestamp())', q.fields->>'expires') END,
@@ -229,12 +268,17 @@ CREATE FUNCTION xqueue.ack(queue text, id anycompatible, update jsonb DEFAULT NU
 RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
 DECLARE
     q xqueue.stub_queues = xqueue.stub(queue);
-    stays text = CASE WHEN xqueue.has(q.features, 'keep') THEN 'D' WHEN xqueue.has(q.features, 'zombie') THEN 'Z' END;
+    pause interval = coalesce(delay, xqueue.stub_default(q, 'zombie'));
+    change text = CASE WHEN xqueue.has(q.features, 'keep') THEN format('%I = ''D''', q.fields->>'status')
+        WHEN xqueue.has(q.features, 'zombie') AND pause IS NOT NULL
+            THEN format('%I = ''Z'', %I = clock_timestamp() + %L::interval', q.fields->>'status', q.fields->>'runat', pause) END;
 BEGIN
-    IF update IS NOT NULL AND stays IS NULL THEN
+    PERFORM xqueue.stub_lacks('attempt', attempt IS NOT NULL);
+    PERFORM xqueue.need(q, 'zombie', delay IS NOT NULL);
+    IF update IS NOT NULL AND change IS NULL THEN
         RAISE 'update for an ack that deletes' USING ERRCODE = '0A000';
     END IF;
-    RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), CASE WHEN stays <> '' THEN format('%I = %L', q.fields->>'status', stays) END, update);
+    RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), change, update);
 END $$;
 
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL,
@@ -246,12 +290,9 @@ DECLARE
     is_last text = format('%s %% %s = 0', attempts, coalesce(retry->>'limit', '2147483647'));
     pause text = quote_nullable(delay) || '::interval';
 BEGIN
-    IF delay > '0' THEN
-        PERFORM xqueue.need(q, 'delayed');
-    END IF;
-    IF error IS NOT NULL THEN
-        PERFORM xqueue.need(q, 'retry');
-    END IF;
+    PERFORM xqueue.need(q, 'delayed', delay > '0');
+    PERFORM xqueue.need(q, 'retry', error IS NOT NULL);
+    PERFORM xqueue.need(q, 'ttl', ttl IS NOT NULL);
     IF delay IS NULL AND failed AND retry ? 'backoff' THEN
         -- A number is one of seconds.
         pause = format('least(%L::interval * power(%s, (%s - 1) %% %s), %L::interval)', retry->>'backoff', coalesce(retry->>'factor', '2'), attempts,
@@ -261,11 +302,13 @@ BEGIN
         is_last = 'false';
     END IF;
     RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), concat_ws(', ',
-        format('%I = CASE WHEN %s THEN ''B'' WHEN %s > ''0'' THEN ''W'' ELSE ''R'' END', q.fields->>'status', is_last, coalesce(pause, '''0''::interval')),
-        CASE WHEN pause IS NOT NULL THEN format('%I = CASE WHEN NOT %s AND %s > ''0'' THEN clock_timestamp() + %3$s END', q.fields->>'runat', is_last, pause) END,
+        format('%I = CASE WHEN %s THEN ''B'' WHEN %s > ''0'' THEN ''W'' ELSE ''R'' END', q.fields->>'status', is_last, pause),
+        CASE WHEN q.used ? 'runat' THEN format('%I = CASE WHEN NOT %s AND %s > ''0'' THEN clock_timestamp() + %3$s END', q.fields->>'runat', is_last, pause) END,
         CASE WHEN xqueue.has(q.features, 'retry') THEN
             format('%I = CASE WHEN %s THEN format(''released after attempt %%s, the limit is %s'', %s) || coalesce('': '' || %L, '''') ELSE %L END',
                    q.fields->>'reason', is_last, retry->>'limit', attempts, error, error) END,
+        CASE WHEN xqueue.has(q.features, 'ttl') THEN format('%1$I = %2$s + %3$L::interval', q.fields->>'expires',
+            CASE WHEN ttl IS NULL THEN quote_ident(q.fields->>'expires') ELSE format('(clock_timestamp() + %L::interval)', ttl) END, coalesce(delay, '0')) END,
         CASE WHEN xqueue.has(q.features, 'retry') AND NOT failed THEN format('%1$s = %1$s - 1', attempts) END), update);
 END $$;
 
@@ -274,7 +317,9 @@ DECLARE
     q xqueue.stub_queues = xqueue.stub(queue);
 BEGIN
     PERFORM xqueue.need(q, 'buried');
-    RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), format('%I = ''B''', q.fields->>'status'), update);
+    PERFORM xqueue.need(q, 'ttl', ttl IS NOT NULL);
+    RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), concat_ws(', ', format('%I = ''B''', q.fields->>'status'),
+        CASE WHEN ttl IS NOT NULL THEN format('%I = clock_timestamp() + %L::interval', q.fields->>'expires', ttl) END), update);
 END $$;
 
 CREATE FUNCTION xqueue.dig(queue text, id anycompatible) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
@@ -285,7 +330,7 @@ DECLARE
 BEGIN
     PERFORM xqueue.need(q, 'buried');
     FOREACH wanted IN ARRAY xqueue.stub_keys(q, to_jsonb(id)) LOOP
-        EXECUTE format('UPDATE %1$s AS t SET %2$I = ''R'' %4$s WHERE %3$I::text = $1 AND %2$I = ''B'' RETURNING to_jsonb(t)', q.name, q.fields->>'status', q.key,
+        EXECUTE format('UPDATE %1$s AS t SET %2$I = ''R'' %4$s WHERE %3$I::text = $1 AND %2$I = ''B'' RETURNING to_jsonb(t.*)', q.name, q.fields->>'status', q.key,
                        CASE WHEN xqueue.has(q.features, 'retry') THEN format(', %I = NULL', q.fields->>'reason') END)
             INTO result USING wanted;
         IF result IS NULL THEN
@@ -312,11 +357,19 @@ $$;
 
 -- The row forms.
 
+-- Of a row: the values that are not NULL, without the queue's own columns.
+CREATE FUNCTION xqueue.stub_given(queue regtype, task jsonb) RETURNS jsonb LANGUAGE sql AS $$
+SELECT jsonb_object_agg(m.key, m.value) FROM jsonb_each(task) AS m
+WHERE m.value <> 'null' AND m.key NOT IN (
+    SELECT u.value FROM xqueue.stub_queues AS q, jsonb_each_text(q.used) AS u
+    WHERE q.name = queue::text::regclass AND u.key NOT IN ('priority', 'tube', 'ttr'))
+$$;
+
 CREATE FUNCTION xqueue.put(queue anyelement, task jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, ttr interval DEFAULT NULL,
     priority bigint DEFAULT NULL, tube text DEFAULT NULL, front boolean DEFAULT false, timeout interval DEFAULT '0',
     on_conflict text DEFAULT 'error') RETURNS SETOF anyelement LANGUAGE sql AS $$
 SELECT jsonb_populate_record(queue, t)
-FROM xqueue.put(pg_typeof(queue)::text, coalesce(task, jsonb_strip_nulls(to_jsonb(queue)) - '{status,owner,runat,attempts,expires,reason}'::text[]),
+FROM xqueue.put(pg_typeof(queue)::text, coalesce(task, xqueue.stub_given(pg_typeof(queue), to_jsonb(queue))),
                 delay, ttl, ttr, priority, tube, front, timeout, on_conflict) AS t
 $$;
 
