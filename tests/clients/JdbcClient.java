@@ -229,29 +229,31 @@ class JdbcClient {
         equal(query(db, TEXT, "CALL xqueue.next('jobs', '0', task => ?::jsonb)", task).get(0), null);
     }
 
-    static class WorkFailed extends Exception {}
-
     /**
-     * The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is
-     * restarted, the second one fails. At b the consumer is asked to stop.
+     * The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
+     * restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
      */
     static class Work {
         final String restart = env.get("XQUEUE_RESTART");
-        // Where the server cannot be restarted, the first attempt fails.
-        final String expected = restart == null ? "ab" : "aab";
+        // Where the server cannot be restarted, the first attempt is the one that loses its task.
+        final String expected = restart == null ? "abc" : "aabc";
+        // A restart uses up an attempt, as the end of the consumer's session would.
+        final List<String> left = restart == null
+                ? List.of("b R 1 the work failed", "d R 0") : List.of("b R 2 the work failed", "d R 1");
         String urls = "";
         boolean stopped;
 
         void attempt(String url) throws Exception {
             urls += url;
-            stopped = urls.length() == expected.length();
-            if (stopped) {
-                return;
+            stopped = url.equals("c");
+            if (url.equals("b")) {
+                throw new Exception("the work failed");
             }
-            if (restart == null || urls.length() > 1) {
-                throw new WorkFailed();
+            if (url.equals("a")) {
+                var command = restart != null && urls.length() == 1
+                        ? List.of(restart) : List.of(env.get("XQUEUE_TAKE_AWAY"), env.get("JDBC_USER") + "." + TABLE, url);
+                equal(new ProcessBuilder(command).inheritIO().start().waitFor(), 0);
             }
-            equal(new ProcessBuilder(restart).inheritIO().start().waitFor(), 0);
         }
     }
 
@@ -267,6 +269,10 @@ class JdbcClient {
         }
     }
 
+    // No row if the task was taken away meanwhile.
+    static final String RELEASE =
+            "SELECT xqueue.release(j, error => ?) FROM jobs AS j WHERE id = ? AND owner = xqueue.identify()";
+
     static void takeTasks(Connection db, Work work) throws Exception {
         while (true) {
             for (var job : take(db, 10)) {
@@ -275,30 +281,31 @@ class JdbcClient {
                     query(db, ID, "SELECT xqueue.give_back()");
                     return;
                 }
-                db.setAutoCommit(false);
                 try {
                     work.attempt(job.url);
+                    db.setAutoCommit(false); // the transaction writes the results too
                     query(db, TEXT, "SELECT xqueue.ack('jobs', ?)", job.id);
                     db.commit();
-                } catch (WorkFailed e) {
-                    db.rollback();
-                    query(db, TEXT, "SELECT xqueue.release('jobs', ?)", job.id);
-                    db.commit();
+                } catch (Exception e) {
+                    if (!db.getAutoCommit()) {
+                        db.rollback();
+                    }
+                    query(db, TEXT, RELEASE, e.getMessage(), job.id);
                 }
-                db.setAutoCommit(true);
+                db.setAutoCommit(true); // which commits a release
             }
         }
     }
 
     void loop() throws Exception {
-        put("[{\"url\": \"a\"}, {\"url\": \"b\"}, {\"url\": \"c\"}]");
+        put("[{\"url\": \"a\"}, {\"url\": \"b\"}, {\"url\": \"c\"}, {\"url\": \"d\"}]");
         var work = new Work();
         consume(work);
         equal(work.urls, work.expected);
         if (!db.isValid(20)) {
             db = connect("");
         }
-        equal(query(db, TEXT, "SELECT url || status FROM jobs ORDER BY id"), List.of("aR", "cR"));
+        equal(query(db, TEXT, "SELECT concat_ws(' ', url, status, attempts, reason) FROM jobs ORDER BY id"), work.left);
         query(db, ID, "DELETE FROM jobs RETURNING 0");
     }
 
@@ -352,7 +359,7 @@ class JdbcClient {
         var client = new JdbcClient();
         try (var statement = client.db.createStatement()) {
             statement.execute("CREATE TABLE " + TABLE + " (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text, options jsonb)");
-            statement.execute("SELECT xqueue.upgrade('" + TABLE + "')");
+            statement.execute("SELECT xqueue.upgrade('" + TABLE + "', '{\"features\": {\"retry\": true}}')");
             client.run("put takes JSON, take gives records, ack takes an id", client::objects);
             client.run("a batch is inserted or put as a list, and acked as an array", client::batches);
             client.run("strings with casts, and without when they have no type", client::types);
@@ -361,7 +368,7 @@ class JdbcClient {
             client.run("the task of a consumer that is killed or leaves is ready again", client::lost);
             client.run("a waiting take is woken by a put and ended by cancel()", client::waiting);
             client.run("CALL next acks and takes", client::next);
-            client.run("a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun",
+            client.run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
                     client::loop);
             client.run("through PgBouncer, take, work and ack in one transaction", client::oneTransaction);
             client.run("through PgBouncer, an identified session takes and acks on different connections", client::identified);

@@ -36,6 +36,12 @@ class Job < ActiveRecord::Base
   def ack
     Job.ack(id)
   end
+
+  # How many tasks: none if it was taken away meanwhile.
+  def release(error)
+    release = "SELECT xqueue.release(j, error => ?) FROM jobs AS j WHERE id = ? AND owner = xqueue.identify()"
+    Job.connection.execute(Job.sanitize_sql([release, error, id])).ntuples
+  end
 end
 
 class MakeJobs < ActiveRecord::Migration[6.1]
@@ -49,7 +55,7 @@ end
 
 class MakeQueue < ActiveRecord::Migration[6.1]
   def up
-    execute "SELECT xqueue.upgrade('jobs')"
+    execute %q(SELECT xqueue.upgrade('jobs', '{"features": {"retry": true}}'))
   end
 
   def down
@@ -84,26 +90,28 @@ else
   raise "it did not fail with #{error}"
 end
 
-class WorkFailed < StandardError; end
-
-# The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
-# the second one fails. At b the consumer is asked to stop.
+# The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is restarted.
+# During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
 class Work
   attr_reader :urls
 
   def initialize = @urls = []
-  def stopped = @urls.last == "b"
+  def stopped = @urls.last == "c"
   def restart = ENV["XQUEUE_RESTART"]
 
-  # Where the server cannot be restarted, the first attempt fails.
-  def expected = restart ? %w[a a b] : %w[a b]
+  # Where the server cannot be restarted, the first attempt is the one that loses its task.
+  def expected = restart ? %w[a a b c] : %w[a b c]
+
+  # A restart uses up an attempt, as the end of the consumer's session would.
+  def left = restart ? ["b R 2 the work failed", "d R 1"] : ["b R 1 the work failed", "d R 0"]
 
   def attempt(url)
     @urls << url
     return if stopped
-    raise WorkFailed unless restart && @urls.length == 1
+    raise "the work failed" if url == "b"
 
-    system(restart, exception: true)
+    restarts = restart && @urls.length == 1
+    system(*(restarts ? [restart] : [ENV["XQUEUE_TAKE_AWAY"], "#{SCHEMA}.jobs", url]), exception: true)
   end
 end
 
@@ -122,22 +130,18 @@ def consume(work)
 end
 
 def take_tasks(work)
-  loop do
+  until work.stopped
     Job.take_tasks(timeout: 5.seconds, count: 10).each do |job|
-      if work.stopped
-        # The pool would not give back what was not begun.
-        return Job.uncached { Job.connection.execute("SELECT xqueue.give_back()") }
-      end
+      break if work.stopped
 
-      begin
-        Job.transaction do
-          work.attempt(job.url)
-          job.ack
-        end
-      rescue WorkFailed
-        Job.connection.execute("SELECT xqueue.release('jobs', #{job.id})")
-      end
+      work.attempt(job.url)
+      Job.transaction { job.ack } # which writes the results too
+    rescue StandardError => e
+      # The others may be lost too, with the connection, where ActiveRecord has connected anew, as from 7.1 on.
+      break if job.release(e.message) == 0
     end
+    # What was not begun is ready again at once; the pool would not give it back.
+    Job.connection.execute("SELECT xqueue.give_back()")
   end
 end
 
@@ -259,12 +263,13 @@ TESTS = {
     Job.take_tasks.each(&:ack)
   end,
 
-  "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun" => lambda do
-    Job.put(%w[a b c].map { |url| { url: url } })
+  "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun" => lambda do
+    Job.put(%w[a b c d].map { |url| { url: url } })
     work = Work.new
     consume(work)
     equal(work.urls, work.expected)
-    equal(Job.order(:id).map { |job| job.url + job.status }, %w[aR cR])
+    left = Job.order(:id).pluck(Arel.sql("concat_ws(' ', url, status, attempts, reason)"))
+    equal(left, work.left)
     Job.delete_all
   end,
 

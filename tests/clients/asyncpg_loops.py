@@ -16,6 +16,10 @@ async def ack(db, job):
     await db.execute("SELECT xqueue.ack('asyncpg_jobs', $1::bigint)", job["id"])
 
 
+# No row if the task was taken away meanwhile.
+RELEASE = "SELECT xqueue.release(j, error => $1) FROM asyncpg_jobs AS j WHERE id = $2 AND owner = xqueue.identify()"
+
+
 async def consume(pool, work):
     while not work.stopped:
         try:
@@ -32,11 +36,11 @@ async def take_tasks(db, work):
             if work.stopped:
                 return  # The pool's reset gives back what was not begun.
             try:
-                async with db.transaction():
-                    await asyncio.to_thread(work, job["url"])
+                await asyncio.to_thread(work, job["url"])
+                async with db.transaction():  # which writes the results too
                     await ack(db, job)
-            except ValueError:
-                await db.execute("SELECT xqueue.release('asyncpg_jobs', $1::bigint)", job["id"])
+            except Exception as error:
+                await db.execute(RELEASE, str(error), job["id"])
 
 
 async def give_back(db):
@@ -58,13 +62,13 @@ async def states(db):
 
 
 async def loop(db):
-    """asyncpg: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"""
-    await put(db, *"abc")
-    work = Work()
+    """asyncpg: a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
+    await put(db, *"abcd")
+    work = Work("asyncpg_jobs")
     async with create_pool() as pool:
         await consume(pool, work)
         equal(work.urls, work.expected)
-        equal(await states(pool), "aRcR")
+        equal(await pool.fetchval(work.query_left), work.left)
 
 
 def through_pgbouncer():
@@ -131,7 +135,9 @@ def clean_up(_=None):
     asyncio.run(execute("DELETE FROM asyncpg_jobs"))
 
 
-asyncio.run(execute("CREATE TABLE asyncpg_jobs (id bigserial PRIMARY KEY, url text); SELECT xqueue.upgrade('asyncpg_jobs')"))
+asyncio.run(execute("""
+    CREATE TABLE asyncpg_jobs (id bigserial PRIMARY KEY, url text);
+    SELECT xqueue.upgrade('asyncpg_jobs', '{"features": {"retry": true}}')"""))
 try:
     run([on_connection(loop)], None, clean_up)
     clean_up()

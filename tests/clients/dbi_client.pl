@@ -75,6 +75,8 @@ sub consume {
 sub take_tasks {
     my ($db, $work) = @_;
     my $take = $db->prepare("SELECT * FROM xqueue.take(NULL::dbi_jobs, ?, ?)");
+    # No row if the task was taken away meanwhile.
+    my $release = 'SELECT xqueue.release(j, error => ?) FROM dbi_jobs AS j WHERE id = ? AND owner = xqueue.identify()';
     while (1) {
         for my $job (@{ $db->selectall_arrayref($take, { Slice => {} }, '5s', 10) }) {
             if ($work->{stopped}) {
@@ -82,30 +84,32 @@ sub take_tasks {
                 $db->do('SELECT xqueue.give_back()');
                 return;
             }
-            $db->begin_work;
-            if (eval { attempt($work, $job->{url}); 1 }) {
+            my $is_done = eval {
+                attempt($work, $job->{url});
+                $db->begin_work;    # the transaction that writes the results too
                 $db->do("SELECT xqueue.ack('dbi_jobs', ?)", {}, $job->{id});
                 $db->commit;
-            }
-            else {
-                $db->rollback;
-                $db->do("SELECT xqueue.release('dbi_jobs', ?)", {}, $job->{id});
-            }
+            };
+            next if $is_done;
+            my $error = $@;
+            $db->rollback unless $db->{AutoCommit};
+            $db->do($release, {}, $error, $job->{id});
         }
     }
 }
 
-# The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
-# the second one fails. At b the consumer is asked to stop. Where the server cannot be restarted, the first attempt fails.
+# The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is restarted.
+# During the second one another consumer takes a away. b fails. At c the consumer is asked to stop. Where the server cannot be
+# restarted, the first attempt is the one that loses its task.
 my $restart = $ENV{XQUEUE_RESTART};
 
 sub attempt {
     my ($work, $url) = @_;
     push @{ $work->{urls} }, $url;
-    my $count = @{ $work->{urls} };
-    return $work->{stopped} = 1 if $url eq 'b';
-    croak 'the work failed' unless $restart && $count == 1;
-    system($restart) == 0 or confess 'the server does not restart';
+    die "the work failed\n" if $url eq 'b';
+    return $work->{stopped} = 1 if $url eq 'c';
+    my @command = $restart && @{ $work->{urls} } == 1 ? ($restart) : ($ENV{XQUEUE_TAKE_AWAY}, $table, $url);
+    system(@command) == 0 or confess "$command[0] fails";
 }
 
 my @tests = (
@@ -213,13 +217,15 @@ my @tests = (
         equal($db->selectrow_array("CALL xqueue.next('$table', '0', task => ?)", {}, $task), undef);
     },
 
-    "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun" => sub {
-        put({ url => 'a' }, { url => 'b' }, { url => 'c' });
+    "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun" => sub {
+        put({ url => 'a' }, { url => 'b' }, { url => 'c' }, { url => 'd' });
         my $work = {};
         consume($work);
-        equal($work->{urls}, [($restart ? ('a', 'a') : 'a'), 'b']);
+        equal($work->{urls}, [($restart ? ('a', 'a') : 'a'), 'b', 'c']);
         $db = connect_here() unless $db->ping;
-        equal($db->selectcol_arrayref("SELECT url || status FROM $table ORDER BY id"), ['aR', 'cR']);
+        # A restart uses up an attempt, as the end of the consumer's session would.
+        my $left = $db->selectcol_arrayref("SELECT concat_ws(' ', url, status, attempts, reason) FROM $table ORDER BY id");
+        equal($left, $restart ? ["b R 2 the work failed\n", 'd R 1'] : ["b R 1 the work failed\n", 'd R 0']);
         $db->do("DELETE FROM $table");
     },
 
@@ -258,7 +264,7 @@ my @tests = (
 );
 
 $db->do("CREATE TABLE $table (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL, options jsonb)");
-$db->do('SELECT xqueue.upgrade(?, ?)', {}, $table, '{"features": {"delayed": true}}');
+$db->do('SELECT xqueue.upgrade(?, ?)', {}, $table, '{"features": {"delayed": true, "retry": true}}');
 while (my ($name, $test) = splice @tests, 0, 2) {
     my $ok = eval { $test->(); equal($db->selectrow_array("SELECT count(*) FROM $table"), 0); 1 };
     say $ok ? "ok - DBI: $name" : "not ok - DBI: $name\n$@";

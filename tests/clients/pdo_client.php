@@ -13,6 +13,8 @@ final class Job
     public readonly string $status;
     public readonly ?string $owner;
     public readonly ?string $runat;
+    public readonly int $attempts;
+    public readonly ?string $reason;
 }
 
 $table = 'pdo_jobs';
@@ -86,37 +88,39 @@ function fails(string $state, string $sql, mixed ...$parameters): void
     throw new Exception("$sql did not fail");
 }
 
-final class WorkFailed extends Exception
-{
-}
-
 /**
- * The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
- * the second one fails. At b the consumer is asked to stop.
+ * The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
+ * restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
  */
 final class Work
 {
     public array $urls = [];
     public bool $stopped = false;
 
-    /** Where the server cannot be restarted, the first attempt fails. */
+    /** Where the server cannot be restarted, the first attempt is the one that loses its task. */
     public function expected(): array
     {
-        return getenv('XQUEUE_RESTART') ? ['a', 'a', 'b'] : ['a', 'b'];
+        return getenv('XQUEUE_RESTART') ? ['a', 'a', 'b', 'c'] : ['a', 'b', 'c'];
+    }
+
+    /** A restart uses up an attempt, as the end of the consumer's session would. */
+    public function left(): array
+    {
+        return getenv('XQUEUE_RESTART') ? ['b R 2 the work failed', 'd R 1'] : ['b R 1 the work failed', 'd R 0'];
     }
 
     public function attempt(string $url): void
     {
         $this->urls[] = $url;
-        $this->stopped = $url === 'b';
-        if ($this->stopped) {
-            return;
+        $this->stopped = $url === 'c';
+        if ($url === 'b') {
+            throw new Exception('the work failed');
         }
-        if (count($this->urls) + 2 !== count($this->expected())) {
-            throw new WorkFailed();
+        if ($url === 'a') {
+            $restarts = getenv('XQUEUE_RESTART') && count($this->urls) === 1;
+            exec($restarts ? getenv('XQUEUE_RESTART') : getenv('XQUEUE_TAKE_AWAY') . ' pdo_jobs a', result_code: $code);
+            equal($code, 0);
         }
-        exec(getenv('XQUEUE_RESTART'), result_code: $code);
-        equal($code, 0);
     }
 }
 
@@ -133,6 +137,9 @@ function consume(Work $work): void
     }
 }
 
+/** No row if the task was taken away meanwhile. */
+const RELEASE = 'SELECT xqueue.release(j, error => ?) FROM pdo_jobs AS j WHERE id = ? AND owner = xqueue.identify()';
+
 function take_tasks(PDO $db, Work $work): void
 {
     while (true) {
@@ -143,13 +150,13 @@ function take_tasks(PDO $db, Work $work): void
                 return;
             }
             try {
-                $db->beginTransaction();
                 $work->attempt($job->url);
+                $db->beginTransaction(); // which writes the results too
                 query($db, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id);
                 $db->commit();
-            } catch (WorkFailed) {
-                $db->rollBack();
-                query($db, "SELECT xqueue.release('pdo_jobs', ?)", $job->id);
+            } catch (Exception $e) {
+                !$db->inTransaction() or $db->rollBack();
+                query($db, RELEASE, $e->getMessage(), $job->id);
             }
         }
     }
@@ -251,13 +258,14 @@ $tests = [
         equal(query($db, "CALL xqueue.next('$table', '0', task => ?)", $task)->fetchColumn(), null);
     },
 
-    "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun" => function () use (&$db, $connect, $table) {
-        put(...array_map(fn (string $url) => ['url' => $url], range('a', 'c')));
+    "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun" => function () use (&$db, $connect, $table) {
+        put(...array_map(fn (string $url) => ['url' => $url], range('a', 'd')));
         $work = new Work();
         consume($work);
         equal($work->urls, $work->expected());
         $db = $connect();
-        equal(query($db, "SELECT url || status FROM $table ORDER BY id")->fetchAll(PDO::FETCH_COLUMN), ['aR', 'cR']);
+        $left = "SELECT concat_ws(' ', url, status, attempts, reason) FROM $table ORDER BY id";
+        equal(query($db, $left)->fetchAll(PDO::FETCH_COLUMN), $work->left());
         $db->exec("DELETE FROM $table");
     },
 
@@ -295,7 +303,7 @@ $tests = [
 ];
 
 $db->exec("CREATE TABLE $table (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL, options jsonb)");
-query($db, 'SELECT xqueue.upgrade(?, ?)', $table, '{"features": {"delayed": true}}');
+query($db, 'SELECT xqueue.upgrade(?, ?)', $table, '{"features": {"delayed": true, "retry": true}}');
 foreach ($tests as $name => $test) {
     try {
         $test();

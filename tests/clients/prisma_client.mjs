@@ -18,6 +18,9 @@ function connect({ host, port }) {
 const db = connect(server);
 const take = (client, timeout, count = 1) => client.$queryRaw`SELECT * FROM xqueue.take(NULL::prisma_jobs, ${timeout}, ${count})`;
 const ack = (client, id) => client.$queryRaw`SELECT xqueue.ack('prisma_jobs', ${id})`;
+// No row if the task was taken away meanwhile.
+const release = (client, id, error) => client.$queryRaw`
+    SELECT xqueue.release(j, error => ${error.message}) FROM prisma_jobs AS j WHERE id = ${id} AND owner = xqueue.identify()`;
 
 async function consume(db, work) {
     while (!work.stopped) {
@@ -34,19 +37,18 @@ async function consume(db, work) {
 async function takeTasks(db, work) {
     while (!work.stopped) {
         for (const job of await take(db, "5s", 10)) {
-            if (work.stopped) {
-                await db.$queryRaw`SELECT xqueue.give_back()`; // what was not begun is ready again at once
-                return;
-            }
+            if (work.stopped) break;
             try {
-                await db.$transaction(async (within) => {
-                    await work.do(job.url);
+                await work.do(job.url);
+                await db.$transaction(async (within) => { // which writes the results too
                     await ack(within, job.id);
-                }, { timeout: 60_000 }); // the work may take longer than the five seconds that are the default
-            } catch {
-                await db.$queryRaw`SELECT xqueue.release('prisma_jobs', ${job.id})`;
+                });
+            } catch (error) {
+                const released = await release(db, job.id, error);
+                if (released.length === 0) break; // the others may be lost too: the pool has connected anew
             }
         }
+        await db.$queryRaw`SELECT xqueue.give_back()`; // what was not begun is ready again at once
     }
 }
 
@@ -121,13 +123,12 @@ const tests = {
         await other.$disconnect();
     },
 
-    async "a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"() {
-        await db.job.createMany({ data: [..."abc"].map((url) => ({ url })) });
-        const work = new Work();
+    async "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"() {
+        await db.job.createMany({ data: [..."abcd"].map((url) => ({ url })) });
+        const work = new Work("prisma_jobs");
         await consume(db, work);
         assert.deepEqual(work.urls, work.expected);
-        const left = await db.job.findMany({ orderBy: { id: "asc" } });
-        assert.deepEqual(left.map((job) => job.url + job.status), ["aR", "cR"]);
+        assert.equal((await db.$queryRawUnsafe(work.queryLeft))[0].jobs, work.left);
         await db.job.deleteMany();
     },
 
@@ -182,7 +183,7 @@ const tests = {
 
 await db.$executeRaw`CREATE TABLE prisma_jobs (id bigserial PRIMARY KEY, url text NOT NULL)`;
 try {
-    await db.$queryRaw`SELECT xqueue.upgrade('prisma_jobs')`;
+    await db.$queryRaw`SELECT xqueue.upgrade('prisma_jobs', '{"features": {"retry": true}}')`;
     await run("Prisma", tests, () => db.job.deleteMany());
 } finally {
     await db.$executeRaw`DROP TABLE prisma_jobs`;

@@ -12,8 +12,8 @@ from tap import POOLER, Work, equal, run, until
 
 
 class Job:
-    def __init__(self, id, url, status, owner):
-        self.id, self.url, self.status, self.owner = id, url, status, owner
+    def __init__(self, id, url, status, owner, attempts, reason):
+        self.id, self.url, self.status, self.owner, self.attempts, self.reason = id, url, status, owner, attempts, reason
 
 
 def connect(**options):
@@ -29,6 +29,10 @@ def consume(work):
             time.sleep(0.2)  # the server restarts, or ended the connection: its tasks are ready again
 
 
+# No row if the task was taken away meanwhile.
+RELEASE = "SELECT xqueue.release(j, error => %s) FROM psycopg_jobs AS j WHERE id = %s AND owner = xqueue.identify()"
+
+
 def take_tasks(db, work):
     while not work.stopped:
         for job in db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10)).fetchall():
@@ -37,11 +41,11 @@ def take_tasks(db, work):
                 db.execute("SELECT xqueue.give_back()")
                 return
             try:
-                with db.transaction():
-                    work(job.url)
+                work(job.url)
+                with db.transaction():  # which writes the results too
                     db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
-            except ValueError:
-                db.execute("SELECT xqueue.release('psycopg_jobs', %s)", (job.id,))
+            except Exception as error:
+                db.execute(RELEASE, (str(error), job.id))
 
 
 async def consume_async(pool, work):
@@ -60,11 +64,11 @@ async def take_tasks_async(db, work):
             if work.stopped:
                 return  # The pool's reset gives back what was not begun.
             try:
+                await asyncio.to_thread(work, job.url)
                 async with db.transaction():
-                    await asyncio.to_thread(work, job.url)
                     await db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
-            except ValueError:
-                await db.execute("SELECT xqueue.release('psycopg_jobs', %s)", (job.id,))
+            except Exception as error:
+                await db.execute(RELEASE, (str(error), job.id))
 
 
 async def give_back(db):
@@ -85,14 +89,14 @@ def value(db, statement, *parameters):
 
 
 def sync_loop(_):
-    """psycopg: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun"""
+    """psycopg: a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
     with connect() as db:
-        put(db, *"abc")
-    work = Work()
+        put(db, *"abcd")
+    work = Work("psycopg_jobs")
     consume(work)
     equal(work.urls, work.expected)
     with connect() as db:
-        until(lambda: states(db) == "aRcR")
+        equal(value(db, work.query_left), work.left)
         db.execute("DELETE FROM psycopg_jobs")
 
 
@@ -110,12 +114,12 @@ def async_loop(_):
                 equal((await (await db.execute("SELECT * FROM psycopg_jobs WHERE status = 'T'")).fetchall()), [])
 
     with connect() as db:
-        put(db, *"abc")
-    work = Work()
+        put(db, *"abcd")
+    work = Work("psycopg_jobs")
     asyncio.run(main())
     equal(work.urls, work.expected)
     with connect() as db:
-        equal(states(db), "aRcR")
+        equal(value(db, work.query_left), work.left)
         db.execute("DELETE FROM psycopg_jobs")
 
 
@@ -169,7 +173,7 @@ def clean_up():
 
 with connect() as db:
     db.execute("CREATE TABLE psycopg_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)")
-    db.execute("SELECT xqueue.upgrade('psycopg_jobs')")
+    db.execute("""SELECT xqueue.upgrade('psycopg_jobs', '{"features": {"retry": true}}')""")
 try:
     run([sync_loop, async_loop, killed, one_transaction, identified], None, clean_up)
 finally:

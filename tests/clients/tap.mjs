@@ -41,24 +41,35 @@ export async function until(condition) {
 }
 
 /**
- * The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is
- * restarted, the second one fails. At b the consumer is asked to stop.
+ * The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
+ * restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
  */
 export class Work {
     urls = [];
     stopped = false;
-    // Where the server cannot be restarted, the first attempt fails.
+    // Where the server cannot be restarted, the first attempt is the one that loses its task.
     restart = process.env.XQUEUE_RESTART;
-    expected = this.restart ? ["a", "a", "b"] : ["a", "b"];
+    expected = this.restart ? ["a", "a", "b", "c"] : ["a", "b", "c"];
+
+    // What queryLeft finds afterwards. A restart uses up an attempt, as the end of the consumer's session would.
+    left = this.restart ? "b R 2 the work failed, d R 1" : "b R 1 the work failed, d R 0";
+
+    constructor(table) {
+        this.table = table;
+        this.queryLeft =
+            `SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id) AS jobs FROM ${table}`;
+    }
 
     async do(url) {
         this.urls.push(url);
-        if (this.urls.length === this.expected.length) {
-            this.stopped = true;
-        } else if (this.restart && this.urls.length === 1) {
+        if (this.restart && this.urls.length === 1) {
             await promisify(execFile)(this.restart);
-        } else {
+        } else if (url === "a") {
+            await promisify(execFile)(process.env.XQUEUE_TAKE_AWAY, [this.table, url]);
+        } else if (url === "b") {
             throw new Error("the work failed");
+        } else {
+            this.stopped = true;
         }
     }
 }

@@ -35,20 +35,25 @@ def until(condition, seconds=20):
 
 
 class Work:
-    """The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which is
-    restarted, the second one fails. At b the consumer is asked to stop."""
+    """The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
+    restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop."""
 
-    def __init__(self):
-        self.urls, self.stopped = [], False
-        # Where the server cannot be restarted, the first attempt fails.
+    def __init__(self, table):
+        self.table, self.urls, self.stopped = table, [], False
+        # Where the server cannot be restarted, the first attempt is the one that loses its task.
         self.restart = os.environ.get("XQUEUE_RESTART")
-        self.expected = ["a", "a", "b"] if self.restart else ["a", "b"]
+        self.expected = ["a", "a", "b", "c"] if self.restart else ["a", "b", "c"]
+        # What query_left finds afterwards. A restart uses up an attempt, as the end of the consumer's session would.
+        self.left = "b R 2 the work failed, d R 1" if self.restart else "b R 1 the work failed, d R 0"
+        self.query_left = f"SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id) FROM {table}"
 
     def __call__(self, url):
         self.urls.append(url)
-        if len(self.urls) == len(self.expected):
-            self.stopped = True
-        elif self.restart and len(self.urls) == 1:
+        if self.restart and len(self.urls) == 1:
             subprocess.run([self.restart], check=True)
-        else:
+        elif url == "a":
+            subprocess.run([os.environ["XQUEUE_TAKE_AWAY"], self.table, url], check=True)
+        elif url == "b":
             raise ValueError("the work failed")
+        else:
+            self.stopped = True

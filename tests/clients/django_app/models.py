@@ -20,3 +20,10 @@ class Job(models.Model):
         # On the connection that has taken it.
         with connections[self._state.db or "default"].cursor() as cursor:
             cursor.execute("SELECT xqueue.ack('django_jobs', %s)", [self.pk])
+
+    def release(self, error):
+        # Gives 0 if the task was taken away meanwhile.
+        with connections[self._state.db or "default"].cursor() as cursor:
+            cursor.execute("SELECT xqueue.release(j, error => %s) FROM django_jobs AS j "
+                           "WHERE id = %s AND owner = xqueue.identify()", [str(error), self.pk])
+            return cursor.rowcount

@@ -171,64 +171,68 @@ func takeTasks(work *Work) error {
 				_, err := db.ExecContext(ctx, "SELECT xqueue.give_back()")
 				return err
 			}
-			if err := process(db, job, work); err != nil {
-				return err
+			if failure := process(db, job, work); failure != nil {
+				// Nothing, if the task was taken away meanwhile.
+				_, err := db.ExecContext(ctx, `SELECT xqueue.release(j, error => $1) FROM lib_pq_jobs AS j
+					WHERE id = $2 AND owner = xqueue.identify()`, failure.Error(), job.ID)
+				if err != nil {
+					return err
+				}
 			}
 		}
 	}
 }
 
-// process works and acks in one transaction, and releases the task if the work fails.
+// process works, and acks in the transaction that writes the results.
 func process(db *sql.Conn, job Job, work *Work) error {
+	if err := work.attempt(job.URL); err != nil {
+		return err
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // nothing, after Commit
-	if work.attempt(job.URL) != nil {
-		if err := tx.Rollback(); err != nil {
-			return err
-		}
-		_, err := db.ExecContext(ctx, "SELECT xqueue.release('lib_pq_jobs', $1)", job.ID)
-		return err
-	}
 	if err := ack(tx, job.ID); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// Work is what a consumer does in a test with the tasks a, b, c. The first attempt at a loses the server, which is restarted,
-// the second one fails. At b the consumer is asked to stop.
+// Work is what a consumer does in a test with the tasks a, b, c, d. The first attempt at a loses the server, which is restarted.
+// During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
 type Work struct {
-	urls, expected string
-	stopped        bool
+	urls, expected, left string
+	stopped              bool
 }
 
 func (work *Work) attempt(url string) error {
 	work.urls += url
-	work.stopped = len(work.urls) == len(work.expected)
-	if work.stopped {
-		return nil
-	}
 	if restart := os.Getenv("XQUEUE_RESTART"); restart != "" && work.urls == "a" {
 		must(exec.Command(restart).Run())
-		return nil
+	} else if url == "a" {
+		must(exec.Command(os.Getenv("XQUEUE_TAKE_AWAY"), "lib_pq_jobs", url).Run())
+	} else if url == "b" {
+		return errors.New("the work failed")
+	} else {
+		work.stopped = true
 	}
-	return errors.New("the work failed")
+	return nil
 }
 
 func loop(db *sql.Conn) {
-	must(put(db, []task{{"url": "a"}, {"url": "b"}, {"url": "c"}}))
-	work := Work{expected: "aab"}
+	must(put(db, []task{{"url": "a"}, {"url": "b"}, {"url": "c"}, {"url": "d"}}))
+	work := Work{expected: "aabc", left: "b R 2 the work failed, d R 1"} // the restart uses up an attempt
 	if os.Getenv("XQUEUE_RESTART") == "" {
-		work.expected = "ab" // the first attempt fails
+		// The first attempt is the one that loses its task.
+		work = Work{expected: "abc", left: "b R 1 the work failed, d R 0"}
 	}
 	consume(&work)
 	equal(work.urls, work.expected)
 	after := get(pool.Conn(ctx))
 	defer after.Close()
-	equal(value[string](after, "SELECT string_agg(url || status, ' ' ORDER BY id) FROM lib_pq_jobs"), "aR cR")
+	equal(value[string](after, `SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id)
+		FROM lib_pq_jobs`), work.left)
 	get(after.ExecContext(ctx, "DELETE FROM lib_pq_jobs"))
 }
 
@@ -288,13 +292,14 @@ func run(name string, test func(*sql.Conn)) {
 }
 
 func main() {
-	get(pool.Exec("CREATE TABLE lib_pq_jobs (id bigserial PRIMARY KEY, url text NOT NULL); SELECT xqueue.upgrade('lib_pq_jobs')"))
+	get(pool.Exec(`CREATE TABLE lib_pq_jobs (id bigserial PRIMARY KEY, url text NOT NULL);
+		SELECT xqueue.upgrade('lib_pq_jobs', '{"features": {"retry": true}}')`))
 	defer pool.Exec("DROP TABLE lib_pq_jobs")
 	run("put and ack belong to the application's transaction; a task is a struct", transactions)
 	run("put a list; ack an array, an object, a row", batches)
 	run("an error has code and hint", failures)
 	run("a task is given back, and comes back from a lost connection", lost)
-	run("a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun", loop)
+	run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun", loop)
 	run("through PgBouncer, take, work and ack in one transaction", oneTransaction)
 	run("through PgBouncer, an identified session takes and acks on different connections", identified)
 }

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
         migrations.SeparateDatabaseAndState(
             database_operations=[
                 migrations.RunSQL(
-                    "SELECT xqueue.upgrade('django_jobs')",
+                    """SELECT xqueue.upgrade('django_jobs', '{"features": {"retry": true}}')""",
                     "SELECT xqueue.downgrade('django_jobs', drop_columns => true)",
                 )
             ],

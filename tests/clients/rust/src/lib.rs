@@ -2,6 +2,7 @@
 
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
+use std::process::Command;
 
 pub type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
@@ -19,41 +20,49 @@ pub fn pooler() -> (String, u16) {
     (env("POOLER_HOST"), env("POOLER_PORT").parse().expect("a port"))
 }
 
-#[derive(Debug)]
-pub struct WorkFailed;
-
-/// The work of a consumer that is to be tested with the tasks a, b, c. The first attempt at a loses the server, which
-/// is restarted, the second one fails. At b the consumer is asked to stop.
+/// The work of a consumer that is to be tested with the tasks a, b, c, d of a table. The first attempt at a loses the
+/// server, which is restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked
+/// to stop.
 pub struct Work {
+    table: &'static str,
     restart: Option<String>,
     pub urls: String,
     pub stopped: bool,
 }
 
 impl Work {
-    #[expect(clippy::new_without_default, reason = "it reads the environment")]
-    pub fn new() -> Self {
-        Work { restart: std::env::var("XQUEUE_RESTART").ok(), urls: String::new(), stopped: false }
+    pub fn new(table: &'static str) -> Self {
+        let restart = std::env::var("XQUEUE_RESTART").ok();
+        Work { table, restart, urls: String::new(), stopped: false }
     }
 
-    /// Where the server cannot be restarted, the first attempt fails.
+    /// Where the server cannot be restarted, the first attempt is the one that loses its task.
     pub fn expected(&self) -> &'static str {
-        if self.restart.is_some() { "aab" } else { "ab" }
+        if self.restart.is_some() { "aabc" } else { "abc" }
     }
 
-    pub async fn attempt(&mut self, url: &str) -> Result<(), WorkFailed> {
-        self.urls.push_str(url);
-        self.stopped = self.urls.len() == self.expected().len();
-        match &self.restart {
-            _ if self.stopped => Ok(()),
-            Some(restart) if self.urls.len() == 1 => {
-                let status = std::process::Command::new(restart).status().expect("it runs");
-                assert!(status.success(), "the server restarts");
-                Ok(())
-            }
-            _ => Err(WorkFailed),
+    /// A restart uses up an attempt, as the end of the consumer's session would.
+    pub fn left(&self) -> &'static str {
+        match self.restart {
+            Some(_) => "b R 2 the work failed, d R 1",
+            None => "b R 1 the work failed, d R 0",
         }
     }
+
+    pub async fn attempt(&mut self, url: &str) -> Result {
+        self.urls.push_str(url);
+        match (url, &self.restart) {
+            ("a", Some(restart)) if self.urls == "a" => run(&mut Command::new(restart)),
+            ("a", _) => run(Command::new(env("XQUEUE_TAKE_AWAY")).args([self.table, url])),
+            ("b", _) => return Err("the work failed".into()),
+            _ => self.stopped = true,
+        }
+        Ok(())
+    }
+}
+
+fn run(command: &mut Command) {
+    assert!(command.status().expect("it runs").success(), "{command:?}");
 }
 
 /// Runs a test, which fails with an error or in a panic.

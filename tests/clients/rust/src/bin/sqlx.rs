@@ -190,31 +190,37 @@ async fn take_tasks(pool: &PgPool, work: &mut Work) -> sqlx::Result<()> {
             if work.stopped {
                 return Ok(()); // the pool gives back what was not begun
             }
-            let mut transaction = db.begin().await?;
-            if work.attempt(&job.url).await.is_ok() {
-                ack(&mut transaction, job.id).await?;
-                transaction.commit().await?;
-            } else {
-                transaction.rollback().await?;
-                let release = sqlx::query("SELECT xqueue.release('sqlx_jobs', $1)");
-                db.execute(release.bind(job.id)).await?;
+            if let Err(error) = process(&mut db, &job, work).await {
+                // No row if the task was taken away meanwhile.
+                let release = "SELECT xqueue.release(j, error => $1) FROM sqlx_jobs AS j
+                    WHERE id = $2 AND owner = xqueue.identify()";
+                db.execute(sqlx::query(release).bind(error.to_string()).bind(job.id)).await?;
             }
         }
     }
 }
 
+/// Works, and acks in the transaction that writes the results.
+async fn process(db: &mut PgConnection, job: &Job, work: &mut Work) -> Result {
+    work.attempt(&job.url).await?;
+    let mut transaction = db.begin().await?;
+    ack(&mut transaction, job.id).await?;
+    Ok(transaction.commit().await?)
+}
+
 async fn loop_(pool: &PgPool) -> Result {
     let mut db = start(pool).await?;
-    for url in ["a", "b", "c"] {
+    for url in ["a", "b", "c", "d"] {
         put(&mut db, url).await?;
     }
     drop(db);
-    let mut work = Work::new();
+    let mut work = Work::new("sqlx_jobs");
     consume(pool, &mut work).await?;
     assert_eq!(work.urls, work.expected());
-    let left = "SELECT string_agg(url || status, ' ' ORDER BY id) FROM sqlx_jobs";
+    let left = "SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id)
+        FROM sqlx_jobs";
     let mut db = pool.acquire().await?;
-    until_equal(&mut db, left, "aR cR").await
+    until_equal(&mut db, left, work.left()).await
 }
 
 /// The pool gives back in the background.
@@ -298,7 +304,8 @@ async fn identified(pool: &PgPool) -> Result {
 async fn main() -> Result {
     let pool = pool().await?;
     let create = "CREATE TABLE sqlx_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
-    pool.execute(AssertSqlSafe(format!("{create}; SELECT xqueue.upgrade('sqlx_jobs')"))).await?;
+    let upgrade = r#"SELECT xqueue.upgrade('sqlx_jobs', '{"features": {"retry": true}}')"#;
+    pool.execute(AssertSqlSafe(format!("{create}; {upgrade}"))).await?;
     test(
         "sqlx: put and ack belong to the application's transaction; a task is a struct",
         transactions(&pool),
@@ -309,7 +316,7 @@ async fn main() -> Result {
     test("sqlx: an error has code and hint", errors(&pool)).await;
     test("sqlx: a task comes back from the pool and from a lost connection", lost(&pool)).await;
     test(
-        "sqlx: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun",
+        "sqlx: a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
         loop_(&pool),
     )
     .await;

@@ -175,30 +175,36 @@ async fn take_tasks(work: &mut Work) -> Result<(), Error> {
                 db.execute("SELECT xqueue.give_back()", &[]).await?;
                 return Ok(());
             }
-            let transaction = db.transaction().await?;
-            if work.attempt(&job.url).await.is_ok() {
-                ack(&transaction, job.id).await?;
-                transaction.commit().await?;
-            } else {
-                transaction.rollback().await?;
-                let release = "SELECT xqueue.release('tokio_postgres_jobs', $1::bigint)";
-                db.execute(release, &[&job.id]).await?;
+            if let Err(error) = process(&mut db, &job, work).await {
+                // No row if the task was taken away meanwhile.
+                let release = "SELECT xqueue.release(j, error => $1) FROM tokio_postgres_jobs AS j
+                    WHERE id = $2 AND owner = xqueue.identify()";
+                db.execute(release, &[&error.to_string(), &job.id]).await?;
             }
         }
     }
 }
 
+/// Works, and acks in the transaction that writes the results.
+async fn process(db: &mut Client, job: &Job, work: &mut Work) -> Result {
+    work.attempt(&job.url).await?;
+    let transaction = db.transaction().await?;
+    ack(&transaction, job.id).await?;
+    Ok(transaction.commit().await?)
+}
+
 async fn loop_() -> Result {
     let db = start().await?;
-    for url in ["a", "b", "c"] {
+    for url in ["a", "b", "c", "d"] {
         put(&db, url).await?;
     }
-    let mut work = Work::new();
+    let mut work = Work::new("tokio_postgres_jobs");
     consume(&mut work).await?;
     assert_eq!(work.urls, work.expected());
     let db = connect(server()).await?;
-    let left = "SELECT string_agg(url || status, ' ' ORDER BY id) FROM tokio_postgres_jobs";
-    assert_eq!(db.query_one(left, &[]).await?.get::<_, &str>(0), "aR cR");
+    let left = "SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id)
+        FROM tokio_postgres_jobs";
+    assert_eq!(db.query_one(left, &[]).await?.get::<_, &str>(0), work.left());
     Ok(())
 }
 
@@ -265,7 +271,9 @@ async fn identified() -> Result {
 async fn main() -> Result {
     let db = connect(server()).await?;
     let create = "CREATE TABLE tokio_postgres_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
-    db.batch_execute(&format!("{create}; SELECT xqueue.upgrade('tokio_postgres_jobs')")).await?;
+    let upgrade =
+        r#"SELECT xqueue.upgrade('tokio_postgres_jobs', '{"features": {"retry": true}}')"#;
+    db.batch_execute(&format!("{create}; {upgrade}")).await?;
     test("tokio-postgres: put and ack belong to the application's transaction", transactions())
         .await;
     test("tokio-postgres: put a list; ack a list, an object, a row, text", batches()).await;
@@ -274,7 +282,7 @@ async fn main() -> Result {
     test("tokio-postgres: an error has code and hint", errors()).await;
     test("tokio-postgres: a lost connection's task is ready again", lost()).await;
     test(
-        "tokio-postgres: a consumer's loop outlives a restart of the server and failures, and gives back what it has not begun",
+        "tokio-postgres: a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
         loop_(),
     )
     .await;
