@@ -310,3 +310,28 @@ fn docs_blocks_of_a_page_share_a_session() {
     assert_none(failures(&page));
     assert_none(failures(&page));
 }
+
+/// What the stub would ignore it refuses.
+#[test]
+fn docs_stub_refuses_what_it_does_not_do() {
+    let stub = Database::empty("docs_stub");
+    let text = std::fs::read_to_string(root().join("docs/stub.sql")).expect("the stub");
+    assert_eq!(printed_in(&stub, &text), "");
+    let queue = r#"SELECT FROM xqueue.create('q', '{"features": {"retry": true, "ttr": true, "priority": true}}');
+                   SELECT FROM xqueue.put('q', '{}'); SELECT FROM xqueue.take('q');"#;
+    assert!(!printed_in(&stub, queue).contains("ERROR"));
+    for call in [
+        "upgrade('q', dry_run => true)",
+        r#"upgrade('q', '{"states": {"R": "r"}}')"#,
+        r#"upgrade('q', '{"tube_stats": ["a"]}')"#,
+        r#"upgrade('q', '{"features": {"utube": true}}')"#,
+        r#"upgrade('q', '{"features": {"capacity": 1}}')"#,
+        r#"upgrade('q', '{"features": {"id": "uuid"}}')"#,
+        "put('q', '{}', front => true)",
+        "take('q', ttr => '1 h')",
+        "ack('q', 1, attempt => 7)",
+    ] {
+        let printed = printed_in(&stub, &format!("SELECT xqueue.{call};"));
+        assert!(printed.starts_with("ERROR:  the stub does not do "), "{call}: {printed}");
+    }
+}
