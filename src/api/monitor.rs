@@ -230,7 +230,7 @@ pub fn worker_error(known: &WorkerStatus) -> Option<(String, i64)> {
 }
 
 /// Returns an instant as seconds since 1970.
-pub fn seconds(instant: i64) -> f64 {
+fn seconds(instant: i64) -> f64 {
     time::unix_microseconds(instant) as f64 / 1e6
 }
 

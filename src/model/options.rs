@@ -160,9 +160,9 @@ fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
 
 /// Returns which option is wrong, and how, in the words of JSON.
 fn in_words(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let mut message = error.inner().to_string();
-    message = message.replacen("unknown field", "unknown option", 1);
-    message = message.replacen("unknown variant", "unknown value", 1);
+    let message = error.inner().to_string();
+    let message = message.replacen("unknown field", "unknown option", 1);
+    let mut message = message.replacen("unknown variant", "unknown value", 1);
     for (of_rust, of_json) in [
         ("a map", "an object"),
         ("string or map", "a string or an object"),
