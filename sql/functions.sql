@@ -330,27 +330,39 @@ COMMENT ON FUNCTION xqueue.check(anyelement) IS 'As check(text), the queue named
 
 CREATE FUNCTION xqueue.state()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'state';
-COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: no worker has been asked for yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; NO_WORKER: the server has no place for one (max_worker_processes); STALLED: it has not come round for 10 seconds though it had to; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
+COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: no worker has been asked for yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; RESTING: there was nothing to do for it, and another database needed its place, it is started when there is; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; NO_WORKER: it has been needed for seconds, and the server has no place for one (max_worker_processes); STALLED: it has not come round for 10 seconds though it had to; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
 
 CREATE FUNCTION xqueue.metrics()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
 COMMENT ON FUNCTION xqueue.metrics() IS 'What is measured of each queue of this database that the caller may read, unless row security applies to it, and of the worker, in the text format of OpenMetrics, for Prometheus: xqueue_tasks by state, xqueue_calls by kind of call, xqueue_failed_attempts by cause, the histograms xqueue_wait_seconds and xqueue_work_seconds, xqueue_oldest_ready_seconds, xqueue_consumers and others; labels database, schema, queue. The view xqueue.metric has the same as rows. Costs the same for any number of tasks.';
 
-CREATE FUNCTION xqueue.holders()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';
-COMMENT ON FUNCTION xqueue.holders() IS 'The sessions that hold tasks: read the view xqueue.taken.';
+CREATE FUNCTION xqueue.is_shown(queue regclass)
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'is_shown';
+COMMENT ON FUNCTION xqueue.is_shown(regclass) IS 'Whether the views show this queue to the caller.';
 
-CREATE FUNCTION xqueue.measures()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'measures';
-COMMENT ON FUNCTION xqueue.measures() IS 'Ages and rates of the queues: read the views xqueue.queues and xqueue.latency.';
+CREATE FUNCTION xqueue.condition(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'condition';
+COMMENT ON FUNCTION xqueue.condition(regclass) IS 'The condition of a queue: read the view xqueue.queues.';
+
+CREATE FUNCTION xqueue.call_counts(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 18 AS 'MODULE_PATHNAME', 'call_counts';
+COMMENT ON FUNCTION xqueue.call_counts(regclass) IS 'How many tasks went through each kind of call: read the view xqueue.calls.';
+
+CREATE FUNCTION xqueue.holders(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'holders';
+COMMENT ON FUNCTION xqueue.holders(regclass) IS 'The sessions that hold tasks of a queue: read the view xqueue.taken.';
+
+CREATE FUNCTION xqueue.measures(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'measures';
+COMMENT ON FUNCTION xqueue.measures(regclass) IS 'How long the tasks of a queue wait, and are worked on: read the view xqueue.latency.';
 
 CREATE FUNCTION xqueue.metric_rows()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'metric_rows';
 COMMENT ON FUNCTION xqueue.metric_rows() IS 'The metrics as rows: read the view xqueue.metric.';
 
-CREATE FUNCTION xqueue.in_flight()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'in_flight';
-COMMENT ON FUNCTION xqueue.in_flight() IS 'The taken tasks, 10,000 of each queue at most: read the view xqueue.tasks_in_flight.';
+CREATE FUNCTION xqueue.in_flight(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 10 AS 'MODULE_PATHNAME', 'in_flight';
+COMMENT ON FUNCTION xqueue.in_flight(regclass) IS 'The taken tasks of a queue, 10,000 at most: read the view xqueue.tasks_in_flight.';
 
 CREATE FUNCTION xqueue.database_workers()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'database_workers';
@@ -360,10 +372,10 @@ CREATE FUNCTION xqueue.session_connections()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'session_connections';
 COMMENT ON FUNCTION xqueue.session_connections() IS 'The connections of sessions: read the view xqueue.sessions.';
 
-CREATE FUNCTION xqueue.waiting_consumers()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'waiting_consumers';
-COMMENT ON FUNCTION xqueue.waiting_consumers() IS 'The consumers that wait for a task: read the view xqueue.consumers.';
+CREATE FUNCTION xqueue.waiting_consumers(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_consumers';
+COMMENT ON FUNCTION xqueue.waiting_consumers(regclass) IS 'The consumers that wait for a task of a queue: read the view xqueue.consumers.';
 
-CREATE FUNCTION xqueue.waiting_producers()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'waiting_producers';
-COMMENT ON FUNCTION xqueue.waiting_producers() IS 'The producers that wait for room: read the view xqueue.producers.';
+CREATE FUNCTION xqueue.waiting_producers(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_producers';
+COMMENT ON FUNCTION xqueue.waiting_producers(regclass) IS 'The producers that wait for room under the capacity of a queue: read the view xqueue.producers.';

@@ -33,6 +33,8 @@ static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
 static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// All databases and roles share the slots: one role must leave some to the others.
 static MAX_QUEUES_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(-1);
+/// In kB. About 150 queues on the direct path: more are described anew each time that they are used in turn.
+static QUEUE_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(10 << 10);
 /// Repair work by hand must be possible, though not by mistake.
 static GUARD: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
@@ -127,6 +129,15 @@ pub fn init(preloading: bool) {
         (-1, 100_000),
         GucContext::Suset,
         GucFlags::default(),
+    );
+    int(
+        c"xqueue.queue_memory",
+        c"How much memory a process keeps for the queues that it has used.",
+        c"One that uses more queues in turn than fit in has to look them up again each time.",
+        &QUEUE_MEMORY,
+        (64, i32::MAX),
+        GucContext::Userset,
+        GucFlags::UNIT_KB,
     );
     GucRegistry::define_bool_guc(
         c"xqueue.guard",
@@ -228,6 +239,11 @@ pub fn max_sessions_per_role() -> usize {
 
 pub fn max_queues_per_role() -> usize {
     usize::try_from(MAX_QUEUES_PER_ROLE.get()).unwrap_or(max_queues().div_ceil(2))
+}
+
+/// Returns how many bytes a process keeps for the queues that it has used.
+pub fn queue_memory() -> usize {
+    (QUEUE_MEMORY.get().max(0) as usize) << 10
 }
 
 /// Returns whether feature guard has an effect in this session.

@@ -35,12 +35,16 @@ fn row(figure: &Figure, options: &Options, other: &Server) -> Result<Vec<String>
         (Sample::default(), Sample::default(), Sample::default());
     for round in 1..=options.effort.rounds {
         watchdog::enter(format!("{}, pair {round}", figure.name));
+        let measure = |other| -> Result<f64> {
+            let arguments = ["figure", figure.name].map(str::to_owned);
+            Ok(in_child(&arguments, options, other)?.parse()?)
+        };
         let (old, new) = if round % 2 == 0 {
-            let old = in_child(figure, options, Some(other))?;
-            (old, in_child(figure, options, None)?)
+            let old = measure(Some(other))?;
+            (old, measure(None)?)
         } else {
-            let new = in_child(figure, options, None)?;
-            (in_child(figure, options, Some(other))?, new)
+            let new = measure(None)?;
+            (measure(Some(other))?, new)
         };
         olds.add(old);
         news.add(new);
@@ -61,10 +65,10 @@ fn row(figure: &Figure, options: &Options, other: &Server) -> Result<Vec<String>
     ])
 }
 
-/// Measures a figure in the server that the environment names, or in the other one.
-fn in_child(figure: &Figure, options: &Options, other: Option<&Server>) -> Result<f64> {
+/// Measures in the server that the environment names, or in the other one, by a process of its own.
+pub fn in_child(arguments: &[String], options: &Options, other: Option<&Server>) -> Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("figure").arg(figure.name).args(&options.effort_arguments);
+    command.args(arguments).args(&options.effort_arguments);
     if let Some(other) = other {
         command.env("PGHOST", &other.sockets).env("PGPORT", other.port.to_string());
     }
@@ -73,7 +77,9 @@ fn in_child(figure: &Figure, options: &Options, other: Option<&Server>) -> Resul
     if !output.status.success() {
         let build = if other.is_some() { "old" } else { "new" };
         let errors = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{} of the {build} build: {}", figure.name, errors.trim()).into());
+        return Err(
+            format!("{} of the {build} build: {}", arguments.join(" "), errors.trim()).into()
+        );
     }
-    Ok(text.trim().parse()?)
+    Ok(text.trim().to_owned())
 }

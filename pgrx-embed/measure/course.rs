@@ -1,7 +1,7 @@
 //! Lifecycles without a pause, period by period: does the rate stay? And does it beside a transaction that
 //! keeps an old snapshot, so that VACUUM removes nothing?
 
-use crate::effort::Effort;
+use crate::effort::{Effort, Pinned};
 use crate::peer::{self, Load, Peer, Peers, Work};
 use crate::pgbench::Length;
 use crate::plot::{Lines, Plot};
@@ -19,6 +19,7 @@ pub fn flat(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let rates = courses(peers, |peer| periods_of(peer, periods, seconds));
     Ok(section(
         "Lifecycles minute by minute",
+        1,
         seconds,
         rates,
         format!("{periods} periods of {seconds} s without a pause; the ratio is to the first."),
@@ -63,22 +64,24 @@ fn courses(
 }
 
 fn beside_snapshot(peer: &mut dyn Peer, effort: &Effort) -> Result<Vec<f64>> {
-    let (periods, seconds) = effort.pinned;
-    let mut rates = periods_of(peer, 1, seconds)?;
+    let Pinned { before, beside, seconds } = effort.pinned;
+    let mut rates = periods_of(peer, before, seconds)?;
     let _snapshot = OldSnapshot::take()?;
-    rates.extend(periods_of(peer, periods, seconds)?);
+    rates.extend(periods_of(peer, beside, seconds)?);
     Ok(rates)
 }
 
 fn pinned_section(title: &'static str, effort: &Effort, courses: Courses, more: &str) -> Section {
-    let (periods, seconds) = effort.pinned;
+    let Pinned { before, beside, seconds } = effort.pinned;
+    let first = before * seconds;
     section(
         title,
+        before,
         seconds,
         courses,
         format!(
-            "First {seconds} s without, then {periods} periods beside a repeatable read transaction that has \
-             a snapshot and does nothing; the ratio is to the first.{more}"
+            "First {first} s without, then {beside} periods of {seconds} s beside a repeatable read transaction that has \
+             a snapshot and does nothing; the ratio is to the first {first} s.{more}"
         ),
     )
 }
@@ -93,22 +96,61 @@ fn periods_of(peer: &mut dyn Peer, periods: u32, seconds: u32) -> Result<Vec<f64
     Ok(rates)
 }
 
-fn section(title: &'static str, seconds: u32, courses: Courses, note: String) -> Section {
+/// `first`: the number of periods that others are compared with, and that a row of the table tells the mean of.
+fn section(
+    title: &'static str,
+    first: u32,
+    seconds: u32,
+    courses: Courses,
+    note: String,
+) -> Section {
     let mut rows = Vec::new();
+    let mut notes =
+        vec![format!("put, take, ack by {CLIENTS} clients, synchronous_commit {COMMIT}. {note}")];
     for (name, rates) in &courses {
-        for (period, rate) in (1..).zip(rates) {
-            let until = format!("{} s", period * seconds);
-            let ratio = format!("{:.2}", rate / rates[0]);
+        let (means, least) = summary(rates, first as usize);
+        for (until, rate) in (1..).map(|row| until(row * first, seconds)).zip(&means) {
+            let ratio = format!("{:.2}", rate / means[0]);
             rows.push(vec![name.clone(), until, format!("{rate:.0}"), ratio]);
         }
+        if first > 1 {
+            notes
+                .push(format!("{name}: the slowest {seconds} s had {least:.2} of the first rate."));
+        }
     }
+    let periods = courses.iter().map(|(_, rates)| rates.len()).max().unwrap_or(0) as u32;
+    let labels = (1..=periods).map(|period| until(period, seconds)).collect();
     Section {
         title,
         header: vec!["by", "until", "tasks per second", "to the first"],
         rows,
-        notes: vec![format!(
-            "put, take, ack by {CLIENTS} clients, synchronous_commit {COMMIT}. {note}"
-        )],
-        plot: Some(Plot::Lines(Lines { unit: "tasks per second", step: seconds, lines: courses })),
+        notes,
+        plot: Some(Plot::Lines(Lines { unit: "tasks per second", labels, lines: courses })),
+    }
+}
+
+/// The means of this number of periods at a time, and the least rate of a period relative to the first mean.
+fn summary(rates: &[f64], periods: usize) -> (Vec<f64>, f64) {
+    let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
+    let means: Vec<_> = rates.chunks(periods).map(mean).collect();
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let ratio = means.first().map_or(f64::NAN, |first| least / first);
+    (means, ratio)
+}
+
+fn until(period: u32, seconds: u32) -> String {
+    format!("{} s", period * seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::summary;
+
+    #[test]
+    fn a_minute_is_the_mean_of_its_periods() {
+        let (means, least) = summary(&[100.0, 300.0, 150.0, 50.0, 70.0], 2);
+        assert_eq!(means, [200.0, 100.0, 70.0]);
+        assert_eq!(least, 0.25);
+        assert_eq!(summary(&[10.0, 9.0], 1), (vec![10.0, 9.0], 0.9));
     }
 }

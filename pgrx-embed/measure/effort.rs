@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use crate::crowd::Selection;
+use crate::many::Many;
+
+/// Of those of one case that goes on without a pause.
+const CONTENDERS_AT_MOST: u32 = 16;
+
 #[derive(Clone)]
 pub struct Effort {
     pub name: &'static str,
@@ -28,10 +34,56 @@ pub struct Effort {
     pub idle_queues: i32,
     /// Without a pause: how many periods of how many seconds.
     pub flat: (u32, u32),
-    /// Rounds and seconds of the same beside an old snapshot.
-    pub pinned: (u32, u32),
+    pub pinned: Pinned,
+    pub beside_queries: BesideQueries,
+    /// Of the case crowd.
+    pub crowd: Selection,
+    pub many: Many,
+    /// How the server is stopped and started: pg_ctl with its data folder.
+    pub pg_ctl: Option<String>,
     /// After which everything is given up.
     pub limit: Duration,
+}
+
+impl Effort {
+    /// Cases that go on without a pause take this long with each contender.
+    pub fn in_minutes(&mut self, minutes: u32) {
+        self.flat = (minutes, 60);
+        self.pinned = Pinned::minutes(minutes);
+        self.beside_queries = BesideQueries::minutes(minutes);
+        let one = Duration::from_secs(60 * u64::from(minutes + 2));
+        self.limit = self.limit.max(CONTENDERS_AT_MOST * one);
+    }
+}
+
+/// Without a pause, first without and then beside an old snapshot: how many periods, of how many seconds.
+#[derive(Clone, Copy)]
+pub struct Pinned {
+    pub before: u32,
+    pub beside: u32,
+    pub seconds: u32,
+}
+
+impl Pinned {
+    pub const fn minutes(minutes: u32) -> Pinned {
+        Pinned { before: 6, beside: 6 * minutes, seconds: 10 }
+    }
+}
+
+/// Producers at a steady rate beside long queries.
+#[derive(Clone, Copy)]
+pub struct BesideQueries {
+    pub seconds: u32,
+    /// How often the backlog is looked at.
+    pub period: u32,
+    /// The length of a query; three run at a time, begun one after the other.
+    pub query: u32,
+}
+
+impl BesideQueries {
+    pub const fn minutes(minutes: u32) -> BesideQueries {
+        BesideQueries { seconds: 60 * minutes, period: 10, query: 120 }
+    }
 }
 
 pub const DUE_PER_SECOND: usize = 1000;
@@ -51,7 +103,11 @@ pub const FULL: Effort = Effort {
     ten_times: false,
     idle_queues: 1000,
     flat: (3, 60),
-    pinned: (6, 10),
+    pinned: Pinned { before: 1, beside: 6, seconds: 10 },
+    beside_queries: BesideQueries::minutes(15),
+    crowd: Selection::ALL,
+    many: Many { queues: 2000, databases: 64, places: 16, waiters: 1000, wakes: 300 },
+    pg_ctl: None,
     limit: Duration::from_secs(4 * 60 * 60),
 };
 
@@ -70,6 +126,10 @@ pub const QUICK: Effort = Effort {
     ten_times: false,
     idle_queues: 100,
     flat: (3, 2),
-    pinned: (3, 5),
+    pinned: Pinned { before: 1, beside: 3, seconds: 5 },
+    beside_queries: BesideQueries { seconds: 12, period: 2, query: 4 },
+    crowd: Selection::ALL,
+    many: Many { queues: 200, databases: 12, places: 8, waiters: 100, wakes: 50 },
+    pg_ctl: None,
     limit: Duration::from_secs(30 * 60),
 };

@@ -2,9 +2,11 @@
 //! Markdown section for each case, printed and kept in a file.
 
 mod against;
+mod beside_queries;
 mod calls;
 mod counters;
 mod course;
+mod crowd;
 #[path = "../tour/database.rs"]
 mod database;
 mod depth;
@@ -15,10 +17,12 @@ mod in_server;
 mod killed;
 mod late;
 mod machine;
+mod many;
 mod numbers;
 mod options;
 mod peer;
 mod pgbench;
+mod pgbench_log;
 mod plot;
 mod race;
 mod rates;
@@ -42,7 +46,6 @@ use std::time::Duration;
 use postgres::Client;
 
 use effort::Effort;
-use figures::Figure;
 use options::{Command, Options};
 use peer::Peers;
 use report::Section;
@@ -52,7 +55,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and what carries it out.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 22] = [
+pub const CASES: [Case; 28] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
@@ -65,9 +68,11 @@ pub const CASES: [Case; 22] = [
     ("flat", course::flat),
     ("pinned", course::pinned),
     ("utube-pinned", course::utube_pinned),
+    (beside_queries::CASE, beside_queries::measure),
     ("backlog", rates::backlog),
     ("batch-put", rates::batch_put),
     ("batch-take", rates::batch_take),
+    (crowd::CASE, crowd::measure),
     ("depth", depth::measure),
     ("storage", storage::measure),
     ("triggers", |effort, _| triggers::measure(effort)),
@@ -75,6 +80,22 @@ pub const CASES: [Case; 22] = [
     ("flood", |effort, _| worker::flood(effort)),
     ("idle", |effort, _| worker::idle(effort)),
     ("utube", |effort, _| utube::measure(effort)),
+    // Last, as they restart the server, which ends the connections of all contenders.
+    (many::queues::CASE, |effort, _| many::queues::measure(effort)),
+    (many::restart::CASE, |effort, _| many::restart::measure(effort)),
+    (many::databases::CASE, |effort, _| many::databases::measure(effort)),
+    (many::waiters::CASE, |effort, _| many::waiters::measure(effort)),
+];
+
+/// Those that want another build, or hours, or a server that they may restart.
+const ON_REQUEST: [&str; 7] = [
+    in_server::CASE,
+    crowd::CASE,
+    beside_queries::CASE,
+    many::queues::CASE,
+    many::restart::CASE,
+    many::databases::CASE,
+    many::waiters::CASE,
 ];
 
 fn main() -> ExitCode {
@@ -90,7 +111,10 @@ fn main() -> ExitCode {
         Ok(Command::Holder(before)) => holder::hold(before),
         Ok(Command::Measure(options)) => measure(&options),
         Ok(Command::Compare(options, other)) => compare(&options, &other),
-        Ok(Command::Figure(figure, effort)) => tell(figure, &effort),
+        Ok(Command::Figure(figure, effort)) => {
+            tell(&effort, || Ok((figure.measure)(&effort)?.to_string()))
+        }
+        Ok(Command::Round(cell, effort)) => tell(&effort, || cell.measure(&effort)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -107,23 +131,35 @@ fn explain(error: &(dyn Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Prints a figure of the server that the environment names.
-fn tell(figure: &Figure, effort: &Effort) -> Result<()> {
+/// Prints what is measured in the server that the environment names.
+fn tell(effort: &Effort, measure: impl FnOnce() -> Result<String>) -> Result<()> {
     watchdog::start(effort.limit);
     prepare()?;
-    println!("{}", (figure.measure)(effort)?);
+    println!("{}", measure()?);
     Ok(())
 }
 
 fn compare(options: &Options, other: &options::Server) -> Result<()> {
     watchdog::start(options.effort.limit);
     let mut db = database::connect("xqueue measure")?;
-    let machine = machine::describe(&mut db, &options.effort)?;
-    println!("{machine}");
-    let section = against::compare(options, other)?;
-    println!("{section}");
-    if let Some(output) = &options.output {
-        std::fs::write(output, format!("{machine}\n{section}"))?;
+    let mut text = machine::describe(&mut db, &options.effort)?;
+    println!("{text}");
+    let is_wanted = |case: &str| options.cases.iter().any(|wanted| wanted == case);
+    type Comparison = fn(&Options, &options::Server) -> Result<Section>;
+    let comparisons: [(bool, Comparison); 2] = [
+        (
+            options.cases.iter().any(|case| case != crowd::CASE) || options.cases.is_empty(),
+            against::compare,
+        ),
+        (is_wanted(crowd::CASE), crowd::compare),
+    ];
+    for (_, compare) in comparisons.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+        let section = compare(options, other)?;
+        println!("{section}");
+        text = format!("{text}\n{section}");
+        if let Some(output) = &options.output {
+            std::fs::write(output, &text)?;
+        }
     }
     Ok(())
 }
@@ -148,8 +184,7 @@ fn measure(options: &Options) -> Result<()> {
     println!("{text}");
     let mut left_out = Vec::new();
     for (name, case) in CASES {
-        // It wants another build.
-        let is_default = options.cases.is_empty() && name != in_server::CASE;
+        let is_default = options.cases.is_empty() && !ON_REQUEST.contains(&name);
         if is_default || options.cases.iter().any(|wanted| wanted == name) {
             watchdog::enter(name);
             let mut section = case(&options.effort, &mut peers)?;

@@ -1,6 +1,6 @@
 //! Samples, and what is said of them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Measured times in microseconds. Negative ones are possible: what was waited for may happen
 /// before what it is compared with.
@@ -14,6 +14,18 @@ impl Sample {
 
     pub fn add_duration(&mut self, duration: Duration) {
         self.add(duration.as_secs_f64() * 1e6);
+    }
+
+    /// Adds how long it takes.
+    pub fn time<T>(&mut self, what: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let outcome = what();
+        self.add_duration(begin.elapsed());
+        outcome
+    }
+
+    pub fn append(&mut self, other: Sample) {
+        self.0.extend(other.0);
     }
 
     pub fn len(&self) -> usize {

@@ -10,6 +10,8 @@ const COLOURS: [&str; 13] = [
 pub enum Plot {
     Bars(Bars),
     Lines(Lines),
+    /// One below the other, each with its title.
+    Panels(Vec<(String, Lines)>),
 }
 
 /// Bars in groups, the longest as wide as the page.
@@ -18,10 +20,10 @@ pub struct Bars {
     pub groups: Vec<(String, Vec<(String, f64)>)>,
 }
 
-/// A line for each name, a point after every `step` seconds.
+/// A line for each name, a point for each label.
 pub struct Lines {
     pub unit: &'static str,
-    pub step: u32,
+    pub labels: Vec<String>,
     pub lines: Vec<(String, Vec<f64>)>,
 }
 
@@ -30,6 +32,7 @@ impl Plot {
         let (height, content) = match self {
             Plot::Bars(bars) => bars.draw(),
             Plot::Lines(lines) => lines.draw(),
+            Plot::Panels(panels) => stack(panels),
         };
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
@@ -74,10 +77,11 @@ impl Lines {
         const RIGHT: f64 = 200.0;
         const TOP: f64 = 60.0;
         const HEIGHT: f64 = 360.0;
+        const MOST_LABELS: usize = 12;
         let bottom = TOP + HEIGHT;
-        let points = self.lines.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
         let largest = self.lines.iter().flat_map(|(_, values)| values).copied().fold(1.0, f64::max);
-        let x = |n: usize| LEFT + n as f64 * (WIDTH - LEFT - RIGHT) / points.max(1) as f64;
+        let x =
+            |n: usize| LEFT + n as f64 * (WIDTH - LEFT - RIGHT) / self.labels.len().max(1) as f64;
         let y = |value: f64| bottom - value * HEIGHT / largest;
         let mut svg = String::new();
         text(&mut svg, 16.0, 46.0, "", self.unit);
@@ -92,8 +96,10 @@ impl Lines {
             );
             text(&mut svg, 16.0, y(value) + 4.0, "", &format!("{value:.0}"));
         }
-        for n in 1..=points {
-            text(&mut svg, x(n) - 10.0, bottom + 20.0, "", &format!("{} s", n as u32 * self.step));
+        // As many as there is room for.
+        let distance = self.labels.len().div_ceil(MOST_LABELS).max(1);
+        for (n, label) in (1..).zip(&self.labels).skip(distance - 1).step_by(distance) {
+            text(&mut svg, x(n) - 10.0, bottom + 20.0, "", label);
         }
         let colours = COLOURS.iter().cycle();
         for (place, ((name, values), colour)) in self.lines.iter().zip(colours).enumerate() {
@@ -113,6 +119,20 @@ impl Lines {
     }
 }
 
+fn stack(panels: &[(String, Lines)]) -> (f64, String) {
+    const TITLE: f64 = 24.0;
+    let (mut svg, mut top) = (String::new(), TITLE);
+    for (title, lines) in panels {
+        let (height, content) = lines.draw();
+        shape(&mut svg, format_args!("<g transform=\"translate(0,{top})\">"));
+        text(&mut svg, 16.0, 26.0, "font-weight=\"bold\"", title);
+        svg += &content;
+        svg += "</g>\n";
+        top += height;
+    }
+    (top, svg)
+}
+
 fn text(svg: &mut String, x: f64, y: f64, style: &str, text: &str) {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     shape(svg, format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{text}</text>"));
@@ -124,7 +144,7 @@ fn shape(svg: &mut String, element: std::fmt::Arguments) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bars, Plot};
+    use super::{Bars, Lines, Plot};
 
     #[test]
     fn the_longest_bar_fills_the_page_and_names_are_escaped() {
@@ -133,5 +153,14 @@ mod tests {
         let svg = plot.svg("T & t");
         assert!(svg.contains("T &amp; t") && svg.contains("a &lt; b"));
         assert!(svg.contains("width=\"315.0\"") && svg.contains("width=\"630.0\""));
+    }
+
+    #[test]
+    fn of_many_labels_some_are_drawn() {
+        let labels: Vec<_> = (1..=360).map(|n| format!("{n}0 s")).collect();
+        let lines = vec![("ours".to_owned(), vec![1.0; 360])];
+        let plot = Plot::Lines(Lines { unit: "per second", labels, lines });
+        let svg = plot.svg("T");
+        assert!(svg.contains(">300 s<") && svg.contains(">3600 s<") && !svg.contains(">310 s<"));
     }
 }

@@ -13,14 +13,31 @@ pub struct Section {
     pub plot: Option<Plot>,
 }
 
+/// A table alone, as a part of a section's notes.
+pub struct Table {
+    pub header: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Display for Table {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write_table(out, &self.header, &self.rows)
+    }
+}
+
+fn write_table(out: &mut Formatter<'_>, header: &[&str], rows: &[Vec<String>]) -> fmt::Result {
+    writeln!(out, "| {} |", header.join(" | "))?;
+    writeln!(out, "|---|{}", "---:|".repeat(header.len() - 1))?;
+    for row in rows {
+        writeln!(out, "| {} |", row.join(" | "))?;
+    }
+    Ok(())
+}
+
 impl Display for Section {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         writeln!(out, "## {}\n", self.title)?;
-        writeln!(out, "| {} |", self.header.join(" | "))?;
-        writeln!(out, "|---|{}", "---:|".repeat(self.header.len() - 1))?;
-        for row in &self.rows {
-            writeln!(out, "| {} |", row.join(" | "))?;
-        }
+        write_table(out, &self.header, &self.rows)?;
         for note in &self.notes {
             write!(out, "\n{note}\n")?;
         }

@@ -3,6 +3,7 @@ passed over, by a take. Prepared statements and a partial index, as without sub-
 it may have gone after the snapshot was taken; the next one is found then.
 
 -- install --
+DROP TABLE IF EXISTS measure.hand_tubes, measure.hand_utube;
 CREATE TABLE measure.hand_tubes (tube text PRIMARY KEY, is_busy boolean NOT NULL DEFAULT false,
                                  served timestamptz NOT NULL DEFAULT '-infinity');
 CREATE TABLE measure.hand_utube (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tube text NOT NULL,
@@ -16,11 +17,11 @@ measure.hand_tubes, measure.hand_utube
 TRUNCATE measure.hand_tubes, measure.hand_utube RESTART IDENTITY
 
 -- fill --
-INSERT INTO measure.hand_tubes (tube) SELECT generate_series(0, 9);
-INSERT INTO measure.hand_utube (tube, payload) SELECT n % 10, '{"n": 1}' FROM generate_series(1, 10 * {count}) n
+INSERT INTO measure.hand_tubes (tube) SELECT generate_series(0, {tubes} - 1);
+INSERT INTO measure.hand_utube (tube, payload) SELECT n % {tubes}, '{"n": 1}' FROM generate_series(1, {tubes} * {count}) n
 
 -- put --
-\set tube random(0, 9)
+\set tube random(0, {tubes} - 1)
 INSERT INTO measure.hand_utube (tube, payload) VALUES (:tube::text, '{"n": 1}') RETURNING id, payload
 
 -- take --

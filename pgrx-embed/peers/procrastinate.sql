@@ -7,6 +7,9 @@ INSERT INTO procrastinate_workers DEFAULT VALUES
 -- tables --
 procrastinate_jobs, procrastinate_events
 
+-- count --
+SELECT count(*) FROM procrastinate_jobs
+
 -- empty --
 TRUNCATE procrastinate_jobs, procrastinate_events, procrastinate_periodic_defers RESTART IDENTITY
 

@@ -9,10 +9,11 @@ const load = (file) => import(pathToFileURL(`${folder}/${file}`));
 // withValues puts text in the place of the parameters $1, $2, ….
 const withValues = (text, ...values) => text.replace(/\$(\d+)/g, (_, n) => values[n - 1]);
 
-// keysOf makes an UPDATE … RETURNING, whose first column is the key, a statement that gives the keys in one array.
-function keysOf(text) {
+// keysOf makes an UPDATE … RETURNING, whose first column is the key, a statement that selects of the keys: all in one array, or
+// how many there are and one of them.
+function keysOf(text, selected = "array_agg(taken_key) AS ids") {
     const start = text.toLowerCase().lastIndexOf("update ");
-    return `${text.slice(0, start).trimEnd()}, taken (taken_key) AS (${text.slice(start)}) SELECT array_agg(taken_key) AS ids FROM taken`;
+    return `${text.slice(0, start).trimEnd()}, taken (taken_key) AS (${text.slice(start)}) SELECT ${selected} FROM taken`;
 }
 
 async function graphileWorker() {
@@ -53,6 +54,7 @@ async function graphileWorker() {
         ack: withValues(await ack([{ id: 1 }]), ":id"),
         "put many": `SELECT id FROM graphile_worker.add_jobs(
             array(select json_populate_recordset(null::graphile_worker.job_spec, :tasks::json)), false)`,
+        "take if any": keysOf(await take(1), "count(taken_key) AS found, max(taken_key) AS id"),
         "take many": keysOf(await take("{many}")),
         "ack many": withValues(await ack([{ id: 1 }, { id: 2 }]), ":ids"),
     };
@@ -69,6 +71,7 @@ async function pgBoss() {
     return {
         install: plans.createQueue(schema, queue, { policy: "standard" }),
         tables: "pgboss.job_common",
+        count: "SELECT count(*) FROM pgboss.job_common WHERE state < 'completed'",
         empty: "TRUNCATE pgboss.job_common CASCADE",
         fill: withValues(put, `(SELECT json_agg(json_build_object('data', json_build_object('n', 1)))
             FROM generate_series(1, {count}))`),

@@ -1,26 +1,16 @@
 take with done acks a task, or a batch, and takes the next in one statement.
 
--- lifecycle --
-SELECT id AS new FROM xqueue.put(NULL::measure.queue, '{"payload": {"n": 1}}');
-\if :started
-SELECT id, payload FROM xqueue.take(NULL::measure.queue, done => :id::bigint) \gset
-\else
-SELECT id, payload FROM xqueue.take(NULL::measure.queue) \gset
-\set started 1
-\endif
+-- put --
+SELECT id FROM xqueue.put(NULL::measure.queue, '{"payload": {"n": 1}}')
 
--- take and ack --
-\if :started
-SELECT id, payload FROM xqueue.take(NULL::measure.queue, done => :id::bigint) \gset
-\else
-SELECT id, payload FROM xqueue.take(NULL::measure.queue) \gset
-\set started 1
-\endif
+-- first --
+SELECT id, payload FROM xqueue.take(NULL::measure.queue{tube})
 
--- take and ack many --
-\if :started
-SELECT array_agg(id) AS ids FROM xqueue.take(NULL::measure.queue, count => {many}, done => :ids::bigint[]) \gset
-\else
-SELECT array_agg(id) AS ids FROM xqueue.take(NULL::measure.queue, count => {many}) \gset
-\set started 1
-\endif
+-- next --
+SELECT id, payload FROM xqueue.take(NULL::measure.queue{tube}, done => :id::bigint)
+
+-- first many --
+SELECT array_agg(id) AS ids FROM xqueue.take(NULL::measure.queue, count => {many})
+
+-- next many --
+SELECT array_agg(id) AS ids FROM xqueue.take(NULL::measure.queue, count => {many}, done => :ids::bigint[])

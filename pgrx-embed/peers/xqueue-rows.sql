@@ -4,7 +4,7 @@ Functions that give rows of the table: what an ORM or a typed driver calls.
 SELECT id, payload FROM xqueue.put(NULL::measure.queue, '{"payload": {"n": 1}}')
 
 -- take --
-SELECT id, payload FROM xqueue.take(NULL::measure.queue)
+SELECT id, payload FROM xqueue.take(NULL::measure.queue{tube})
 
 -- ack --
 SELECT id FROM xqueue.ack(NULL::measure.queue, :id::bigint)

@@ -1,7 +1,7 @@
-Sub-queues: feature utube, functions that give rows.
+Sub-queues: feature utube. What the ways to call xqueue have in common then.
 
 -- install --
-SELECT xqueue.create('measure.sub_queues', '{"features": {"utube": true}}')
+SELECT xqueue.create('measure.sub_queues', '{"features": {"utube": true}}', if_not_exists => true)
 
 -- tables --
 measure.sub_queues
@@ -10,14 +10,8 @@ measure.sub_queues
 TRUNCATE measure.sub_queues RESTART IDENTITY
 
 -- fill --
-INSERT INTO measure.sub_queues (tube, payload) SELECT n % 10, '{"n": 1}' FROM generate_series(1, 10 * {count}) n
+INSERT INTO measure.sub_queues (tube, payload) SELECT n % {tubes}, '{"n": 1}' FROM generate_series(1, {tubes} * {count}) n
 
 -- put --
-\set tube random(0, 9)
+\set tube random(0, {tubes} - 1)
 SELECT id, payload FROM xqueue.put(NULL::measure.sub_queues, '{"payload": {"n": 1}}', tube => :tube::text)
-
--- take --
-SELECT id, payload FROM xqueue.take(NULL::measure.sub_queues)
-
--- ack --
-SELECT id FROM xqueue.ack(NULL::measure.sub_queues, :id::bigint)

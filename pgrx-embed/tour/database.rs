@@ -7,15 +7,18 @@ use postgres::{Client, Config, NoTls};
 use crate::{Result, explain};
 
 pub fn connect(application: &str) -> Result<Client> {
-    let host = setting("PGHOST", "/var/run/postgresql")?;
-    let port = setting("PGPORT", "5432")?;
     let user = setting("PGUSER", "postgres")?;
-    let database = setting("PGDATABASE", &user)?;
+    connect_to(&setting("PGDATABASE", &user)?, application)
+}
+
+/// To a database of this name.
+pub fn connect_to(database: &str, application: &str) -> Result<Client> {
+    let Address { host, port, user } = address()?;
     Config::new()
         .host(&host)
-        .port(port.parse().map_err(|_| format!("PGPORT is no port: {port}"))?)
+        .port(port)
         .user(&user)
-        .dbname(&database)
+        .dbname(database)
         .application_name(application)
         .options("-c client_min_messages=warning")
         .connect(NoTls)
@@ -23,6 +26,22 @@ pub fn connect(application: &str) -> Result<Client> {
             format!("no connection to {database} on {host}, port {port}: {}", explain(&error))
                 .into()
         })
+}
+
+/// Where the server is, and as which role it is asked.
+pub struct Address {
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+}
+
+pub fn address() -> Result<Address> {
+    let port = setting("PGPORT", "5432")?;
+    Ok(Address {
+        host: setting("PGHOST", "/var/run/postgresql")?,
+        port: port.parse().map_err(|_| format!("PGPORT is no port: {port}"))?,
+        user: setting("PGUSER", "postgres")?,
+    })
 }
 
 fn setting(name: &str, otherwise: &str) -> Result<String> {

@@ -1,6 +1,6 @@
 //! The function behind the view `xqueue.tasks_in_flight`.
 
-use crate::api::monitor::{SHOWN, readable_queues};
+use crate::api::monitor::{SHOWN, readable_queue};
 use crate::error::Result;
 use crate::model::field::Field;
 use crate::parts::clock;
@@ -15,23 +15,24 @@ use crate::sql_functions;
 use serde_json::{Value as Json, json};
 
 sql_functions! {
-    "in_flight" as in_flight, pg_finfo_in_flight() -> [jsonb] => in_flight_impl;
+    "in_flight" as in_flight, pg_finfo_in_flight(queue: regclass) -> [jsonb] => in_flight_impl;
 }
 
-/// Returns the taken tasks of the queues that the caller may monitor: of each up to a limit.
+/// Returns the taken tasks of a queue, up to a limit.
 fn in_flight_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    readable_queues(|queue| {
-        let mut tasks = Vec::new();
-        let seen = census::taken(queue, |row| {
-            tasks.push(described(queue, row));
-            tasks.len() < SHOWN
-        });
-        if seen.is_ok() {
-            tasks.iter().for_each(|task| output.push(jsonb::from_value(task)));
-        }
+    let Some(queue) = readable_queue(call.require(arg::in_flight::queue)?) else {
+        return Ok(None);
+    };
+    let mut tasks = Vec::new();
+    let seen = census::taken(&queue, |row| {
+        tasks.push(described(&queue, row));
+        tasks.len() < SHOWN
     });
+    if seen.is_ok() {
+        tasks.iter().for_each(|task| output.push(jsonb::from_value(task)));
+    }
     Ok(None)
 }
 
@@ -40,14 +41,12 @@ fn described(queue: &Queue, row: &Tuple) -> Json {
     let now = time::now();
     let age = row.writer().and_then(|writer| clock::age(writer, now));
     let deadline = queue.instant_of(row, Field::Runat).filter(|_| queue.features().has_deadlines());
-    let seconds = |microseconds: i64| microseconds as f64 / 1e6;
     json!({
-        "relation": u32::from(queue.table),
         "key": queue.key_text_of(row),
         "attempts": queue.value_of(row, Field::Attempts).and_then(Value::try_integer),
         "session": session.filter(|uuid| store::is_identified(*uuid)).map(types::uuid_text),
         "pid": session.and_then(store::holder),
-        "taken_for": age.map(|age| age as f64 / 1e6),
-        "time_left": deadline.map(|deadline| seconds(deadline.saturating_sub(now))),
+        "taken_for": age.map(time::seconds_of),
+        "time_left": deadline.map(|deadline| time::seconds_of(deadline.saturating_sub(now))),
     })
 }

@@ -1,9 +1,7 @@
 //! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that the
 //! caller may monitor.
 
-use crate::api::monitor::{
-    Listed, all_listed, own_worker_error, readable_tables, slot_of, worker_error,
-};
+use crate::api::monitor::{Listed, all_listed, error, own_worker_error, shown_slot, worker_error};
 use crate::error::{Error, OrRaise, Result};
 use crate::metrics::{Measured, MeasuredWorker, families, open_metrics};
 use crate::model::change::Call as Kind;
@@ -25,7 +23,8 @@ use serde_json::{Map, Value as Json, json};
 sql_functions! {
     "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;
     "metric_rows" as metric_rows, pg_finfo_metric_rows() -> [jsonb] => metric_rows_impl;
-    "measures" as measures, pg_finfo_measures() -> [jsonb] => measures_impl;
+    "condition" as condition, pg_finfo_condition(queue: regclass) -> [jsonb] => condition_impl;
+    "measures" as measures, pg_finfo_measures(queue: regclass) -> [jsonb] => measures_impl;
 }
 
 /// Returns the metrics in the text format of OpenMetrics.
@@ -53,17 +52,33 @@ fn metric_rows_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns what the views `queues` and `latency` show beside the counters.
+/// Returns what the view `queues` shows of a queue.
+fn condition_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    let table = call.require(arg::condition::queue)?;
+    let Some(statistics) = statistics_of(table) else { return Ok(None) };
+    let tasks = |status: Status| statistics.tasks[status as usize].max(0);
+    output.push(jsonb::from_value(&json!({
+        "ready": tasks(Status::Ready),
+        "taken": tasks(Status::Taken),
+        "waiting": tasks(Status::Waiting),
+        "buried": tasks(Status::Buried),
+        "oldest_ready": oldest_ready(table, &statistics)?,
+        "put": statistics.last_minute.put,
+        "done": statistics.last_minute.done,
+        "consumers": statistics.consumers,
+        "error": error(&statistics, &own_worker_error()).map(|(error, _)| error),
+    })));
+    Ok(None)
+}
+
+/// Returns what the view `latency` shows of a queue.
 fn measures_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    for table in readable_tables() {
-        let Some(statistics) = statistics_of(table) else { continue };
+    if let Some(statistics) = statistics_of(call.require(arg::measures::queue)?) {
         output.push(jsonb::from_value(&json!({
-            "relation": u32::from(table),
-            "oldest_ready": oldest_ready(table, &statistics)?,
-            "put": statistics.last_minute.put,
-            "done": statistics.last_minute.done,
             "waits": described(&statistics.waits),
             "works": described(&statistics.works),
         })));
@@ -81,8 +96,9 @@ fn described(histogram: &Histogram) -> Json {
     })
 }
 
+/// Returns the statistics of a queue that the caller may monitor.
 fn statistics_of(table: Oid) -> Option<Statistics> {
-    Some(slot::lock(slot_of(table)?)?.statistics())
+    Some(slot::lock(shown_slot(table)?)?.statistics())
 }
 
 /// Returns for how long the oldest task of a queue has been ready, in seconds. None if no task is ready, or the table
@@ -108,12 +124,10 @@ fn oldest_ready(table: Oid, statistics: &Statistics) -> Result<Option<f64>> {
 /// Measures the queues that the caller may monitor.
 fn measured() -> Vec<Measured> {
     let database = catalog::database_name(process::database());
-    let readable = readable_tables();
-    let listed = all_listed().into_iter().filter(|(table, _)| readable.contains(table));
     let worker_fails = own_worker_error().is_some();
     let measured = |(table, listed): (Oid, Listed)| {
-        let (schema, name) = catalog::table_name(table)?;
         let statistics = statistics_of(table)?;
+        let (schema, name) = catalog::table_name(table)?;
         let tubes = listed.tubes.into_iter().zip(&statistics.tubes);
         Some(Measured {
             database: database.clone(),
@@ -131,7 +145,7 @@ fn measured() -> Vec<Measured> {
             has_error: worker_fails || statistics.error.is_some(),
         })
     };
-    listed.filter_map(measured).collect()
+    all_listed().into_iter().filter_map(measured).collect()
 }
 
 fn by_state(tasks: Tasks) -> Vec<(&'static str, i64)> {
@@ -144,10 +158,10 @@ fn measured_worker() -> Vec<MeasuredWorker> {
         return vec![];
     }
     let known = databases::worker_of(process::database().into());
-    let works = |state| matches!(state, databases::State::Running);
+    let works = |state| matches!(state, databases::State::Running | databases::State::Resting);
     vec![MeasuredWorker {
         database: catalog::database_name(process::database()),
         is_up: known.is_some_and(|known| works(known.state) && worker_error(&known).is_none()),
-        lag: known.filter(|known| known.worker.is_some()).map(|known| known.lag as f64 / 1e6),
+        lag: known.map(|known| known.lag as f64 / 1e6),
     }]
 }

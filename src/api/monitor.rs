@@ -1,17 +1,19 @@
-//! `stats`, `stats_reset`, `state`, and the functions behind the views: the condition of the queues, at a cost
-//! independent of the number of tasks.
+//! `stats`, `stats_reset`, `state`, and functions behind the views: the condition of the queues, at a cost
+//! independent of the number of tasks. A view calls its function for each table of the registry that the query asks for, so
+//! that one queue costs the same among any number of others.
 
 use crate::api::argument::{Target, require_monitor, require_owner};
 use crate::error::Result;
-use crate::model::change::{Call as Kind, Transitions, named};
+use crate::model::change::{Call as Kind, Calls, Transitions, named};
 use crate::model::status::{Status, Tasks};
 use crate::parts::counters::Tube;
+use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::{session, store};
 use crate::parts::schedule::databases::{self, State, WorkerStatus};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
-use crate::queue::{self, Queue, census};
+use crate::queue::{self, Queue, census, recount};
 use crate::server::function::{Call, Output};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::value::Value;
@@ -19,16 +21,20 @@ use crate::server::{jsonb, privileges, process, spi, time, types, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
+use std::rc::Rc;
 
 sql_functions! {
     "stats" as stats, pg_finfo_stats(queue: queue) -> jsonb => stats_impl;
     "stats" as stats_all, pg_finfo_stats_all() -> [jsonb] => stats_all_impl;
     "stats_reset" as stats_reset, pg_finfo_stats_reset(queue: queue) -> boolean => stats_reset_impl;
     "stats_reset" as stats_reset_all, pg_finfo_stats_reset_all() -> boolean => stats_reset_all_impl;
-    "holders" as holders, pg_finfo_holders() -> [jsonb] => holders_impl;
-    "waiting_consumers" as waiting_consumers, pg_finfo_waiting_consumers() -> [jsonb]
+    "is_shown" as is_shown, pg_finfo_is_shown(queue: regclass) -> boolean => is_shown_impl;
+    "call_counts" as call_counts, pg_finfo_call_counts(queue: regclass) -> [jsonb]
+        => call_counts_impl;
+    "holders" as holders, pg_finfo_holders(queue: regclass) -> [jsonb] => holders_impl;
+    "waiting_consumers" as waiting_consumers, pg_finfo_waiting_consumers(queue: regclass) -> [jsonb]
         => waiting_consumers_impl;
-    "waiting_producers" as waiting_producers, pg_finfo_waiting_producers() -> [jsonb]
+    "waiting_producers" as waiting_producers, pg_finfo_waiting_producers(queue: regclass) -> [jsonb]
         => waiting_producers_impl;
     "state" as state, pg_finfo_state() -> text => state_impl;
     "database_workers" as database_workers, pg_finfo_database_workers() -> [jsonb]
@@ -45,6 +51,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
         Some(slot) => slot,
         None => queue::get(table)?.slot,
     };
+    recount::hasten(slot);
     // The registry is read only if it adds something.
     let is_listed = slot::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.pauses());
     let listed = match is_listed || xact::in_recovery() {
@@ -62,10 +69,7 @@ fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let output = Output::open(call);
     let of_worker = own_worker_error();
     for (table, listed) in all_listed() {
-        if !privileges::may_monitor(table) {
-            continue;
-        }
-        let slot = slot_of(table);
+        let slot = shown_slot(table);
         if let Some(described) = slot.and_then(|slot| described(table, slot, listed, &of_worker)) {
             output.push(jsonb::from_value(&described));
         }
@@ -84,7 +88,7 @@ fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
 /// Resets the statistics of all queues that the caller owns.
 fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
-    for table in tables_where(privileges::owns) {
+    for table in queue::tables().into_iter().filter(|table| privileges::owns(*table)) {
         if let Some(slot) = slot::find(process::database().into(), table.into()) {
             reset(slot);
         }
@@ -98,40 +102,60 @@ fn reset(slot: SlotId) {
     }
 }
 
-/// Returns the sessions that hold tasks, for view `xqueue.taken`.
-fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
+/// Returns whether the views show a table to the caller: it is a queue that has been used, or can be.
+fn is_shown_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let table = call.require(arg::is_shown::queue)?;
+    Ok(Some(Value::boolean(shown_slot(table).is_some())))
+}
+
+/// Returns the slot of a queue that the caller may monitor.
+pub fn shown_slot(table: Oid) -> Option<SlotId> {
+    if privileges::may_monitor(table) { slot_of(table) } else { None }
+}
+
+/// Returns the rows of view `xqueue.calls` for a queue.
+fn call_counts_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    readable_queues(|queue| {
-        let Ok(holders) = census::holders(queue) else { return };
-        for (session, tasks) in holders {
-            output.push(jsonb::from_value(&json!({
-                "relation": u32::from(queue.table),
-                "session": session.map(types::uuid_text),
-                "pid": session.and_then(store::holder),
-                "tasks": tasks,
-            })));
-        }
-    });
+    let slot = shown_slot(call.require(arg::call_counts::queue)?);
+    let statistics = slot.and_then(slot::lock).map(|slot| slot.statistics());
+    for (call, tasks) in statistics.iter().flat_map(|statistics| by_call(&statistics.calls)) {
+        output.push(jsonb::from_value(&json!({ "call": call, "tasks": tasks })));
+    }
     Ok(None)
 }
 
-/// Shows `see` the queues of this database whose tables the caller may monitor and read now.
-pub fn readable_queues(mut see: impl FnMut(&Queue)) {
-    for table in readable_tables() {
-        // Skips locked tables: the views must not block when they are used to diagnose locks.
-        if !relation::try_lock(table, Lock::AccessShare) || !privileges::may_monitor(table) {
-            continue;
-        }
-        let relation = Relation::open(table, Lock::None);
-        if relation.is_none_or(|relation| !relation.is_readable()) {
-            continue;
-        }
-        // Skips a queue that is unusable at present, so that it does not hide the others.
-        if let Ok(Some(queue)) = queue::find(table) {
-            see(&queue);
-        }
+/// Returns the sessions that hold tasks of a queue, for view `xqueue.taken`.
+fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    let queue = readable_queue(call.require(arg::holders::queue)?);
+    let holders = queue.and_then(|queue| census::holders(&queue).ok());
+    for (session, tasks) in holders.into_iter().flatten() {
+        output.push(jsonb::from_value(&json!({
+            "session": session.map(types::uuid_text),
+            "pid": session.and_then(store::holder),
+            "tasks": tasks,
+        })));
     }
+    Ok(None)
+}
+
+/// Returns a queue whose table the caller may monitor and read now. None if it is unusable at present, so that it does
+/// not hide others.
+pub fn readable_queue(table: Oid) -> Option<Rc<Queue>> {
+    // Does not wait for a locked table: the views must not block when they are used to diagnose locks. The privileges
+    // are looked at before, so that no table of others is locked, and again under the lock.
+    let may_monitor = || privileges::may_monitor(table);
+    if !may_monitor() || !relation::try_lock(table, Lock::AccessShare) || !may_monitor() {
+        return None;
+    }
+    let relation = Relation::open(table, Lock::None);
+    if relation.is_none_or(|relation| !relation.is_readable()) {
+        return None;
+    }
+    queue::find(table).ok().flatten()
 }
 
 /// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on a
@@ -144,38 +168,43 @@ pub fn slot_of(table: Oid) -> Option<SlotId> {
     })
 }
 
-/// Returns the rows of view `xqueue.consumers`.
+/// Returns the rows of view `xqueue.consumers` for a queue.
 fn waiting_consumers_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    show_waiting(call, Want::is_for_task)
+    show_waiting(call, call.require(arg::waiting_consumers::queue)?, Want::is_for_task)
 }
 
-/// Returns the rows of view `xqueue.producers`.
+/// Returns the rows of view `xqueue.producers` for a queue.
 fn waiting_producers_impl(call: &Call) -> Result<Option<Value<'_>>> {
-    show_waiting(call, |want| matches!(want, Want::Capacity(_)))
+    let is_producer = |want| matches!(want, Want::Capacity(_));
+    show_waiting(call, call.require(arg::waiting_producers::queue)?, is_producer)
 }
 
-/// Returns the processes whose wait satisfies `wanted`.
-fn show_waiting(call: &Call, wanted: fn(Want) -> bool) -> Result<Option<Value<'_>>> {
+/// Returns the processes whose wait for a queue satisfies `wanted`.
+fn show_waiting<'m>(
+    call: &'m Call,
+    table: Oid,
+    wanted: fn(Want) -> bool,
+) -> Result<Option<Value<'m>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    for table in readable_tables() {
-        let mut waiting = Vec::with_capacity(SHOWN);
-        let slot = slot::find(process::database().into(), table.into());
-        if let Some(mut slot) = slot.and_then(slot::lock) {
-            slot.waiting(wanted, &mut waiting);
+    if !privileges::may_monitor(table) {
+        return Ok(None);
+    }
+    let mut waiting = Vec::with_capacity(SHOWN);
+    let slot = slot::find(process::database().into(), table.into());
+    if let Some(mut slot) = slot.and_then(slot::lock) {
+        slot.waiting(wanted, &mut waiting);
+    }
+    for waiting in waiting {
+        let mut shown = json!({
+            "pid": waiting.pid,
+            "session": types::uuid_text(waiting.session),
+            "since": seconds(waiting.since),
+        });
+        if let Want::Capacity(tasks) = waiting.want {
+            shown["tasks"] = tasks.into();
         }
-        for waiting in waiting {
-            let mut shown = json!({
-                "relation": u32::from(table),
-                "pid": waiting.pid,
-                "session": types::uuid_text(waiting.session),
-                "since": seconds(waiting.since),
-            });
-            if let Want::Capacity(tasks) = waiting.want {
-                shown["tasks"] = tasks.into();
-            }
-            output.push(jsonb::from_value(&shown));
-        }
+        output.push(jsonb::from_value(&shown));
     }
     Ok(None)
 }
@@ -217,12 +246,12 @@ pub fn own_worker_error() -> Option<(String, i64)> {
 
 /// Does the same for any database.
 pub fn worker_error(known: &WorkerStatus) -> Option<(String, i64)> {
-    match (known.state, known.worker, known.lacks_since) {
-        (State::NoWorker, _, Some(since)) => {
+    let since = time::now().saturating_sub(known.lag);
+    match (known.state, known.worker) {
+        (State::NoWorker, _) => {
             Some(("there is no worker for this database: raise max_worker_processes".into(), since))
         }
-        (State::Stalled, Some((pid, _)), _) => {
-            let since = time::now().saturating_sub(known.lag);
+        (State::Stalled, Some((pid, _))) => {
             Some((format!("the worker ({pid}) does not come round: it may be stopped"), since))
         }
         _ => None,
@@ -234,16 +263,6 @@ fn seconds(instant: i64) -> f64 {
     time::unix_microseconds(instant) as f64 / 1e6
 }
 
-/// Returns the tables of this database's queues that the caller may monitor.
-pub fn readable_tables() -> Vec<Oid> {
-    tables_where(privileges::may_monitor)
-}
-
-/// Returns the tables of this database's queues that satisfy `holds`.
-fn tables_where(holds: impl Fn(Oid) -> bool) -> Vec<Oid> {
-    queue::tables().into_iter().filter(|table| holds(*table)).collect()
-}
-
 /// `of_worker`: what keeps the worker from its work, which is more than an error of the queue's.
 fn described(
     table: Oid,
@@ -252,16 +271,13 @@ fn described(
     of_worker: &Option<(String, i64)>,
 ) -> Option<Json> {
     let statistics = slot::lock(slot)?.statistics();
-    let calls: Map<String, Json> = Kind::ALL
-        .iter()
-        .map(|call| (call.name().to_string(), statistics.calls[*call as usize].into()))
-        .collect();
+    let calls = by_call(&statistics.calls).map(|(call, tasks)| (call.to_string(), tasks.into()));
     let mut described = json!({
         "queue": queue::display_name(table),
         "relation": u32::from(table),
         "tasks": by_state(&statistics.tasks),
         "transitions": by_transition(&statistics.transitions),
-        "calls": calls,
+        "calls": calls.collect::<Map<_, _>>(),
         "consumers": statistics.consumers,
         "exact": statistics.exact,
     });
@@ -284,13 +300,21 @@ fn described(
         let tubes = listed.tubes.into_iter().zip(&statistics.tubes).map(described_tube);
         described["tubes"] = tubes.collect::<Map<_, _>>().into();
     }
-    let of_queue = || statistics.error.map(|(error, at)| (error.read(), at));
-    let error = of_worker.clone().or_else(of_queue);
-    if let Some((error, at)) = error {
+    if let Some((error, at)) = error(&statistics, of_worker) {
         described["error"] = error.into();
         described["error_at"] = seconds(at).into();
     }
     Some(described)
+}
+
+/// Returns what is wrong with a queue, and since when.
+pub fn error(statistics: &Statistics, of_worker: &Option<(String, i64)>) -> Option<(String, i64)> {
+    let of_queue = || statistics.error.map(|(error, at)| (error.read(), at));
+    of_worker.clone().or_else(of_queue)
+}
+
+fn by_call(calls: &Calls) -> impl Iterator<Item = (&'static str, i64)> {
+    Kind::ALL.iter().map(|call| (call.name(), calls[*call as usize]))
 }
 
 /// Returns the numbers as shown: what has gone before the tasks were counted leaves less than none.

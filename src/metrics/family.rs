@@ -30,8 +30,7 @@ pub struct Measured {
 pub struct MeasuredWorker {
     pub database: String,
     pub is_up: bool,
-    /// How long it should have begun a round, in seconds.
-    /// In seconds; None without a worker.
+    /// How long it should have begun a round, or been there, in seconds; None if nothing is known of it.
     pub lag: Option<f64>,
 }
 

@@ -14,6 +14,7 @@ pub mod names;
 pub mod options;
 pub mod position;
 pub mod retry;
+pub mod row_id;
 pub mod status;
 pub mod time;
 pub mod utube;

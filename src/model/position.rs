@@ -1,7 +1,7 @@
 //! Position of a task in its queue: its key as a number in key order.
 
 /// A group of tasks with a mark of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Ready tasks; of one tube, given by its hash, and of one priority, where these are set.
     Ready {
@@ -24,6 +24,21 @@ impl Group {
 
     pub fn kind(self) -> Kind {
         if self == Group::Buried { Kind::Buried } else { Kind::Ready }
+    }
+
+    /// Returns whether a task may be of both.
+    pub fn meets(self, other: Group) -> bool {
+        match (self, other) {
+            (
+                Group::Ready { tube, priority },
+                Group::Ready { tube: tubes, priority: priorities },
+            ) => {
+                let is_apart = tube.zip(tubes).is_some_and(|(one, other)| one != other);
+                let is_later = priority.zip(priorities).is_some_and(|(one, other)| one != other);
+                !is_apart && !is_later
+            }
+            _ => self == other,
+        }
     }
 
     /// Returns the group that replaces this one where it does not fit into the bounded table: all tubes of the priority, or

@@ -22,6 +22,7 @@ impl QueueGuard {
         let forgets = table.redefined || counters.recount;
         self.commit_counters(now, counters);
         if counters.replaces {
+            self.put_rings_aside();
             self.capacity.empty();
         }
         self.capacity.reserved -= capacity.reserved;

@@ -18,10 +18,13 @@ pub fn init() {
 fn areas() -> Vec<(&'static dyn Place, usize)> {
     let (queues, processes) = (settings::max_queues(), process::limit());
     let in_progress = recount::LIMIT * (processes + process::prepared_limit());
-    vec![
+    let mut areas: Vec<(&'static dyn Place, usize)> = vec![
         (&clock::CLOCK, 1),
-        (&slot::GENERATION, 1),
+        (&slot::HEAD, 1),
         (&slot::SLOTS, queues),
+        (&slot::GROUPED, queues),
+        (&slot::TUBES, queues),
+        (&slot::PROBLEMS, queues),
         (&slot::ASSIGNMENTS, queues),
         (&databases::DIRECTORY, 1),
         (&epoch::EPOCH, 1),
@@ -38,7 +41,9 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
         (&jobs::JOBS, jobs::limit()),
         #[cfg(feature = "injection_points")]
         (&trace::TRACED, 1),
-    ]
+    ];
+    areas.extend(slot::CANDIDATES.iter().map(|of_ring| (of_ring as &dyn Place, queues)));
+    areas
 }
 
 fn fill() {

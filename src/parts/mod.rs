@@ -1,6 +1,7 @@
 //! State of queues beyond rows, by part. Each part has a `change` (what a transaction has done; pure) and a `shared`
 //! (its piece of shared memory, with the lock that guards it).
 
+mod assignments;
 pub mod capacity;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod clock;

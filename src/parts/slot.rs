@@ -1,13 +1,21 @@
 //! Slots: a place in shared memory for each queue, the lock under which its parts are used, and the assignment of
 //! slots to tables.
+//!
+//! What few queues have lies apart, in arrays of its own with an element for each slot, under the same lock: the server has
+//! of the system only the memory that was touched once. Whether there is something, or how much, the slot says; an element
+//! is neither read nor cleared as long as it says that there is nothing.
 
+use crate::parts::assignments::{self, Assignment, Assignments, Head, TableId};
 use crate::parts::capacity::shared::Capacity;
 use crate::parts::counters::shared::Shared as Counters;
-use crate::parts::counters::shown::Shared as Shown;
+use crate::parts::counters::shown::{Problems, Shared as Shown};
+use crate::parts::counters::tubes::CountedTubes;
 use crate::parts::leases::epoch;
 use crate::parts::leases::shared::Shared as Leases;
 use crate::parts::locks::{self, Directory, DirectoryLock, directory};
-use crate::parts::marks::groups::Marks;
+use crate::parts::marks::candidate::Candidates;
+use crate::parts::marks::groups::{Grouped, Whole};
+use crate::parts::marks::rings::{RINGS, States};
 use crate::parts::prepared::shared::Shared as Prepared;
 use crate::parts::schedule::shared::Shared as Schedule;
 use crate::parts::slot_id::SlotId;
@@ -16,6 +24,7 @@ use crate::parts::table::shared::Shared as TableState;
 use crate::parts::waiters::wait_queue::WaitQueue;
 use crate::server::shared_memory::{Guard, Guarded, Shared, Zeroed};
 use std::cell::UnsafeCell;
+use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
 
 /// State of a queue that processes share, part by part.
@@ -28,7 +37,8 @@ pub struct SharedQueue {
     pub(in crate::parts) table: TableState,
     pub(in crate::parts) counters: Counters,
     pub(in crate::parts) prepared: Prepared,
-    pub(in crate::parts) marks: Marks,
+    pub(in crate::parts) marks: Whole,
+    pub(in crate::parts) rings: States,
     pub(in crate::parts) waiters: WaitQueue,
     pub(in crate::parts) leases: Leases,
     pub(in crate::parts) capacity: Capacity,
@@ -36,38 +46,54 @@ pub struct SharedQueue {
     pub(in crate::parts) shown: Shown,
 }
 
-/// Slot of a queue.
-pub struct Slot(UnsafeCell<SharedQueue>);
+/// An element of a slot, in one of the arrays.
+pub struct OfSlot<T>(UnsafeCell<T>);
 
 // SAFETY: used under the queue's lock.
-unsafe impl Sync for Slot {}
+unsafe impl<T: Send> Sync for OfSlot<T> {}
+// SAFETY: as the type says that it has inside.
+unsafe impl<T: Zeroed> Zeroed for OfSlot<T> {}
 // SAFETY: numbers, bools, and enums and options whose zeros are their first.
-unsafe impl Zeroed for Slot {}
+unsafe impl Zeroed for SharedQueue {}
+// SAFETY: numbers and bools.
+unsafe impl Zeroed for Grouped {}
+// SAFETY: numbers.
+unsafe impl Zeroed for Candidates {}
+// SAFETY: numbers.
+unsafe impl Zeroed for CountedTubes {}
+// SAFETY: numbers.
+unsafe impl Zeroed for Problems {}
 
-pub(in crate::parts) static SLOTS: Shared<Slot> = Shared::new();
+pub(in crate::parts) static SLOTS: Shared<OfSlot<SharedQueue>> = Shared::new();
+pub(in crate::parts) static GROUPED: Shared<OfSlot<Grouped>> = Shared::new();
+/// An array for each ring, as most queues use one.
+pub(in crate::parts) static CANDIDATES: [Shared<OfSlot<Candidates>>; RINGS] =
+    [const { Shared::new() }; RINGS];
+pub(in crate::parts) static TUBES: Shared<OfSlot<CountedTubes>> = Shared::new();
+pub(in crate::parts) static PROBLEMS: Shared<OfSlot<Problems>> = Shared::new();
 /// Table of each slot, kept apart so that a search reads little memory.
 pub(in crate::parts) static ASSIGNMENTS: Guarded<Assignment, DirectoryLock> = Guarded::new();
-/// Last generation given to a slot.
-pub(in crate::parts) static GENERATION: Guarded<u64, DirectoryLock> = Guarded::new();
-
-/// Table that a slot is assigned to.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Assignment {
-    /// 0 while the slot is free.
-    generation: u64,
-    database: u32,
-    table: u32,
-}
+pub(in crate::parts) static HEAD: Guarded<Head, DirectoryLock> = Guarded::new();
 
 // SAFETY: numbers.
 unsafe impl Zeroed for Assignment {}
+// SAFETY: numbers.
+unsafe impl Zeroed for Head {}
 
 /// A slot whose lock this process holds.
 pub struct QueueGuard {
     index: u32,
-    queue: &'static mut SharedQueue,
+    pub(in crate::parts) queue: &'static mut SharedQueue,
+    pub(in crate::parts) apart: Apart,
     _guard: Guard,
+}
+
+/// What lies apart.
+pub(in crate::parts) struct Apart {
+    pub marks: &'static mut Grouped,
+    pub candidates: [&'static mut Candidates; RINGS],
+    pub tubes: &'static mut CountedTubes,
+    pub problems: &'static mut Problems,
 }
 
 impl Deref for QueueGuard {
@@ -84,13 +110,23 @@ impl DerefMut for QueueGuard {
 }
 
 fn at(index: u32) -> Option<QueueGuard> {
-    if index as usize >= SLOTS.len() {
+    let slot = index as usize;
+    if slot >= SLOTS.len() {
         return None;
     }
-    let guard = locks::queue(index as usize);
-    // SAFETY: the index is below the number of slots, and the queue's lock is held exclusively.
-    let queue = unsafe { &mut *SLOTS.get()[index as usize].0.get() };
-    Some(QueueGuard { index, queue, _guard: guard })
+    let guard = locks::queue(slot);
+    // SAFETY: the queue's lock, under which alone these elements are used, is held exclusively for as long as the references
+    // live, and each is of another array.
+    let (queue, apart) = unsafe {
+        let apart = Apart {
+            marks: &mut *GROUPED.get()[slot].0.get(),
+            candidates: CANDIDATES.each_ref().map(|of| &mut *of.get()[slot].0.get()),
+            tubes: &mut *TUBES.get()[slot].0.get(),
+            problems: &mut *PROBLEMS.get()[slot].0.get(),
+        };
+        (&mut *SLOTS.get()[slot].0.get(), apart)
+    };
+    Some(QueueGuard { index, queue, apart, _guard: guard })
 }
 
 /// Locks a queue's slot; None if the queue is gone.
@@ -100,7 +136,7 @@ pub fn lock(id: SlotId) -> Option<QueueGuard> {
 
 /// Returns the slot of a table, if it has one.
 pub fn find(database: u32, table: u32) -> Option<SlotId> {
-    find_in(&directory(), database, table)
+    find_in(&directory(), TableId { database, table })
 }
 
 /// Returns the slot of a table and whether it is new; assigns a free one, with this owner (0: unknown), if the table
@@ -112,17 +148,14 @@ pub fn find_or_add(
     capacity: Option<i64>,
 ) -> Option<(SlotId, bool)> {
     let mut directory = directory();
-    if let Some(id) = find_in(&directory, database, table) {
+    let of = TableId { database, table };
+    if let Some(id) = find_in(&directory, of) {
         return Some((id, false));
     }
-    let index = ASSIGNMENTS.get(&directory).iter().position(|assigned| assigned.generation == 0)?;
-    let last = &mut GENERATION.get_mut(&mut directory)[0];
-    *last += 1;
-    let generation = *last;
+    let (index, generation) = change(&mut directory, |assignments| assignments.add(of))?;
     // A table that was a queue before may have taken tasks that no session knows of.
     let epoch = epoch::next_epoch(&mut directory);
-    ASSIGNMENTS.get_mut(&mut directory)[index] = Assignment { generation, database, table };
-    let queue = at(index as u32)?;
+    let queue = at(index)?;
     *queue.queue = SharedQueue {
         generation,
         database,
@@ -130,7 +163,8 @@ pub fn find_or_add(
         table: TableState::of(owner),
         counters: Counters::uncounted(),
         prepared: Prepared::unknown(),
-        marks: Marks::default(),
+        marks: Whole::default(),
+        rings: States::default(),
         waiters: WaitQueue::default(),
         leases: Leases { epoch },
         capacity: Capacity::with_capacity(capacity),
@@ -155,32 +189,58 @@ pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
 pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
     let mut found = Vec::with_capacity(SLOTS.len());
     let directory = directory();
-    let is_wanted =
-        |assigned: &Assignment| database.is_none_or(|database| database == assigned.database);
-    let wanted = in_use(&directory).filter(|(_, assigned)| is_wanted(assigned));
-    found.extend(wanted.map(|(id, assigned)| (id, assigned.table)));
+    let is_wanted = |of: &TableId| database.is_none_or(|database| database == of.database);
+    let wanted = in_use(&directory).filter(|(_, of)| is_wanted(of));
+    found.extend(wanted.map(|(id, of)| (id, of.table)));
     found
 }
 
 /// Returns whether prepared transactions may have changed queues of a database.
 pub fn any_prepared(database: u32) -> bool {
     let directory = directory();
-    let mut of_database = in_use(&directory).filter(|(_, assigned)| assigned.database == database);
+    let mut of_database = in_use(&directory).filter(|(_, of)| of.database == database);
     of_database.any(|(id, _)| lock(id).is_some_and(|queue| queue.is_prepared()))
 }
 
-fn find_in(directory: &Directory, database: u32, table: u32) -> Option<SlotId> {
-    let is_its = |assigned: &Assignment| (assigned.database, assigned.table) == (database, table);
-    in_use(directory).find(|(_, assigned)| is_its(assigned)).map(|(id, _)| id)
+/// Returns the tables of a database's queues whose recount is waited for.
+pub fn all_awaited(database: u32) -> Vec<u32> {
+    let mut found = Vec::with_capacity(SLOTS.len());
+    let directory = directory();
+    let of_database = in_use(&directory).filter(|(_, of)| of.database == database);
+    let is_awaited = |id| lock(id).is_some_and(|queue| queue.is_recount_awaited());
+    found.extend(of_database.filter(|(id, _)| is_awaited(*id)).map(|(_, of)| of.table));
+    found
+}
+
+/// Returns the databases with queues of whose ready tasks it is not known since when they have been.
+pub fn databases_with_outdated_ages() -> HashSet<u32> {
+    let mut found = Vec::with_capacity(SLOTS.len());
+    found.extend(in_use(&directory()).map(|(id, of)| (id, of.database)));
+    let is_outdated = |id| lock(id).is_some_and(|queue| queue.is_ready_since_outdated());
+    found.into_iter().filter(|(id, _)| is_outdated(*id)).map(|(_, database)| database).collect()
+}
+
+fn find_in(directory: &Directory, of: TableId) -> Option<SlotId> {
+    let found = assignments::find(ASSIGNMENTS.get(directory), of);
+    found.map(|(index, generation)| SlotId { index, generation })
 }
 
 /// Returns the slots in use.
-fn in_use(directory: &Directory) -> impl Iterator<Item = (SlotId, Assignment)> {
-    let slots = ASSIGNMENTS.get(directory).iter().copied().enumerate();
-    let id = |(index, assigned): (usize, Assignment)| {
-        (SlotId { index: index as u32, generation: assigned.generation }, assigned)
-    };
-    slots.map(id).filter(|(id, _)| id.generation != 0)
+fn in_use(directory: &Directory) -> impl Iterator<Item = (SlotId, TableId)> {
+    let slots = &ASSIGNMENTS.get(directory)[..HEAD.get(directory)[0].bound()];
+    slots.iter().zip(0..).filter_map(|(assigned, index)| {
+        let (of, generation) = assigned.in_use()?;
+        Some((SlotId { index, generation }, of))
+    })
+}
+
+/// Changes the assignments.
+fn change<T>(directory: &mut Directory, change: impl FnOnce(&mut Assignments) -> T) -> T {
+    let mut head = HEAD.get(directory)[0];
+    let slots = ASSIGNMENTS.get_mut(directory);
+    let changed = change(&mut Assignments { head: &mut head, slots });
+    HEAD.get_mut(directory)[0] = head;
+    changed
 }
 
 /// Frees the slot of a queue that is gone. Waiting processes are woken to find out.
@@ -191,11 +251,10 @@ pub fn remove(id: SlotId) {
 /// Frees all slots of a database. Must neither allocate nor fail.
 pub fn remove_all(database: u32) {
     let mut directory = directory();
-    for index in 0..ASSIGNMENTS.len() {
-        let assigned = ASSIGNMENTS.get(&directory)[index];
-        if assigned.generation != 0 && assigned.database == database {
-            let id = SlotId { index: index as u32, generation: assigned.generation };
-            free(&mut directory, id);
+    for index in 0..HEAD.get(&directory)[0].bound() {
+        let assigned = ASSIGNMENTS.get(&directory)[index].in_use();
+        if let Some((_, generation)) = assigned.filter(|(of, _)| of.database == database) {
+            free(&mut directory, SlotId { index: index as u32, generation });
         }
     }
 }
@@ -205,7 +264,7 @@ fn free(directory: &mut Directory, id: SlotId) {
         queue.dismiss_everyone();
         subqueues::close(id);
         queue.generation = 0;
-        ASSIGNMENTS.get_mut(directory)[id.index as usize] = Assignment::default();
+        change(directory, |assignments| assignments.remove(id.index));
     }
 }
 
@@ -226,5 +285,24 @@ impl QueueGuard {
 
     pub fn id(&self) -> SlotId {
         SlotId { index: self.index, generation: self.generation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::shared_memory;
+
+    /// A queue without tubes and priorities has of the elements apart the candidates of one ring.
+    #[test]
+    fn a_plain_queue_takes_less_than_8_kb() {
+        let parts = [
+            size_of::<SharedQueue>(),
+            size_of::<Candidates>(),
+            size_of::<Assignment>(),
+            subqueues::SIZE_OF_QUEUE,
+            shared_memory::SIZE_OF_LOCK,
+        ];
+        assert!(parts.iter().sum::<usize>() < 8000, "{parts:?}");
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::model::field::Field;
 use crate::model::status::Status;
-use crate::queue::Queue;
 use crate::queue::wanted_index::WantedIndex;
+use crate::queue::{Queue, kept};
 use crate::server::heap::{Heap, Open};
 use crate::server::relation::{ColumnType, Lock, Relation};
 use crate::server::{index, user};
@@ -46,6 +46,15 @@ pub struct Directs(RefCell<Vec<(Oid, Known)>>);
 /// Maximum number of roles whose results are kept; the oldest is evicted.
 const ROLES: usize = 64;
 
+/// Bytes that the state of the direct path takes for a role: measured.
+const SIZE: usize = 40 << 10;
+
+impl Directs {
+    pub(super) fn size(&self) -> usize {
+        SIZE * self.0.borrow().iter().filter(|(_, known)| known.is_some()).count()
+    }
+}
+
 impl Queue {
     /// Returns what the direct path needs; None where the statement path has to be used.
     pub fn direct(&self) -> Known {
@@ -70,6 +79,8 @@ impl Queue {
             known.remove(0);
         }
         known.push((role, direct.clone()));
+        drop(known);
+        kept::make_room(self);
         direct
     }
 }
@@ -85,12 +96,22 @@ impl Queue {
         })
     }
 
-    /// Returns an index that the queue needs, if it exists and contains all rows it is for.
+    /// Returns an index that the queue needs, if it exists and contains all rows it is for. What was found is kept: to
+    /// recognize it the server has to show the predicates of all of the table's.
     pub fn index(&self, relation: &Relation, wanted: Index) -> Option<Oid> {
+        if !self.stale.get()
+            && let Some((_, oid)) = self.found.borrow().iter().find(|(index, _)| *index == wanted)
+        {
+            return Some(*oid);
+        }
         let mut present = index::of(relation);
         present.retain(|index| !index.lacks_old_rows);
         let serving = self.serving(relation, &present, [wanted].into_iter());
-        serving.first().map(|(_, oid)| *oid)
+        let found = serving.first().copied()?;
+        if !self.stale.get() {
+            self.found.borrow_mut().push(found);
+        }
+        Some(found.1)
     }
 
     /// Returns the unique index of the key, if it exists and contains all rows.
@@ -130,10 +151,14 @@ impl Queue {
 }
 
 impl Direct {
-    /// Opens the table and the wanted indexes for changes. None where the statement path has to be used: while the
-    /// table is open already, and once this transaction has altered it, which user code may do during a call.
-    pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
-        if self.stale.get() { None } else { self.heap.open(is_wanted) }
+    /// Opens the table for changes, with the indexes that hold tasks in the state `written`. None where the statement path has
+    /// to be used: while the table is open already, and once this transaction has altered it, which user code may do during
+    /// a call.
+    pub fn open(&self, written: Option<Status>) -> Option<Open<'_>> {
+        if self.stale.get() {
+            return None;
+        }
+        self.heap.open(|index| written.is_some_and(|status| self.may_hold(index, status)))
     }
 
     fn of(queue: &Queue) -> Option<Direct> {
@@ -175,7 +200,7 @@ impl Direct {
     }
 
     /// Returns whether an index may hold tasks in a state.
-    pub fn may_hold(&self, index: Oid, status: Status) -> bool {
+    fn may_hold(&self, index: Oid, status: Status) -> bool {
         let known = self.states.iter().find(|(known, _)| *known == index);
         known.is_none_or(|(_, states)| states.contains(&status))
     }

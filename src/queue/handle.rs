@@ -23,11 +23,11 @@ use crate::server::row::Row;
 use crate::server::row_type::RowType;
 use crate::server::value::Value;
 use crate::server::{catalog, operators, process, time, types, xact};
-use crate::statement::{self, KeyColumn};
+use crate::statement::{self, Index, KeyColumn};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -40,6 +40,8 @@ pub struct Queue {
     pub definition: Definition,
     pub sql: statement::Table,
     pub key: Vec<KeyType>,
+    /// The table's indexes, and the sequences that are its columns'.
+    pub(super) others: Vec<Oid>,
     pub row_type: Oid,
     pub row_columns: RowType,
     /// The user's function for changes, as SQL names it.
@@ -71,6 +73,8 @@ pub struct Queue {
     pub(super) directs: Directs,
     /// The unique index of the tasks in flight, once it was looked up.
     pub(super) in_flight: OnceCell<Option<Oid>>,
+    /// Indexes that were found, as long as the description holds.
+    pub(super) found: RefCell<Vec<(Index, Oid)>>,
     /// The names of indexes that are missing, once they were looked for.
     pub(super) lost_indexes: OnceCell<Option<String>>,
     /// Changes of the table run code of its owner, once it was determined.
@@ -78,6 +82,10 @@ pub struct Queue {
     /// The key is one column, and no array: keys can be put into an array.
     pub has_simple_key: bool,
     pub(super) stale: Rc<Cell<bool>>,
+    /// Grows with each use of any queue: the least was used longest ago.
+    pub(super) used: Cell<u64>,
+    /// Its share of the memory of all that are kept; 0 if it is not.
+    pub(super) weighed: Cell<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -175,6 +183,7 @@ impl Queue {
             status,
             sql,
             key,
+            others: [relation.indexes(), relation.sequences()].concat(),
             row_type: relation.row_type(),
             row_columns,
             paused_until,
@@ -194,10 +203,13 @@ impl Queue {
             plans: Plans::default(),
             directs: Directs::default(),
             in_flight: OnceCell::new(),
+            found: RefCell::default(),
             lost_indexes: OnceCell::new(),
             user_code: OnceCell::new(),
             has_simple_key,
             stale: Rc::default(),
+            used: Cell::default(),
+            weighed: Cell::default(),
         })
     }
 

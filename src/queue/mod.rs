@@ -6,6 +6,7 @@ mod direct;
 mod fitness;
 mod handle;
 mod hash;
+mod kept;
 mod lacking;
 mod order;
 mod plans;
@@ -28,13 +29,13 @@ use crate::server::value::Value;
 use crate::server::{callbacks, catalog, injection, process};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::rc::Rc;
 
 pub use direct::Direct;
 pub use fitness::Fitness;
 pub use handle::{KeyType, Queue, table_names};
+pub use kept::{is_unchanged, stale};
 pub use plans::{Arguments, Statement};
 pub use status::StatusColumn;
 pub use store::{
@@ -43,14 +44,7 @@ pub use store::{
 pub use wanted_index::WantedIndex;
 
 thread_local! {
-    static QUEUES: RefCell<HashMap<Oid, Rc<Queue>>> = RefCell::new(HashMap::new());
     static WATCHING: Cell<bool> = const { Cell::new(false) };
-    /// Number of invalidations.
-    static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
-    /// There are stale definitions in the map.
-    static HAS_STALE: Cell<bool> = const { Cell::new(false) };
-    /// A definition went stale while the map was in use.
-    static ALL_STALE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns a queue by its table, on which the caller holds a lock.
@@ -60,16 +54,13 @@ pub fn get(table: Oid) -> Result<Rc<Queue>> {
 
 /// Returns the same; None if the table is not a queue.
 pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
-    if HAS_STALE.get() || ALL_STALE.get() {
-        evict();
-    }
-    if let Some(queue) = QUEUES.with_borrow(|queues| queues.get(&table).cloned()) {
+    if let Some(queue) = kept::get(table) {
         return Ok(Some(queue));
     }
     if !WATCHING.replace(true) {
         callbacks::watch_definitions();
     }
-    let seen = STALE_COUNT.get();
+    let seen = kept::stale_count();
     let database = process::database();
     let slot = || slot::find(database.into(), table.into()).and_then(slot::lock);
     let redefinitions = slot().map_or(0, |slot| slot.redefinitions());
@@ -80,32 +71,8 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
         return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));
     };
     let queue = Rc::new(Queue::describe(&relation, entry, redefinitions)?);
-    // A description that became stale while it was read serves this call, and is read again by the next.
-    let is_stale = STALE_COUNT.get() != seen;
-    queue.stale.set(is_stale);
-    HAS_STALE.set(HAS_STALE.get() | is_stale);
-    let replaced = QUEUES.with_borrow_mut(|queues| queues.insert(table, queue.clone()));
-    drop(replaced);
+    kept::keep(&queue, seen);
     Ok(Some(queue))
-}
-
-/// Frees the descriptions and plans of queues that have changed or are gone. Not done on invalidation, which arrives
-/// where nothing may be freed.
-fn evict() {
-    HAS_STALE.set(false);
-    let all = ALL_STALE.take();
-    let mut evicted = Vec::new();
-    QUEUES.with_borrow_mut(|queues| {
-        queues.retain(|_, queue| {
-            let is_stale = all || queue.stale.get();
-            if is_stale {
-                evicted.push(queue.clone());
-            }
-            !is_stale
-        });
-    });
-    // A running call holds its own reference. The map may be used meanwhile.
-    drop(evicted);
 }
 
 /// Returns the current description of a queue, for consumers that wait: they are woken shortly before the
@@ -125,29 +92,6 @@ pub fn current(table: Oid) -> Result<Rc<Queue>> {
 pub fn find_anew(table: Oid) -> Result<Option<Rc<Queue>>> {
     stale(Some(table));
     find(table)
-}
-
-/// Handles an invalidation of a table, or of all.
-pub fn stale(table: Option<Oid>) {
-    STALE_COUNT.set(STALE_COUNT.get() + 1);
-    let done = QUEUES.with(|queues| match (queues.try_borrow(), table) {
-        (Ok(queues), Some(table)) => {
-            if let Some(queue) = queues.get(&table) {
-                queue.stale.set(true);
-                HAS_STALE.set(true);
-            }
-            true
-        }
-        (Ok(queues), None) => {
-            queues.values().for_each(|queue| queue.stale.set(true));
-            HAS_STALE.set(HAS_STALE.get() || !queues.is_empty());
-            true
-        }
-        (Err(_), _) => false,
-    });
-    if !done {
-        ALL_STALE.set(true);
-    }
 }
 
 /// Returns the column that a definition means: by name, or by number if it was renamed since, unless the table was

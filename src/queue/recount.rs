@@ -3,7 +3,9 @@
 use crate::model::change::Counts;
 use crate::model::field::Field;
 use crate::parts::counters::recount::{self, Area};
+use crate::parts::schedule::databases;
 use crate::parts::slot::{self, QueueGuard};
+use crate::parts::slot_id::SlotId;
 use crate::queue::{self, Queue};
 use crate::server::memory::Scratch;
 use crate::server::relation::{LatestSnapshot, Lock, Relation};
@@ -48,6 +50,14 @@ pub struct Counted {
     pub slot: QueueGuard,
 }
 
+/// Has the worker count a queue before others, if it is to be counted.
+pub fn hasten(slot: SlotId) {
+    let hastens = |mut slot: QueueGuard| slot.needs_recount() && slot.await_recount();
+    if slot::lock(slot).is_some_and(hastens) {
+        databases::request(process::database().into(), |requests| requests.recount = true);
+    }
+}
+
 /// Counts the tasks of a queue, on whose table the caller holds AccessShareLock.
 pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     use Stopped::{InTheWay, TooLong};
@@ -59,12 +69,18 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     };
     let claim = claim.ok_or(InTheWay)?;
     let latest = LatestSnapshot::prepare();
-    let (recount, snapshot) =
-        slot::lock(queue.slot).ok_or(InTheWay)?.begin_recount(claim, latest, renews);
+    let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;
+    let is_current = slot.redefinitions() == queue.redefinitions;
+    let (recount, snapshot) = slot.begin_recount(claim, latest, renews);
+    drop(slot);
     let snapshot = snapshot.register();
     injection::point(c"xqueue-recount-has-begun");
     // Other tubes may be counted since the queue was looked up; a later change asks for another recount.
-    let queue = &queue::find_anew(queue.table).ok().flatten().ok_or(InTheWay)?;
+    let anew = match is_current {
+        true => None,
+        false => Some(queue::find_anew(queue.table).ok().flatten().ok_or(InTheWay)?),
+    };
+    let queue = anew.as_deref().unwrap_or(queue);
     let mut counts = Counts::default();
     let checked = Cell::new(Instant::now());
     let goes_on = || {

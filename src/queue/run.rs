@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::queue::handle::Queue;
+use crate::queue::kept;
 use crate::queue::plans::{Arguments, MANY, Prepared, Statement};
 use crate::server::spi::{Plan, Rows, Spi};
 use crate::server::types;
@@ -66,6 +67,8 @@ impl Queue {
             plans.retain(|statement, _| !statement.is_one_of_many());
         }
         plans.insert(statement.clone(), prepared.clone());
+        drop(plans);
+        kept::make_room(self);
         prepared
     }
 

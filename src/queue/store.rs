@@ -21,7 +21,7 @@ pub struct Entry {
 }
 
 pub fn read(table: Oid) -> Result<Option<Entry>> {
-    let row = own_table::row(REGISTRY, table, |row| {
+    let row = own_table::registered(table, |row| {
         let same_table = row.value(2).map(Value::to_oid) == Some(table);
         let paused_until = row.value(4).map(Value::to_instant);
         (row.value(3).map(jsonb::text).unwrap_or_default(), same_table, paused_until)

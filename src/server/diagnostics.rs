@@ -44,8 +44,8 @@ pub unsafe fn keeping_names(
     function: unsafe extern "C-unwind" fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
     info: pg_sys::FunctionCallInfo,
 ) -> pg_sys::Datum {
-    // SAFETY: the callback is taken off the stack at the end; whoever catches an error puts the
-    // stack back himself.
+    // SAFETY: the callback is taken off the stack at the end; what catches an error puts the stack
+    // back itself.
     unsafe {
         let mut callback = ErrorContextCallback {
             previous: pg_sys::error_context_stack,

@@ -80,9 +80,10 @@ unsafe fn has_default_order(
     // SAFETY: by the contract of this function; look-ups.
     unsafe {
         let attribute = attribute(table.description(), column as usize - 1);
-        let class = pg_sys::GetDefaultOpClass(attribute.atttypid, pg_sys::BTREE_AM_OID);
-        class != Oid::INVALID
-            && pg_sys::get_opclass_family(class) == *(*index).rd_opfamily.add(key)
+        let what = pg_sys::TYPECACHE_BTREE_OPFAMILY as i32;
+        let family = (*pg_sys::lookup_type_cache(attribute.atttypid, what)).btree_opf;
+        family != Oid::INVALID
+            && family == *(*index).rd_opfamily.add(key)
             && *(*index).rd_indcollation.add(key) == attribute.attcollation
     }
 }

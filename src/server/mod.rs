@@ -32,6 +32,7 @@ pub mod process;
 mod raw;
 pub mod record;
 pub mod relation;
+pub mod relcache;
 pub mod row;
 pub mod row_type;
 pub mod scan;

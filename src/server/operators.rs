@@ -13,12 +13,11 @@ use std::ffi::{CStr, CString};
 pub fn equality(oid: Oid) -> Option<String> {
     // SAFETY: look-ups in the system cache; the list holds two C strings.
     unsafe {
-        let class = pg_sys::GetDefaultOpClass(oid, pg_sys::BTREE_AM_OID);
-        if class == Oid::INVALID {
+        let class = &*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_BTREE_OPFAMILY as i32);
+        let (family, input) = (class.btree_opf, class.btree_opintype);
+        if family == Oid::INVALID {
             return None;
         }
-        let family = pg_sys::get_opclass_family(class);
-        let input = pg_sys::get_opclass_input_type(class);
         let operator =
             pg_sys::get_opfamily_member(family, input, input, pg_sys::BTEqualStrategyNumber as i16);
         if operator == Oid::INVALID {

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::server::relation::{Lock, Relation, Snapshot};
-use crate::server::row::{Row, Tuple};
+use crate::server::row::Tuple;
 use crate::server::spi::{self, Spi};
 use crate::server::{catalog, user};
 use pgrx::pg_sys::Oid;
@@ -21,19 +21,11 @@ pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {
     Ok(spi::connect(work))
 }
 
-/// Shows `see` the row of table `name` whose first column, an oid, is `key`.
-pub fn row<T>(name: &CStr, key: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
-    let table = Relation::open(catalog::own_relation(name)?, Lock::AccessShare)?;
-    let mut see = Some(see);
-    let mut seen = None;
-    table.scan(&Snapshot::latest(), |row| {
-        let matches = row.value(1).is_some_and(|oid| oid.to_oid() == key);
-        if matches {
-            seen = see.take().map(|see| see(row));
-        }
-        !matches
-    });
-    seen
+/// Shows `see` the row of the registry that is about a table.
+pub fn registered<T>(table: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
+    let registry = Relation::open(catalog::own_relation(REGISTRY)?, Lock::AccessShare)?;
+    let by_table = (catalog::own_relation(c"queue_pkey")?, 1);
+    registry.first(by_table, table, &Snapshot::latest(), see)
 }
 
 /// Shows `see` all rows of table `name`.

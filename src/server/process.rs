@@ -1,6 +1,8 @@
 //! This process: its user, database and number.
 
 use pgrx::pg_sys::{self, Oid};
+use std::ffi::CStr;
+use std::sync::OnceLock;
 
 /// Index of this process in the server's process table: unique among the living.
 pub fn index() -> u32 {
@@ -105,4 +107,15 @@ pub fn random() -> [u8; 16] {
 pub fn reserve_settings(prefix: &std::ffi::CStr) {
     // SAFETY: the server copies the C string.
     unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) }
+}
+
+/// Returns whether the server was built with assertions.
+pub fn has_assertions() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        // SAFETY: a setting that every server has; its text lives as long as the server.
+        let set = unsafe { pg_sys::GetConfigOption(c"debug_assertions".as_ptr(), true, false) };
+        // SAFETY: null, or a text that ends with a zero.
+        !set.is_null() && unsafe { CStr::from_ptr(set) } == c"on"
+    })
 }

@@ -38,6 +38,10 @@ functions! {
 }
 
 functions! {
+    pub fn RelationGetNumberOfBlocksInFork(
+        relation: pg_sys::Relation,
+        fork: pg_sys::ForkNumber::Type,
+    ) -> pg_sys::BlockNumber;
     pub fn palloc0(size: usize) -> *mut c_void;
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
     pub fn fmgr_info_cxt(function: Oid, info: *mut pg_sys::FmgrInfo, memory: pg_sys::MemoryContext);
@@ -168,8 +172,8 @@ functions! {
     ) -> pg_sys::AclResult::Type;
 }
 
-/// Raises an error unless the current role may call a function, and tells whoever wants to know that it
-/// will be called.
+/// Raises an error unless the current role may call a function, and tells the hooks that it will be
+/// called.
 ///
 /// # Safety
 /// The function exists, and the caller lets errors pass: it has nothing to drop.

@@ -86,6 +86,13 @@ pub struct ColumnType {
     pub modifier: i32,
 }
 
+/// What the server lists of a table.
+enum List {
+    Indexes,
+    Sequences,
+    Statistics,
+}
+
 impl Relation {
     /// Opens an ordinary table; None if there is none (any more). What was a table may have been made a
     /// view since by a rule, up to PostgreSQL 15, and has no storage then.
@@ -133,12 +140,25 @@ impl Relation {
 
     /// The indexes of the table.
     pub fn indexes(&self) -> Vec<Oid> {
+        self.list(List::Indexes)
+    }
+
+    /// The sequences that are columns' own.
+    pub fn sequences(&self) -> Vec<Oid> {
+        self.list(List::Sequences)
+    }
+
+    fn list(&self, what: List) -> Vec<Oid> {
         // SAFETY: an open table; null, or a list of oids.
         unsafe {
-            let list = pg_sys::RelationGetIndexList(self.pointer);
-            let Some(indexes) = list.as_ref() else { return vec![] };
-            let oid = |index| (*indexes.elements.add(index)).oid_value;
-            (0..indexes.length as usize).map(oid).collect()
+            let list = match what {
+                List::Indexes => pg_sys::RelationGetIndexList(self.pointer),
+                List::Sequences => pg_sys::getOwnedSequences(self.oid()),
+                List::Statistics => pg_sys::RelationGetStatExtList(self.pointer),
+            };
+            let Some(list) = list.as_ref() else { return vec![] };
+            let oid = |index| (*list.elements.add(index)).oid_value;
+            (0..list.length as usize).map(oid).collect()
         }
     }
 
@@ -161,8 +181,7 @@ impl Relation {
 
     /// Returns whether the planner has statistics to look at that the owner has asked for, and may be made of expressions.
     pub fn has_extended_statistics(&self) -> bool {
-        // SAFETY: an open table; null for an empty list.
-        unsafe { !pg_sys::RelationGetStatExtList(self.pointer).is_null() }
+        !self.list(List::Statistics).is_empty()
     }
 
     /// Size in pages.

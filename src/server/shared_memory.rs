@@ -11,6 +11,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 const NAME: &CStr = c"xqueue";
+/// What a lock takes, in bytes.
+#[cfg(test)]
+pub const SIZE_OF_LOCK: usize = size_of::<pg_sys::LWLockPadded>();
 
 /// What the segment consists of.
 pub struct Layout {
@@ -137,10 +140,9 @@ unsafe extern "C-unwind" fn startup() {
         let Some(layout) = LAYOUT.get() else { return };
         let (places, size) = places(layout);
         let mut found = false;
+        // Fresh from the system, so all zeros. It is not to be touched: pages that nothing was ever written to take no
+        // memory.
         let base = pg_sys::ShmemInitStruct(NAME.as_ptr(), size, &mut found).cast::<u8>();
-        if !found {
-            std::ptr::write_bytes(base, 0, size);
-        }
         places.iter().for_each(|(area, length, begin)| area.attach(base.add(*begin), *length));
         LOCK_COUNT.store((layout.locks)(), Ordering::Relaxed);
         LOCKS.store(pg_sys::GetNamedLWLockTranche(NAME.as_ptr()), Ordering::Relaxed);

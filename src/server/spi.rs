@@ -138,7 +138,7 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: the plan is a kept one and nobody else knows it.
+        // SAFETY: the plan is a kept one, known only here.
         unsafe { pg_sys::SPI_freeplan(self.plan) };
     }
 }

@@ -19,6 +19,13 @@ pub fn unix_microseconds(instant: i64) -> i64 {
     instant + EPOCH_DIFFERENCE
 }
 
+/// Converts a length in microseconds to seconds. One from or until infinity becomes 290,000 years, about the longest that
+/// an interval can hold, with which make_interval raises no error.
+pub fn seconds_of(length: i64) -> f64 {
+    const LONGEST: i64 = 9_150_000_000_000_000_000;
+    length.clamp(-LONGEST, LONGEST) as f64 / 1e6
+}
+
 /// Returns the instant a number of microseconds after another; None beyond the end of the calendar.
 pub fn after(instant: i64, microseconds: i64) -> Option<i64> {
     const END: i64 = 9_223_371_331_200_000_000;

@@ -53,8 +53,9 @@ pub fn start_with_server(name: &str, function: &str) {
         .load();
 }
 
-/// Starts a worker now. False if the server has no place for it.
-pub fn start(name: &str, function: &str, argument: u32) -> bool {
+/// Starts a worker now. False if the server has no place for it. Once it has ended and its place is free, the latch of
+/// background worker `notify` is set.
+pub fn start(name: &str, function: &str, argument: u32, notify: i32) -> bool {
     let worker = BackgroundWorkerBuilder::new(name)
         .set_library(LIBRARY)
         .set_function(function)
@@ -62,6 +63,7 @@ pub fn start(name: &str, function: &str, argument: u32) -> bool {
         .enable_shmem_access(None)
         .enable_spi_access()
         .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        .set_notify_pid(notify)
         .set_restart_time(None);
     // The server allocates a handle, which nothing here uses.
     Scratch::new().run(move || worker.load_dynamic().is_ok())

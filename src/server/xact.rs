@@ -20,6 +20,12 @@ pub fn id_if_any() -> u32 {
     u32::from(unsafe { raw::GetTopTransactionIdIfAny() })
 }
 
+/// Returns whether a transaction, or subtransaction, is in progress or prepared.
+pub fn is_in_progress(id: u32) -> bool {
+    // SAFETY: looks into the list of running transactions; any number may be asked for.
+    unsafe { pg_sys::TransactionIdIsInProgress(id.into()) }
+}
+
 /// Returns the identifier that the next transaction gets, with its upper half. Must neither allocate nor fail.
 pub fn next_id() -> u64 {
     #[cfg(any(feature = "pg15", feature = "pg16"))]

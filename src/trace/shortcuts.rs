@@ -6,8 +6,12 @@
 pub enum Shortcut {
     Put,
     Take,
+    /// One of those that another take has read ahead.
+    TakeAhead,
     TakeInSubqueue,
     Ack,
+    /// One that was still where this session had written it as it took it.
+    AckInPlace,
     Promote,
 }
 
@@ -28,11 +32,13 @@ mod counting {
     use crate::trace::shortcuts::Shortcut;
 
     impl Shortcut {
-        pub const ALL: [Shortcut; 5] = [
+        pub const ALL: [Shortcut; 7] = [
             Shortcut::Put,
             Shortcut::Take,
+            Shortcut::TakeAhead,
             Shortcut::TakeInSubqueue,
             Shortcut::Ack,
+            Shortcut::AckInPlace,
             Shortcut::Promote,
         ];
     }

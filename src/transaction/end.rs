@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::parts::clock;
 use crate::parts::delta::Delta;
 use crate::parts::leases::{held, session, sessions};
+use crate::parts::marks::claim;
 use crate::parts::schedule::databases;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
@@ -71,6 +72,7 @@ pub fn transaction_ended(event: TransactionEvent) {
                 let database = u32::from(process::database());
                 databases::request(database, |requests| requests.prepared = true);
             }
+            claim::abandon();
             CHANGES.with_borrow(|stack| stack.for_each(undo));
             session::transaction_ended();
             forget();
@@ -83,6 +85,9 @@ pub fn transaction_ended(event: TransactionEvent) {
 pub fn subtransaction_ended(event: SubtransactionEvent) {
     let depth = xact::depth();
     trace::subtransaction_ended(event, depth);
+    if matches!(event, SubtransactionEvent::Abort) {
+        claim::abandon();
+    }
     staying(|| {
         CHANGES.with_borrow_mut(|stack| match event {
             SubtransactionEvent::Commit => stack.commit_subtransaction(depth),
@@ -118,14 +123,17 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     };
     let due = queue.due();
     queue.commit(now, xact::id_if_any(), delta);
-    let wake_worker = queue.due() < due || queue.needs_recount() || delta.table.redefined;
+    let is_asked = queue.needs_recount() || delta.table.redefined;
+    let earlier = Some(queue.due()).filter(|new| *new < due);
     drop(queue);
     injection::point(c"xqueue-commit-has-woken");
-    if wake_worker {
+    if is_asked {
         databases::request(database, |requests| {
             requests.registry |= delta.table.redefined || delta.counters.recount;
             requests.sweep |= delta.counters.recount;
         });
+    } else if let Some(instant) = earlier {
+        databases::request_at(database, instant);
     }
     // After the counters, which say that there are such tasks.
     delta.leases.given.sessions().for_each(sessions::look_after);
@@ -146,10 +154,12 @@ fn undo(slot: SlotId, delta: &Delta) {
     }
     let is_touched = !delta.waiters.unmade_ready.is_empty()
         || delta.capacity.reserved > 0
+        || delta.marks.moved
         || !delta.subqueues.is_empty();
     if (is_touched || delta.counters.replaces || delta.table.redefined)
         && let Some(mut queue) = slot::lock(slot)
     {
+        queue.put_rings_aside();
         queue.give_back(delta.capacity.reserved);
         queue.undo_subqueues(&delta.subqueues, resets(delta));
         for (tube, count) in delta.waiters.unmade_ready.by_tube() {

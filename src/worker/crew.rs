@@ -1,7 +1,9 @@
 //! Job workers of one kind, as the worker of a database employs them.
 
+use crate::parts::schedule::databases;
 use crate::parts::schedule::jobs::{self, JobId, Place};
 use crate::parts::schedule::orders::{Report, Work};
+use crate::parts::schedule::rota::STARVES_AFTER;
 use crate::parts::slot_id::SlotId;
 use crate::server::worker;
 use crate::worker::job;
@@ -31,8 +33,12 @@ pub struct Crew<T> {
     late_at: Option<Instant>,
     /// The server has no place for another one, which is wanted; when that is looked at again.
     no_place_until: Cell<Option<Instant>>,
+    /// This try comes before that, as a place was kept.
+    is_early: Cell<bool>,
     /// The pause before that, zero once there was a place.
     no_place_pause: Duration,
+    /// There was no place in several turns of the workers of this database.
+    has_starved: bool,
 }
 
 /// A job that was ordered.
@@ -56,13 +62,38 @@ impl<T> Crew<T> {
             turns: Turns::default(),
             late_at: None,
             no_place_until: Cell::new(None),
+            is_early: Cell::new(false),
             no_place_pause: Duration::ZERO,
+            has_starved: false,
         }
     }
 
     /// Forgets owners and tables that are gone.
     pub fn retain(&mut self, is_there: impl Fn(Oid) -> bool) {
         self.turns.retain(is_there);
+    }
+
+    /// Returns whether job workers are at work.
+    pub fn is_at_work(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Wants no place for a job worker.
+    pub fn withdraw(&self) {
+        self.no_place_until.set(None);
+    }
+
+    /// Tries no more in this round, nor for a while, unless a place is kept.
+    pub fn put_off(&self) {
+        let now = Instant::now();
+        if self.no_place_until.get().is_some_and(|at| at <= now) {
+            self.no_place_until.set(Some(now + NO_PLACE_SHOWN));
+        }
+    }
+
+    /// Returns whether there is no place for a job worker that is wanted.
+    pub fn wants_place(&self) -> bool {
+        self.no_place_until.get().is_some()
     }
 
     /// Returns whether a job worker is at a table.
@@ -91,11 +122,15 @@ impl<T> Crew<T> {
     ) -> Option<Candidate<K>> {
         let mut candidates =
             candidates.filter(|candidate| !self.serves(candidate.table)).peekable();
-        let is_refused = self.no_place_until.get().is_some_and(|at| Instant::now() < at);
+        let is_refused = self
+            .no_place_until
+            .get()
+            .is_some_and(|at| Instant::now() < at && !databases::is_place_kept(self.database));
         if candidates.peek().is_some() && is_refused {
             return None;
         }
-        self.no_place_until.set(None);
+        let until = self.no_place_until.replace(None);
+        self.is_early.set(until.is_some_and(|at| Instant::now() < at));
         candidates.peek()?;
         let owners: Vec<Oid> = self.running.iter().map(|running| running.owner).collect();
         let in_turn = jobs::owners_idle_since(self.database, TURN.as_micros() as i64);
@@ -127,12 +162,18 @@ impl<T> Crew<T> {
         };
         // If the job worker has just ended, that is found when its report is read.
         jobs::order(id, table.into(), work);
-        if is_new && !worker::start(self.name, "xqueue_job_main", id.to_argument()) {
+        let notify = databases::launcher_pid();
+        if is_new && !worker::start(self.name, "xqueue_job_main", id.to_argument(), notify) {
             jobs::not_started(id);
             return self.end_without_place();
         }
         self.no_place_until.set(None);
         self.no_place_pause = Duration::ZERO;
+        self.has_starved = false;
+        if is_new {
+            databases::has_place();
+            databases::drop_claim(self.database);
+        }
         self.turns.take(owner);
         self.turns.take(table);
         self.running.push(Running { id, table, slot, owner, what });
@@ -140,15 +181,24 @@ impl<T> Crew<T> {
     }
 
     fn end_without_place(&mut self) -> bool {
-        let pause = (self.no_place_pause * 2).clamp(NO_PLACE_PAUSES.0, NO_PLACE_PAUSES.1);
+        let pause = match self.is_early.take() {
+            true => self.no_place_pause,
+            false => (self.no_place_pause * 2).clamp(NO_PLACE_PAUSES.0, NO_PLACE_PAUSES.1),
+        };
         self.no_place_until.set(Some(Instant::now() + pause));
         self.no_place_pause = pause;
+        self.has_starved = databases::want_place(self.database) >= STARVES_AFTER;
         false
     }
 
     /// Returns whether the server has had no place for a job worker for so long that it is to be shown.
     pub fn has_no_place(&self) -> bool {
         self.no_place_pause >= NO_PLACE_SHOWN
+    }
+
+    /// Returns whether it has waited for a place for longer than that, beyond the turn of this worker.
+    pub fn has_starved(&self) -> bool {
+        self.has_starved
     }
 
     /// Ends job workers that have taken too long.

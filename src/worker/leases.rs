@@ -83,6 +83,16 @@ impl Leases {
         })
     }
 
+    /// Returns when a worker is needed for the sessions, if the instant is known.
+    pub fn needed_at(&self, now: i64) -> Option<i64> {
+        if self.is_settled() { self.end } else { Some(now) }
+    }
+
+    /// Returns whether only the table of sessions says what is left to do.
+    pub fn is_settled(&self) -> bool {
+        self.retry_at.is_none() && self.left.is_empty() && !self.compares
+    }
+
     fn look(&mut self, attached: &Attached) -> Vec<Uuid> {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
             return vec![];

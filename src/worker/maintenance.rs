@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 const ALL_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time between looks at the clock while tasks wait, as the clock may be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum time before the next try after a failure or a lock, if the worker gives its place up meanwhile: the start of
+/// another one is worth it.
+const RETRY_REST: Duration = Duration::from_secs(1);
 
 /// The worker's own state of a queue, beyond its shared slot.
 pub struct QueueMaintenance {
@@ -82,6 +85,12 @@ impl QueueMaintenance {
         }
     }
 
+    /// Goes on as the worker before this one would have.
+    pub fn resume(&mut self) {
+        self.orphans.forget();
+        self.promote.resume(slot::lock(self.slot).and_then(|slot| slot.kept_pause()));
+    }
+
     /// Sets the table's owner, and whether changes of it run the owner's code.
     pub fn set_owner(&mut self, owner: Oid, runs_user_code: bool) {
         (self.owner, self.runs_user_code) = (owner, runs_user_code);
@@ -139,6 +148,11 @@ impl QueueMaintenance {
             slot.clear_error();
             slot.lower_due(i64::MIN);
         }
+    }
+
+    /// Returns whether the tasks are left to another server.
+    pub fn is_passive(&self) -> bool {
+        self.passive
     }
 
     /// Takes note of sessions that have ended.
@@ -249,6 +263,31 @@ impl QueueMaintenance {
             Some(Kind::Give(giving)) => self.orphans.retry(giving).note_no_worker(message),
             Some(Kind::OnTime) => self.promote.note_no_worker(message),
         }
+    }
+
+    /// Returns whether consumers wait beside ready tasks.
+    pub fn is_beside_ready(&self, now: i64) -> bool {
+        slot::lock(self.slot).is_some_and(|slot| slot.has_idle_consumers(now))
+    }
+
+    /// Returns whether only tables and shared memory say what is left to do.
+    pub fn is_settled(&self) -> bool {
+        self.orphans.is_settled()
+    }
+
+    /// Leaves the queue to the next worker; returns when one is needed, if the instant is known.
+    pub fn hand_over(&self, now: i64) -> Option<i64> {
+        let mut slot = slot::lock(self.slot)?;
+        let due = slot.due();
+        slot.keep_pause(self.promote.kept(now));
+        drop(slot);
+        let after = |pause: Duration| now.saturating_add(pause.as_micros() as i64);
+        let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
+        let retry = |left: Duration| if left.is_zero() { left } else { left.max(RETRY_REST) };
+        let promote = (due != NEVER && !self.passive)
+            .then(|| due.max(after(retry(self.promote.left().unwrap_or_default()))));
+        let others = self.orphans.pause().map(retry).into_iter().chain(all);
+        others.map(after).chain(promote).min()
     }
 
     /// Returns the time until the next scheduled work; None means wait for a signal. The end of a job is reported to

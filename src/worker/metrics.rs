@@ -10,10 +10,13 @@ use crate::parts::slot_id::SlotId;
 use crate::server::{latch, time, worker};
 use crate::worker::graphite::{Event, Protocol, Sender, Target};
 use crate::{background_worker, settings};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How often the sender is asked what has become of a connection.
 const EVENTS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which a database without a worker gets one for the sake of the metrics alone, at most.
+const REST_INTERVAL: Duration = Duration::from_secs(10);
 
 background_worker!(xqueue_metrics_main => main);
 
@@ -26,6 +29,7 @@ fn main(_argument: u32) {
     };
     let mut last_sent: Option<Instant> = None;
     let mut has_asked = false;
+    let mut rested = HashMap::new();
     loop {
         worker::reload_settings();
         let mut pause = None;
@@ -41,7 +45,7 @@ fn main(_argument: u32) {
                 }
                 let next = if due.is_zero() { settings::graphite_interval() } else { due };
                 if next <= EVENTS_INTERVAL && !std::mem::replace(&mut has_asked, true) {
-                    ask_workers();
+                    ask_workers(&mut rested);
                 }
                 pause = Some(next.min(EVENTS_INTERVAL));
             }
@@ -60,10 +64,18 @@ fn main(_argument: u32) {
     }
 }
 
-/// Has the workers note what only the tables say, in time for the next report.
-fn ask_workers() {
-    for worker in databases::all_workers() {
-        databases::request(worker.database, |requests| requests.metrics = true);
+/// Has the workers note what only the tables say, and has changed, in time for the next report.
+fn ask_workers(rested: &mut HashMap<u32, Instant>) {
+    rested.retain(|_, asked| asked.elapsed() < REST_INTERVAL);
+    for database in slot::databases_with_outdated_ages() {
+        // One that rests has to be started.
+        let rests = databases::worker_of(database).is_none_or(|worker| worker.worker.is_none());
+        if !rests || !rested.contains_key(&database) {
+            databases::request(database, |requests| requests.metrics = true);
+        }
+        if rests {
+            rested.entry(database).or_insert_with(Instant::now);
+        }
     }
 }
 
@@ -85,9 +97,13 @@ fn report() -> String {
 }
 
 fn sample(slot: SlotId, now: i64) -> Option<Sample> {
-    let slot = slot::lock(slot)?;
+    let mut slot = slot::lock(slot)?;
     let (names, tubes) = (slot.names(), slot.tube_names());
     let (statistics, ready_since) = (slot.statistics(), slot.ready_since());
+    if ready_since.is_none() {
+        // A task that becomes ready later has not been since then.
+        slot.forget_ready_since();
+    }
     drop(slot);
     let [database, schema, table] = names.map(|name| name.read());
     if table.is_empty() {

@@ -4,6 +4,7 @@
 mod ages;
 mod crew;
 pub mod database;
+mod definitions;
 pub mod graphite;
 mod healing;
 pub mod job;

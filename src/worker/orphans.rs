@@ -91,9 +91,20 @@ impl Orphans {
         *self = Orphans { is_tracked: self.is_tracked, sweep: false, ..Orphans::of(self.slot) };
     }
 
-    /// Records sessions that have ended.
+    /// Returns whether nothing is known to be given back.
+    pub fn is_settled(&self) -> bool {
+        !Giving::ALL.into_iter().any(|giving| self.has(giving))
+    }
+
+    /// Records sessions that have ended. Where no task is taken there is nothing to look for.
     pub fn note(&mut self, ended: &[Ended]) {
-        let Some(epoch) = self.epoch_if_taken().filter(|_| !ended.is_empty()) else { return };
+        if ended.is_empty() && !self.sweep {
+            return;
+        }
+        let Some(epoch) = self.epoch_if_taken() else {
+            self.sweep &= !self.is_tracked;
+            return;
+        };
         for Ended { uuid, tasks } in ended {
             let is_sure = |held: &&HeldLeases| self.is_tracked && held.since >= epoch;
             let Some(held) = tasks.as_ref().filter(is_sure) else {

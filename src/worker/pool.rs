@@ -50,6 +50,11 @@ impl Pool {
         }
     }
 
+    /// Hands out nothing in this round.
+    pub fn put_off(&self) {
+        self.crew.put_off();
+    }
+
     /// Hands out jobs while there are job workers for them.
     pub fn hand_out(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         let most = settings::max_job_workers();
@@ -102,6 +107,16 @@ impl Pool {
             .hint("Raise max_worker_processes in postgresql.conf and restart the server.")
             .warn();
         }
+    }
+
+    /// Returns whether job workers are at work.
+    pub fn is_at_work(&self) -> bool {
+        self.crew.is_at_work()
+    }
+
+    /// Returns whether there is no place for a job worker that is wanted.
+    pub fn wants_place(&self) -> bool {
+        self.crew.wants_place()
     }
 
     /// Ends job workers that have taken too long.

@@ -39,6 +39,11 @@ impl Prepared {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
+    /// How long until a worker is needed, if none is told of an end: at most the longest pause.
+    pub fn rest(&self) -> Option<Duration> {
+        self.at.map(|_| PAUSES.1)
+    }
+
     /// Finds, when due, the queues whose tables prepared transactions have changed; the counters of the others can be
     /// exact again.
     pub fn look(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) -> HashSet<Oid> {
@@ -46,7 +51,6 @@ impl Prepared {
         if !asked && self.left().is_none_or(|left| !left.is_zero()) {
             return HashSet::new();
         }
-        let is_marked = |slot| slot::lock(slot).is_some_and(|slot| slot.is_prepared());
         let slots = queues.iter().map(|(table, maintenance)| (*table, maintenance.slot));
         let mut marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
         // Settling a queue wakes all its waiting consumers: unasked, only queues that can be settled are.
@@ -61,6 +65,31 @@ impl Prepared {
         self.at = (!unsettled.is_empty()).then(|| Instant::now() + self.pause);
         unsettled
     }
+}
+
+impl Prepared {
+    /// Looks at some queues at once, and returns those of them whose tables prepared transactions have changed.
+    pub fn look_at(
+        &mut self,
+        tables: &[Oid],
+        queues: &mut HashMap<Oid, QueueMaintenance>,
+    ) -> HashSet<Oid> {
+        let slots = tables.iter().filter_map(|table| Some((*table, queues.get(table)?.slot)));
+        let marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
+        if marked.is_empty() {
+            return HashSet::new();
+        }
+        let unsettled = settle(marked, queues);
+        if !unsettled.is_empty() {
+            self.pause = self.pause.max(PAUSES.0);
+            self.at = self.at.or(Some(Instant::now() + self.pause));
+        }
+        unsettled
+    }
+}
+
+fn is_marked(slot: SlotId) -> bool {
+    slot::lock(slot).is_some_and(|slot| slot.is_prepared())
 }
 
 /// Settles the queues whose tables no prepared transaction has changed, and returns the others.

@@ -1,8 +1,10 @@
 //! One of the kinds of work that the worker does for a queue, and when it tries again what could not be done.
 
+use crate::parts::schedule::KeptPause;
 use crate::parts::schedule::orders::{End, Progress, Report};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
+use crate::server::time;
 use crate::server::xact::Failure;
 use std::time::{Duration, Instant};
 
@@ -28,7 +30,9 @@ pub struct Retry {
 
 impl Retry {
     pub fn of(slot: SlotId) -> Retry {
-        Retry { slot, at: None, pause: Duration::ZERO, has_failed: false }
+        // A worker before this one may have left it.
+        let has_failed = slot::lock(slot).is_some_and(|slot| slot.has_error());
+        Retry { slot, at: None, pause: Duration::ZERO, has_failed }
     }
 
     pub fn is_due(&self) -> bool {
@@ -37,6 +41,21 @@ impl Retry {
 
     pub fn left(&self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns the last pause, and the instant at which it ends, for the next worker.
+    pub fn kept(&self, now: i64) -> Option<KeptPause> {
+        let micros = |duration: Duration| duration.as_micros() as i64;
+        let until = now.saturating_add(micros(self.left()?));
+        Some(KeptPause { pause: micros(self.pause), until })
+    }
+
+    /// Goes on with the pause of a worker before this one.
+    pub fn resume(&mut self, kept: Option<KeptPause>) {
+        let Some(KeptPause { pause, until }) = kept else { return };
+        let left = until.saturating_sub(time::now()).clamp(0, pause);
+        self.pause = Duration::from_micros(pause.max(0) as u64);
+        self.at = Some(Instant::now() + Duration::from_micros(left.max(0) as u64));
     }
 
     pub fn after(&mut self, (first, longest): (Duration, Duration)) {

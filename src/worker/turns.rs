@@ -2,7 +2,7 @@
 //! queues of each.
 
 use pgrx::pg_sys::Oid;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// When owners and tables had their last turn.
 #[derive(Default)]
@@ -53,6 +53,30 @@ impl Turns {
         candidates.filter(may).min_by_key(rank)
     }
 
+    /// Returns all candidates in the order in which `next` would give them one at a time, at the cost of a sort.
+    pub fn all<T>(&self, candidates: impl Iterator<Item = Candidate<T>>) -> Vec<Candidate<T>> {
+        let mut all: Vec<Candidate<T>> = candidates.collect();
+        all.sort_by_cached_key(|of| {
+            (self.of(of.owner), u32::from(of.owner), self.of(of.table), u32::from(of.table))
+        });
+        let mut owners: Vec<VecDeque<Candidate<T>>> = vec![];
+        for candidate in all {
+            match owners
+                .last_mut()
+                .filter(|last| last.back().is_some_and(|of| of.owner == candidate.owner))
+            {
+                Some(last) => last.push_back(candidate),
+                None => owners.push(VecDeque::from([candidate])),
+            }
+        }
+        let mut in_turn = vec![];
+        while !owners.is_empty() {
+            in_turn.extend(owners.iter_mut().filter_map(VecDeque::pop_front));
+            owners.retain(|of_owner| !of_owner.is_empty());
+        }
+        in_turn
+    }
+
     /// Least for what has waited for longest.
     fn of(&self, oid: Oid) -> u64 {
         self.of.get(&oid).copied().unwrap_or_default()
@@ -89,6 +113,37 @@ mod tests {
         let mut turns = Turns::default();
         let served: Vec<_> = (0..6).filter_map(|_| next(&mut turns, 1, &[], &[])).collect();
         assert_eq!(served, [11, 21, 31, 12, 21, 31]);
+    }
+
+    #[test]
+    fn all_at_once_are_in_the_order_of_one_at_a_time() {
+        let mut turns = Turns::default();
+        for _ in 0..5 {
+            let candidates = QUEUES.iter().map(|(owner, table)| Candidate {
+                owner: Oid::from(*owner),
+                table: Oid::from(*table),
+                what: (),
+            });
+            let all: Vec<u32> = turns.all(candidates).iter().map(|of| of.table.into()).collect();
+            let mut left = QUEUES.to_vec();
+            let mut copy = Turns { last: turns.last, of: turns.of.clone() };
+            let mut one_at_a_time = vec![];
+            while !left.is_empty() {
+                let served = Served { most: 1, owners: &[], in_turn: &[] };
+                let candidates = left.iter().map(|(owner, table)| Candidate {
+                    owner: Oid::from(*owner),
+                    table: Oid::from(*table),
+                    what: (),
+                });
+                let next = copy.next(&served, candidates).expect("a candidate");
+                copy.take(next.owner);
+                copy.take(next.table);
+                left.retain(|(_, table)| Oid::from(*table) != next.table);
+                one_at_a_time.push(u32::from(next.table));
+            }
+            assert_eq!(all, one_at_a_time);
+            next(&mut turns, 1, &[], &[]);
+        }
     }
 
     #[test]

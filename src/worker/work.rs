@@ -4,8 +4,10 @@ use crate::error::OrRaise;
 use crate::model::change::has_progressed;
 use crate::model::field::Field;
 use crate::model::position::Position;
+use crate::model::status::Status;
 use crate::parts::leases::store;
 use crate::parts::schedule::orders::{End, Progress, Report, Work};
+use crate::parts::slot;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::types::Uuid;
 use crate::server::value::Value;
@@ -51,6 +53,9 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
 /// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
 /// next job begins with the kind after that.
 fn act_on_time(queue: &Queue, (now, since): (i64, i64), first: usize, manner: Manner) -> Report {
+    if !may_have_timed(queue) {
+        return Report { progress: Progress::Made, ..Report::default() };
+    }
     let since = if queue.is_tracked { since } else { i64::MIN };
     let mut times = Arguments::of(Parameter::Now, Value::instant(now));
     times.set(Parameter::Since, Value::instant(since));
@@ -70,6 +75,15 @@ fn act_on_time(queue: &Queue, (now, since): (i64, i64), first: usize, manner: Ma
     };
     let first = slow.map_or(0, |index| index as u8 + 1);
     Report { progress, next, first, is_slow: slow.is_some(), failure, ..Report::default() }
+}
+
+/// Returns whether there may be a task that is due at some instant, by the counters. A task that comes later is reported by
+/// the commit that brings it.
+fn may_have_timed(queue: &Queue) -> bool {
+    let is_timed = |status: Status| queue.features().expires() || queue.is_timed(status);
+    slot::lock(queue.slot).is_none_or(|slot| {
+        Status::ALL.into_iter().any(|status| is_timed(status) && slot.may_have(status))
+    })
 }
 
 /// Returns the indexes of kinds of work, from one of them on and round to it.

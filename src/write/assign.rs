@@ -36,7 +36,13 @@ impl<'m> Assignments<'m> {
                 Assigned::Argument(parameter) => {
                     Some(fitting(queue, field, arguments.get(parameter)?)?)
                 }
-                Assigned::Later(Length::OwnTtr(_), None) | Assigned::OneMore => {
+                Assigned::Later(Length::OwnTtr(_), None) => {
+                    own.push(assignment);
+                    continue;
+                }
+                Assigned::OneMore => {
+                    // None of a domain, whose checks are the statement's.
+                    Value::integer(0, queue.column_of(field)?.oid)?;
                     own.push(assignment);
                     continue;
                 }

@@ -4,7 +4,9 @@
 //! The rules are those of [`crate::statement::rule`]; changes are recorded as the triggers would record them. What
 //! needs more, or meets another transaction at the same task, is left to the statement path.
 
+mod ahead;
 pub mod subqueue;
+mod taken;
 
 use crate::error::Result;
 use crate::model::change::{Call, Place};
@@ -14,7 +16,7 @@ use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::queue::{Arguments, Direct, Queue};
-use crate::server::heap::{Bound, Found, Is, Open, Scan};
+use crate::server::heap::{Bound, Found, Holder, Is, Scan};
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::{jsonb, privileges, xact};
@@ -24,6 +26,7 @@ use crate::statement::{Parameter, Put};
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
 use crate::write::assign::{Assignments, Values, applies, applies_to_own};
+use crate::write::direct::ahead::{Attempt, Outcome, Search, bounds};
 use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
@@ -39,7 +42,15 @@ pub struct Taken {
     pub has_missed: bool,
 }
 
-/// Takes up to `count` of the ready tasks of a group, from the mark among the arguments on.
+/// How the tasks of a group are found.
+struct Way {
+    direct: Rc<Direct>,
+    /// The index of the group's ready tasks in take order.
+    index: Oid,
+}
+
+/// Takes up to `count` of the ready tasks of a group: candidates that were read ahead, then those from the mark among the
+/// arguments on.
 pub fn take(
     queue: &Queue,
     group: Group,
@@ -51,28 +62,51 @@ pub fn take(
     if is_bulk || xact::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
         return Ok(None);
     }
-    let Some(direct) = queue.direct() else { return Ok(None) };
-    let Some((index, bounds)) = way(queue, &direct, group, arguments) else { return Ok(None) };
-    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
-    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
+    let Some(way) = way(queue, group) else { return Ok(None) };
+    let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
+    let Some(bounds) = bounds(queue, group, arguments, mark) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
-    let is_passing = is_passing(queue, &direct);
+    let ahead = (count <= FEW).then(|| ahead::begin(queue, group)).flatten();
+    let Some(open) = way.direct.open(Some(Status::Taken)) else {
+        return Ok(None);
+    };
+    let is_passing = is_passing(queue, &way.direct);
     let (mut rows, mut has_missed) = (Vec::new(), false);
-    open.scan(index, &bounds, |found| {
-        if applies(queue, Applies::TO_TAKE, found) {
-            let Some(changes) = assignments.values(queue, found) else {
-                has_missed = true;
-                return Scan::Ends;
-            };
-            if found.update(&changes) {
-                rows.push(found.updated());
-                note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
-            } else {
-                has_missed = true;
-            }
+    let mut attempt = |found: &Found| {
+        if !applies(queue, Applies::TO_TAKE, found) {
+            return Attempt::Unfit;
         }
-        if rows.len() < count { Scan::GoesOn } else { Scan::Ends }
+        let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
+        if !found.update(&changes) {
+            return match found.holder() {
+                Holder::Changes => Attempt::Changed,
+                Holder::Locks(locker) => Attempt::Locked(Some(locker)),
+                Holder::None | Holder::Several => Attempt::Locked(None),
+            };
+        }
+        rows.push(found.updated());
+        taken::keep(queue, found.written());
+        note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
+        if rows.len() < count { Attempt::Taken } else { Attempt::Enough }
+    };
+    let outcome = ahead.map_or(Outcome::TooFew, |ahead| {
+        let search = Search { group, index: way.index, arguments };
+        ahead::take(queue, search, &open, ahead, &mut attempt)
     });
+    if outcome == Outcome::TooFew {
+        open.scan(way.index, &bounds, |found| match attempt(found) {
+            Attempt::Enough => Scan::Ends,
+            Attempt::Taken | Attempt::Unfit => Scan::GoesOn,
+            Attempt::Changed | Attempt::Locked(_) => {
+                has_missed = true;
+                Scan::GoesOn
+            }
+            Attempt::Impossible => {
+                has_missed = true;
+                Scan::Ends
+            }
+        });
+    }
     // What makes jsonb of a type may write as well.
     if is_passing {
         transaction::note_only_taken();
@@ -93,27 +127,11 @@ fn is_passing(queue: &Queue, direct: &Direct) -> bool {
         && transaction::has_only_taken()
 }
 
-/// Returns the index of the ready tasks of a group in take order, and where to begin.
-fn way<'m>(
-    queue: &Queue,
-    direct: &Direct,
-    group: Group,
-    arguments: &Arguments<'m>,
-) -> Option<(Oid, Vec<Bound<'m>>)> {
-    let Group::Ready { tube, priority } = group else { return None };
+fn way(queue: &Queue, group: Group) -> Option<Way> {
+    let Group::Ready { tube, .. } = group else { return None };
+    let direct = queue.direct()?;
     let index = if tube.is_some() { direct.tube? } else { direct.ready? };
-    let mut bounds = Vec::with_capacity(3);
-    let mut bound = |is, value| bounds.push(Bound { is, value });
-    if tube.is_some() {
-        bound(Is::Equal, arguments.get(Parameter::Tube)?);
-    }
-    if let Some(priority) = priority {
-        bound(Is::Equal, queue.priority_value(priority)?);
-    }
-    if let Some(mark) = arguments.get(Parameter::Mark) {
-        bound(Is::AtLeast, mark);
-    }
-    Some((index, bounds))
+    Some(Way { direct, index })
 }
 
 fn assignments_of_take<'m>(queue: &Queue, arguments: &Arguments<'m>) -> Option<Assignments<'m>> {
@@ -131,22 +149,33 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: For
     }
     let Some(direct) = queue.direct() else { return none() };
     let Some(index) = direct.key else { return none() };
-    let Some(open) = direct.open(|oid| oid == index) else { return none() };
+    // The index is opened for what is not where this session has written it.
+    let Some(open) = direct.open(None) else { return none() };
+    let delete_found = |found: &Found| {
+        let is_own = applies_to_own(queue, Verb::Ack.applies(), found, session);
+        let row = is_own.then(|| found.delete()).flatten()?;
+        let place = Place { status: Status::Taken, tube: queue.tube_of(found) };
+        let old = Some(Seen { place, row: found });
+        row::note(queue, old, None::<Seen<Found>>, Some(Call::Ack));
+        Some(row)
+    };
     let delete = |key: &Vec<Value>| {
-        let bounds: Vec<_> =
-            key.iter().map(|value| Bound { is: Is::Equal, value: *value }).collect();
         let mut row = None;
-        open.scan(index, &bounds, |found| {
-            if applies_to_own(queue, Verb::Ack.applies(), found, session) {
-                row = found.delete();
-            }
-            if row.is_some() {
-                let place = Place { status: Status::Taken, tube: queue.tube_of(found) };
-                let old = Some(Seen { place, row: found });
-                row::note(queue, old, None::<Seen<Found>>, Some(Call::Ack));
-            }
-            Scan::Ends
-        });
+        if let Some((position, place)) = taken::row(queue, key) {
+            open.see_at(place, |found| {
+                let is_it = queue.position_of(found) == Some(position);
+                row = is_it.then(|| delete_found(found)).flatten();
+            });
+            shortcuts::count(Shortcut::AckInPlace, usize::from(row.is_some()));
+        }
+        if row.is_none() {
+            let bounds: Vec<_> =
+                key.iter().map(|value| Bound { is: Is::Equal, value: *value }).collect();
+            open.scan(index, &bounds, |found| {
+                row = delete_found(found);
+                Scan::Ends
+            });
+        }
         row
     };
     let rows = shown(keys.iter().map_while(delete).collect(), form);
@@ -164,8 +193,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
     }
     let Some(direct) = queue.direct() else { return Ok(None) };
     let Some(index) = direct.due else { return Ok(None) };
-    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Ready);
-    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
+    let Some(open) = direct.open(Some(Status::Ready)) else { return Ok(None) };
     let assignments = Assignments::of(queue, queue.sql.on_promotion(), &Arguments::default());
     let Some(assignments) = assignments else { return Ok(None) };
     let mut promoted = 0;
@@ -174,7 +202,7 @@ pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Opti
         let is_fit = is_due && applies(queue, Applies::TO_PROMOTE, found);
         if is_fit && found.update(assignments.common()) {
             promoted += 1;
-            note_move(queue, found, &open, (Status::Waiting, Status::Ready), Call::Delay);
+            note_move(queue, found, (Status::Waiting, Status::Ready), Call::Delay);
         }
         if is_due && promoted < limit { Scan::GoesOn } else { Scan::Ends }
     });
@@ -201,7 +229,7 @@ pub fn put(
     let assignments = Assignments::of(queue, queue.sql.on_put(put), arguments);
     let Some(assignments) = assignments else { return Ok(None) };
     let status = put.status();
-    let Some(open) = direct.open(|oid| direct.may_hold(oid, status)) else { return Ok(None) };
+    let Some(open) = direct.open(Some(status)) else { return Ok(None) };
     let insert = |task: &Values| {
         let row = open.insert(task.iter().chain(assignments.common()));
         let place = Place { status, tube: queue.tube_of(&open) };
@@ -216,18 +244,12 @@ pub fn put(
 }
 
 /// Records that a task has moved from one state to another, as the row written last shows it.
-fn note_move(
-    queue: &Queue,
-    found: &Found,
-    written: &Open,
-    (from, to): (Status, Status),
-    call: Call,
-) {
+fn note_move(queue: &Queue, found: &Found, (from, to): (Status, Status), call: Call) {
     let tube = queue.tube_of(found);
     let place = |status| Place { status, tube };
     let (old, new) = (place(from), place(to));
     let old = Seen { place: old, row: found };
-    row::note(queue, Some(old), Some(Seen { place: new, row: written }), Some(call));
+    row::note(queue, Some(old), Some(Seen { place: new, row: found.written() }), Some(call));
 }
 
 /// Returns whether a statement is cheaper: there are many tasks, and none has to be recorded one by one.

@@ -6,7 +6,7 @@ use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
 use crate::parts::waiters::wait::{Deadline, Place, Waited};
-use crate::queue::Queue;
+use crate::queue::{Queue, recount};
 use crate::server::{catalog, latch, privileges, process};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
@@ -128,6 +128,9 @@ fn is_reserved(queue: &Queue, tasks: i64, capacity: i64) -> Result<bool> {
         let growth = transaction::growth(queue.slot);
         let answer = slot::lock(queue.slot)
             .map_or(Answer::Uncounted, |mut slot| slot.reserve(tasks, capacity, &growth));
+        if answer == Answer::Uncounted {
+            recount::hasten(queue.slot);
+        }
         match answer {
             Answer::Reserved => {
                 transaction::note(queue.slot, |delta| delta.capacity.reserved += tasks);

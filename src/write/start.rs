@@ -100,6 +100,18 @@ fn may_raise(queue: &Queue, tasks: Kind) -> bool {
         && !queue.may_be_changing()
 }
 
+/// Returns whether the candidates of a group that others have read ahead may be taken. The transaction's own tasks are not among
+/// them, and tasks of several priorities at once are in another order.
+pub fn may_read_ahead(queue: &Queue, group: Group) -> bool {
+    let is_ordered = match group {
+        Group::Ready { tube, priority } => {
+            (priority.is_some() || !queue.by_priority) && (tube.is_none() || queue.tells_tubes)
+        }
+        Group::Buried => false,
+    };
+    is_ordered && queue.order.is_some() && may_raise(queue, group.kind()) && !has_own(queue)
+}
+
 /// The statement's part for a group; gives the arguments that it takes.
 pub fn within(group: Group, arguments: &mut Arguments) -> Within {
     let Group::Ready { tube, priority } = group else { return Within::Buried };

@@ -168,8 +168,8 @@ fn names_in_first_cell(line: &str) -> Vec<String> {
 
 #[test]
 fn docs_have_an_entry_for_each_function() {
-    let internal = "holders in_flight measures metric_rows database_workers session_connections waiting_consumers waiting_producers \
-                    row_changed row_arrives truncated registry_changed observed";
+    let internal = "is_shown condition call_counts holders in_flight measures metric_rows database_workers session_connections \
+                    waiting_consumers waiting_producers row_changed row_arrives truncated registry_changed observed";
     let text = std::fs::read_to_string(root().join("docs/reference/functions.md")).expect("it");
     for name in internal.split_whitespace() {
         assert!(text.contains(&format!("`{name}()`")), "{name}");
@@ -212,6 +212,12 @@ fn signatures(page: &Page, function: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
+/// Returns whether a text such as 10MB is so many kB.
+fn is_megabytes(text: &str, kilobytes: &str) -> bool {
+    let number = text.strip_suffix("MB").and_then(|number| number.parse::<u64>().ok());
+    number.is_some_and(|number| (number * 1024).to_string() == kilobytes)
+}
+
 #[test]
 fn docs_have_each_setting_with_its_default() {
     let page = page("docs/reference/settings.md");
@@ -226,7 +232,8 @@ fn docs_have_each_setting_with_its_default() {
         let line = page.prose.iter().find(|(_, line)| line.starts_with(&start));
         let cells: Vec<&str> = line.expect("its row").1.split('|').map(str::trim).collect();
         let shown = if default.is_empty() { "empty".to_owned() } else { default };
-        let is_same = |cell: &str| cell == shown || is_time(cell, &shown, &unit);
+        let is_size = |cell: &str| unit == "kB" && is_megabytes(cell, &shown);
+        let is_same = |cell: &str| cell == shown || is_time(cell, &shown, &unit) || is_size(cell);
         assert!(is_same(cells[2]), "{name}: {} is not {shown} {unit}", cells[2]);
         if !min.is_empty() {
             let range = format!("{min}–{max}");

@@ -102,10 +102,9 @@ fn check_finds_what_is_hidden() {
             )
         };
         let put = format!("INSERT INTO {} (id, tube) VALUES (5, 'a')", t.name);
+        // In a session that has not seen the table yet, and at once: the worker finds no trigger that is disabled.
         let (off, on) = (switch('D'), switch('A'));
-        t.q.sql(&off);
-        t.q.client().batch_execute(&put).unwrap();
-        t.q.sql(&on);
+        t.q.client().batch_execute(&format!("BEGIN; {off}; {put}; {on}; COMMIT")).unwrap();
         let check: Value = scalar(&mut t.q.admin, "SELECT xqueue.check($1::text)", &[&t.name]);
         let problems: Vec<_> = check["problems"].as_array().unwrap().iter().collect();
         let hidden = "task 5 is ready, but stands before the low-water mark of its tube";

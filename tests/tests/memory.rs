@@ -1,4 +1,5 @@
-//! The memory of a backend does not grow with the queues that there were.
+//! The memory of a backend and of a worker does not grow with the queues that there were, and little with those that it
+//! has used.
 
 use xqueue_tests::*;
 
@@ -12,18 +13,27 @@ const GROWTH: i64 = 2 << 20;
 fn memory(c: &mut Client) -> [i64; 2] {
     let contexts =
         scalar(c, "SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts", &[]);
-    // What is shared, such as buffers, is not the backend's.
-    let pages = std::fs::read_to_string(format!("/proc/{}/statm", pid(c))).expect("its memory");
+    [contexts, resident(pid(c))]
+}
+
+fn resident(pid: i32) -> i64 {
+    // What is shared, such as buffers, is not the process's.
+    let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("its memory");
     let pages: Vec<i64> = pages.split(' ').map_while(|number| number.parse().ok()).collect();
-    [contexts, (pages[1] - pages[2]) * 4096]
+    (pages[1] - pages[2]) * 4096
 }
 
 #[track_caller]
 fn assert_flat(before: [i64; 2], after: [i64; 2]) {
+    assert_grows_by(GROWTH, before, after);
+}
+
+#[track_caller]
+fn assert_grows_by(growth: i64, before: [i64; 2], after: [i64; 2]) {
     for (before, after, what) in
         [(before[0], after[0], "memory contexts"), (before[1], after[1], "resident memory")]
     {
-        assert!(after - before < GROWTH, "{what}: {before} bytes grew to {after}");
+        assert!(after - before < growth, "{what}: {before} bytes grew to {after}");
     }
 }
 
@@ -86,4 +96,87 @@ fn a_backend_that_uses_queues_which_others_drop() {
     }
     assert_flat(before, memory(&mut c));
     other.batch_execute(&format!("DROP TABLE {lasting}")).unwrap();
+}
+
+/// Of a queue that was used once, the server keeps rows of its catalogues, and of its statistics.
+const COLD: i64 = 15_000;
+/// Room for a few queues.
+const LITTLE: &str = "256kB";
+
+#[test]
+fn a_backend_that_uses_many_queues() {
+    let database = Database::new("memory");
+    let (mut c, mut other) = (database.client(), database.client());
+    c.batch_execute(&format!("SET xqueue.queue_memory = '{LITTLE}'")).unwrap();
+    let names: Vec<String> = (0..QUEUES).map(|_| create(&mut other, "memory")).collect();
+    let (first, rest) = names.split_at(WARM_UP);
+    first.iter().for_each(|name| use_queue(&mut c, name));
+    let before = memory(&mut c);
+    rest.iter().for_each(|name| use_queue(&mut c, name));
+    assert_grows_by(rest.len() as i64 * COLD, before, memory(&mut c));
+    // Again, and none of them costs more.
+    let before = memory(&mut c);
+    names.iter().for_each(|name| use_queue(&mut c, name));
+    assert_flat(before, memory(&mut c));
+    let plans = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan'";
+    assert!(scalar::<i64>(&mut c, plans, &[]) < 30);
+}
+
+#[test]
+fn a_backend_that_uses_a_few_queues_keeps_their_plans() {
+    let database = Database::new("memory");
+    let (mut c, mut other) = (database.client(), database.client());
+    let names: Vec<String> = (0..20).map(|_| create(&mut other, "memory")).collect();
+    let plans = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan'";
+    names.iter().for_each(|name| use_queue(&mut c, name));
+    let kept: i64 = scalar(&mut c, plans, &[]);
+    assert!(kept >= names.len() as i64);
+    names.iter().for_each(|name| use_queue(&mut c, name));
+    assert_eq!(scalar::<i64>(&mut c, plans, &[]), kept);
+    // A lower limit holds from the next queue on.
+    c.batch_execute(&format!("SET xqueue.queue_memory = '{LITTLE}'")).unwrap();
+    let another = create(&mut other, "memory");
+    use_queue(&mut c, &another);
+    assert!(scalar::<i64>(&mut c, plans, &[]) < kept / 2);
+}
+
+#[test]
+fn a_worker_of_many_queues() {
+    let mut database = Database::empty("memory");
+    let name = database.name.clone();
+    database.sql(&format!("ALTER DATABASE {name} SET xqueue.queue_memory = '{LITTLE}'"));
+    let mut c = database.client();
+    c.batch_execute("CREATE EXTENSION xqueue").unwrap();
+    // Every queue has a task that the worker makes ready.
+    let promote = |c: &mut Client, names: &[String]| {
+        for name in names {
+            c.batch_execute(&format!("SELECT xqueue.put('{name}', '{{}}', '1 millisecond')"))
+                .unwrap();
+        }
+        for name in names {
+            let waiting = format!("SELECT count(*) FROM {name} WHERE status <> 'R'");
+            wait_until("the worker has promoted them", || scalar::<i64>(c, &waiting, &[]) == 0);
+        }
+    };
+    let names: Vec<String> = (0..QUEUES).map(|_| create(&mut c, "memory")).collect();
+    let (first, rest) = names.split_at(WARM_UP);
+    promote(&mut c, first);
+    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
+    let worker: i32 = scalar(&mut c, worker, &[]);
+    let before = resident(worker);
+    promote(&mut c, rest);
+    let growth = resident(worker) - before;
+    assert!(growth < QUEUES as i64 * COLD, "{growth}");
+    promote(&mut c, &names);
+    assert!(resident(worker) - before < QUEUES as i64 * COLD);
+    // What the worker has described and made room for others is described anew once it has changed, and only then.
+    let name = &names[0];
+    c.batch_execute(&format!("ALTER TABLE {name} DISABLE TRIGGER xqueue_insert")).unwrap();
+    let error = "SELECT xqueue.stats($1::text)->>'error'";
+    let error = |c: &mut Client| -> Option<String> { scalar(c, error, &[name]) };
+    wait_until("the worker has seen that a trigger is disabled", || error(&mut c).is_some());
+    c.batch_execute(&format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER xqueue_insert")).unwrap();
+    wait_until("the worker has seen that it is enabled", || error(&mut c).is_none());
+    create(&mut c, "memory");
+    promote(&mut c, &names[..3]);
 }

@@ -118,10 +118,13 @@ fn the_table_names_every_function() {
                WHERE nspname = 'xqueue' AND prorettype <> 'trigger'::regtype";
     // Helpers of the views, and what names no queue or belongs to its tables' defaults.
     let others = [
+        "call_counts",
+        "condition",
         "database_workers",
         "holders",
         "identify",
         "in_flight",
+        "is_shown",
         "measures",
         "metric_rows",
         "observed",

@@ -69,7 +69,7 @@ fn attempts_of_a_domain_are_counted_without_a_walk() {
         "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = '{name}'"
     );
     let read: i64 = q.admin.query_one(&read, &[]).expect("the counters").get(0);
-    assert!((5..1000).contains(&read), "{read} entries were read by 5 takes");
+    assert!((5..100).contains(&read), "{read} entries were read by 5 takes");
     q.sql("ALTER TABLE {q} ALTER tries TYPE int");
     q.sql("DROP DOMAIN tries_{q}");
 }

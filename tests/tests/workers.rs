@@ -12,38 +12,54 @@ fn error(c: &mut Client) -> String {
 }
 
 #[test]
-fn a_database_without_a_place_for_its_worker() {
-    // As many as the first database needs.
-    let server = Cluster::new("max_worker_processes = 4\n");
-    server.wait_running();
+fn databases_without_a_place_for_their_workers() {
+    // None beside the launcher, the sender of metrics, and the server's own.
+    let server = Cluster::new("max_worker_processes = 3\n");
     let mut first = server.client();
     first.batch_execute("CREATE DATABASE second").unwrap();
     let mut config = server.config();
     let mut second = open(config.dbname("second"));
     second.batch_execute("CREATE EXTENSION xqueue; SELECT xqueue.create('jobs')").unwrap();
-    wait_until("there is no worker", || state(&mut second) == "NO_WORKER");
+    wait_until("there is no worker", || {
+        state(&mut second) == "NO_WORKER" && state(&mut first) == "NO_WORKER"
+    });
     assert!(error(&mut second).contains("raise max_worker_processes"));
-    assert_eq!(error(&mut first), "");
-    let seen =
-        values(&mut first, "SELECT to_jsonb(w) FROM xqueue.workers w ORDER BY database", &[]);
-    assert_eq!((&seen[0]["state"], &seen[0]["error"]), (&json!("RUNNING"), &Value::Null));
-    assert_eq!((&seen[1]["database"], &seen[1]["pid"]), (&json!("second"), &Value::Null));
-    assert!(seen[1]["error"].as_str().is_some_and(|error| error.contains("there is no worker")));
-    assert_eq!(seen[1]["lag"], Value::Null);
+    assert_eq!(error(&mut first), "", "it has no queue");
+    let seen = "SELECT to_jsonb(w) || jsonb_build_object('is_late', lag >= '5 s') FROM xqueue.workers w \
+                WHERE database IN ('postgres', 'second') ORDER BY database";
+    let seen = values(&mut first, seen, &[]);
+    assert_eq!(seen.len(), 2);
+    for (seen, name) in seen.iter().zip(["postgres", "second"]) {
+        assert_eq!((&seen["database"], &seen["pid"]), (&json!(name), &Value::Null));
+        assert_eq!((&seen["state"], &seen["is_late"]), (&json!("NO_WORKER"), &json!(true)));
+        assert!(seen["error"].as_str().is_some_and(|error| error.contains("there is no worker")));
+    }
     let metric = |c: &mut Client, name: &str| -> Option<f64> {
         let sql = format!("SELECT max(value) FROM xqueue.metric WHERE name = 'xqueue_{name}'");
         scalar(c, &sql, &[])
     };
     assert_eq!(metric(&mut second, "error"), Some(1.0));
     assert_eq!(metric(&mut second, "worker_up"), Some(0.0));
-    assert_eq!(metric(&mut second, "worker_lag_seconds"), None);
+    assert!(metric(&mut second, "worker_lag_seconds").is_some_and(|lag| lag >= 5.0));
     assert_eq!(metric(&mut first, "error"), None, "it has no queue");
-    assert_eq!(metric(&mut first, "worker_lag_seconds"), Some(0.0));
+    // A database that waits is reported once.
     let said = "WARNING:  xqueue: no background worker for database \"second\"";
     wait_until("the log names the database", || server.log().contains(said));
-    first.batch_execute("DROP EXTENSION xqueue").unwrap();
-    wait_until("the place of the other is taken", || state(&mut second) == "RUNNING");
+    wait_until("it has waited for longer", || {
+        metric(&mut second, "worker_lag_seconds").is_some_and(|lag| lag >= 8.0)
+    });
+    assert_eq!(server.log().matches(said).count(), 1);
+    assert!(server.log().contains("HINT:  Raise max_worker_processes"));
+    drop((first, second));
+    server.stop("fast");
+    server.configure("max_worker_processes = 8");
+    server.start();
+    let (mut first, mut second) = (server.client(), open(config.dbname("second")));
+    wait_until("both have workers", || {
+        state(&mut first) == "RUNNING" && state(&mut second) == "RUNNING"
+    });
     assert_eq!(error(&mut second), "");
+    assert_eq!(metric(&mut first, "worker_lag_seconds"), Some(0.0));
 }
 
 #[test]

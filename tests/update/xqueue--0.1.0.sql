@@ -410,27 +410,39 @@ COMMENT ON FUNCTION xqueue.check(anyelement) IS 'As check(text), the queue named
 
 CREATE FUNCTION xqueue.state()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'state';
-COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: no worker has been asked for yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; NO_WORKER: the server has no place for one (max_worker_processes); STALLED: it has not come round for 10 seconds though it had to; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
+COMMENT ON FUNCTION xqueue.state() IS 'State of this database''s worker. INIT: no worker has been asked for yet, as before CREATE EXTENSION commits; STARTUP: one is asked for, or has not been round the queues yet; RUNNING; RESTING: there was nothing to do for it, and another database needed its place, it is started when there is; ENDING: a command such as DROP DATABASE needs the database for itself, and the worker leaves; NO_WORKER: it has been needed for seconds, and the server has no place for one (max_worker_processes); STALLED: it has not come round for 10 seconds though it had to; WAITING: this server is a standby. Error: 55000 the library was not loaded at server start. After tarantool/queue''s state.';
 
 CREATE FUNCTION xqueue.metrics()
 RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
 COMMENT ON FUNCTION xqueue.metrics() IS 'What is measured of each queue of this database that the caller may read, unless row security applies to it, and of the worker, in the text format of OpenMetrics, for Prometheus: xqueue_tasks by state, xqueue_calls by kind of call, xqueue_failed_attempts by cause, the histograms xqueue_wait_seconds and xqueue_work_seconds, xqueue_oldest_ready_seconds, xqueue_consumers and others; labels database, schema, queue. The view xqueue.metric has the same as rows. Costs the same for any number of tasks.';
 
-CREATE FUNCTION xqueue.holders()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'holders';
-COMMENT ON FUNCTION xqueue.holders() IS 'The sessions that hold tasks: read the view xqueue.taken.';
+CREATE FUNCTION xqueue.is_shown(queue regclass)
+RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'is_shown';
+COMMENT ON FUNCTION xqueue.is_shown(regclass) IS 'Whether the views show this queue to the caller.';
 
-CREATE FUNCTION xqueue.measures()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'measures';
-COMMENT ON FUNCTION xqueue.measures() IS 'Ages and rates of the queues: read the views xqueue.queues and xqueue.latency.';
+CREATE FUNCTION xqueue.condition(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'condition';
+COMMENT ON FUNCTION xqueue.condition(regclass) IS 'The condition of a queue: read the view xqueue.queues.';
+
+CREATE FUNCTION xqueue.call_counts(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 18 AS 'MODULE_PATHNAME', 'call_counts';
+COMMENT ON FUNCTION xqueue.call_counts(regclass) IS 'How many tasks went through each kind of call: read the view xqueue.calls.';
+
+CREATE FUNCTION xqueue.holders(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'holders';
+COMMENT ON FUNCTION xqueue.holders(regclass) IS 'The sessions that hold tasks of a queue: read the view xqueue.taken.';
+
+CREATE FUNCTION xqueue.measures(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'measures';
+COMMENT ON FUNCTION xqueue.measures(regclass) IS 'How long the tasks of a queue wait, and are worked on: read the view xqueue.latency.';
 
 CREATE FUNCTION xqueue.metric_rows()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'metric_rows';
 COMMENT ON FUNCTION xqueue.metric_rows() IS 'The metrics as rows: read the view xqueue.metric.';
 
-CREATE FUNCTION xqueue.in_flight()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'in_flight';
-COMMENT ON FUNCTION xqueue.in_flight() IS 'The taken tasks, 10,000 of each queue at most: read the view xqueue.tasks_in_flight.';
+CREATE FUNCTION xqueue.in_flight(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 10 AS 'MODULE_PATHNAME', 'in_flight';
+COMMENT ON FUNCTION xqueue.in_flight(regclass) IS 'The taken tasks of a queue, 10,000 at most: read the view xqueue.tasks_in_flight.';
 
 CREATE FUNCTION xqueue.database_workers()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'database_workers';
@@ -440,31 +452,31 @@ CREATE FUNCTION xqueue.session_connections()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'session_connections';
 COMMENT ON FUNCTION xqueue.session_connections() IS 'The connections of sessions: read the view xqueue.sessions.';
 
-CREATE FUNCTION xqueue.waiting_consumers()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'waiting_consumers';
-COMMENT ON FUNCTION xqueue.waiting_consumers() IS 'The consumers that wait for a task: read the view xqueue.consumers.';
+CREATE FUNCTION xqueue.waiting_consumers(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_consumers';
+COMMENT ON FUNCTION xqueue.waiting_consumers(regclass) IS 'The consumers that wait for a task of a queue: read the view xqueue.consumers.';
 
-CREATE FUNCTION xqueue.waiting_producers()
-RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'waiting_producers';
-COMMENT ON FUNCTION xqueue.waiting_producers() IS 'The producers that wait for room: read the view xqueue.producers.';
+CREATE FUNCTION xqueue.waiting_producers(queue regclass)
+RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_producers';
+COMMENT ON FUNCTION xqueue.waiting_producers(regclass) IS 'The producers that wait for room under the capacity of a queue: read the view xqueue.producers.';
 
 -- sql/views.sql
 
--- What a DBA looks at in psql.
+-- What a DBA looks at in psql. A view calls its function for each queue of the registry that a condition on its column `queue`
+-- leaves.
 
 CREATE VIEW xqueue.queues AS
-SELECT (s->>'relation')::oid::regclass AS queue,
-       (s->'tasks'->>'ready')::bigint AS ready,
-       (s->'tasks'->>'taken')::bigint AS taken,
-       (s->'tasks'->>'waiting')::bigint AS waiting,
-       (s->'tasks'->>'buried')::bigint AS buried,
-       make_interval(secs => round((m->>'oldest_ready')::numeric, 1)::double precision) AS oldest_ready,
-       (m->>'put')::bigint AS in_1m,
-       (m->>'done')::bigint AS out_1m,
-       (s->>'consumers')::integer AS consumers,
-       s->>'error' AS error
-FROM xqueue.stats() AS s
-LEFT JOIN xqueue.measures() AS m ON m->'relation' = s->'relation';
+SELECT q.relation AS queue,
+       (c->>'ready')::bigint AS ready,
+       (c->>'taken')::bigint AS taken,
+       (c->>'waiting')::bigint AS waiting,
+       (c->>'buried')::bigint AS buried,
+       make_interval(secs => round((c->>'oldest_ready')::numeric, 1)::double precision) AS oldest_ready,
+       (c->>'put')::bigint AS in_1m,
+       (c->>'done')::bigint AS out_1m,
+       (c->>'consumers')::integer AS consumers,
+       c->>'error' AS error
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.condition(q.relation) AS c;
 COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read, but for those whose row security applies to you: tasks by state, how old the oldest ready one is, tasks in and out, consumers that wait, and what is wrong, if anything is.';
 COMMENT ON COLUMN xqueue.queues.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
@@ -478,7 +490,7 @@ COMMENT ON COLUMN xqueue.queues.consumers IS 'How many wait for a task.';
 COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, or what the table lacks; NULL if all is well.';
 
 CREATE VIEW xqueue.latency AS
-SELECT (m->>'relation')::oid::regclass AS queue,
+SELECT q.relation AS queue,
        (m->'waits'->>'count')::bigint AS taken,
        make_interval(secs => (m->'waits'->>'p50')::double precision) AS wait_p50,
        make_interval(secs => (m->'waits'->>'p95')::double precision) AS wait_p95,
@@ -487,7 +499,7 @@ SELECT (m->>'relation')::oid::regclass AS queue,
        make_interval(secs => (m->'works'->>'p50')::double precision) AS work_p50,
        make_interval(secs => (m->'works'->>'p95')::double precision) AS work_p95,
        make_interval(secs => (m->'works'->>'p99')::double precision) AS work_p99
-FROM xqueue.measures() AS m;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.measures(q.relation) AS m;
 COMMENT ON VIEW xqueue.latency IS 'How long tasks had been ready when they were taken, and taken when they were acked, since the server started, or since stats_reset. Each interval is the upper bound of a bucket: one or three times a power of ten, from a millisecond to 30,000 seconds; NULL above that.';
 COMMENT ON COLUMN xqueue.latency.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.latency.taken IS 'How many tasks were taken.';
@@ -510,11 +522,19 @@ COMMENT ON COLUMN xqueue.metric.labels IS 'Database, schema and queue, and what 
 COMMENT ON COLUMN xqueue.metric.value IS 'Durations are in seconds.';
 
 CREATE VIEW xqueue.definitions AS
-WITH columns AS (
+SELECT q.relation AS queue,
+       coalesce(c.key, '{}') AS key,
+       c.fields,
+       coalesce(q.definition->'options'->'features', '{}') AS features,
+       '{"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"}'::jsonb
+           || coalesce(q.definition->'options'->'states', '{}') AS states,
+       CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until
+FROM xqueue.queue q
+CROSS JOIN LATERAL (
     -- A rename keeps a column's number, dump and restore keep its name.
-    SELECT q.relation, d.field, d.place, a.attname::text AS name
-    FROM xqueue.queue q
-    CROSS JOIN LATERAL (
+    SELECT array_agg(a.attname::text ORDER BY d.place) FILTER (WHERE d.field = 'key') AS key,
+           jsonb_object_agg(d.field, a.attname) FILTER (WHERE d.field <> 'key') AS fields
+    FROM (
         SELECT 'key' AS field, k.place, k.definition
         FROM jsonb_array_elements(q.definition->'key') WITH ORDINALITY AS k(definition, place)
         UNION ALL
@@ -525,16 +545,8 @@ WITH columns AS (
         AND CASE WHEN q.incarnation = q.relation
                  THEN a.attnum = (d.definition->>'number')::smallint
                  ELSE a.attname = d.definition->>'name' END
-)
-SELECT q.relation AS queue,
-       ARRAY(SELECT c.name FROM columns c WHERE c.relation = q.relation AND c.field = 'key' ORDER BY c.place) AS key,
-       (SELECT jsonb_object_agg(c.field, c.name) FROM columns c WHERE c.relation = q.relation AND c.field <> 'key') AS fields,
-       coalesce(q.definition->'options'->'features', '{}') AS features,
-       '{"R": "R", "T": "T", "W": "W", "B": "B", "Z": "Z", "D": "D"}'::jsonb
-           || coalesce(q.definition->'options'->'states', '{}') AS states,
-       CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until
-FROM xqueue.stats() AS s
-JOIN xqueue.queue q ON q.relation = (s->>'relation')::oid;
+) AS c
+WHERE xqueue.is_shown(q.relation);
 COMMENT ON VIEW xqueue.definitions IS 'How the queues of this database that you may read are defined.';
 COMMENT ON COLUMN xqueue.definitions.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.definitions.key IS 'The columns of its key.';
@@ -544,11 +556,11 @@ COMMENT ON COLUMN xqueue.definitions.states IS 'The value of the status column f
 COMMENT ON COLUMN xqueue.definitions.paused_until IS 'End of the pause, until which no task is taken; NULL if it is not paused.';
 
 CREATE VIEW xqueue.taken AS
-SELECT (h->>'relation')::oid::regclass AS queue,
+SELECT q.relation AS queue,
        (h->>'pid')::integer AS pid,
        (h->>'session')::uuid AS session,
        (h->>'tasks')::bigint AS tasks
-FROM xqueue.holders() AS h;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.holders(q.relation) AS h;
 COMMENT ON VIEW xqueue.taken IS 'Sessions with the number of tasks that they hold of each queue; pid is NULL for an identified session without a connection. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.taken.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.taken.pid IS 'The process that has taken the tasks; NULL without a connection.';
@@ -556,7 +568,7 @@ COMMENT ON COLUMN xqueue.taken.session IS 'As it stands in the owner column.';
 COMMENT ON COLUMN xqueue.taken.tasks IS 'How many.';
 
 CREATE VIEW xqueue.tasks_in_flight AS
-SELECT (t->>'relation')::oid::regclass AS queue,
+SELECT q.relation AS queue,
        t->>'key' AS key,
        (t->>'attempts')::bigint AS attempts,
        (t->>'pid')::integer AS pid,
@@ -565,7 +577,7 @@ SELECT (t->>'relation')::oid::regclass AS queue,
        make_interval(secs => round((t->>'taken_for')::numeric, 1)::double precision) AS taken_for,
        make_interval(secs => round((t->>'time_left')::numeric, 1)::double precision) AS time_left,
        (t->>'session')::uuid AS session
-FROM xqueue.in_flight() AS t
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.in_flight(q.relation) AS t
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = (t->>'pid')::integer;
 COMMENT ON VIEW xqueue.tasks_in_flight IS 'The taken tasks, with the connection that has each; of a queue with very many, the first 10,000. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.queue IS 'The table.';
@@ -579,11 +591,10 @@ COMMENT ON COLUMN xqueue.tasks_in_flight.time_left IS 'Until it comes back if it
 COMMENT ON COLUMN xqueue.tasks_in_flight.session IS 'The identified session that has it; NULL if it is the connection''s own.';
 
 CREATE VIEW xqueue.calls AS
-SELECT (s->>'relation')::oid::regclass AS queue,
-       c.call,
-       c.tasks::bigint AS tasks
-FROM xqueue.stats() AS s
-CROSS JOIN LATERAL jsonb_each_text(s->'calls') AS c(call, tasks);
+SELECT q.relation AS queue,
+       c->>'call' AS call,
+       (c->>'tasks')::bigint AS tasks
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.call_counts(q.relation) AS c;
 COMMENT ON VIEW xqueue.calls IS 'How many tasks went through each kind of call since the server started, or since stats_reset; delay, session, ttr, ttl and zombie are the worker''s.';
 COMMENT ON COLUMN xqueue.calls.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.calls.call IS 'The kind of call; kick also stands for dig and plow, snatch for release_all, put for INSERT.';
@@ -595,26 +606,26 @@ SELECT d.datname AS database,
        w->>'state' AS state,
        make_interval(secs => round((w->>'up')::numeric, 1)::double precision) AS uptime,
        make_interval(secs => round((w->>'since_round')::numeric, 1)::double precision) AS since_round,
-       CASE WHEN w->>'pid' IS NOT NULL THEN make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) END AS lag,
+       make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) AS lag,
        w->>'error' AS error
 FROM xqueue.database_workers() AS w
 LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
 COMMENT ON VIEW xqueue.workers IS 'The workers of all databases, each of which promotes tasks, gives them back and deletes them; also a database that has none and needs one.';
 COMMENT ON COLUMN xqueue.workers.database IS 'The database.';
-COMMENT ON COLUMN xqueue.workers.pid IS 'The process; NULL if there is none.';
+COMMENT ON COLUMN xqueue.workers.pid IS 'The process; NULL if there is none, as while another database uses its place.';
 COMMENT ON COLUMN xqueue.workers.state IS 'As xqueue.state() gives it.';
 COMMENT ON COLUMN xqueue.workers.uptime IS 'How long ago it began.';
 COMMENT ON COLUMN xqueue.workers.since_round IS 'How long ago it last came round all queues; it sleeps while there is nothing to do.';
-COMMENT ON COLUMN xqueue.workers.lag IS 'For how long it should have begun a round, 0 if it is in time; NULL if there is none.';
+COMMENT ON COLUMN xqueue.workers.lag IS 'For how long it should have begun a round, or been there: 0 if it is in time, or not needed.';
 COMMENT ON COLUMN xqueue.workers.error IS 'Why there is no worker, or none that works; NULL if all is well.';
 
 CREATE VIEW xqueue.consumers AS
-SELECT (w->>'relation')::oid::regclass AS queue,
+SELECT q.relation AS queue,
        (w->>'pid')::integer AS pid,
        (w->>'session')::uuid AS session,
        to_timestamp((w->>'since')::double precision) AS since,
        'waiting'::text AS state
-FROM xqueue.waiting_consumers() AS w;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_consumers(q.relation) AS w;
 COMMENT ON VIEW xqueue.consumers IS 'The consumers that wait for a task, first come first served.';
 COMMENT ON COLUMN xqueue.consumers.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.consumers.pid IS 'The process that waits.';
@@ -627,9 +638,10 @@ SELECT s.uuid AS session,
        s.role,
        s.grace,
        s.lease,
-       ARRAY(SELECT (c->>'pid')::integer FROM xqueue.session_connections() AS c
-             WHERE (c->>'session')::uuid = s.uuid ORDER BY 1) AS pids
+       coalesce(attached.pids, '{}') AS pids
 FROM xqueue.session s
+     LEFT JOIN (SELECT (c->>'session')::uuid AS uuid, array_agg((c->>'pid')::integer ORDER BY (c->>'pid')::integer) AS pids
+                FROM xqueue.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
 WHERE pg_catalog.pg_has_role(s.role, 'MEMBER');
 COMMENT ON VIEW xqueue.sessions IS 'The identified sessions of roles that you are a member of: how long each lives on without a connection, when it ends if none is attached (infinity while one is), and the processes that are.';
 COMMENT ON COLUMN xqueue.sessions.session IS 'As it stands in the owner column.';
@@ -639,12 +651,12 @@ COMMENT ON COLUMN xqueue.sessions.lease IS 'When it ends, if no connection is at
 COMMENT ON COLUMN xqueue.sessions.pids IS 'The processes that are attached to it.';
 
 CREATE VIEW xqueue.producers AS
-SELECT (w->>'relation')::oid::regclass AS queue,
+SELECT q.relation AS queue,
        (w->>'pid')::integer AS pid,
        (w->>'session')::uuid AS session,
        to_timestamp((w->>'since')::double precision) AS since,
        (w->>'tasks')::bigint AS tasks
-FROM xqueue.waiting_producers() AS w;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_producers(q.relation) AS w;
 COMMENT ON VIEW xqueue.producers IS 'Producers that wait for room under the capacity of a queue, with the number of tasks that each has to put; first come first served.';
 COMMENT ON COLUMN xqueue.producers.queue IS 'The table.';
 COMMENT ON COLUMN xqueue.producers.pid IS 'The process that waits.';

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::crew::{self, Client, Server};
-use super::{Load, Peer, Work, version_in};
+use super::{Load, Peer, Timed, Work, version_in};
 use crate::Result;
 
 /// Priority 0, no delay, a minute to run.
@@ -57,9 +57,9 @@ impl Peer for Beanstalkd {
         Ok(())
     }
 
-    fn run(&mut self, work: Work, load: &Load) -> Result<f64> {
+    fn run_timed(&mut self, work: Work, load: &Load) -> Result<Option<Timed>> {
         let server = self.server.as_ref().ok_or("it was not started")?;
-        crew::work(|| Connection::open(&server.socket), work, load)
+        crew::work(|| Connection::open(&server.socket), work, load).map(Some)
     }
 }
 

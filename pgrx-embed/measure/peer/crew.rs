@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use super::{Load, MANY, Work};
+use super::{Load, MANY, Timed, Work};
 use crate::Result;
+use crate::numbers::Sample;
 use crate::pgbench::Length;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,51 +33,55 @@ pub trait Client {
     }
 }
 
-/// Tasks per second of all clients together.
+/// What all clients do together.
 pub fn work<C: Client>(
     connect: impl Fn() -> Result<C> + Sync,
     work: Work,
     load: &Load,
-) -> Result<f64> {
+) -> Result<Timed> {
     let mut done = 0;
     let mut longest = Duration::ZERO;
+    let mut all = Sample::default();
     thread::scope(|scope| -> Result<()> {
         let clients: Vec<_> = (0..load.clients)
             .map(|_| scope.spawn(|| one(&connect, work, load).map_err(|error| error.to_string())))
             .collect();
         for client in clients {
-            let (tasks, time) = client.join().map_err(|_| "a client panicked")??;
+            let (tasks, time, takes) = client.join().map_err(|_| "a client panicked")??;
             done += tasks;
             longest = longest.max(time);
+            all.append(takes);
         }
         Ok(())
     })?;
-    Ok(f64::from(done) / longest.as_secs_f64())
+    let tasks = f64::from(done);
+    Ok(Timed { per_second: tasks / longest.as_secs_f64(), takes: all, tasks })
 }
 
 fn one<C: Client>(
     connect: impl Fn() -> Result<C>,
     work: Work,
     load: &Load,
-) -> Result<(u32, Duration)> {
+) -> Result<(u32, Duration, Sample)> {
     let mut client = connect()?;
+    let mut takes = Sample::default();
     let begin = Instant::now();
     let (mut calls, mut tasks) = (0, 0);
     while match load.length {
         Length::Seconds(seconds) => begin.elapsed() < Duration::from_secs(seconds.into()),
         Length::Calls(count) => calls < count,
     } {
-        match step(&mut client, work)? {
+        match step(&mut client, work, &mut takes)? {
             Some(done) => tasks += done,
             None => break,
         }
         calls += 1;
     }
-    Ok((tasks, begin.elapsed()))
+    Ok((tasks, begin.elapsed(), takes))
 }
 
 /// Does it once and returns how many tasks that was, or None where nothing is left to take.
-fn step(client: &mut impl Client, work: Work) -> Result<Option<u32>> {
+fn step(client: &mut impl Client, work: Work, takes: &mut Sample) -> Result<Option<u32>> {
     match work {
         Work::Put => client.put()?,
         Work::PutMany => {
@@ -87,11 +92,11 @@ fn step(client: &mut impl Client, work: Work) -> Result<Option<u32>> {
             if work == Work::Lifecycle {
                 client.put()?;
             }
-            let Some(task) = client.take()? else { return Ok(None) };
+            let Some(task) = takes.time(|| client.take())? else { return Ok(None) };
             client.ack(task)?;
         }
         Work::TakeAndAckMany => {
-            let tasks = client.take_many(MANY)?;
+            let tasks = takes.time(|| client.take_many(MANY))?;
             if tasks.is_empty() {
                 return Ok(None);
             }

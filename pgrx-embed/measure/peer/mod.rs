@@ -6,12 +6,14 @@ mod peers;
 mod pgq;
 mod sections;
 mod sql;
+mod steps;
 mod tarantool;
 
 use std::fs;
 use std::path::Path;
 
 use crate::Result;
+use crate::numbers::Sample;
 use crate::pgbench::Length;
 pub use peers::Peers;
 use sections::Sections;
@@ -19,11 +21,13 @@ use sql::SqlPeer;
 
 pub const HAND: &str = "hand-written";
 pub const ROWS: &str = "xqueue-rows";
+pub const DONE: &str = "xqueue-done";
+pub const NEXT: &str = "xqueue-next";
 /// How many tasks a batch has.
 pub const MANY: u32 = 100;
 
 /// What is done, again and again, by each client.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Work {
     Put,
     /// put, take, ack
@@ -35,12 +39,40 @@ pub enum Work {
     TakeAndAckMany,
 }
 
+impl Work {
+    /// How many tasks it does at a time.
+    pub fn tasks(self) -> u32 {
+        match self {
+            Work::PutMany | Work::TakeAndAckMany => MANY,
+            _ => 1,
+        }
+    }
+}
+
 /// How a work is done.
 pub struct Load {
     pub clients: u32,
     /// synchronous_commit, or what the peer has in its place.
     pub commit: &'static str,
     pub length: Length,
+}
+
+/// What producers, consumers and those who watch do at the same time.
+pub struct Apart {
+    /// Scripts for pgbench.
+    pub put: String,
+    pub consume: String,
+    /// A statement: how many tasks there are that are not done.
+    pub count: String,
+}
+
+pub struct Timed {
+    /// Tasks.
+    pub per_second: f64,
+    /// Each, with its commit.
+    pub takes: Sample,
+    /// Tasks, with those of the warm-up.
+    pub tasks: f64,
 }
 
 pub trait Peer {
@@ -55,7 +87,24 @@ pub trait Peer {
     fn fill(&mut self, tasks: u32, commit: &'static str) -> Result<()>;
 
     /// Does the work and returns how many tasks it came to per second.
-    fn run(&mut self, work: Work, load: &Load) -> Result<f64>;
+    fn run(&mut self, work: Work, load: &Load) -> Result<f64> {
+        Ok(self.run_timed(work, load)?.ok_or("it has no such takes")?.per_second)
+    }
+
+    /// Does the work and returns as well how long each take took. None: its takes are no statements of their own.
+    fn run_timed(&mut self, _work: Work, _load: &Load) -> Result<Option<Timed>> {
+        Ok(None)
+    }
+
+    /// None: it has no statements for this.
+    fn apart(&self) -> Option<Apart> {
+        None
+    }
+
+    /// Whether its takes leave the tasks where they are, as those of a yardstick may.
+    fn only_reads(&self) -> bool {
+        false
+    }
 
     /// The mean latencies of put, take and ack in microseconds, where each is a statement of its own.
     fn calls(&mut self, _load: &Load) -> Result<Option<[f64; 3]>> {
@@ -70,15 +119,16 @@ macro_rules! text {
 }
 
 /// Contenders whose statements are part of the program: SQL written by hand, the ways to call xqueue, each after what
-/// they have in common, and a yardstick.
-static BUILT_IN: [(&str, &[&str]); 7] = [
+/// they have in common, and yardsticks.
+static BUILT_IN: [(&str, &[&str]); 8] = [
     (HAND, &[text!("hand-written")]),
     (ROWS, &[text!("xqueue"), text!("xqueue-rows")]),
     ("xqueue-jsonb", &[text!("xqueue"), text!("xqueue-jsonb")]),
     ("xqueue-insert", &[text!("xqueue"), text!("xqueue-insert")]),
-    ("xqueue-next", &[text!("xqueue"), text!("xqueue-next")]),
-    ("xqueue-done", &[text!("xqueue"), text!("xqueue-done")]),
+    (NEXT, &[text!("xqueue"), text!("xqueue-next")]),
+    (DONE, &[text!("xqueue"), text!("xqueue-done")]),
     ("limit", &[text!("limit")]),
+    ("read", &[text!("read")]),
 ];
 
 pub fn built_in() -> Result<Peers> {
@@ -110,12 +160,70 @@ pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
     Ok(Box::new(SqlPeer::new(name, "", &texts)?))
 }
 
-/// By hand and ours, of a queue that has sub-queues.
+/// What a queue has besides, whose sections replace those of a plain one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Variant {
+    Plain,
+    /// This number of sub-queues.
+    SubQueues(u32),
+    /// Takes of one of this number of tubes.
+    Tubes(u32),
+    /// Tasks of this number of priorities.
+    Priorities(u32),
+}
+
+impl Variant {
+    /// Sections for SQL written by hand, and for ours.
+    fn texts(self) -> [&'static str; 2] {
+        match self {
+            Variant::Plain => ["", ""],
+            Variant::SubQueues(_) => [text!("hand-written-utube"), text!("xqueue-utube")],
+            Variant::Tubes(_) => [text!("hand-written-tube"), text!("xqueue-tube")],
+            Variant::Priorities(_) => [text!("hand-written-priority"), text!("xqueue-priority")],
+        }
+    }
+
+    /// In how many parts the tasks are that `Peer::fill` is told the number of.
+    pub fn parts(self) -> u32 {
+        match self {
+            Variant::SubQueues(parts) | Variant::Tubes(parts) => parts,
+            Variant::Plain | Variant::Priorities(_) => 1,
+        }
+    }
+
+    fn fill_in(self, text: &str) -> String {
+        match self {
+            Variant::Plain => text.into(),
+            Variant::SubQueues(count) | Variant::Tubes(count) => {
+                text.replace("{tubes}", &count.to_string())
+            }
+            Variant::Priorities(count) => text.replace("{priorities}", &count.to_string()),
+        }
+    }
+}
+
+/// Returns a built-in contender, by hand or a way to call xqueue, of a queue that has more than a plain one.
+pub fn of_variant(name: &str, variant: Variant) -> Result<Box<dyn Peer>> {
+    if variant == Variant::Plain {
+        return named(name);
+    }
+    let [by_hand, ours] = variant.texts().map(|text| variant.fill_in(text));
+    if name == HAND {
+        return Ok(Box::new(SqlPeer::new(name, "", &[&by_hand])?));
+    }
+    let (known, texts) = known(name)?;
+    let (plain, own) = (Sections::parse(texts), Sections::parse(&[&ours]));
+    let (shared, table) = (plain.need("tables")?, own.need("tables")?);
+    let mut texts: Vec<_> = texts.iter().map(|text| text.replace(shared, table)).collect();
+    texts.push(ours);
+    let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+    Ok(Box::new(SqlPeer::new(known, "", &texts)?))
+}
+
+/// By hand and ours, of a queue that has ten sub-queues.
 pub fn with_sub_queues() -> Result<[Box<dyn Peer>; 2]> {
-    Ok([
-        Box::new(SqlPeer::new(HAND, "", &[text!("hand-written-utube")])?),
-        Box::new(SqlPeer::new(ROWS, "", &[text!("xqueue-utube")])?),
-    ])
+    let variant = Variant::SubQueues(10);
+    Ok([of_variant(HAND, variant)?, of_variant(ROWS, variant)?])
 }
 
 /// Installs the peer that was fetched into a folder, which has its name.

@@ -41,6 +41,11 @@ impl Peers {
         });
     }
 
+    /// Notes that others were left out, in place of these.
+    pub fn note(&mut self, left_out: Vec<String>) {
+        self.left_out.extend(left_out);
+    }
+
     /// Returns those left out since the last call, and why.
     pub fn left_out(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left_out)

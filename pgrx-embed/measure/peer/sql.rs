@@ -6,8 +6,10 @@ use std::path::Path;
 use postgres::Client;
 
 use super::sections::Sections;
-use super::{Load, MANY, Peer, Work, name_of, version_in};
-use crate::pgbench::{Bench, Outcome, Script};
+use super::steps::{self, Steps};
+use super::{Apart, Load, MANY, Peer, Timed, Work, name_of, version_in};
+use crate::pgbench::{Bench, Length, Outcome, Script};
+use crate::pgbench_log::Transaction;
 use crate::{Result, database};
 
 pub struct SqlPeer {
@@ -35,42 +37,24 @@ impl SqlPeer {
         Ok(SqlPeer { name: name.into(), version: version.into(), sections, db })
     }
 
-    /// What pgbench runs.
+    /// What pgbench runs. A lifecycle that is a section of its own is done in a way of the peer's own.
     fn script(&self, work: Work) -> Option<String> {
-        Some(self.statements(work)?.replace("{many}", &MANY.to_string()))
-    }
-
-    /// A work that is a section of its own is done in a way of the peer's own.
-    fn statements(&self, work: Work) -> Option<String> {
-        let section = |name| self.sections.get(name);
-        let own = match work {
-            Work::Lifecycle => section("lifecycle"),
-            Work::TakeAndAck => section("take and ack"),
-            Work::TakeAndAckMany => section("take and ack many"),
-            _ => None,
-        };
-        if let Some(script) = own {
-            return Some(format!("{script}\n"));
+        match (work, self.sections.get("lifecycle")) {
+            (Work::Lifecycle, Some(own)) => Some(format!("{own}\n")),
+            _ => Some(Steps::of(&self.sections, work)?.script()),
         }
-        Some(match work {
-            Work::Put => format!("{};\n", section("put")?),
-            Work::TakeAndAck => format!("{} \\gset\n{};\n", section("take")?, section("ack")?),
-            Work::Lifecycle => {
-                format!("{};\n{} \\gset\n{};\n", section("put")?, section("take")?, section("ack")?)
-            }
-            Work::PutMany => format!("{};\n", section("put many")?),
-            Work::TakeAndAckMany => {
-                format!("{} \\gset\n{};\n", section("take many")?, section("ack many")?)
-            }
-        })
     }
 
     fn bench(&self, work: Work, load: &Load) -> Result<Outcome> {
         let script = self.script(work).ok_or("it does not do that")?;
         let bench = Bench { clients: load.clients, commit: load.commit, length: load.length };
+        bench.run(&Script::new(&script)?, &self.variables(load))
+    }
+
+    fn variables(&self, load: &Load) -> [(&'static str, String); 4] {
         let clients = load.clients.to_string();
-        let variables = [("started", "0"), ("clients", &clients), ("tasks", &self.batch())];
-        bench.run(&Script::new(&script)?, &variables)
+        let [started, step] = ["started", "step"].map(|name| (name, "0".into()));
+        [started, step, ("clients", clients), ("tasks", self.batch())]
     }
 
     /// A batch as a client sends it: an array in JSON.
@@ -104,18 +88,75 @@ impl Peer for SqlPeer {
         Ok(self.db.batch_execute("CHECKPOINT")?)
     }
 
+    fn only_reads(&self) -> bool {
+        self.sections.get("only reads").is_some()
+    }
+
+    fn apart(&self) -> Option<Apart> {
+        let count = match (self.sections.get("count"), self.sections.get("tables")) {
+            (Some(count), _) => count.into(),
+            (None, table) => format!("SELECT count(*) FROM {}", table?),
+        };
+        let put = Steps::of(&self.sections, Work::Put)?.script();
+        Some(Apart { put, consume: steps::take_and_ack_if_any(&self.sections)?, count })
+    }
+
     fn calls(&mut self, load: &Load) -> Result<Option<[f64; 3]>> {
-        if self.sections.get("take").is_none() {
+        if self.sections.get("take").is_none() || !self.does(Work::Lifecycle) {
             return Ok(None);
         }
         Ok(Some(self.bench(Work::Lifecycle, load)?.first_statements()?))
     }
 
     fn run(&mut self, work: Work, load: &Load) -> Result<f64> {
-        let tasks = match work {
-            Work::PutMany | Work::TakeAndAckMany => MANY,
-            _ => 1,
+        Ok(self.bench(work, load)?.per_second * f64::from(work.tasks()))
+    }
+
+    fn run_timed(&mut self, work: Work, load: &Load) -> Result<Option<Timed>> {
+        let Some(steps) = Steps::of(&self.sections, work) else { return Ok(None) };
+        let length = match load.length {
+            Length::Calls(calls) => Length::Calls(calls * steps.count() as u32),
+            seconds => seconds,
         };
-        Ok(self.bench(work, load)?.per_second * f64::from(tasks))
+        let bench = Bench { clients: load.clients, commit: load.commit, length };
+        let script = Script::new(&steps.one_at_a_time())?;
+        let (outcome, transactions) = bench.run_logged(&script, &self.variables(load))?;
+        let tasks =
+            |transactions: f64| transactions * f64::from(work.tasks()) / steps.count() as f64;
+        let all = transactions.len();
+        let (timed, per_second) = match load.length {
+            Length::Seconds(seconds) => {
+                let timed = of_the_last(f64::from(seconds), transactions);
+                let per_second = timed.len() as f64 / f64::from(seconds);
+                (timed, per_second)
+            }
+            Length::Calls(_) => (transactions, outcome.per_second),
+        };
+        let takes = timed.iter().filter(|transaction| steps.is_take(transaction.place));
+        Ok(Some(Timed {
+            per_second: tasks(per_second),
+            takes: takes.map(|transaction| transaction.latency).collect(),
+            tasks: tasks(all as f64),
+        }))
+    }
+}
+
+/// Those that have ended in the last seconds.
+fn of_the_last(seconds: f64, mut transactions: Vec<Transaction>) -> Vec<Transaction> {
+    let end = transactions.iter().map(|transaction| transaction.end).fold(0.0, f64::max);
+    transactions.retain(|transaction| transaction.end > end - seconds);
+    transactions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_is_the_end_of_a_run() {
+        let ends = [3.0, 7.5, 5.0, 10.0];
+        let transactions = ends.map(|end| Transaction { place: 0, latency: 1.0, end });
+        let timed = of_the_last(5.0, transactions.into());
+        assert_eq!(timed.iter().map(|timed| timed.end).collect::<Vec<_>>(), [7.5, 10.0]);
     }
 }

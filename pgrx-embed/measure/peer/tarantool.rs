@@ -8,7 +8,7 @@ use std::process::Command;
 use rmpv::Value;
 
 use super::crew::{self, Client, Server};
-use super::{Load, MANY, Peer, Work, version_in};
+use super::{Load, MANY, Peer, Timed, Work, version_in};
 use crate::Result;
 
 const QUEUE: &str = include_str!("../../peers/tarantool.lua");
@@ -65,9 +65,9 @@ impl Peer for Tarantool {
         Ok(())
     }
 
-    fn run(&mut self, work: Work, load: &Load) -> Result<f64> {
+    fn run_timed(&mut self, work: Work, load: &Load) -> Result<Option<Timed>> {
         let server = self.server.as_ref().ok_or("it was not started")?;
-        crew::work(|| Connection::open(&server.socket), work, load)
+        crew::work(|| Connection::open(&server.socket), work, load).map(Some)
     }
 }
 

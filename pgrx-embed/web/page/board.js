@@ -144,7 +144,7 @@ function showServer(server) {
   setText(byId('server'), parts.join(' · '));
   byId('mode').hidden = mayWrite;
   setText(byId('mode'), 'read-only');
-  const isWell = ['RUNNING', 'STARTUP', 'INIT'].includes(server.worker) || server.standby;
+  const isWell = ['RUNNING', 'RESTING', 'STARTUP', 'INIT'].includes(server.worker) || server.standby;
   const problem = server.error ?? (isWell ? null : `the worker is ${server.worker}`);
   byId('problem').hidden = !problem;
   setText(byId('problem'), problem ? `Worker: ${problem}` : '');

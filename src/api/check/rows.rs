@@ -9,7 +9,7 @@ use crate::model::position::{Group, Kind, Position};
 use crate::model::status::Status;
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{held, session};
-use crate::parts::marks::groups::Marks;
+use crate::parts::marks::groups::Copied;
 use crate::parts::{slot, subqueues};
 use crate::queue::Queue;
 use crate::queue::census::{self, Holders};
@@ -60,7 +60,7 @@ pub fn look(queue: &Queue) -> Result<Findings> {
 struct Judge<'a> {
     queue: &'a Queue,
     /// Low-water marks; None where they cannot be checked.
-    marks: Option<Marks>,
+    marks: Option<Copied>,
     judges_ready: bool,
     judges_buried: bool,
     /// This connection's own session, if its recorded tasks can be checked.
@@ -76,7 +76,7 @@ impl Judge<'_> {
         let holds_nothing_new = || transaction::pending(queue.slot).leases.held.is_empty();
         Judge {
             queue,
-            marks: slot::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.marks()),
+            marks: slot::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.copy_marks()),
             judges_ready: !queue.features().has_subqueues() && is_untouched(Kind::Ready),
             judges_buried: is_untouched(Kind::Buried),
             own: session::joined(Part::Own).filter(|_| has_marks && holds_nothing_new()),
@@ -107,8 +107,8 @@ impl Judge<'_> {
         let of_all = self.is_before(Group::Ready { tube: None, priority }, position);
         note(&mut self.findings.hidden, of_all);
         let tube = place.tube.map(|tube| tube.hash);
-        let is_marked = |tube: &u64| self.marks.as_ref().is_some_and(|marks| marks.knows(*tube));
-        if tube.filter(is_marked).is_some() {
+        let marks = self.marks.as_mut();
+        if tube.zip(marks).is_some_and(|(tube, marks)| marks.marks().knows(tube)) {
             let of_tube = self.is_before(Group::Ready { tube, priority }, position);
             note(&mut self.findings.hidden_in_tube, of_tube);
         }
@@ -136,7 +136,7 @@ impl Judge<'_> {
 
     /// Returns the position if it lies before the mark of a group.
     fn is_before(&mut self, group: Group, position: Option<Position>) -> Option<Position> {
-        let mark = self.marks.as_mut()?.marked(group);
+        let mark = self.marks.as_mut()?.marks().marked(group);
         position.filter(|position| *position < mark)
     }
 }

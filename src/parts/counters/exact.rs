@@ -14,6 +14,7 @@ impl QueueGuard {
             self.counters.exact &= tracked;
         }
         self.counters.commit(now, change);
+        self.of_tubes().commit(change);
         self.counters.exact |= change.replaces && self.may_be_exact();
     }
 
@@ -35,14 +36,22 @@ impl QueueGuard {
         self.counters.recount
     }
 
+    /// Notes that the caller waits for the recount. True if this is news, of which the worker has to be told.
+    pub fn await_recount(&mut self) -> bool {
+        !std::mem::replace(&mut self.counters.awaited, true)
+    }
+
+    pub fn is_recount_awaited(&self) -> bool {
+        self.counters.awaited
+    }
+
     /// Sets the counters to the result of a recount.
     pub fn set_counted(&mut self, counts: &Counts) {
         self.counters.tasks = counts.tasks;
-        for (tube, tasks) in self.counters.tubes.iter_mut().zip(counts.tubes) {
-            tube.tasks = tasks;
-        }
+        self.of_tubes().set_counted(counts);
         self.counters.exact = self.may_be_exact() && !self.counters.recount;
         let for_good = !self.counters.recount;
+        self.counters.awaited &= !for_good;
         self.capacity.count(for_good);
         self.trace_recount(|| json!({ "do": "Set" }));
         self.grant();

@@ -8,9 +8,10 @@ pub mod recount;
 pub mod shared;
 pub mod shown;
 pub mod statistics;
+pub mod tubes;
 
 pub use change::Change;
-pub use shared::Tube;
+pub use tubes::Tube;
 
 use crate::model::status::Status;
 use crate::parts::slot::QueueGuard;
@@ -39,7 +40,12 @@ impl QueueGuard {
     }
 
     pub fn has_taken(&self) -> bool {
-        !self.counters.exact || self.counters.tasks[Status::Taken as usize] != 0
+        self.may_have(Status::Taken)
+    }
+
+    /// Returns whether there may be committed tasks in a state.
+    pub fn may_have(&self, status: Status) -> bool {
+        !self.counters.exact || self.counters.tasks[status as usize] != 0
     }
 
     /// Returns whether there may be something to take.

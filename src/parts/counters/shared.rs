@@ -2,7 +2,6 @@
 
 use crate::model::change::{Calls, Transitions};
 use crate::model::histogram::Histogram;
-use crate::model::options::TUBES_COUNTED;
 use crate::model::status::Tasks;
 use crate::parts::counters::change::{Change, add, add_all};
 use crate::parts::counters::rates::Rates;
@@ -17,24 +16,18 @@ pub struct Shared {
     pub(super) rates: Rates,
     /// Tubes have or had statistics of their own.
     pub(in crate::parts) counts_tubes: bool,
-    /// Counters of these tubes, in the order of the options.
-    pub(super) tubes: [Tube; TUBES_COUNTED],
+    /// The slot's element of those holds something of this queue.
+    pub(super) has_tubes: bool,
     /// The counters are equal to the table.
     pub(in crate::parts) exact: bool,
     /// The table's triggers report every change.
     pub(super) tracked: bool,
     /// A recount is needed.
     pub(in crate::parts) recount: bool,
+    /// It is waited for: the worker counts this queue before others.
+    pub(super) awaited: bool,
     /// Bit i: the recount in area i is of this queue.
     pub(super) recounts: u32,
-}
-
-/// Counters of a tube.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tube {
-    pub tasks: Tasks,
-    pub transitions: Transitions,
 }
 
 impl Shared {
@@ -48,22 +41,19 @@ impl Shared {
             works: Histogram::default(),
             rates: Rates::default(),
             counts_tubes: false,
-            tubes: [Tube::default(); TUBES_COUNTED],
+            has_tubes: false,
             exact: false,
             tracked: false,
             recount: true,
+            awaited: false,
             recounts: 0,
         }
     }
 
-    /// Applies what a transaction has committed.
+    /// Applies what a transaction has committed, but for tubes.
     pub(super) fn commit(&mut self, now: i64, change: &Change) {
-        if change.tubes_changed {
-            self.tubes = [Tube::default(); TUBES_COUNTED];
-        }
         if change.replaces {
             self.tasks = Tasks::default();
-            self.tubes.iter_mut().for_each(|tube| tube.tasks = Tasks::default());
         }
         add(&mut self.tasks, &change.tasks);
         add(&mut self.calls, &change.calls);
@@ -71,9 +61,5 @@ impl Shared {
         self.waits.absorb(&change.waits);
         self.works.absorb(&change.works);
         self.rates.add(now, change.flow());
-        for (tube, change) in &change.tubes {
-            add(&mut self.tubes[*tube].tasks, &change.tasks);
-            add_all(&mut self.tubes[*tube].transitions, &change.transitions);
-        }
     }
 }

@@ -1,44 +1,87 @@
-//! What a queue's slot says of its name and of its problems.
-
-use crate::model::options::TUBES_COUNTED;
+//! What a queue's slot says of its name, and of its problems, whose texts lie apart, as few queues have any.
 
 pub const NAME_LENGTH: usize = 64;
 pub const ERROR_LENGTH: usize = 512;
 
 /// What has failed, or is missing, and when that was found.
 #[repr(C)]
-pub(super) struct Problem {
-    pub(super) text: [u8; ERROR_LENGTH],
-    pub(super) at: i64,
+struct Problem {
+    text: [u8; ERROR_LENGTH],
+    at: i64,
 }
 
-impl Problem {
-    const NONE: Problem = Problem { text: [0; ERROR_LENGTH], at: 0 };
+/// Problems of a queue, as far as its slot says that there are such.
+#[repr(C)]
+pub struct Problems {
+    /// The worker's last failure.
+    error: Problem,
+    /// What the table has lost of what `upgrade` has made.
+    lack: Problem,
 }
 
 /// Under the queue's lock.
 #[repr(C)]
 pub struct Shared {
     pub(super) names: [[u8; NAME_LENGTH]; 3],
-    /// Names of the tubes with statistics of their own; empty ones behind the last.
-    pub(super) tubes: [[u8; NAME_LENGTH]; TUBES_COUNTED],
     /// Since when the oldest task was ready as the metrics were last asked for; 0 if none was.
     pub(super) ready_since: i64,
-    /// The worker's last failure.
-    pub(super) error: Problem,
-    /// What the table has lost of what `upgrade` has made.
-    pub(super) lack: Problem,
+    /// The state of the queue as it was then, see `version`.
+    pub(super) ready_at: i64,
+    has_error: bool,
+    lacks: bool,
 }
 
 impl Default for Shared {
     fn default() -> Shared {
         Shared {
             names: [[0; NAME_LENGTH]; 3],
-            tubes: [[0; NAME_LENGTH]; TUBES_COUNTED],
             ready_since: 0,
-            error: Problem::NONE,
-            lack: Problem::NONE,
+            ready_at: 0,
+            has_error: false,
+            lacks: false,
         }
+    }
+}
+
+impl Shared {
+    /// Returns the worker's last failure, or else what the table lacks, and when that was found.
+    pub(super) fn problem(&self, of: &Problems) -> Option<(Text<ERROR_LENGTH>, i64)> {
+        let problem = match (self.has_error, self.lacks) {
+            (true, _) => &of.error,
+            (false, true) => &of.lack,
+            (false, false) => return None,
+        };
+        Some((Text(problem.text), problem.at))
+    }
+
+    pub(super) fn has_error(&self) -> bool {
+        self.has_error
+    }
+
+    pub(super) fn set_error(&mut self, of: &mut Problems, error: &str, now: i64) {
+        self.has_error = !error.is_empty();
+        if self.has_error {
+            of.error.set(error, now);
+        }
+    }
+
+    pub(super) fn clear_error(&mut self) {
+        self.has_error = false;
+    }
+
+    pub(super) fn set_lack(&mut self, of: &mut Problems, lack: &str, now: i64) {
+        let is_news = !self.lacks || !Text(of.lack.text).is(lack);
+        self.lacks = !lack.is_empty();
+        if self.lacks && is_news {
+            of.lack.set(lack, now);
+        }
+    }
+}
+
+impl Problem {
+    fn set(&mut self, text: &str, now: i64) {
+        set_text(&mut self.text, text);
+        self.at = now;
     }
 }
 
@@ -65,4 +108,29 @@ pub(super) fn set_text(place: &mut [u8], text: &str) {
     let length = text.floor_char_boundary(place.len() - 1);
     place[..length].copy_from_slice(&text.as_bytes()[..length]);
     place[length] = 0;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_shown_before_what_is_missing() {
+        let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
+        let (mut shown, mut of) = (Shared::default(), Problems { error: none(), lack: none() });
+        let problem =
+            |shown: &Shared, of: &Problems| shown.problem(of).map(|(text, at)| (text.read(), at));
+        assert_eq!(problem(&shown, &of), None);
+        shown.set_lack(&mut of, "an index", 5);
+        shown.set_lack(&mut of, "an index", 6);
+        assert_eq!(problem(&shown, &of), Some(("an index".to_string(), 5)));
+        shown.set_error(&mut of, "failed", 7);
+        assert!(shown.has_error());
+        assert_eq!(problem(&shown, &of), Some(("failed".to_string(), 7)));
+        shown.clear_error();
+        shown.set_lack(&mut of, "", 8);
+        assert_eq!(problem(&shown, &of), None);
+        shown.set_lack(&mut of, "an index", 9);
+        assert_eq!(problem(&shown, &of), Some(("an index".to_string(), 9)));
+    }
 }

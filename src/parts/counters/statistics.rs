@@ -5,8 +5,8 @@ use crate::model::histogram::Histogram;
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
 use crate::parts::counters::rates::Flow;
-use crate::parts::counters::shared::Tube;
-use crate::parts::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Problem, Text, set_text};
+use crate::parts::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
+use crate::parts::counters::tubes::{CountedTubes, OfTubes, Tube};
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
 
@@ -42,16 +42,13 @@ impl QueueGuard {
             waits: self.counters.waits,
             works: self.counters.works,
             last_minute: self.counters.rates.of_last_minute(time::now()),
-            tubes: self.counters.tubes,
+            tubes: *self.tubes().counters(),
             consumers: self.waiters.consumers(),
             producers: self.waiters.producers,
             capacity: self.capacity.capacity,
             reserved: self.capacity.reserved + self.capacity.prepared(),
             exact: self.counters.exact,
-            error: [&self.shown.error, &self.shown.lack]
-                .into_iter()
-                .find(|problem| problem.text[0] != 0)
-                .map(|problem| (Text(problem.text), problem.at)),
+            error: self.shown.problem(self.apart.problems),
         }
     }
 
@@ -61,7 +58,7 @@ impl QueueGuard {
         self.counters.transitions = Transitions::default();
         self.counters.waits = Histogram::default();
         self.counters.works = Histogram::default();
-        self.counters.tubes.iter_mut().for_each(|tube| tube.transitions = Transitions::default());
+        self.of_tubes().reset_transitions();
     }
 
     /// Returns the names for metrics: database, schema, table.
@@ -71,7 +68,16 @@ impl QueueGuard {
 
     /// Returns the names of the tubes with statistics of their own, longer ones shortened.
     pub fn tube_names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
-        self.shown.tubes.map(Text)
+        self.tubes().names()
+    }
+
+    fn tubes(&self) -> &CountedTubes {
+        if self.counters.has_tubes { self.apart.tubes } else { &CountedTubes::NONE }
+    }
+
+    /// Returns the tubes with statistics of their own, to be changed.
+    pub(super) fn of_tubes(&mut self) -> OfTubes<'_> {
+        OfTubes { are_there: &mut self.queue.counters.has_tubes, counted: self.apart.tubes }
     }
 
     /// Returns since when the oldest task was ready as the metrics were last asked for, if one still is.
@@ -80,8 +86,25 @@ impl QueueGuard {
         Some(self.shown.ready_since).filter(|since| is_ready && *since != 0)
     }
 
-    pub fn set_ready_since(&mut self, since: Option<i64>) {
-        self.shown.ready_since = since.unwrap_or(0);
+    /// `version`: that of before it was looked for.
+    pub fn set_ready_since(&mut self, since: Option<i64>, version: i64) {
+        (self.shown.ready_since, self.shown.ready_at) = (since.unwrap_or(0), version);
+    }
+
+    pub fn forget_ready_since(&mut self) {
+        self.shown.ready_since = 0;
+    }
+
+    /// Returns whether tasks are ready of which it is not known since when, as some have changed.
+    pub fn is_ready_since_outdated(&self) -> bool {
+        self.has_ready() && (self.shown.ready_at != self.version() || !self.counters.tracked)
+    }
+
+    /// Returns a number that is another one once tasks have changed.
+    pub fn version(&self) -> i64 {
+        let changes: i64 = self.counters.transitions.iter().flatten().sum();
+        // Of a table that was emptied no transitions are counted.
+        changes.wrapping_shl(20).wrapping_add(self.counters.tasks[Status::Ready as usize])
     }
 
     pub fn set_names(&mut self, names: [&str; 3]) {
@@ -92,31 +115,25 @@ impl QueueGuard {
     }
 
     pub fn set_tube_names(&mut self, tubes: &[String]) {
-        let names = tubes.iter().map(String::as_str).chain(std::iter::repeat(""));
-        for (place, name) in self.shown.tubes.iter_mut().zip(names) {
-            set_text(place, name);
-        }
+        self.of_tubes().set_names(tubes);
     }
 
     /// Records a failure of the worker, for the view `xqueue.queues`.
     pub fn set_error(&mut self, error: &str) {
-        set_problem(&mut self.shown.error, error);
+        self.queue.shown.set_error(self.apart.problems, error, time::now());
+    }
+
+    /// Returns whether the worker's last failure is shown.
+    pub fn has_error(&self) -> bool {
+        self.shown.has_error()
     }
 
     pub fn clear_error(&mut self) {
-        self.shown.error.text[0] = 0;
+        self.shown.clear_error();
     }
 
     /// Records what the table lacks; an empty text if nothing.
     pub fn set_lack(&mut self, lack: &str) {
-        if Text(self.shown.lack.text).is(lack) {
-            return;
-        }
-        set_problem(&mut self.shown.lack, lack);
+        self.queue.shown.set_lack(self.apart.problems, lack, time::now());
     }
-}
-
-fn set_problem(problem: &mut Problem, text: &str) {
-    set_text(&mut problem.text, text);
-    problem.at = time::now();
 }

@@ -10,24 +10,34 @@
 //! the look, so that a rollback needs nothing. Pure.
 
 use crate::model::position::{FIRST, Group, LAST, Position};
-use crate::parts::marks::by_tube::ByTube;
+use crate::parts::marks::by_tube::{self, ByTube, Values};
 use crate::parts::marks::mark::{Mark, Start};
 use crate::parts::marks::priorities::{KnownPriorities, LIMIT, Priorities, State};
-use crate::parts::marks::table::{Scope, Table};
+use crate::parts::marks::table::{Entries, Entry, MARKS, Scope, Table};
 
 /// Maximum number of tubes with marks.
 const TUBES: usize = 16;
 const WHOLE: Scope = 0;
 
+/// What there is of the marks of every queue.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct Marks {
+pub struct Whole {
     all: Mark,
     buried: Mark,
-    tubes: ByTube<Tube, TUBES>,
     priorities: State,
+    tubes: by_tube::Head,
+    /// Number of marks by priority.
+    count: usize,
+}
+
+/// The marks of tubes and priorities: apart, as few queues have them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Grouped {
+    tubes: Values<Tube, TUBES>,
     /// The marks by priority, of the whole queue and of tubes.
-    table: Table,
+    priorities: Entries,
 }
 
 #[repr(C)]
@@ -37,7 +47,62 @@ struct Tube {
     priorities: State,
 }
 
-impl Marks {
+/// Marks that may be changed.
+pub struct Marks<'q> {
+    all: &'q mut Mark,
+    buried: &'q mut Mark,
+    tubes: ByTube<'q, Tube, TUBES>,
+    priorities: &'q mut State,
+    table: Table<'q>,
+}
+
+/// A copy of marks.
+#[derive(Clone, Copy, Default)]
+pub struct Copied {
+    whole: Whole,
+    grouped: Grouped,
+}
+
+impl Default for Grouped {
+    fn default() -> Self {
+        Grouped { tubes: Values::default(), priorities: [Entry::default(); MARKS] }
+    }
+}
+
+impl Whole {
+    /// Returns the marks of all ready and of all buried tasks.
+    pub fn marks(&self) -> (Mark, Mark) {
+        (self.all, self.buried)
+    }
+
+    /// Returns a copy of these marks and of those apart, which are not touched if there are none.
+    pub fn copy(&self, grouped: &Grouped) -> Copied {
+        let is_grouped = self.count > 0 || self.tubes.is_used();
+        let grouped = if is_grouped { *grouped } else { Grouped::default() };
+        Copied { whole: *self, grouped }
+    }
+}
+
+impl Copied {
+    pub fn marks(&mut self) -> Marks<'_> {
+        Marks::of(&mut self.whole, &mut self.grouped)
+    }
+}
+
+impl<'q> Marks<'q> {
+    pub fn of(whole: &'q mut Whole, grouped: &'q mut Grouped) -> Marks<'q> {
+        let Whole { all, buried, priorities, tubes, count } = whole;
+        let tubes = ByTube { head: tubes, values: &mut grouped.tubes };
+        let table = Table { entries: &mut grouped.priorities, count };
+        Marks { all, buried, tubes, priorities, table }
+    }
+
+    /// Forgets all marks.
+    pub fn forget(&mut self) {
+        (*self.all, *self.buried, *self.priorities) = Default::default();
+        (*self.tubes.head, *self.table.count) = Default::default();
+    }
+
     /// Lowers the marks of a group to a task that has become ready at this position.
     pub fn lower(&mut self, group: Group, position: Position) {
         if matches!(group, Group::Buried | Group::ALL) {
@@ -122,11 +187,6 @@ impl Marks {
         self.within(scope).end_priority_scan(since, found);
     }
 
-    /// Returns the marks of all ready and of all buried tasks.
-    pub fn whole(&self) -> (Mark, Mark) {
-        (self.all, self.buried)
-    }
-
     /// Returns whether a tube has marks.
     pub fn knows(&self, tube: u64) -> bool {
         self.tubes.place(tube).is_some()
@@ -161,8 +221,8 @@ impl Marks {
 
     fn mark(&mut self, group: Group) -> Option<&mut Mark> {
         match group {
-            Group::Buried => Some(&mut self.buried),
-            Group::ALL => Some(&mut self.all),
+            Group::Buried => Some(self.buried),
+            Group::ALL => Some(self.all),
             Group::Ready { tube, priority: Some(priority) } => {
                 self.table.get(self.scope_of(tube)?, priority)
             }
@@ -195,10 +255,10 @@ impl Marks {
 
     fn within(&mut self, scope: Scope) -> Priorities<'_> {
         let state = match scope.checked_sub(1) {
-            None => &mut self.priorities,
+            None => &mut *self.priorities,
             Some(place) => &mut self.tubes.at(place).priorities,
         };
-        Priorities { state, table: &mut self.table, scope }
+        Priorities { state, table: self.table.borrowed(), scope }
     }
 }
 
@@ -208,172 +268,4 @@ fn scope(place: usize) -> Scope {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parts::marks::mark::RAISE_AFTER;
-
-    fn of(tube: impl Into<Option<u64>>, priority: impl Into<Option<i64>>) -> Group {
-        Group::Ready { tube: tube.into(), priority: priority.into() }
-    }
-
-    /// Takes until a survey is asked for, and ends it.
-    fn priority_scan(marks: &mut Marks, tube: Option<u64>, found: &[(i64, Position)]) {
-        let take = |_: &u32| {
-            matches!(marks.known_priorities(tube, vec![], true, 7), KnownPriorities::PriorityScan)
-        };
-        assert_eq!((0..1000).find(take), Some(RAISE_AFTER));
-        marks.end_priority_scan(tube, 7, Some(found));
-    }
-
-    fn known_priorities(marks: &mut Marks, tube: impl Into<Option<u64>>) -> Option<Vec<i64>> {
-        match marks.known_priorities(tube.into(), vec![], false, 7) {
-            KnownPriorities::All(known) => Some(known),
-            KnownPriorities::Some | KnownPriorities::PriorityScan => None,
-        }
-    }
-
-    /// Takes until the mark is to be raised, and ends that.
-    fn raise(marks: &mut Marks, group: Group, found: Position) {
-        assert!(marks.start(group, RAISE_AFTER + 1, true, 9).raises);
-        marks.end_raise(group, 9, Some(found));
-    }
-
-    #[test]
-    fn a_task_of_a_tube_and_a_priority_concerns_these() {
-        let mut marks = Marks::default();
-        priority_scan(&mut marks, Some(1), &[(5, 100), (6, 100)]);
-        priority_scan(&mut marks, Some(2), &[(5, 100)]);
-        priority_scan(&mut marks, None, &[(5, 100), (6, 100)]);
-        marks.lower(of(1, 5), 70);
-        assert_eq!([of(1, 5), of(1, 6), of(2, 5)].map(|group| marks.marked(group)), [70, 100, 100]);
-        assert_eq!([of(None, 5), of(None, 6)].map(|group| marks.marked(group)), [70, 100]);
-        marks.lower(of(2, 4), 60);
-        assert_eq!(known_priorities(&mut marks, 1), Some(vec![5, 6]));
-        assert_eq!(known_priorities(&mut marks, 2), Some(vec![4, 5]));
-        assert_eq!(known_priorities(&mut marks, None), Some(vec![4, 5, 6]));
-    }
-
-    #[test]
-    fn a_task_of_some_tube_concerns_all() {
-        let mut marks = Marks::default();
-        priority_scan(&mut marks, Some(1), &[(5, 100)]);
-        priority_scan(&mut marks, Some(2), &[]);
-        assert_eq!(known_priorities(&mut marks, 2), Some(vec![]));
-        marks.lower(of(None, 5), 70);
-        assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [70, 70]);
-        assert_eq!(known_priorities(&mut marks, 2), Some(vec![5]));
-        // Its priority is unknown.
-        marks.lower(Group::ALL, 60);
-        assert_eq!(
-            (known_priorities(&mut marks, 1), known_priorities(&mut marks, 2)),
-            (None, None)
-        );
-        assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marked(group)), [FIRST, FIRST]);
-    }
-
-    #[test]
-    fn a_task_of_a_tube_with_an_unknown_priority_concerns_all_of_that() {
-        let mut marks = Marks::default();
-        priority_scan(&mut marks, Some(1), &[(5, 100)]);
-        priority_scan(&mut marks, Some(2), &[(5, 100)]);
-        marks.lower(of(1, None), 70);
-        assert_eq!(
-            (known_priorities(&mut marks, 1), known_priorities(&mut marks, 2)),
-            (None, Some(vec![5]))
-        );
-        assert_eq!(known_priorities(&mut marks, None), None);
-    }
-
-    #[test]
-    fn tubes_without_priorities() {
-        let mut marks = Marks::default();
-        raise(&mut marks, of(1, None), 100);
-        raise(&mut marks, of(2, None), 200);
-        raise(&mut marks, Group::ALL, 90);
-        marks.lower(of(2, None), 150);
-        let marked = [of(1, None), of(2, None), Group::ALL].map(|group| marks.marked(group));
-        assert_eq!(marked, [100, 150, 90]);
-        marks.lower(Group::ALL, 10);
-        let marked = [of(1, None), of(2, None), Group::ALL].map(|group| marks.marked(group));
-        assert_eq!(marked, [10, 10, 10]);
-        // No task of any tube stands before the whole queue's mark.
-        assert_eq!(marks.start(of(3, None), 1, false, 9).from, 10);
-    }
-
-    #[test]
-    fn what_has_given_way_to_another_tube_is_not_made_anew() {
-        let mut marks = Marks::default();
-        for _ in 0..=RAISE_AFTER {
-            known_priorities(&mut marks, 1);
-        }
-        assert!(matches!(
-            marks.known_priorities(Some(1), vec![], true, 7),
-            KnownPriorities::PriorityScan
-        ));
-        (2..=17).for_each(|tube| priority_scan(&mut marks, Some(tube), &[(5, 100)]));
-        assert!(!marks.knows(1));
-        marks.end_priority_scan(Some(1), 7, Some(&[]));
-        assert!(!marks.knows(1) && (2..=17).all(|tube| marks.knows(tube)));
-        // It begins anew, beside a survey of before.
-        assert_eq!(known_priorities(&mut marks, 1), None);
-        marks.end_priority_scan(Some(1), 7, Some(&[]));
-        assert_eq!(known_priorities(&mut marks, 1), None);
-        assert!(!marks.knows(2));
-        marks.end_raise(of(2, 5), 9, Some(LAST));
-        marks.end_raise(of(2, None), 9, Some(LAST));
-        assert!(!marks.knows(2));
-    }
-
-    #[test]
-    fn what_is_known_of_all_tubes_is_true_of_each() {
-        let mut marks = Marks::default();
-        priority_scan(&mut marks, None, &[(5, 100), (6, 50)]);
-        assert_eq!(known_priorities(&mut marks, 1), Some(vec![5, 6]));
-        assert_eq!(marks.marked(of(1, 6)), 50);
-        raise(&mut marks, of(1, 6), LAST);
-        assert_eq!(
-            (known_priorities(&mut marks, 1), known_priorities(&mut marks, None)),
-            (Some(vec![5]), Some(vec![5, 6]))
-        );
-        // Also of one that has lost count of its own.
-        marks.lower(of(1, None), 40);
-        priority_scan(&mut marks, None, &[(7, 30)]);
-        assert_eq!(known_priorities(&mut marks, 1), Some(vec![7]));
-        assert_eq!(marks.marked(of(1, 7)), 30);
-    }
-
-    #[test]
-    fn what_is_buried_concerns_no_ready_ones() {
-        let mut marks = Marks::default();
-        priority_scan(&mut marks, Some(1), &[(5, 100)]);
-        raise(&mut marks, Group::Buried, 100);
-        marks.lower(Group::Buried, 70);
-        marks.lower(of(1, 5), 60);
-        assert_eq!((marks.marked(Group::Buried), marks.marked(of(1, 5))), (70, 60));
-        marks.lower(Group::ALL, 50);
-        assert_eq!(marks.marked(Group::Buried), 50);
-    }
-
-    #[test]
-    fn the_priorities_of_tubes_give_way_to_each_other() {
-        let mut marks = Marks::default();
-        let many: Vec<_> = (0..LIMIT as i64).map(|priority| (priority, 100)).collect();
-        (1..=4).for_each(|tube| priority_scan(&mut marks, Some(tube), &many));
-        assert!((1..=4).all(|tube| known_priorities(&mut marks, tube) == Some((0..16).collect())));
-        priority_scan(&mut marks, Some(5), &[(5, 100)]);
-        assert_eq!(
-            (known_priorities(&mut marks, 1), known_priorities(&mut marks, 5)),
-            (None, Some(vec![5]))
-        );
-        // Its place is that of the tube evicted, which does not make the others give way.
-        assert!((2..=4).all(|tube| known_priorities(&mut marks, tube).is_some()));
-        marks.lower(of(5, 7), 60);
-        assert_eq!(known_priorities(&mut marks, 5), Some(vec![5, 7]));
-        // The whole queue's are made room for too.
-        priority_scan(&mut marks, None, &many);
-        assert_eq!(known_priorities(&mut marks, None), Some((0..16).collect()));
-        assert_eq!(marks.marked(of(4, 3)), 100);
-        marks.lower(of(4, 3), 40);
-        assert_eq!([of(4, 3), of(None, 3)].map(|group| marks.marked(group)), [40, 40]);
-    }
-}
+mod tests;

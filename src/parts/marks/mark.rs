@@ -45,7 +45,8 @@ impl Mark {
     }
 
     pub fn is_being_raised(&self, now: i64) -> bool {
-        self.raised_since != 0 && now - self.raised_since <= LOST_AFTER
+        // Another process may have read the clock a moment later, or it may have been set back.
+        self.raised_since != 0 && now.abs_diff(self.raised_since) <= LOST_AFTER.unsigned_abs()
     }
 
     /// Returns the start of the raise in progress; 0: none.
@@ -79,5 +80,28 @@ impl Mark {
         if let Some(found) = found {
             self.at = found.min(self.floor);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_ends_a_raise() {
+        let mut mark = Mark::new(5);
+        let begun = 1_000 * LOST_AFTER;
+        assert!(mark.start(RAISE_AFTER + 1, true, begun).raises);
+        for now in [begun - LOST_AFTER, begun, begun + LOST_AFTER] {
+            assert!(mark.is_being_raised(now));
+            assert!(!mark.start(RAISE_AFTER + 1, true, now).raises);
+        }
+        assert!(!mark.is_being_raised(begun + LOST_AFTER + 1));
+        let set_back = begun - LOST_AFTER - 1;
+        assert!(mark.start(RAISE_AFTER + 1, true, set_back).raises);
+        mark.end_raise(begun, Some(9));
+        assert_eq!(mark.at, 5, "the abandoned one changes nothing");
+        mark.end_raise(set_back, Some(7));
+        assert_eq!(mark.at, 7);
     }
 }

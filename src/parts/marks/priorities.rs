@@ -27,7 +27,7 @@ pub struct State {
 /// The priorities of a scope, and their marks.
 pub struct Priorities<'a> {
     pub state: &'a mut State,
-    pub table: &'a mut Table,
+    pub table: Table<'a>,
     pub scope: Scope,
 }
 
@@ -76,7 +76,7 @@ impl Priorities<'_> {
     /// Begins with these marks, of all tubes: what holds for all tubes holds for each.
     pub fn learn(&mut self, of_all_tubes: &[(i64, Position)]) {
         self.table.clear(self.scope);
-        let (scope, table) = (self.scope, &mut self.table);
+        let (scope, mut table) = (self.scope, self.table.borrowed());
         let mut each = of_all_tubes.iter();
         let complete = each.all(|(priority, at)| table.add(scope, *priority, Mark::new(*at)));
         *self.state = State { complete, ..State::default() };
@@ -139,7 +139,9 @@ impl Priorities<'_> {
         let known = self.table.of_mut(self.scope);
         let is_looked_at = known.iter().any(|known| known.mark.is_being_raised(now));
         let since = self.state.scanned_since;
-        if is_looked_at || since != 0 && now - since <= LOST_AFTER {
+        // The clock may have been set back since.
+        let is_scanning = since != 0 && now.abs_diff(since) <= LOST_AFTER.unsigned_abs();
+        if is_looked_at || is_scanning {
             return false;
         }
         known.iter_mut().for_each(|known| known.mark.watch());
@@ -170,28 +172,38 @@ impl Priorities<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parts::marks::table::{Entries, Entry, MARKS};
 
-    #[derive(Clone, Copy, Default)]
     struct Own {
         state: State,
-        table: Table,
+        entries: Entries,
+        count: usize,
     }
 
     impl Own {
+        fn new() -> Own {
+            Own { state: State::default(), entries: [Entry::default(); MARKS], count: 0 }
+        }
+
+        fn table(&mut self) -> Table<'_> {
+            Table { entries: &mut self.entries, count: &mut self.count }
+        }
+
         fn all(&mut self) -> Priorities<'_> {
-            Priorities { state: &mut self.state, table: &mut self.table, scope: 0 }
+            let table = Table { entries: &mut self.entries, count: &mut self.count };
+            Priorities { state: &mut self.state, table, scope: 0 }
         }
     }
 
     fn scanned(found: &[(i64, Position)]) -> Own {
-        let mut priorities = Own::default();
+        let mut priorities = Own::new();
         assert!(priorities.all().begin_priority_scan(7));
         priorities.all().end_priority_scan(7, Some(found));
         priorities
     }
 
-    fn at(priorities: &Own) -> Vec<(i64, Position)> {
-        priorities.table.of(0).iter().map(|known| (known.priority, known.mark.at)).collect()
+    fn at(priorities: &mut Own) -> Vec<(i64, Position)> {
+        priorities.table().of(0).iter().map(|known| (known.priority, known.mark.at)).collect()
     }
 
     #[test]
@@ -202,10 +214,10 @@ mod tests {
         priorities.all().lower(5, 2);
         priorities.all().lower(1, 99);
         assert!(priorities.state.complete);
-        assert_eq!(at(&priorities), [(1, 10), (3, 8), (5, 2)]);
+        assert_eq!(at(&mut priorities), [(1, 10), (3, 8), (5, 2)]);
         priorities.all().lower_all(4);
         assert!(!priorities.state.complete);
-        assert_eq!(at(&priorities), [(1, 4), (3, 4), (5, 2)]);
+        assert_eq!(at(&mut priorities), [(1, 4), (3, 4), (5, 2)]);
     }
 
     #[test]
@@ -219,13 +231,13 @@ mod tests {
         priorities.all().end_priority_scan(8, Some(&[]));
         priorities.all().end_priority_scan(9, Some(&[(1, 20), (4, 1)]));
         assert!(priorities.state.complete);
-        assert_eq!(at(&priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
+        assert_eq!(at(&mut priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
     }
 
     /// Returns whether the survey has seen it is unknown.
     #[test]
     fn a_survey_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
-        let mut priorities = Own::default();
+        let mut priorities = Own::new();
         assert!(priorities.all().begin_priority_scan(7));
         priorities.all().lower_all(5);
         priorities.all().end_priority_scan(7, Some(&[]));
@@ -251,12 +263,12 @@ mod tests {
         priorities.all().lower(1, 6);
         priorities.all().mark(1).unwrap().end_raise(20, Some(50));
         priorities.all().end_priority_scan(30 + LOST_AFTER, Some(&[(1, 60)]));
-        assert_eq!(at(&priorities), [(1, 6)]);
+        assert_eq!(at(&mut priorities), [(1, 6)]);
     }
 
     #[test]
     fn nothing_is_marked_until_all_are_known() {
-        let mut priorities = Own::default();
+        let mut priorities = Own::new();
         priorities.all().lower(1, 10);
         assert_eq!((priorities.all().marked(1), priorities.all().marked(2)), (FIRST, FIRST));
         assert_eq!(priorities.all().start(1, 1, true, 7).from, FIRST);
@@ -267,20 +279,20 @@ mod tests {
 
     #[test]
     fn a_tube_begins_with_what_is_known_of_all() {
-        let mut tube = Own::default();
+        let mut tube = Own::new();
         assert!(tube.all().begin_priority_scan(9));
         let mut all = scanned(&[(1, 10), (5, 3)]);
         assert!(all.all().start(5, RAISE_AFTER + 1, true, 20).raises);
-        tube.all().learn(&at(&all));
+        tube.all().learn(&at(&mut all));
         assert!(tube.state.complete);
-        assert_eq!(at(&tube), at(&all));
+        assert_eq!(at(&mut tube), at(&mut all));
         // Its own survey comes too late, and no raise of its own is in progress.
         tube.all().end_priority_scan(9, Some(&[]));
         tube.all().mark(5).unwrap().end_raise(20, Some(50));
-        assert_eq!(at(&tube), [(1, 10), (5, 3)]);
+        assert_eq!(at(&mut tube), [(1, 10), (5, 3)]);
         assert!(tube.all().start(5, RAISE_AFTER + 1, true, 21).raises);
         tube.all().mark(5).unwrap().end_raise(21, Some(50));
-        assert_eq!(at(&tube), [(1, 10), (5, 50)]);
+        assert_eq!(at(&mut tube), [(1, 10), (5, 50)]);
     }
 
     #[test]
@@ -290,17 +302,17 @@ mod tests {
         let mut priorities = scanned(&many[..16]);
         assert!(priorities.state.complete);
         // One that is idle gives way, none other.
-        priorities.table.get(0, 3).unwrap().at = LAST;
+        priorities.table().get(0, 3).unwrap().at = LAST;
         priorities.all().lower(40, 5);
         assert!(priorities.state.complete && priorities.all().mark(3).is_none());
         priorities.all().lower(41, 5);
         assert!(!priorities.state.complete);
-        assert_eq!(priorities.table.of(0).len(), LIMIT);
+        assert_eq!(priorities.table().of(0).len(), LIMIT);
     }
 
     #[test]
     fn a_survey_that_fails_changes_nothing() {
-        let mut priorities = Own::default();
+        let mut priorities = Own::new();
         assert!(priorities.all().begin_priority_scan(7));
         priorities.all().end_priority_scan(7, None);
         assert!(!priorities.state.complete && priorities.state.scanned_since == 0);

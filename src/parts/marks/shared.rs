@@ -2,23 +2,34 @@
 //! prepared transaction may have changed the table, as its end is not told.
 
 use crate::model::position::{Group, Position};
+use crate::parts::marks::candidate::{Candidate, Handed, Refill};
 use crate::parts::marks::change::Change;
-use crate::parts::marks::groups::Marks;
+use crate::parts::marks::groups::{Copied, Marks};
 use crate::parts::marks::mark::Start;
 use crate::parts::marks::priorities::KnownPriorities;
+use crate::parts::marks::rings::Rings;
 use crate::parts::marks::traced;
-use crate::parts::slot::{QueueGuard, SharedQueue};
+use crate::parts::slot::QueueGuard;
 use crate::server::allocator;
 use crate::trace;
 use serde_json::{Value, json};
 
 impl QueueGuard {
+    pub(in crate::parts) fn marks(&mut self) -> Marks<'_> {
+        Marks::of(&mut self.queue.marks, self.apart.marks)
+    }
+
+    pub(in crate::parts) fn rings(&mut self) -> Rings<'_> {
+        let candidates = self.apart.candidates.each_mut().map(|candidates| &mut **candidates);
+        Rings { states: &mut self.queue.rings, candidates }
+    }
+
     /// Returns where to begin to look for this many tasks. With `may_raise` the caller may be asked to raise the
     /// mark.
     pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
         let may_raise = may_raise && !self.is_prepared();
         self.change_marks(
-            |queue| queue.marks.start(group, tasks, may_raise, now),
+            |queue| queue.marks().start(group, tasks, may_raise, now),
             |start, _| start.raises.then(|| traced::raise_begins(group, now)).flatten(),
         )
     }
@@ -28,19 +39,51 @@ impl QueueGuard {
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
         let believed = found.filter(|_| !self.is_prepared());
         self.change_marks(
-            |queue| queue.marks.end_raise(group, since, believed),
+            |queue| queue.marks().end_raise(group, since, believed),
             |_, _| traced::raise_ends(group, since, found),
         );
     }
 
     /// Returns the mark; the first position if there is none.
     pub fn marked(&mut self, group: Group) -> Position {
-        self.marks.marked(group)
+        self.marks().marked(group)
+    }
+
+    /// Hands out the next candidate of a group, see [`Rings::hand_out`](crate::parts::marks::rings::Rings::hand_out).
+    pub fn hand_out(&mut self, group: Group, now: i64) -> Handed {
+        match self.is_prepared() {
+            true => Handed::default(),
+            false => self.rings().hand_out(group, now),
+        }
+    }
+
+    /// Ends a refill of a ring, which has found these candidates.
+    pub fn end_refill(&mut self, refill: &Refill, found: &[Candidate], now: i64) {
+        self.rings().end_refill(refill, found, now);
+    }
+
+    /// A take has passed over a row that a transaction has locked.
+    pub fn pass_over(&mut self, of: &Handed, locker: Option<u32>, now: i64) {
+        self.rings().pass_over(of, locker, now);
+    }
+
+    /// One of these transactions, whose locks were in the way, has ended.
+    pub fn locker_ended(&mut self, of: &Handed) {
+        self.rings().locker_ended(of);
+    }
+
+    /// A take does not look at what it was handed out.
+    pub fn give_up(&mut self, of: &Handed) {
+        self.rings().give_up(of);
+    }
+
+    pub fn put_rings_aside(&mut self) {
+        self.rings().put_aside();
     }
 
     /// Returns a copy of all marks.
-    pub fn marks(&self) -> Marks {
-        self.marks
+    pub fn copy_marks(&self) -> Copied {
+        self.marks.copy(self.apart.marks)
     }
 
     /// Returns the priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with room
@@ -53,7 +96,7 @@ impl QueueGuard {
         now: i64,
     ) -> KnownPriorities {
         let may_scan = may_scan && !self.is_prepared();
-        self.marks.known_priorities(tube, into, may_scan, now)
+        self.marks().known_priorities(tube, into, may_scan, now)
     }
 
     /// Ends a survey begun at `since`. `found`: the priorities with the position of the first task of each; None if
@@ -65,13 +108,16 @@ impl QueueGuard {
         found: Option<&[(i64, Position)]>,
     ) {
         let found = found.filter(|_| !self.is_prepared());
-        self.marks.end_priority_scan(tube, since, found);
+        self.marks().end_priority_scan(tube, since, found);
     }
 
     /// Forgets the marks, after changes that may not have been reported.
     pub fn forget_marks(&mut self) {
         self.change_marks(
-            |queue| queue.marks = Marks::default(),
+            |queue| {
+                queue.marks().forget();
+                queue.rings().put_aside();
+            },
             |_, has_changed| has_changed.then(|| json!({ "do": "Forget" })),
         );
     }
@@ -79,9 +125,15 @@ impl QueueGuard {
     /// Applies what a transaction has committed. `forgets`: it has done what is not reported row by row.
     pub(in crate::parts) fn lower_marks(&mut self, change: &Change, forgets: bool) {
         let places = || change.lowest.by_group();
-        let lower = |queue: &mut SharedQueue| match forgets {
-            true => queue.marks = Marks::default(),
-            false => places().for_each(|(group, position)| queue.marks.lower(group, position)),
+        let lower = |queue: &mut QueueGuard| match forgets {
+            true => {
+                queue.marks().forget();
+                queue.rings().put_aside();
+            }
+            false => places().for_each(|(group, position)| {
+                queue.marks().lower(group, position);
+                queue.rings().lower(group, position);
+            }),
         };
         self.change_marks(lower, |_, has_changed| {
             let tells = has_changed || places().next().is_some();
@@ -94,7 +146,7 @@ impl QueueGuard {
     #[inline]
     pub(in crate::parts) fn change_marks<T>(
         &mut self,
-        change: impl FnOnce(&mut SharedQueue) -> T,
+        change: impl FnOnce(&mut QueueGuard) -> T,
         step: impl FnOnce(&T, bool) -> Option<Value>,
     ) -> T {
         if !trace::is_on() {
@@ -112,6 +164,6 @@ impl QueueGuard {
     }
 
     fn seen_marks(&self) -> traced::Seen {
-        traced::Seen::of(self.marks.whole(), self.prepared.may_change, self.prepared.is_looked_for)
+        traced::Seen::of(self.marks.marks(), self.prepared.may_change, self.prepared.is_looked_for)
     }
 }

@@ -1,4 +1,5 @@
-//! Marks by group: a bounded table of marks for priorities, of the whole queue and of some tubes together. Pure.
+//! Marks by group: a bounded table of marks for priorities, of the whole queue and of some tubes together. The marks lie
+//! apart from their number, and are not touched while there are none. Pure.
 
 use crate::parts::marks::mark::Mark;
 use std::ops::Range;
@@ -17,21 +18,20 @@ pub struct Entry {
     pub mark: Mark,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Table {
-    /// By scope and priority.
-    entries: [Entry; MARKS],
-    count: usize,
+/// By scope and priority.
+pub type Entries = [Entry; MARKS];
+
+/// A table that may be changed.
+pub struct Table<'q> {
+    pub entries: &'q mut Entries,
+    pub count: &'q mut usize,
 }
 
-impl Default for Table {
-    fn default() -> Self {
-        Table { entries: [Entry::default(); MARKS], count: 0 }
+impl Table<'_> {
+    pub fn borrowed(&mut self) -> Table<'_> {
+        Table { entries: self.entries, count: self.count }
     }
-}
 
-impl Table {
     /// Returns the marks of a scope, by priority.
     pub fn of(&self, scope: Scope) -> &[Entry] {
         &self.entries[self.range(scope)]
@@ -57,9 +57,9 @@ impl Table {
         if self.room() == 0 {
             return false;
         }
-        self.entries.copy_within(place..self.count, place + 1);
+        self.entries.copy_within(place..*self.count, place + 1);
         self.entries[place] = Entry { scope, priority, mark };
-        self.count += 1;
+        *self.count += 1;
         true
     }
 
@@ -79,22 +79,22 @@ impl Table {
 
     /// Returns the number of marks that can be added.
     pub fn room(&self) -> usize {
-        MARKS - self.count
+        MARKS - *self.count
     }
 
     fn cut(&mut self, range: Range<usize>) {
-        self.entries.copy_within(range.end..self.count, range.start);
-        self.count -= range.len();
+        self.entries.copy_within(range.end..*self.count, range.start);
+        *self.count -= range.len();
     }
 
     fn range(&self, scope: Scope) -> Range<usize> {
-        let known = &self.entries[..self.count];
+        let known = &self.entries[..*self.count];
         let begin = known.partition_point(|entry| entry.scope < scope);
         begin..begin + known[begin..].partition_point(|entry| entry.scope == scope)
     }
 
     fn place(&self, scope: Scope, priority: i64) -> Result<usize, usize> {
-        let known = &self.entries[..self.count];
+        let known = &self.entries[..*self.count];
         known.binary_search_by_key(&(scope, priority), |entry| (entry.scope, entry.priority))
     }
 }
@@ -107,9 +107,22 @@ mod tests {
         table.of(scope).iter().map(|entry| entry.priority).collect()
     }
 
+    struct Own(Entries, usize);
+
+    impl Own {
+        fn new() -> Own {
+            Own([Entry::default(); MARKS], 0)
+        }
+
+        fn table(&mut self) -> Table<'_> {
+            Table { entries: &mut self.0, count: &mut self.1 }
+        }
+    }
+
     #[test]
     fn each_scope_has_its_marks_in_order() {
-        let mut table = Table::default();
+        let mut own = Own::new();
+        let mut table = own.table();
         for (scope, priority) in [(2, 5), (0, 9), (2, 1), (1, 7), (0, -3)] {
             assert!(table.add(scope, priority, Mark::new(10)));
         }
@@ -125,7 +138,8 @@ mod tests {
 
     #[test]
     fn it_is_bounded() {
-        let mut table = Table::default();
+        let mut own = Own::new();
+        let mut table = own.table();
         assert!((0..MARKS as i64).all(|priority| table.add(3, priority, Mark::default())));
         assert!(table.room() == 0 && !table.add(1, 0, Mark::default()));
         table.clear(3);

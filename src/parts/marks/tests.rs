@@ -2,7 +2,7 @@
 //! in whatever order, no task stands before a mark of its group.
 
 use crate::model::position::{FIRST, Group, LAST, Position};
-use crate::parts::marks::groups::Marks;
+use crate::parts::marks::groups::Copied;
 use crate::parts::marks::mark::{LOST_AFTER, RAISE_AFTER};
 use crate::parts::marks::priorities::{self, KnownPriorities};
 use proptest::option;
@@ -120,7 +120,7 @@ fn pick<T>(from: &[T], index: &prop::sample::Index) -> Option<usize> {
 proptest! {
     #[test]
     fn no_task_stands_before_its_marks(steps in steps()) {
-        let (mut marks, mut model, mut now) = (Marks::default(), Model::default(), 0);
+        let (mut marks, mut model, mut now) = (Copied::default(), Model::default(), 0);
         for step in steps {
             now += 1;
             match step {
@@ -131,11 +131,11 @@ proptest! {
                         priority: has_priority.then_some(priority),
                     };
                     model.ready.push(task);
-                    marks.lower(noted, position);
+                    marks.marks().lower(noted, position);
                 }
                 Step::Bury(position) => {
                     model.buried.push(position);
-                    marks.lower(Group::Buried, position);
+                    marks.marks().lower(Group::Buried, position);
                 }
                 Step::Take(index) => {
                     pick(&model.ready, &index).map(|at| model.ready.swap_remove(at));
@@ -144,7 +144,7 @@ proptest! {
                     pick(&model.buried, &index).map(|at| model.buried.swap_remove(at));
                 }
                 Step::Start(group, takes) => {
-                    let start = marks.start(group, takes, true, now);
+                    let start = marks.marks().start(group, takes, true, now);
                     prop_assert!(start.from <= model.first(group), "{:?} at {}", group, start.from);
                     if start.raises {
                         model.raises.push((group, now, None));
@@ -158,12 +158,12 @@ proptest! {
                 Step::EndRaise(index, succeeds) => {
                     if let Some(at) = pick(&model.raises, &index) {
                         let (group, since, found) = model.raises.swap_remove(at);
-                        marks.end_raise(group, since, found.filter(|_| succeeds));
+                        marks.marks().end_raise(group, since, found.filter(|_| succeeds));
                     }
                 }
                 Step::KnownPriorities(tube, takes) => {
                     for _ in 0..takes {
-                        match marks.known_priorities(tube, vec![], true, now) {
+                        match marks.marks().known_priorities(tube, vec![], true, now) {
                             KnownPriorities::All(known) => {
                                 let ready = model.priorities(tube);
                                 prop_assert!(ready.keys().all(|priority| known.contains(priority)));
@@ -185,12 +185,12 @@ proptest! {
                     if let Some(at) = pick(&model.priority_scans, &index) {
                         let (tube, since, found) = model.priority_scans.swap_remove(at);
                         let found = found.filter(|found| succeeds && found.len() <= priorities::LIMIT);
-                        marks.end_priority_scan(tube, since, found.as_deref());
+                        marks.marks().end_priority_scan(tube, since, found.as_deref());
                     }
                 }
                 Step::Wait => now += LOST_AFTER + 1,
             }
-            prop_assert!(marks.marked(Group::Buried) <= model.first(Group::Buried));
+            prop_assert!(marks.marks().marked(Group::Buried) <= model.first(Group::Buried));
             for (tube, priority, position) in &model.ready {
                 for group in [
                     Group::ALL,
@@ -198,7 +198,7 @@ proptest! {
                     Group::Ready { tube: None, priority: Some(*priority) },
                     Group::Ready { tube: Some(*tube), priority: Some(*priority) },
                 ] {
-                    prop_assert!(marks.marked(group) <= *position, "{:?} at {}", group, position);
+                    prop_assert!(marks.marks().marked(group) <= *position, "{:?} at {}", group, position);
                 }
             }
         }
@@ -209,12 +209,12 @@ proptest! {
     fn a_look_at_rest_raises_a_mark_to_the_first_task(
         before in prop::collection::vec((group(), 0..60u128), 0..20), first in 0..60u128, group in group_at_once()
     ) {
-        let mut marks = Marks::default();
-        before.iter().for_each(|(group, position)| marks.lower(*group, *position));
-        let start = marks.start(group, RAISE_AFTER + 1, true, 7);
+        let mut marks = Copied::default();
+        before.iter().for_each(|(group, position)| marks.marks().lower(*group, *position));
+        let start = marks.marks().start(group, RAISE_AFTER + 1, true, 7);
         prop_assert!(start.raises && start.from == FIRST);
-        prop_assert!(!marks.start(group, RAISE_AFTER + 1, true, 8).raises, "one at a time");
-        marks.end_raise(group, 7, Some(first));
-        prop_assert_eq!(marks.marked(group), first);
+        prop_assert!(!marks.marks().start(group, RAISE_AFTER + 1, true, 8).raises, "one at a time");
+        marks.marks().end_raise(group, 7, Some(first));
+        prop_assert_eq!(marks.marks().marked(group), first);
     }
 }

@@ -2,8 +2,7 @@
 
 pub mod shared;
 
-use crate::parts::marks::groups::Marks;
-use crate::parts::slot::{QueueGuard, SharedQueue};
+use crate::parts::slot::QueueGuard;
 use crate::parts::subqueues;
 use crate::trace;
 use serde_json::{Value, json};
@@ -16,8 +15,10 @@ impl QueueGuard {
 
     /// Forgets the marks; they are not raised while a prepared transaction may end unnoticed.
     fn forbid_raises(&mut self, step: impl FnOnce(bool) -> Option<Value>) {
-        let forget = |queue: &mut SharedQueue| {
-            (queue.marks, queue.prepared.may_change) = (Marks::default(), true)
+        let forget = |queue: &mut QueueGuard| {
+            queue.prepared.may_change = true;
+            queue.marks().forget();
+            queue.rings().put_aside();
         };
         self.change_marks(forget, |_, has_changed| step(has_changed));
         self.doubt_recounts();
@@ -58,6 +59,7 @@ impl QueueGuard {
     /// Notes that none has: those that had reserved `room` have ended, and the next recount sees their tasks. A
     /// recount that began before this does not.
     pub fn resolve_prepared(&mut self, room: i64) {
+        self.put_rings_aside();
         self.change_marks(
             |queue| queue.prepared.is_looked_for = false,
             |_, _| Some(json!({ "do": "Settle", "found": false })),

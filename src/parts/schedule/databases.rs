@@ -1,13 +1,24 @@
-//! The databases with the extension, and their workers.
+//! The databases with the extension, their workers, and their claims to places for these.
 
+mod launch;
+mod places;
 mod status;
 
-pub use status::{State, WorkerStatus, all_workers, report_round, report_work, state, worker_of};
+pub use launch::{
+    are_short, are_starting, begin_start, claims, has_no_place, has_place, keep_place, kept_until,
+    launcher_pid, next_claim, not_started, register_launcher, resting, starving,
+};
+pub use places::{
+    Rest, drop_claim, give_up, is_own, is_place_kept, register_worker, report_round, report_work,
+    take_recount_request, take_requests, unregister_worker, want_place,
+};
+pub use status::{State, WorkerStatus, all_workers, state, worker_of};
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::NEVER;
+use crate::parts::schedule::job_claim::{JobClaim, LastKept};
 use crate::server::shared_memory::{Guarded, Zeroed};
-use crate::server::{latch, process, time};
+use crate::server::{latch, time};
 
 pub const LIMIT: usize = 256;
 pub const NO_PROCESS: u32 = u32::MAX;
@@ -26,11 +37,21 @@ pub struct Database {
     wanted: bool,
     /// When a worker was requested that has not begun yet; 0 if none was.
     starting: i64,
-    /// Since when the server has had no place for a worker; 0 if it has, or was not asked.
-    lacks_since: i64,
-    /// Process id of the worker, and when it began.
+    /// Without a worker: when one is needed. With one that sleeps: when it acts next, by its latest look at the clock.
+    needed_at: i64,
+    /// No worker is started before this instant, as the last one has failed.
+    not_before: i64,
+    /// The last worker gave its place up with nothing left to do; the next one need not look for what was lost.
+    has_rested: bool,
+    /// It was reported that the database waits for a place.
+    is_reported: bool,
+    job: JobClaim,
+    /// That claim is one of those that wait, by the launcher's latest look.
+    is_job_waiting: bool,
+    /// Process id of the worker, when it began, and when it ended its first round.
     pid: i32,
     begun: i64,
+    first_round: i64,
     /// When it ended its last round; 0 before.
     round_at: i64,
     /// When it has to begin a round unasked; while it makes one, when that began.
@@ -56,12 +77,21 @@ pub struct Requests {
     pub sessions: bool,
     /// The metrics are about to be sent, and need what only the tables say.
     pub metrics: bool,
+    /// The recount of a queue is waited for.
+    pub recount: bool,
 }
 
 /// The databases, and the launcher that starts their workers.
 #[repr(C)]
 pub struct Databases {
     launcher: u32,
+    launcher_pid: i32,
+    /// Number of claims for which workers are to give up their places.
+    waiting: u32,
+    /// Number of places given up that may not be free yet, and when the last one was.
+    leaving: u32,
+    left_at: i64,
+    last_kept: LastKept,
     databases: [Database; LIMIT],
 }
 
@@ -83,9 +113,15 @@ impl Database {
             works: false,
             wanted: false,
             starting: 0,
-            lacks_since: 0,
+            needed_at: NEVER,
+            not_before: 0,
+            has_rested: false,
+            is_reported: false,
+            job: JobClaim::NONE,
+            is_job_waiting: false,
             pid: 0,
             begun: 0,
+            first_round: 0,
             round_at: 0,
             due_at: NEVER,
             woken_at: 0,
@@ -96,6 +132,7 @@ impl Database {
                 prepared: false,
                 sessions: false,
                 metrics: false,
+                recount: false,
             },
         }
     }
@@ -104,6 +141,23 @@ impl Database {
     fn is_attended(&self) -> bool {
         let starts = self.starting != 0 && time::now() - self.starting < START_TIMEOUT;
         self.worker != NO_PROCESS || starts
+    }
+
+    /// Returns whether it may have a worker and has none.
+    fn lacks_worker(&self) -> bool {
+        self.oid != 0 && self.wanted && self.occupied == 0 && !self.is_attended()
+    }
+
+    /// Returns when it needs a place for a worker; `NEVER` if it has one, or needs none.
+    fn claims_at(&self) -> i64 {
+        if self.lacks_worker() { self.needed_at.max(self.not_before) } else { NEVER }
+    }
+
+    /// Makes a worker needed at `instant` at the latest. True if that is earlier than before.
+    fn need(&mut self, instant: i64) -> bool {
+        let is_earlier = instant < self.needed_at;
+        self.needed_at = self.needed_at.min(instant);
+        is_earlier
     }
 
     /// Frees the entry if the database needs nothing.
@@ -136,13 +190,22 @@ pub(in crate::parts) fn request_sweep(directory: &mut Directory, oid: u32) {
 }
 
 pub(in crate::parts) fn wake_worker(directory: &mut Directory, oid: u32) {
-    let database = find(directory, oid).filter(|database| database.worker != NO_PROCESS);
-    if let Some(database) = database {
-        if database.woken_at == 0 {
-            database.woken_at = time::now();
+    need_worker(directory, oid, i64::MIN);
+}
+
+/// Wakes the worker of a database, or has one started at `instant` at the latest.
+fn need_worker(directory: &mut Directory, oid: u32, instant: i64) {
+    let Some(database) = find(directory, oid) else { return };
+    if database.worker == NO_PROCESS {
+        if database.need(instant.max(time::now())) {
+            wake_launcher(directory);
         }
-        latch::wake(database.worker);
+        return;
     }
+    if database.woken_at == 0 {
+        database.woken_at = time::now();
+    }
+    latch::wake(database.worker);
 }
 
 fn wake_launcher(directory: &Directory) {
@@ -159,9 +222,8 @@ pub fn want_worker(oid: u32, look: bool) {
     let Some(database) = find_or_add(&mut directory, oid) else { return };
     database.requests.registry |= look;
     database.requests.prepared |= look;
-    if !std::mem::replace(&mut database.wanted, true) {
-        wake_launcher(&directory);
-    } else if look {
+    let is_new = !std::mem::replace(&mut database.wanted, true);
+    if is_new || look {
         wake_worker(&mut directory, oid);
     }
 }
@@ -178,6 +240,11 @@ pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
         change(&mut database.requests);
     }
     wake_worker(&mut directory, oid);
+}
+
+/// Tells the worker of a database, which must act at `instant` at the latest.
+pub fn request_at(oid: u32, instant: i64) {
+    need_worker(&mut directory(), oid, instant);
 }
 
 /// Forgets a database that has been dropped.
@@ -210,90 +277,4 @@ pub fn vacate(oid: u32) {
         database.free_if_idle();
     }
     wake_launcher(&directory);
-}
-
-/// Makes this process the launcher.
-pub fn register_launcher() {
-    DIRECTORY.get_mut(&mut directory())[0].launcher = process::index();
-}
-
-/// Returns the databases that lack a worker; each is marked as starting.
-pub fn missing_workers() -> Vec<u32> {
-    let mut missing = Vec::with_capacity(LIMIT);
-    for database in DIRECTORY.get_mut(&mut directory())[0].databases.iter_mut() {
-        let wanted = database.oid != 0 && database.wanted && database.occupied == 0;
-        if wanted && !database.is_attended() {
-            database.starting = time::now();
-            missing.push(database.oid);
-        }
-    }
-    missing
-}
-
-/// Records that a worker could not be started; the launcher tries again.
-pub fn not_started(oid: u32) {
-    if let Some(database) = find(&mut directory(), oid) {
-        database.starting = 0;
-    }
-}
-
-/// Records that the server has no place for a worker; the launcher tries again.
-pub fn has_no_place(oid: u32) {
-    if let Some(database) = find(&mut directory(), oid) {
-        database.starting = 0;
-        if database.lacks_since == 0 {
-            database.lacks_since = time::now();
-        }
-    }
-}
-
-/// Returns whether requested workers have not begun yet.
-pub fn are_starting() -> bool {
-    DIRECTORY.get(&directory())[0].databases.iter().any(|database| database.starting != 0)
-}
-
-/// Makes this process the worker of a database; false if none is wanted there.
-pub fn register_worker(oid: u32) -> bool {
-    let mut directory = directory();
-    match find(&mut directory, oid) {
-        Some(database) if database.worker == NO_PROCESS => {
-            database.starting = 0;
-            database.worker = process::index();
-            (database.pid, database.begun) = (process::pid(), time::now());
-            (database.lacks_since, database.round_at, database.woken_at) = (0, 0, 0);
-            database.due_at = database.begun;
-            database.works = false;
-            database.requests = Requests {
-                registry: true,
-                sweep: true,
-                prepared: true,
-                sessions: true,
-                metrics: false,
-            };
-            true
-        }
-        _ => false,
-    }
-}
-
-/// Ends this process's role as the worker of its database. `wanted`: another one has to follow.
-pub fn unregister_worker(oid: u32, wanted: bool) {
-    let mut directory = directory();
-    if let Some(database) = find(&mut directory, oid)
-        && database.worker == process::index()
-    {
-        database.worker = NO_PROCESS;
-        // A session that requested a look meanwhile may have installed the extension.
-        database.wanted &= wanted || database.requests.registry;
-        database.free_if_idle();
-    }
-    wake_launcher(&directory);
-}
-
-/// Returns the requests since the last call; None if the worker has to leave.
-pub fn take_requests(oid: u32) -> Option<Requests> {
-    let mut directory = directory();
-    let database = find(&mut directory, oid)?;
-    (database.woken_at, database.due_at) = (0, time::now());
-    (database.occupied == 0).then(|| std::mem::take(&mut database.requests))
 }

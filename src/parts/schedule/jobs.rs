@@ -217,6 +217,18 @@ fn make_room(jobs: &mut [Job], is_alike: impl Fn(&Job) -> bool) {
     }
 }
 
+/// Makes the idle job workers of a database leave, for others that want their places.
+pub fn dismiss_idle(database: u32) {
+    with(|jobs| {
+        for job in jobs.iter_mut().filter(|job| job.database == database) {
+            if job.state == State::Idle {
+                job.state = State::Leaving;
+                latch::wake(job.process);
+            }
+        }
+    });
+}
+
 /// Returns the report of a job; None while it runs.
 pub fn collect(id: JobId) -> Option<Report> {
     let (sessions, error) = (orders::session_room(), orders::error_room());
@@ -288,16 +300,19 @@ impl Job {
 /// Makes the job workers of a database end, unreported, as its worker begins or ends.
 pub fn end_all(database: u32) {
     with(|jobs| {
-        for job in jobs.iter_mut().filter(|job| job.state != State::Free) {
-            if job.database == database {
-                job.is_orphan = true;
-                job.end();
-                if job.pid == 0 {
-                    job.state = State::Free;
-                }
+        for job in jobs.iter_mut().filter(|job| job.database == database) {
+            job.is_orphan = true;
+            job.end();
+            if job.pid == 0 {
+                job.state = State::Free;
             }
         }
     });
+}
+
+/// Returns how many job workers count, in all databases.
+pub fn counters() -> usize {
+    with(|jobs| jobs.iter().filter(|job| job.state != State::Free && job.owner == COUNTER).count())
 }
 
 /// Returns whether a database has job workers.

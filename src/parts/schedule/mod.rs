@@ -3,14 +3,16 @@
 pub mod change;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod databases;
+pub mod job_claim;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod jobs;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod orders;
+pub mod rota;
 pub mod shared;
 
 pub use change::Change;
-pub use shared::NEVER;
+pub use shared::{KeptPause, NEVER};
 
 use crate::parts::slot::QueueGuard;
 
@@ -26,6 +28,24 @@ impl QueueGuard {
     /// commits meanwhile is kept.
     pub fn forget_due(&mut self) {
         self.schedule.due = NEVER;
+    }
+
+    /// Keeps the pause after failures for the next worker.
+    pub fn keep_pause(&mut self, kept: Option<KeptPause>) {
+        self.schedule.kept = kept;
+    }
+
+    /// Notes whether counting the tasks takes long, also for the next worker.
+    pub fn set_counts_apart(&mut self, is_slow: bool) {
+        self.schedule.counts_apart = is_slow;
+    }
+
+    pub fn counts_apart(&self) -> bool {
+        self.schedule.counts_apart
+    }
+
+    pub fn kept_pause(&self) -> Option<KeptPause> {
+        self.schedule.kept
     }
 
     pub fn due(&self) -> i64 {

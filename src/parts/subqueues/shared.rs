@@ -23,6 +23,10 @@ unsafe impl Zeroed for Ring {}
 unsafe impl Zeroed for Entry {}
 
 pub(in crate::parts) static HEADER: Guarded<Header, SubqueuesLock> = Guarded::new();
+/// What a queue takes whether it has sub-queues or not, in bytes.
+#[cfg(test)]
+pub(in crate::parts) const SIZE_OF_QUEUE: usize = size_of::<Ring>();
+
 pub(in crate::parts) static RINGS: Guarded<Ring, SubqueuesLock> = Guarded::new();
 pub(in crate::parts) static ENTRIES: Guarded<Entry, SubqueuesLock> = Guarded::new();
 pub(in crate::parts) static BUCKETS: Guarded<u32, SubqueuesLock> = Guarded::new();

@@ -1,5 +1,6 @@
 //! The server's functions for access methods, slots and indexes, in the same form for all versions.
 
+use crate::model::row_id::RowId;
 use crate::server::value::Value;
 use crate::server::{foreign, raw};
 use pgrx::pg_sys::{self, Oid};
@@ -115,6 +116,57 @@ pub unsafe fn writer(slot: *mut pg_sys::TupleTableSlot) -> Option<u32> {
     }
 }
 
+/// Where the row in a slot is in its table.
+///
+/// # Safety
+/// `slot` is a valid slot.
+pub unsafe fn row_id(slot: *mut pg_sys::TupleTableSlot) -> RowId {
+    // SAFETY: by the contract of this function.
+    let place = unsafe { (*slot).tts_tid };
+    let block = u32::from(place.ip_blkid.bi_hi) << 16 | u32::from(place.ip_blkid.bi_lo);
+    RowId::new(block, place.ip_posid)
+}
+
+/// Puts the version of a row in a place, or what it was changed to within its page, into a slot, if the snapshot sees one. First as
+/// a scan of an index does it, which makes room in a page that is full of what is dead, but does not begin at a version that no index
+/// leads to.
+///
+/// # Safety
+/// The table is an open heap on which the caller holds a lock, the slot is one of it, the snapshot is valid. To be called within a
+/// guard.
+pub unsafe fn fetch(
+    table: pg_sys::Relation,
+    row: RowId,
+    snapshot: pg_sys::Snapshot,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: by the contract of this function. A block behind the last one must not be read.
+    unsafe {
+        let methods = &*(*table).rd_tableam;
+        let (Some(begin), Some(fetch), Some(end), Some(fetch_version)) = (
+            methods.index_fetch_begin,
+            methods.index_fetch_tuple,
+            methods.index_fetch_end,
+            methods.tuple_fetch_row_version,
+        ) else {
+            return false;
+        };
+        let (block, mut place) = (row.block(), pg_sys::ItemPointerData::default());
+        place.ip_blkid.bi_hi = (block >> 16) as u16;
+        place.ip_blkid.bi_lo = block as u16;
+        place.ip_posid = row.item();
+        let blocks = raw::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
+        if block >= blocks {
+            return false;
+        }
+        let (mut goes_on, mut is_dead) = (false, false);
+        let scan = begin(table);
+        let is_seen = fetch(scan, &mut place, snapshot, slot, &mut goes_on, &mut is_dead);
+        end(scan);
+        is_seen || fetch_version(table, &mut place, snapshot, slot)
+    }
+}
+
 /// Begins a scan of an index.
 ///
 /// # Safety
@@ -125,7 +177,7 @@ pub unsafe fn begin_scan(
     snapshot: pg_sys::Snapshot,
     keys: i32,
 ) -> pg_sys::IndexScanDesc {
-    // SAFETY: by the contract of this function; nobody measures the scan.
+    // SAFETY: by the contract of this function; the scan is not measured.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         let scan = raw::index_beginscan(table, index, snapshot, keys, 0);

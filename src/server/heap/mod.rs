@@ -6,8 +6,9 @@ mod open;
 pub mod unique;
 
 pub(super) use open::column_type;
-pub use open::{Bound, Found, Is, Open, Scan};
+pub use open::{Bound, Found, Holder, Is, Open, Scan};
 
+use crate::server::memory::{Memory, Scratch};
 use crate::server::relation::{Lock, Relation};
 use crate::server::{callbacks, expression, foreign, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -93,9 +94,16 @@ impl Heap {
         let methods = Methods::of(relation)?;
         let indexes = relation.indexes();
         let description = relation.description();
+        // What is only looked at does not stay in the state's memory.
+        let scratch = Scratch::new();
         // SAFETY: an open table; what is made lives in the state's own memory, which is freed with all
         // else should this fail, and outlives the call if not.
         unsafe {
+            let checks = |is_so: unsafe fn(*mut pg_sys::Node) -> bool| {
+                scratch.run(|| expression::checks(description).all(|check| is_so(check)))
+            };
+            let only_looks_at_rows = checks(|check| !pg_sys::contain_volatile_functions(check));
+            let has_plain_checks = checks(expression::is_of_the_server);
             let state = pg_sys::CreateExecutorState();
             let before = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
             let columns = pg_sys::CreateTupleDescCopy(description);
@@ -105,17 +113,16 @@ impl Heap {
                 target: target(relation.pointer(), indexes.len()),
                 indexes: Vec::with_capacity(indexes.len()),
                 defaults: None,
-                only_looks_at_rows: expression::checks(description)
-                    .all(|check| !pg_sys::contain_volatile_functions(check)),
+                only_looks_at_rows,
                 changed_functions: callbacks::changed_functions(),
                 methods,
                 row: pg_sys::MakeTupleTableSlot(columns, &raw const pg_sys::TTSOpsVirtual),
                 is_open: Cell::new(false),
                 is_broken: Cell::new(false),
             };
-            heap.defaults = Heap::look_up_defaults(relation);
-            let is_plain = indexes.iter().all(|index| heap.add_index(*index))
-                && expression::checks(description).all(|check| expression::is_of_the_server(check));
+            heap.defaults = Heap::look_up_defaults(relation, &scratch);
+            let is_plain =
+                indexes.iter().all(|index| heap.add_index(*index, &scratch)) && has_plain_checks;
             pg_sys::MemoryContextSwitchTo(before);
             pg_sys::MemoryContextSetParent((*state).es_query_cxt, pg_sys::CacheMemoryContext);
             is_plain.then_some(heap)
@@ -126,19 +133,22 @@ impl Heap {
     ///
     /// # Safety
     /// The state's memory is current.
-    unsafe fn look_up_defaults(relation: &Relation) -> Option<Vec<Default>> {
-        // SAFETY: by the contract of this function; a type may have a default of its own.
+    unsafe fn look_up_defaults(relation: &Relation, scratch: &Scratch) -> Option<Vec<Default>> {
+        // SAFETY: by the contract of this function; a type may have a default of its own. What is found in the
+        // scratch is copied before it is freed.
         unsafe {
+            let memory = Memory::current();
             let none = || Default { expression: null_mut(), prepared: Cell::new(null_mut()) };
             let count = (*relation.description()).natts as usize;
             let mut defaults: Vec<Default> = (0..count).map(|_| none()).collect();
             for column in relation.columns() {
                 let number = i32::from(column.number);
-                let expression = pg_sys::build_column_default(relation.pointer(), number);
-                if !expression.is_null() && !expression::is_of_the_server(expression) {
-                    return None;
-                }
-                defaults[number as usize - 1].expression = expression;
+                let kept = scratch.run(|| {
+                    let expression = pg_sys::build_column_default(relation.pointer(), number);
+                    let is_plain = expression.is_null() || expression::is_of_the_server(expression);
+                    is_plain.then(|| memory.run(|| pg_sys::copyObjectImpl(expression.cast())))
+                });
+                defaults[number as usize - 1].expression = kept?.cast();
             }
             Some(defaults)
         }
@@ -166,10 +176,15 @@ impl Heap {
     ///
     /// # Safety
     /// The target has room for one more; the state's memory is current.
-    unsafe fn add_index(&mut self, oid: Oid) -> bool {
+    unsafe fn add_index(&mut self, oid: Oid, scratch: &Scratch) -> bool {
         // SAFETY: an index of an open table, which is opened and closed here.
         unsafe {
             let index = pg_sys::index_open(oid, Lock::RowExclusive.mode());
+            // The server keeps what it reads here, and copies it from then on.
+            scratch.run(|| {
+                pg_sys::RelationGetIndexExpressions(index);
+                pg_sys::RelationGetIndexPredicate(index);
+            });
             let info = pg_sys::BuildIndexInfo(index);
             *(*self.target).ri_IndexRelationInfo.add(self.indexes.len()) = info;
             let is_checked_at_once = (*(*index).rd_index).indimmediate;
@@ -191,7 +206,7 @@ impl Heap {
                 // The server passes over one that is not, and what is kept here would not learn that it is.
                 && (*info).ii_ReadyForInserts
                 && (is_checked_at_once || !(*info).ii_Unique)
-                && expressions.all(|node| expression::is_of_the_server(node))
+                && scratch.run(|| expressions.all(|node| expression::is_of_the_server(node)))
         }
     }
 
@@ -207,7 +222,7 @@ impl Heap {
         !Heap::is_watched() && !is_changed && !self.is_broken.get()
     }
 
-    /// Opens the table, on which the caller holds a lock, and the indexes that are wanted, for changes
+    /// Opens the table, on which the caller holds a lock, and the indexes that what is written belongs to, for changes
     /// under a fresh snapshot. None while it is open, as within a default that puts into the same queue.
     pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
         if self.is_open.get() || self.is_broken.get() {
@@ -228,7 +243,7 @@ impl Heap {
                         true => raw::index_open(*oid, Lock::RowExclusive.mode()),
                         false => null_mut(),
                     };
-                    open.indexes.push(index);
+                    open.indexes.push(Cell::new(index));
                     *(*self.target).ri_IndexRelationDescs.add(position) = index;
                 }
                 raw::CommandCounterIncrement();
@@ -280,7 +295,7 @@ unsafe fn comparisons(index: pg_sys::Relation, column: usize) -> Comparisons {
 impl Drop for Heap {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: nobody else knows the state; the row is in its memory.
+            // SAFETY: the state is known only here; the row is in its memory.
             unsafe { pg_sys::FreeExecutorState(self.state) }
         }
     }

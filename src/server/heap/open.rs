@@ -2,22 +2,25 @@
 
 mod found;
 
-pub use found::Found;
+pub use found::{Found, Holder};
 
+use crate::model::row_id::RowId;
 use crate::server::heap::{Comparisons, Default, Heap, access, unique};
-use crate::server::relation::Relation;
+use crate::server::relation::{Lock, Relation};
 use crate::server::row::Row;
 use crate::server::value::Value;
 use crate::server::{foreign, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 /// A table that is open for changes.
 pub struct Open<'heap> {
     pub(super) heap: &'heap Heap,
     pub(super) relation: Relation,
-    pub(super) indexes: Vec<pg_sys::Relation>,
+    /// Null where an index is not open.
+    pub(super) indexes: Vec<Cell<pg_sys::Relation>>,
 }
 
 impl Drop for Open<'_> {
@@ -36,8 +39,8 @@ impl Drop for Open<'_> {
                 access::reset(self.heap.state);
                 raw::PopActiveSnapshot();
                 raw::CommandCounterIncrement();
-                for index in self.indexes.iter().filter(|index| !index.is_null()) {
-                    raw::index_close(*index, pg_sys::NoLock as pg_sys::LOCKMODE);
+                for index in self.indexes.iter().filter(|index| !index.get().is_null()) {
+                    raw::index_close(index.get(), pg_sys::NoLock as pg_sys::LOCKMODE);
                 }
             })
         }
@@ -109,16 +112,14 @@ impl Open<'_> {
         }
     }
 
-    /// Shows `see` the rows that an index leads to, in its order, for as long as it wants.
+    /// Shows `see` the rows that an index leads to, in its order, for as long as it wants. The index is opened if it is not
+    /// open yet.
     pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
         let Some(position) = self.heap.position(index) else { return };
-        let (index, columns) = (self.indexes[position], &self.heap.indexes[position].columns);
+        let columns = &self.heap.indexes[position].columns;
+        let index = self.open_index(position);
         let table = self.relation.description();
         let keys = (1..).zip(bounds).zip(columns);
-        // What was not wanted is not open.
-        if index.is_null() {
-            return;
-        }
         // SAFETY: the index is open.
         let keys = keys
             .map(|((number, bound), column)| unsafe { key(table, index, number, bound, column) });
@@ -149,6 +150,53 @@ impl Open<'_> {
         }
     }
 
+    /// The index in a position of the table's list, opened if need be.
+    fn open_index(&self, position: usize) -> pg_sys::Relation {
+        let index = &self.indexes[position];
+        if index.get().is_null() {
+            let oid = self.heap.indexes[position].oid;
+            // SAFETY: the table's lock keeps its indexes; it is closed with the table.
+            index.set(unsafe { pg_sys::index_open(oid, Lock::RowExclusive.mode()) });
+        }
+        index.get()
+    }
+
+    /// Where the row was written that was written last.
+    pub fn written_id(&self) -> RowId {
+        // SAFETY: the slot is this table's while it is open.
+        unsafe { access::row_id(self.heap.row) }
+    }
+
+    /// Has the next looks see what has been committed until now.
+    pub fn renew_snapshot(&self) {
+        // SAFETY: the snapshot was pushed as the table was opened, and no scan is in progress.
+        unsafe {
+            pg_guard_ffi_boundary(|| {
+                raw::PopActiveSnapshot();
+                raw::CommandCounterIncrement();
+                raw::PushActiveSnapshot(raw::GetTransactionSnapshot());
+            })
+        }
+    }
+
+    /// Shows `see` the version of a row in a place, if there is one and the snapshot sees it.
+    pub fn see_at(&self, row: RowId, see: impl FnOnce(&Found)) {
+        pgrx::check_for_interrupts!();
+        let relation = self.relation.pointer();
+        // SAFETY: the table is open, which keeps the server from cutting it off; the place is looked for only where it has
+        // one.
+        unsafe {
+            let (slot, is_seen) = pg_guard_ffi_boundary(|| {
+                let slot = raw::table_slot_create(relation, null_mut());
+                (slot, access::fetch(relation, row, raw::GetActiveSnapshot(), slot))
+            });
+            if is_seen {
+                see(&Found { open: self, slot });
+            }
+            pg_guard_ffi_boundary(|| raw::ExecDropSingleTupleTableSlot(slot))
+        }
+    }
+
     /// Raises 23505 if a unique index has another row with the values of the one that was written last.
     pub fn require_unique(&self, index: Oid) {
         // SAFETY: what was written last is a row of the table, which is open.
@@ -159,7 +207,7 @@ impl Open<'_> {
     fn evaluated(&self, default: &Default, number: i16) -> Option<Datum> {
         let mut is_null = false;
         // SAFETY: prepared with this state; an expression that was prepared has its function. What it
-        // gives may be open to changes, which is nobody's business any more.
+        // gives may be open to changes, of which there are none any more.
         unsafe {
             if default.prepared.get().is_null() {
                 let expression = default.expression.cast();

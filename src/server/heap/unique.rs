@@ -50,7 +50,7 @@ pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::
 }
 
 /// Adds a row that is stored to an index, which holds rows like this one, or only checks it. Entries that are
-/// not needed any more may make room for it, as nobody looks at those of equal values otherwise.
+/// not needed any more may make room for it, as those of equal values are not looked at otherwise.
 ///
 /// # Safety
 /// Table and index are open, the row is one of the table and says where it is, the state is what the

@@ -150,8 +150,8 @@ unsafe extern "C-unwind" fn replace_paths(
     }
 }
 
-/// Returns whether a function is one of those that were named at the start, whatever it is called in SQL. A strict
-/// one, as somebody may have made it, is left alone.
+/// Returns whether a function is one of those that were named at the start, whatever it is called in SQL. One
+/// that was made strict by hand is left alone.
 fn is_ours(function: Oid) -> bool {
     if !crate::server::catalog::is_in_c(function) {
         return false;

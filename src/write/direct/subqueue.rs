@@ -49,8 +49,7 @@ pub fn take(
     let direct = queue.direct().filter(|_| privileges::may_update_all(queue.table));
     let Some(direct) = direct else { return Ok(None) };
     let Some((index, in_flight)) = direct.subqueue.zip(direct.in_flight) else { return Ok(None) };
-    let is_wanted = |oid| oid == index || direct.may_hold(oid, Status::Taken);
-    let Some(open) = direct.open(is_wanted) else { return Ok(None) };
+    let Some(open) = direct.open(Some(Status::Taken)) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let is_passing = is_passing(queue, &direct);
     let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
@@ -73,7 +72,7 @@ pub fn take(
             _ if !is_in_state(queue, Applies::TO_TAKE, found) => Some(First::Waits),
             _ if level > limit => Some(First::Later(level)),
             Some(changes) if found.update_unique(&changes, Some(in_flight)) => {
-                note_move(queue, found, &open, (Status::Ready, Status::Taken), Call::Take);
+                note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
                 row = Some(found.updated());
                 None
             }

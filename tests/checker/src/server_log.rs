@@ -27,7 +27,22 @@ const WARNINGS: [&str; 5] = ["57P02", "53100", "57014", "57P01", "25P01"];
 
 /// The lines that should not be there.
 pub fn unexpected(log: &str) -> Vec<&str> {
-    log.lines().filter(|line| !is_expected(line)).collect()
+    let next = log.lines().skip(1).chain([""]);
+    let lines = log.lines().zip(next);
+    let is_new =
+        |(line, next): &(&str, &str)| !is_expected(line) && !is_cancelled_at_start(line, next);
+    lines.filter(is_new).map(|(line, _)| line).collect()
+}
+
+/// Returns whether a session was cancelled as it began, which ends it: it has no statement yet that would be told next.
+fn is_cancelled_at_start(line: &str, next: &str) -> bool {
+    let mut parts = line.splitn(5, '|').skip(1);
+    let (pid, state) = (parts.next(), parts.next());
+    let is_end = parts.nth(1).is_some_and(|text| text.starts_with("FATAL:"));
+    let of_next: Vec<&str> = next.splitn(5, '|').collect();
+    let has_statement = of_next.get(1).copied() == pid
+        && of_next.get(4).is_some_and(|text| text.starts_with("STATEMENT:"));
+    state == Some("57014") && is_end && !has_statement
 }
 
 fn is_expected(line: &str) -> bool {
@@ -63,6 +78,18 @@ fn is_expected(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cancel_ends_only_a_session_that_begins() {
+        let cancelled =
+            "2026-11-22 10:00:00.000 UTC|7|57014|client backend|FATAL:  canceling statement";
+        let of = |pid: u32| {
+            format!("2026-11-22 10:00:00.000 UTC|{pid}|57014|client backend|STATEMENT:  SELECT")
+        };
+        assert_eq!(unexpected(cancelled), [""; 0]);
+        assert_eq!(unexpected(&format!("{cancelled}\n{}", of(8))), [""; 0]);
+        assert_eq!(unexpected(&format!("{cancelled}\n{}", of(7))), [cancelled]);
+    }
 
     #[test]
     fn only_surprises_are_left() {

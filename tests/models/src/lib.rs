@@ -18,6 +18,7 @@ pub mod leases;
 pub mod levels;
 pub mod marks;
 pub mod recount;
+pub mod ring;
 pub mod subqueues;
 pub mod tampering;
 pub mod trace;

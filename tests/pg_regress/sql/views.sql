@@ -40,6 +40,11 @@ SELECT xqueue.identify(:'shared', local => true) IS NOT NULL AS joined;
 SELECT id FROM xqueue.take(NULL::timed);
 SELECT queue, key, pid = pg_backend_pid() AS mine, time_left BETWEEN '50 min' AND '1 hour' AS in_time, session = :'shared' AS shared
   FROM xqueue.tasks_in_flight WHERE queue = 'timed'::regclass;
+-- One that never comes back, and one that should have since ever
+UPDATE timed SET runat = 'infinity';
+SELECT key, time_left > '200000 years' AS for_ever FROM xqueue.tasks_in_flight WHERE queue = 'timed'::regclass;
+UPDATE timed SET runat = '-infinity';
+SELECT key, time_left < '-200000 years' AS since_ever FROM xqueue.tasks_in_flight WHERE queue = 'timed'::regclass;
 SELECT id FROM xqueue.ack(NULL::timed, 1);
 COMMIT;
 DROP TABLE timed;

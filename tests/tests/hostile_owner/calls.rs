@@ -50,7 +50,7 @@ const OF_QUEUES: [&str; 27] = [
 /// Afterwards it may be no queue any more.
 const LAST: [&str; 3] = ["upgrade({q})", "downgrade({q})", "upgrade({q})"];
 
-const BESIDE: [&str; 17] = [
+const BESIDE: [&str; 15] = [
     "SELECT * FROM xqueue.queues",
     "SELECT * FROM xqueue.latency",
     "SELECT * FROM xqueue.metric",
@@ -63,10 +63,8 @@ const BESIDE: [&str; 17] = [
     "SELECT xqueue.stats()",
     "SELECT xqueue.metrics()",
     "SELECT xqueue.state()",
-    "SELECT xqueue.holders()",
-    "SELECT xqueue.waiting_consumers()",
-    "SELECT xqueue.waiting_producers()",
-    "SELECT xqueue.in_flight()",
+    "SELECT * FROM xqueue.calls",
+    "SELECT * FROM xqueue.tasks_in_flight",
     "SELECT xqueue.database_workers()",
 ];
 

@@ -54,10 +54,13 @@ fn a_consumer_stays_in_the_wait_queue() {
             panic!("the wait has ended: {:?}", waiters.swap_remove(at).join().result);
         }
     }
+    // Any of them may get the first: the last switch has woken all to look, and one that is slow to finds it too.
     let mut clients = Vec::new();
-    for waiter in waiters {
+    while !waiters.is_empty() {
         let task = put(&mut q.admin, &name, 1);
-        let (client, taken) = waiter.task();
+        wait_until("a wait ends", || waiters.iter().any(Waiter::finished));
+        let ended = waiters.iter().position(Waiter::finished).expect("one has ended");
+        let (client, taken) = waiters.swap_remove(ended).task();
         assert_eq!(id(&taken), task);
         clients.push(client);
     }

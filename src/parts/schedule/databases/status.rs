@@ -9,16 +9,21 @@ use crate::server::time;
 const STALLED_AFTER: i64 = 10_000_000;
 
 impl Database {
-    /// Returns how long the worker owes a round (µs).
+    /// Returns how long the worker owes a round (µs), or has been missing.
     fn lag(&self) -> i64 {
         let woken_at = if self.woken_at == 0 { NEVER } else { self.woken_at };
-        time::now().saturating_sub(self.due_at.min(woken_at)).max(0)
+        let since = match self.worker {
+            NO_PROCESS => self.claims_at(),
+            _ => self.due_at.min(woken_at),
+        };
+        time::now().saturating_sub(since).max(0)
     }
 
     fn state(&self) -> State {
         match self.worker {
             _ if self.occupied > 0 => State::Ending,
-            NO_PROCESS if self.lacks_since != 0 && self.wanted => State::NoWorker,
+            NO_PROCESS if self.starves(time::now()) => State::NoWorker,
+            NO_PROCESS if self.has_rested => State::Resting,
             NO_PROCESS if self.wanted || self.is_attended() => State::Startup,
             NO_PROCESS => State::Init,
             _ if !self.works => State::Startup,
@@ -36,9 +41,11 @@ pub enum State {
     /// A worker was requested, or has begun.
     Startup,
     Running,
+    /// There is nothing to do for a worker, which has given its place up to another database's. One is started in time.
+    Resting,
     /// A command needs the database exclusively: the worker leaves.
     Ending,
-    /// The server has no place for a worker.
+    /// A worker is needed, and there has been no place for it for seconds.
     NoWorker,
     /// The worker owes a round.
     Stalled,
@@ -46,7 +53,7 @@ pub enum State {
 
 impl State {
     pub fn name(self) -> &'static str {
-        ["INIT", "STARTUP", "RUNNING", "ENDING", "NO_WORKER", "STALLED"][self as usize]
+        ["INIT", "STARTUP", "RUNNING", "RESTING", "ENDING", "NO_WORKER", "STALLED"][self as usize]
     }
 }
 
@@ -63,10 +70,8 @@ pub struct WorkerStatus {
     pub worker: Option<(i32, i64)>,
     /// When it ended its last round.
     pub round_at: Option<i64>,
-    /// How long it owes a round (µs).
+    /// How long it owes a round, or has been missing (µs).
     pub lag: i64,
-    /// Since when the server has had no place for it.
-    pub lacks_since: Option<i64>,
 }
 
 impl WorkerStatus {
@@ -78,8 +83,7 @@ impl WorkerStatus {
             state: database.state(),
             worker: is_there.then_some((database.pid, database.begun)),
             round_at: instant(database.round_at).filter(|_| is_there),
-            lag: if is_there { database.lag() } else { 0 },
-            lacks_since: instant(database.lacks_since).filter(|_| !is_there),
+            lag: database.lag(),
         }
     }
 }
@@ -97,21 +101,4 @@ pub fn all_workers() -> Vec<WorkerStatus> {
     let is_attended = |database: &&Database| database.oid != 0 && database.state() != State::Init;
     found.extend(databases.filter(is_attended).map(WorkerStatus::of));
     found
-}
-
-/// Records that this database's worker has ended a round, and begins the next one `pause` microseconds later unless it is
-/// woken.
-pub fn report_round(oid: u32, pause: Option<i64>) {
-    let now = time::now();
-    if let Some(database) = find(&mut directory(), oid) {
-        database.round_at = now;
-        database.due_at = pause.map_or(NEVER, |pause| now.saturating_add(pause));
-    }
-}
-
-/// Records that this database's worker has made a round of its queues.
-pub fn report_work(oid: u32) {
-    if let Some(database) = find(&mut directory(), oid) {
-        database.works = true;
-    }
 }

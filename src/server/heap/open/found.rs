@@ -1,10 +1,11 @@
 //! A row that a scan has found, and its change.
 
+use crate::model::row_id::RowId;
 use crate::server::heap::access;
 use crate::server::heap::open::Open;
-use crate::server::raw;
 use crate::server::row::Row;
 use crate::server::value::Value;
+use crate::server::{process, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
@@ -13,6 +14,17 @@ use std::ptr::null_mut;
 pub struct Found<'open> {
     pub(super) open: &'open Open<'open>,
     pub(super) slot: *mut pg_sys::TupleTableSlot,
+}
+
+/// What other transactions do to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    None,
+    /// One changes or deletes it.
+    Changes,
+    Locks(u32),
+    /// Several lock it, of which one may change it.
+    Several,
 }
 
 impl Row for Found<'_> {
@@ -28,6 +40,37 @@ impl Row for Found<'_> {
 }
 
 impl Found<'_> {
+    /// Where this version of the row is.
+    pub fn id(&self) -> RowId {
+        // SAFETY: the slot is valid while it is seen.
+        unsafe { access::row_id(self.slot) }
+    }
+
+    /// Returns what other transactions were last doing to the row; they may have ended, or been rolled back.
+    pub fn holder(&self) -> Holder {
+        // SAFETY: the slot holds a row of a heap, in a page that is pinned. Others may change the two words meanwhile, of
+        // which each is read at once.
+        let (mask, id) = unsafe {
+            let header =
+                &raw const *(*(*self.slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple).t_data;
+            let mask = (&raw const (*header).t_infomask).read_volatile();
+            (u32::from(mask), (&raw const (*header).t_choice.t_heap.t_xmax).read_volatile())
+        };
+        let has = |bits: u32| mask & bits != 0;
+        // As rows that were locked before PostgreSQL 9.3 say it.
+        let locks = pg_sys::HEAP_XMAX_EXCL_LOCK | pg_sys::HEAP_XMAX_KEYSHR_LOCK;
+        let is_old = mask & (locks | pg_sys::HEAP_XMAX_IS_MULTI) == pg_sys::HEAP_XMAX_EXCL_LOCK;
+        if has(pg_sys::HEAP_XMAX_INVALID) {
+            Holder::None
+        } else if has(pg_sys::HEAP_XMAX_IS_MULTI) {
+            Holder::Several
+        } else if has(pg_sys::HEAP_XMAX_LOCK_ONLY) || is_old {
+            Holder::Locks(id.into())
+        } else {
+            Holder::Changes
+        }
+    }
+
     /// The values of all columns, none of those that were dropped.
     fn values(&self) -> Vec<Option<Datum>> {
         let count = self.open.relation.width();
@@ -44,10 +87,22 @@ impl Found<'_> {
 
     /// The same where the caller knows that one unique index has no other row with the values of this one.
     pub fn update_unique(&self, changes: &[(i16, Option<Value>)], index: Option<Oid>) -> bool {
-        // An update that does not wait is no part of what access methods promise.
-        if !self.lock() {
-            return false;
-        }
+        // Without a lock first, one buffer is locked and logged less. A server with assertions has one that
+        // `heap_update` is never told not to wait.
+        let may_skip_lock = !process::has_assertions() && self.holder() == Holder::None;
+        let is_written =
+            may_skip_lock && self.write(changes, index, false) == pg_sys::TM_Result::TM_Ok;
+        is_written || self.lock() && self.write(changes, index, true) == pg_sys::TM_Result::TM_Ok
+    }
+
+    /// Writes the row anew. Another transaction that is changing it, or has locked it, is waited for if `waits`; else nothing is
+    /// done then.
+    fn write(
+        &self,
+        changes: &[(i16, Option<Value>)],
+        index: Option<Oid>,
+        waits: bool,
+    ) -> pg_sys::TM_Result::Type {
         let (open, relation) = (self.open, self.open.relation.pointer());
         let mut values = self.values();
         for (number, value) in changes {
@@ -71,21 +126,25 @@ impl Found<'_> {
                     raw::GetCurrentCommandId(true),
                     raw::GetActiveSnapshot(),
                     null_mut(),
-                    true,
+                    waits,
                     &mut failure,
                     &mut lock,
                     &mut indexes,
                 );
-                let is_updated = result == pg_sys::TM_Result::TM_Ok;
-                if is_updated {
+                if result == pg_sys::TM_Result::TM_Ok {
                     open.add_to_indexes(row, indexes, unchecked);
                 }
-                is_updated
+                result
             })
         }
     }
 
-    /// The row as `update` has just left it, whole: what is stored apart from it is read.
+    /// The row as `update` has just left it.
+    pub fn written(&self) -> &Open<'_> {
+        self.open
+    }
+
+    /// The same, whole: what is stored apart from it is read.
     pub fn updated<'to>(&self) -> Value<'to> {
         // SAFETY: `update` has filled in the row; what it took over from the old one is there while that is
         // found.

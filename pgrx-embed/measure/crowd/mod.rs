@@ -1,0 +1,163 @@
+//! How a queue's rate holds as its consumers grow.
+
+mod against;
+mod kind;
+mod results;
+mod round;
+mod waits;
+mod wal;
+
+pub use against::{Cell, compare};
+pub use kind::Kind;
+pub use round::Round;
+
+use kind::{Group, Way};
+use results::Results;
+use waits::Waits;
+use wal::Wal;
+
+use crate::Result;
+use crate::effort::Effort;
+use crate::peer::{self, DONE, HAND, NEXT, Peers, ROWS, Variant};
+use crate::plot::Plot;
+use crate::race::COMMITS;
+use crate::report::Section;
+
+pub const CASE: &str = "crowd";
+const CLIENTS: [u32; 4] = [4, 16, 48, 200];
+/// Ways to call xqueue that differ from these in what they return, not in what they do.
+const LEFT_OUT: [&str; 2] = ["xqueue-jsonb", "xqueue-insert"];
+const NOTE: &str = "Medians of {rounds} rounds of {seconds} s, after a second and one more for each 40 clients in which they warm up; in \
+    each all numbers of clients and all contenders are measured in turn. \
+    Before each the queue is filled anew and vacuumed and a checkpoint is made, so that the WAL has more full pages than \
+    in the long run: they are told apart, in bytes a task. A take's latency is that of its statement with its commit, in \
+    all rounds; what ours does with done and next is ack and take. Waits: of backends at work, looked at 20 times a second.";
+
+/// Names for the command line.
+pub fn kinds_of_a_plain_queue() -> String {
+    let plain = Kind::all().into_iter().filter(|kind| kind.group.variant == Variant::Plain);
+    plain.map(Kind::name).collect::<Vec<_>>().join(", ")
+}
+
+/// What is measured of a crowd; where nothing is named, all.
+#[derive(Clone)]
+pub struct Selection {
+    pub kinds: Vec<Kind>,
+    pub clients: Vec<u32>,
+    /// synchronous_commit
+    pub commits: Vec<&'static str>,
+}
+
+impl Selection {
+    pub const ALL: Selection =
+        Selection { kinds: Vec::new(), clients: Vec::new(), commits: Vec::new() };
+
+    fn kinds(&self) -> Vec<Kind> {
+        if self.kinds.is_empty() { Kind::all() } else { self.kinds.clone() }
+    }
+
+    fn clients(&self) -> Vec<u32> {
+        if self.clients.is_empty() { CLIENTS.to_vec() } else { self.clients.clone() }
+    }
+
+    fn commits(&self, otherwise: &[&'static str]) -> Vec<&'static str> {
+        if self.commits.is_empty() { otherwise.to_vec() } else { self.commits.clone() }
+    }
+
+    /// The one that is meant where only one of each is named.
+    pub fn only(&self) -> Option<Cell> {
+        let ([kind], [clients], [commit]) = (&self.kinds[..], &self.clients[..], &self.commits[..])
+        else {
+            return None;
+        };
+        let round = Round { group: kind.group, clients: *clients, commit };
+        Some(Cell { kind: *kind, round })
+    }
+}
+
+pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
+    let selection = &effort.crowd;
+    let mut all = Vec::new();
+    for (group, ways) in kind::groups(&selection.kinds()) {
+        let mut own = of_variant(group.variant, peers)?;
+        for commit in selection.commits(&COMMITS) {
+            let competing = own.as_mut().unwrap_or(&mut *peers);
+            all.push(rounds(group, &ways, commit, effort, competing)?);
+        }
+        if let Some(mut own) = own {
+            peers.note(own.left_out());
+        }
+    }
+    let (rounds, seconds) = (effort.rounds.to_string(), effort.seconds.to_string());
+    let mut notes = vec![NOTE.replace("{rounds}", &rounds).replace("{seconds}", &seconds)];
+    for results in &all {
+        let (title, table) = (results.title(), results.table().to_string());
+        notes.push(format!("### {title}\n\n{}", table.trim_end()));
+    }
+    Ok(Section {
+        title: "Crowds of consumers",
+        header: vec![
+            "",
+            "by",
+            "with the fewest clients",
+            "with the most",
+            "ratio",
+            "p99 of a take with the most",
+        ],
+        rows: all.iter().flat_map(Results::summary).collect(),
+        notes,
+        plot: Some(Plot::Panels(all.iter().map(Results::plot).collect())),
+    })
+}
+
+/// Contenders for a queue that has more than a plain one, of those that compete at all.
+fn of_variant(variant: Variant, peers: &mut Peers) -> Result<Option<Peers>> {
+    if variant == Variant::Plain {
+        return Ok(None);
+    }
+    let mut own = Peers::default();
+    for name in [HAND, ROWS, DONE, NEXT] {
+        if peers.named(name).is_some() {
+            own.push(peer::of_variant(name, variant)?);
+        }
+    }
+    Ok(Some(own))
+}
+
+fn rounds(
+    group: Group,
+    ways: &[Way],
+    commit: &'static str,
+    effort: &Effort,
+    peers: &mut Peers,
+) -> Result<Results> {
+    let clients = effort.crowd.clients();
+    let mut results = Results::new(group, commit, group.clients(&clients).to_vec());
+    let mut wal = Wal::open()?;
+    for _ in 0..effort.rounds {
+        for (place, clients) in results.clients.clone().into_iter().enumerate() {
+            let round = Round { group, clients, commit };
+            peers.each(group.work, |peer| {
+                let name = peer.name().to_owned();
+                if !is_wanted(&name, ways) {
+                    return Ok(());
+                }
+                round.fill(peer, effort)?;
+                let mut waits = Waits::default();
+                let (timed, written) = wal.during(|| waits.during(|| round.run(peer, effort)))?;
+                if let Some(timed) = timed {
+                    results.cell(&name, place).add(timed, waits, written);
+                }
+                Ok(())
+            });
+        }
+    }
+    Ok(results)
+}
+
+fn is_wanted(contender: &str, ways: &[Way]) -> bool {
+    match Way::of(contender) {
+        Some(way) => ways.contains(&way),
+        None => !LEFT_OUT.contains(&contender),
+    }
+}

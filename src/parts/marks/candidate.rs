@@ -1,0 +1,66 @@
+//! Tasks that are to be taken next, as a ring has them, and what it hands out to a take, see [`crate::parts::marks::ring`].
+//! Pure.
+
+use crate::model::position::Position;
+use crate::model::row_id::RowId;
+
+/// Maximum number of candidates.
+pub const ROOM: usize = 192;
+
+/// Maximum number of transactions noted whose locks were in the way.
+pub const LOCKERS: usize = 4;
+
+/// A task, and where its row was.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    /// The halves of its position, which as one number would leave a gap before the row.
+    position: [u64; 2],
+    pub row: RowId,
+}
+
+/// Room for the candidates of a ring. What it had may still be there.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Candidates(pub [Candidate; ROOM]);
+
+/// What a take is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Handed {
+    /// Number of the ring.
+    pub(super) ring: usize,
+    pub candidate: Option<Candidate>,
+    /// First of all, to read ahead.
+    pub refill: Option<Refill>,
+    /// Once one of these transactions has ended, the ring is to be put aside; 0: none.
+    pub lockers: [u32; LOCKERS],
+}
+
+/// To read ahead, and report that by `end_refill`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Refill {
+    /// From here on; FIRST: from the mark on.
+    pub from: Position,
+    /// Maximum number of tasks.
+    pub room: usize,
+    /// Number of the ring, and of the refill.
+    pub(super) ring: usize,
+    pub(super) number: u64,
+}
+
+impl Default for Candidates {
+    fn default() -> Self {
+        Candidates([Candidate::default(); ROOM])
+    }
+}
+
+impl Candidate {
+    pub fn new(position: Position, row: RowId) -> Candidate {
+        Candidate { position: [(position >> 64) as u64, position as u64], row }
+    }
+
+    pub fn position(&self) -> Position {
+        let [high, low] = self.position;
+        Position::from(high) << 64 | Position::from(low)
+    }
+}

@@ -1,0 +1,173 @@
+//! The descriptions of queues that this process keeps, each until an invalidation says that the table has changed, or
+//! until others need its place: `xqueue.queue_memory` bounds what all of them take. The least recently used goes first,
+//! and with it its plans, what the direct path keeps of the table, and what the server does. One that a running call uses
+//! stays: user code within a call may use any number of other queues.
+
+use crate::queue::Queue;
+use crate::server::relcache;
+use crate::settings;
+use pgrx::pg_sys::Oid;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Bytes that a description and what the server keeps of its table take: measured with six columns and four indexes.
+const SIZE: usize = 28 << 10;
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+    /// Number of invalidations.
+    static STALE_COUNT: Cell<u64> = const { Cell::new(0) };
+    /// Some of the descriptions are stale.
+    static HAS_STALE: Cell<bool> = const { Cell::new(false) };
+    /// An invalidation arrived while the descriptions were in use.
+    static ALL_STALE: Cell<bool> = const { Cell::new(false) };
+    /// Number of times that a description was asked for.
+    static USES: Cell<u64> = const { Cell::new(0) };
+}
+
+#[derive(Default)]
+struct Kept {
+    queues: HashMap<Oid, Rc<Queue>>,
+    /// What they take, in bytes.
+    size: usize,
+    /// Tables whose descriptions have made room for others, and would be the same today.
+    unchanged: HashSet<Oid>,
+}
+
+/// Returns a description that is kept.
+pub(super) fn get(table: Oid) -> Option<Rc<Queue>> {
+    if HAS_STALE.get() || ALL_STALE.get() {
+        drop_stale();
+    }
+    let queue = KEPT.with_borrow(|kept| kept.queues.get(&table).cloned())?;
+    note_use(&queue);
+    Some(queue)
+}
+
+fn note_use(queue: &Queue) {
+    USES.set(USES.get() + 1);
+    queue.used.set(USES.get());
+}
+
+/// Returns the number of invalidations so far.
+pub(super) fn stale_count() -> u64 {
+    STALE_COUNT.get()
+}
+
+/// Keeps a description whose reading began at this number of invalidations.
+pub(super) fn keep(queue: &Rc<Queue>, stale_count: u64) {
+    note_use(queue);
+    // A description that became stale while it was read serves this call, and is read again by the next.
+    let is_stale = STALE_COUNT.get() != stale_count;
+    queue.stale.set(is_stale);
+    HAS_STALE.set(HAS_STALE.get() | is_stale);
+    let replaced = KEPT.with_borrow_mut(|kept| {
+        kept.unchanged.remove(&queue.table);
+        let replaced = kept.queues.insert(queue.table, queue.clone());
+        kept.size -= replaced.as_ref().map_or(0, |replaced| replaced.weighed.take());
+        replaced
+    });
+    drop(replaced);
+    make_room(queue);
+}
+
+/// Frees the least recently used descriptions until the others need no more memory than they may. `grown`: the one that takes
+/// more than before.
+pub(super) fn make_room(grown: &Queue) {
+    let limit = settings::queue_memory();
+    let evicted = KEPT.with_borrow_mut(|kept| {
+        // A running call may use one that has been replaced.
+        if kept.queues.get(&grown.table).is_some_and(|kept| std::ptr::eq(&**kept, grown)) {
+            let size = grown.size();
+            kept.size = kept.size + size - grown.weighed.replace(size);
+        }
+        let mut evicted = Vec::new();
+        while kept.size > limit {
+            let unused = kept.queues.values().filter(|queue| Rc::strong_count(queue) == 1);
+            let Some(table) = unused.min_by_key(|queue| queue.used.get()).map(|queue| queue.table)
+            else {
+                break;
+            };
+            if let Some(queue) = kept.queues.remove(&table) {
+                kept.size -= queue.weighed.take();
+                evicted.push(queue);
+            }
+        }
+        evicted
+    });
+    for queue in evicted {
+        let (table, others, stale) = (queue.table, queue.others.clone(), queue.stale.clone());
+        drop(queue);
+        relcache::forget(table, &others);
+        if !stale.get() {
+            KEPT.with_borrow_mut(|kept| kept.unchanged.insert(table));
+        }
+    }
+}
+
+/// Returns whether the description of a table, on which the caller holds a lock, was read and has made room for others, and
+/// the table has not changed since.
+pub fn is_unchanged(table: Oid) -> bool {
+    if ALL_STALE.get() {
+        drop_stale();
+    }
+    KEPT.with_borrow(|kept| kept.unchanged.contains(&table))
+}
+
+/// Frees the descriptions and plans of queues that have changed or are gone. Not done on invalidation, which arrives
+/// where nothing may be freed.
+fn drop_stale() {
+    HAS_STALE.set(false);
+    let all = ALL_STALE.take();
+    let mut dropped = Vec::new();
+    KEPT.with_borrow_mut(|kept| {
+        if all {
+            kept.unchanged.clear();
+        }
+        let Kept { queues, size, .. } = kept;
+        queues.retain(|_, queue| {
+            let is_stale = all || queue.stale.get();
+            if is_stale {
+                *size -= queue.weighed.take();
+                dropped.push(queue.clone());
+            }
+            !is_stale
+        });
+    });
+    // A running call holds its own reference. The map may be used meanwhile.
+    drop(dropped);
+}
+
+/// Handles an invalidation of a table, or of all. Must neither allocate nor fail.
+pub fn stale(table: Option<Oid>) {
+    STALE_COUNT.set(STALE_COUNT.get() + 1);
+    let done = KEPT.with(|kept| {
+        let Ok(mut kept) = kept.try_borrow_mut() else { return false };
+        match table {
+            Some(table) => {
+                kept.unchanged.remove(&table);
+                if let Some(queue) = kept.queues.get(&table) {
+                    queue.stale.set(true);
+                    HAS_STALE.set(true);
+                }
+            }
+            None => {
+                kept.unchanged.clear();
+                kept.queues.values().for_each(|queue| queue.stale.set(true));
+                HAS_STALE.set(HAS_STALE.get() || !kept.queues.is_empty());
+            }
+        }
+        true
+    });
+    if !done {
+        ALL_STALE.set(true);
+    }
+}
+
+impl Queue {
+    /// Returns how much memory it takes with all that is kept with it, in bytes.
+    fn size(&self) -> usize {
+        SIZE + self.plans.size() + self.directs.size()
+    }
+}

@@ -1,0 +1,225 @@
+//! Takes of the candidates that a take has read ahead, see [`crate::parts::marks::ring`].
+
+use crate::model::change::Place;
+use crate::model::position::{FIRST, Group};
+use crate::model::status::Status;
+use crate::parts::marks::candidate::{Candidate, Handed, Refill};
+use crate::parts::marks::claim::Claim;
+use crate::parts::slot;
+use crate::queue::{Arguments, Queue};
+use crate::server::heap::{Bound, Found, Holder, Is, Open, Scan};
+use crate::server::{injection, time, xact};
+use crate::statement::Parameter;
+use crate::statement::rule::Applies;
+use crate::trace::{Shortcut, shortcuts};
+use crate::write::assign::applies;
+use crate::write::start;
+use pgrx::pg_sys::Oid;
+
+/// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
+const MISSES: usize = 8;
+
+/// What a take has been handed out.
+pub struct Ahead {
+    claim: Claim,
+    handed: Handed,
+}
+
+/// What a take has found among the candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As many tasks as wanted.
+    Enough,
+    /// Too few: the index is to be searched.
+    TooFew,
+    /// None, and the index has just been searched: there are none.
+    Nothing,
+}
+
+/// What became of a task that a take has looked at.
+pub enum Attempt {
+    Taken,
+    /// It is taken, and so is the number wanted.
+    Enough,
+    /// It is not to be taken.
+    Unfit,
+    /// Another transaction is changing it, or has.
+    Changed,
+    /// Another transaction has locked it, if it is known which.
+    Locked(Option<u32>),
+    /// What it would become is to be said by a statement.
+    Impossible,
+}
+
+/// The group that a take looks at, and how its tasks are found.
+#[derive(Clone, Copy)]
+pub struct Search<'take, 'call> {
+    pub group: Group,
+    pub index: Oid,
+    pub arguments: &'take Arguments<'call>,
+}
+
+/// Hands out the next candidate of a group, where a ring may be used. The take looks at it under a snapshot that is younger.
+pub fn begin(queue: &Queue, group: Group) -> Option<Ahead> {
+    start::may_read_ahead(queue, group).then(|| hand_out(queue, group))
+}
+
+fn hand_out(queue: &Queue, group: Group) -> Ahead {
+    let (claim, now) = (Claim::begin(queue.slot), time::now());
+    let handed = slot::lock(queue.slot).map(|mut slot| slot.hand_out(group, now));
+    injection::point(c"xqueue-candidate-is-handed-out");
+    Ahead { claim, handed: handed.unwrap_or_default() }
+}
+
+/// Lets `attempt` take candidates. The rings are put aside where a claim is dropped.
+pub fn take(
+    queue: &Queue,
+    search: Search,
+    open: &Open,
+    mut ahead: Ahead,
+    mut attempt: impl FnMut(&Found) -> Attempt,
+) -> Outcome {
+    let (mut has_read, mut misses) = (false, 0);
+    loop {
+        let handed = ahead.handed;
+        if let Some(refill) = handed.refill {
+            if has_read && handed.candidate.is_none() {
+                return ahead.give_up(queue);
+            }
+            let there_are_some = read_ahead(queue, search, open, &refill);
+            if refill.from == FIRST && handed.candidate.is_none() && !there_are_some {
+                ahead.claim.end();
+                return Outcome::Nothing;
+            }
+        }
+        if has_ended(&handed) {
+            if let Some(mut slot) = slot::lock(queue.slot) {
+                slot.locker_ended(&handed);
+            }
+            ahead.claim.end();
+            return Outcome::TooFew;
+        }
+        if let Some(candidate) = handed.candidate {
+            let seen = look(queue, search, open, candidate, &mut attempt);
+            let is_taken = matches!(seen, Attempt::Taken | Attempt::Enough);
+            shortcuts::count(Shortcut::TakeAhead, usize::from(is_taken));
+            misses = if is_taken { 0 } else { misses + 1 };
+            if matches!(seen, Attempt::Impossible) || misses > MISSES {
+                return ahead.give_up(queue);
+            }
+            if let Attempt::Locked(locker) = seen
+                && let Some(mut slot) = slot::lock(queue.slot)
+            {
+                slot.pass_over(&handed, locker, time::now());
+            }
+            ahead.claim.end();
+            if matches!(seen, Attempt::Enough) {
+                return Outcome::Enough;
+            }
+        } else {
+            ahead.claim.end();
+            if handed.refill.is_none() {
+                return Outcome::TooFew;
+            }
+        }
+        has_read |= handed.refill.is_some();
+        ahead = hand_out(queue, search.group);
+        open.renew_snapshot();
+    }
+}
+
+impl Ahead {
+    /// Ends what was handed out without a change of its task: the ring that it is of is put aside.
+    fn give_up(self, queue: &Queue) -> Outcome {
+        if let Some(mut slot) = slot::lock(queue.slot) {
+            slot.give_up(&self.handed);
+        }
+        self.claim.end();
+        Outcome::TooFew
+    }
+}
+
+/// Returns whether a transaction has ended whose lock was in the way.
+fn has_ended(handed: &Handed) -> bool {
+    handed.lockers.iter().any(|locker| *locker != 0 && !xact::is_in_progress(*locker))
+}
+
+/// Lets a take look at a candidate: at its row, or, where that has been written anew, at what the index has in its place.
+fn look(
+    queue: &Queue,
+    search: Search,
+    open: &Open,
+    candidate: Candidate,
+    attempt: &mut impl FnMut(&Found) -> Attempt,
+) -> Attempt {
+    let mut seen = None;
+    open.see_at(candidate.row, |found| {
+        let place = Place { status: Status::Ready, tube: queue.tube_of(found) };
+        let is_it = queue.position_of(found) == Some(candidate.position())
+            && (search.group == Group::ALL || search.group.meets(queue.group_of(found, &place)));
+        if is_it {
+            seen = Some(attempt(found));
+        }
+    });
+    if let Some(seen) = seen {
+        return seen;
+    }
+    let key = queue.key_at(candidate.position());
+    let key = key.map(|value| Bound { is: Is::Equal, value });
+    let Some(bounds) = bounds(queue, search.group, search.arguments, key) else {
+        return Attempt::Impossible;
+    };
+    let mut seen = Attempt::Unfit;
+    open.scan(search.index, &bounds, |found| {
+        seen = attempt(found);
+        if matches!(seen, Attempt::Unfit | Attempt::Changed) { Scan::GoesOn } else { Scan::Ends }
+    });
+    seen
+}
+
+/// Reads the next tasks of the group, and returns whether there are any. What another transaction is changing is left out: its
+/// rollback puts the rings aside, if it has reported the change.
+fn read_ahead(queue: &Queue, search: Search, open: &Open, refill: &Refill) -> bool {
+    injection::point(c"xqueue-ring-is-refilled");
+    let from = match refill.from {
+        FIRST => search.arguments.get(Parameter::Mark),
+        from => queue.key_at(from),
+    };
+    let from = from.map(|value| Bound { is: Is::AtLeast, value });
+    let Some(bounds) = bounds(queue, search.group, search.arguments, from) else { return true };
+    let (mut candidates, mut has_left_out) = (Vec::with_capacity(refill.room), false);
+    open.scan(search.index, &bounds, |found| {
+        if applies(queue, Applies::TO_TAKE, found) {
+            match queue.position_of(found).filter(|_| found.holder() != Holder::Changes) {
+                Some(position) => candidates.push(Candidate::new(position, found.id())),
+                None => has_left_out = true,
+            }
+        }
+        if candidates.len() < refill.room { Scan::GoesOn } else { Scan::Ends }
+    });
+    injection::point(c"xqueue-ring-is-read");
+    if let Some(mut slot) = slot::lock(queue.slot) {
+        slot.end_refill(refill, &candidates, time::now());
+    }
+    has_left_out || !candidates.is_empty()
+}
+
+/// Returns the bounds of a group's tasks in the index, and one for their keys.
+pub fn bounds<'m>(
+    queue: &Queue,
+    group: Group,
+    arguments: &Arguments<'m>,
+    key: Option<Bound<'m>>,
+) -> Option<Vec<Bound<'m>>> {
+    let Group::Ready { tube, priority } = group else { return None };
+    let mut bounds = Vec::with_capacity(3);
+    let equal = |value| Bound { is: Is::Equal, value };
+    if tube.is_some() {
+        bounds.push(equal(arguments.get(Parameter::Tube)?));
+    }
+    if let Some(priority) = priority {
+        bounds.push(equal(queue.priority_value(priority)?));
+    }
+    bounds.extend(key);
+    Some(bounds)
+}

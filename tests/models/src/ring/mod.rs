@@ -1,0 +1,296 @@
+//! The rings of candidates: which task a take is given, where one take reads ahead for others.
+//!
+//! What a user sees is the order: a take gets the first task of its group, all or those of a tube, among those that are ready,
+//! known to all, locked by no transaction and in no other take's hands. The ring may give none, and the take searches the
+//! index from the mark on, which is another model's. So the property is that no take gets a task while an earlier one was free all along.
+//!
+//! | step | code |
+//! |---|---|
+//! | `HandOut` | `ahead::hand_out` (src/write/direct/ahead.rs), [`Rings::hand_out`](crate::parts::marks::rings::Rings::hand_out) |
+//! | `Read`, `EndRead` | `ahead::read_ahead`, `Rings::end_refill` |
+//! | `Look` | `ahead::take` and `ahead::look`, `Rings::pass_over` |
+//! | `Exit` | `claim::abandon` (src/parts/marks/claim.rs), `Rings::put_aside` |
+//! | `Callback` | `QueueGuard::lower_marks` (src/parts/marks/shared.rs), `Rings::lower` |
+//! | `Undo` | `transaction::end::undo`, `Rings::put_aside` |
+//! | `Lock`, `Unlock` | SELECT … FOR UPDATE, of which nothing is told |
+//!
+//! The rings are the extension's own.
+
+mod state;
+
+use crate::model::position::Group;
+use crate::model::row_id::RowId;
+use crate::parts::marks::candidate::{Candidate, Candidates};
+use crate::parts::marks::rings::States;
+use state::{Process, RINGS, Row, State, TUBE, group_of, position};
+use stateright::{Model, Property};
+
+pub use state::Action;
+
+/// Tasks, by their place in the order of keys.
+const KEYS: usize = 3;
+const PROCESSES: usize = 2;
+
+/// What is explored, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Rings {
+    pub puts: u8,
+    pub takes: u8,
+    pub locks: u8,
+    /// Takes may be of a tube too.
+    pub has_tube: bool,
+    pub flaw: Option<Flaw>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A rollback leaves the rings as they are.
+    NoUndo,
+    /// A rollback puts the ring aside of which the task was, and not others that have it too.
+    UndoInOneRing,
+    /// A process that ends with a candidate in its hands leaves the ring as it is.
+    NoAbandon,
+    /// A commit does not tell the rings.
+    NoLower,
+    /// What a refill reads was looked for before the ring knew of the refill.
+    ReadBeforeHandOut,
+    /// A row that is locked is passed over, and not noted.
+    LockForgotten,
+    /// A take looks at its candidate under a snapshot that is older than what it was handed out.
+    OldSnapshot,
+}
+
+impl Rings {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn read(state: &State, group: Group) -> Vec<usize> {
+        let is_of = |key: &usize| state.rows[*key] == Row::Ready && group.meets(group_of(*key));
+        (0..KEYS).filter(is_of).collect()
+    }
+
+    fn groups(&self) -> &'static [Group] {
+        if self.has_tube { &[Group::ALL, TUBE] } else { &[Group::ALL] }
+    }
+
+    /// A take comes to the candidate that it was handed out.
+    fn look(&self, state: &mut State, process: usize) -> Option<()> {
+        let Process::Handed { handed, free, seen, .. } = state.processes[process].clone() else {
+            return None;
+        };
+        state.processes[process] = Process::Idle;
+        if handed.lockers.iter().any(|locker| *locker != 0 && state.locker != Some(*locker)) {
+            state.rings().locker_ended(&handed);
+            return Some(());
+        }
+        let Some(candidate) = handed.candidate else { return Some(()) };
+        let key = candidate.position() as usize - 1;
+        if seen.is_some_and(|seen| !seen.contains(&key)) {
+            return Some(());
+        }
+        match state.rows[key] {
+            Row::Ready if state.locked == Some(key) && self.has(Flaw::LockForgotten) => {}
+            Row::Ready if state.locked == Some(key) => {
+                let (locker, now) = (state.locker, state.now);
+                state.rings().pass_over(&handed, locker, now);
+            }
+            Row::Ready => {
+                let is_passed = |other: &usize| *other < key && state.is_free(*other, process);
+                state.is_out_of_order |= free.iter().any(is_passed);
+                state.rows[key] = Row::BeingTaken;
+                state.processes[process] = Process::Takes(handed, key);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+impl Model for Rings {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            rows: [Row::Absent; KEYS],
+            rings: States::default(),
+            candidates: [Candidates::default(); RINGS],
+            processes: std::array::from_fn(|_| Process::Idle),
+            locked: None,
+            locker: None,
+            puts: self.puts,
+            takes: self.takes,
+            locks: self.locks,
+            now: 1,
+            is_out_of_order: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (number, process) in state.processes.iter().enumerate() {
+            match process {
+                Process::Idle => {
+                    if state.puts > 0 {
+                        let absent = (0..KEYS).filter(|key| state.rows[*key] == Row::Absent);
+                        actions.extend(absent.map(|key| Action::Put(number, key)));
+                    }
+                    if state.takes > 0 {
+                        let is_early =
+                            self.has(Flaw::ReadBeforeHandOut) || self.has(Flaw::OldSnapshot);
+                        actions.extend(self.groups().iter().map(|group| match is_early {
+                            true => Action::ReadEarly(number, *group),
+                            false => Action::HandOut(number, *group),
+                        }));
+                    }
+                }
+                Process::ReadEarly(group, _) => actions.push(Action::HandOut(number, *group)),
+                Process::Handed { handed, read, .. } => {
+                    actions.push(match (&handed.refill, read) {
+                        (Some(_), None) => Action::Read(number),
+                        (Some(_), Some(_)) => Action::EndRead(number),
+                        (None, _) => Action::Look(number),
+                    });
+                    actions.push(Action::Exit(number));
+                }
+                Process::Takes(..) => {
+                    actions.extend([Action::Commit(number), Action::Abort(number)])
+                }
+                Process::Puts(_) => actions.push(Action::Commit(number)),
+                Process::Visible(_) => actions.push(Action::Callback(number)),
+                Process::RolledBack(..) => actions.push(Action::Undo(number)),
+            }
+        }
+        match state.locked {
+            Some(_) => actions.push(Action::Unlock),
+            None if state.locks > 0 => {
+                let ready = (0..KEYS).filter(|key| state.rows[*key] == Row::Ready);
+                actions.extend(ready.map(Action::Lock));
+            }
+            None => {}
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        let state = &mut next;
+        match action {
+            Action::Put(process, key) => {
+                state.puts -= 1;
+                state.rows[key] = Row::BeingPut;
+                state.processes[process] = Process::Puts(key);
+            }
+            Action::ReadEarly(process, group) => {
+                state.takes -= 1;
+                state.processes[process] = Process::ReadEarly(group, Rings::read(state, group));
+            }
+            Action::HandOut(process, group) => {
+                let early = match &state.processes[process] {
+                    Process::ReadEarly(_, read) => Some(read.clone()),
+                    _ => None,
+                };
+                state.processes[process] = Process::Idle;
+                if early.is_none() {
+                    state.takes -= 1;
+                }
+                state.now += 1;
+                let is_free =
+                    |key: &usize| group.meets(group_of(*key)) && state.is_free(*key, process);
+                let (free, now) = ((0..KEYS).filter(is_free).collect(), state.now);
+                let handed = state.rings().hand_out(group, now);
+                let (read, seen) = match self.has(Flaw::ReadBeforeHandOut) {
+                    true => (early, None),
+                    false => (None, early),
+                };
+                state.processes[process] = Process::Handed { group, handed, free, seen, read };
+            }
+            Action::Read(process) => {
+                let Process::Handed { group, .. } = state.processes[process] else { return None };
+                let found = Rings::read(state, group);
+                if let Process::Handed { read, .. } = &mut state.processes[process] {
+                    *read = Some(found);
+                }
+            }
+            Action::EndRead(process) => {
+                let Process::Handed { handed, read, .. } = &mut state.processes[process] else {
+                    return None;
+                };
+                let refill = handed.refill.take()?;
+                let from = refill.from;
+                let found = read.take()?.into_iter().map(position).filter(|at| *at >= from);
+                let found = found.map(|at| Candidate::new(at, RowId::new(at as u32, 1)));
+                let (found, now) = (found.collect::<Vec<_>>(), state.now);
+                state.rings().end_refill(&refill, &found, now);
+            }
+            Action::Look(process) => self.look(state, process)?,
+            Action::Exit(process) => {
+                state.processes[process] = Process::Idle;
+                if !self.has(Flaw::NoAbandon) {
+                    state.rings().put_aside();
+                }
+            }
+            Action::Commit(process) => {
+                state.processes[process] = match state.processes[process] {
+                    Process::Puts(key) => {
+                        state.rows[key] = Row::Ready;
+                        Process::Visible(key)
+                    }
+                    Process::Takes(_, key) => {
+                        state.rows[key] = Row::Taken;
+                        Process::Idle
+                    }
+                    _ => return None,
+                };
+            }
+            Action::Callback(process) => {
+                let Process::Visible(key) = state.processes[process] else { return None };
+                state.processes[process] = Process::Idle;
+                if !self.has(Flaw::NoLower) {
+                    state.rings().lower(group_of(key), position(key));
+                }
+            }
+            Action::Abort(process) => {
+                let Process::Takes(handed, key) = state.processes[process] else { return None };
+                state.rows[key] = Row::Ready;
+                state.processes[process] = Process::RolledBack(handed, key);
+            }
+            Action::Undo(process) => {
+                let Process::RolledBack(handed, _) = state.processes[process] else { return None };
+                state.processes[process] = Process::Idle;
+                if self.has(Flaw::UndoInOneRing) {
+                    state.rings().give_up(&handed);
+                } else if !self.has(Flaw::NoUndo) {
+                    state.rings().put_aside();
+                }
+            }
+            Action::Lock(key) => {
+                state.locks -= 1;
+                (state.locked, state.locker) = (Some(key), Some(u32::from(state.locks) + 1));
+            }
+            Action::Unlock => (state.locked, state.locker) = (None, None),
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Rings>> {
+        vec![
+            Property::always(ORDER, |_, state: &State| !state.is_out_of_order),
+            Property::sometimes("two takes are given tasks at a time", |_, state: &State| {
+                state.processes.iter().all(|process| matches!(process, Process::Takes(..)))
+            }),
+            Property::sometimes(
+                "a take is given a task that another has read ahead",
+                |_, state: &State| {
+                    let is_handed = |process: &Process| match process {
+                        Process::Handed { handed, .. } => handed.candidate.is_some(),
+                        _ => false,
+                    };
+                    state.processes.iter().any(is_handed)
+                },
+            ),
+        ]
+    }
+}
+
+/// The property, by name.
+pub const ORDER: &str = "no take is given a task while an earlier one is free";

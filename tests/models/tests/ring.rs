@@ -1,0 +1,49 @@
+//! The ring of candidates, see [`xqueue_models::ring`].
+
+use xqueue_models::ring::{Flaw, ORDER, Rings};
+use xqueue_models::{breaks, holds};
+
+fn small() -> Rings {
+    Rings { puts: 3, takes: 4, ..Rings::default() }
+}
+
+#[test]
+fn takes_are_in_order_beside_puts_and_rollbacks() {
+    holds("ring", small());
+}
+
+#[test]
+fn takes_are_in_order_beside_locks() {
+    holds("ring, locks", Rings { locks: 1, puts: 2, ..small() });
+}
+
+/// Rings of all tasks and of a tube's, which have tasks in common.
+fn two() -> Rings {
+    Rings { has_tube: true, puts: 3, takes: 3, ..Rings::default() }
+}
+
+#[test]
+fn takes_are_in_order_in_two_rings() {
+    holds("two rings", two());
+}
+
+#[test]
+fn takes_are_in_order_in_two_rings_beside_locks() {
+    holds("two rings, locks", Rings { locks: 1, puts: 2, ..two() });
+}
+
+#[test]
+fn each_step_is_needed() {
+    let locked = Rings { locks: 1, puts: 2, ..small() };
+    for (flaw, model) in [
+        (Flaw::NoUndo, small()),
+        (Flaw::NoAbandon, small()),
+        (Flaw::NoLower, small()),
+        (Flaw::ReadBeforeHandOut, small()),
+        (Flaw::OldSnapshot, Rings { takes: 5, ..small() }),
+        (Flaw::LockForgotten, locked),
+        (Flaw::UndoInOneRing, Rings { takes: 4, ..two() }),
+    ] {
+        breaks(flaw, Rings { flaw: Some(flaw), ..model }, ORDER);
+    }
+}

@@ -1,0 +1,211 @@
+//! What a backend keeps of a queue makes room for others, also in the middle of a call: in these tests there is room for
+//! one queue.
+
+use xqueue_tests::*;
+
+const OTHERS: usize = 8;
+
+/// A connection that keeps no more than one queue that it does not use.
+fn forgetful(q: &Queue) -> Client {
+    let mut c = q.client();
+    c.batch_execute("SET xqueue.queue_memory = '64kB'").unwrap();
+    c
+}
+
+fn others() -> Vec<Queue> {
+    (0..OTHERS).map(|_| Queue::new("other")).collect()
+}
+
+/// Statements of PL/pgSQL that put a task into each of the others, take and ack it, with `other` declared as text.
+fn use_each(others: &[Queue]) -> String {
+    let names: Vec<String> = others.iter().map(|q| format!("'{}'", q.name)).collect();
+    format!(
+        "FOREACH other IN ARRAY ARRAY[{}] LOOP
+           PERFORM xqueue.put(other, '[{{}}, {{}}]');
+           PERFORM xqueue.ack(other, (xqueue.take(other)->>'id')::bigint);
+           PERFORM xqueue.bury(other, (xqueue.take(other)->>'id')::bigint);
+         END LOOP;",
+        names.join(", ")
+    )
+}
+
+/// Returns queues that can bury.
+fn others_that_bury() -> Vec<Queue> {
+    let mut others = others();
+    others.iter_mut().for_each(|q| drop(q.upgrade(&json!({"features": {"buried": true}}))));
+    others
+}
+
+#[test]
+fn every_call_finds_an_evicted_queue_as_it_was() {
+    let mut others = others();
+    let mut c = forgetful(&others[0]);
+    for round in 0..3 {
+        for q in &mut others {
+            let first = put(&mut c, &q.name, round);
+            let second = put(&mut c, &q.name, round);
+            assert_eq!(take_all(&mut c, &q.name), [first, second]);
+            assert_eq!(ack(&mut c, &q.name, first).len(), 1);
+        }
+        // What was taken before the queue was evicted is still this session's.
+        for q in &mut others {
+            let id: i64 = scalar(&mut c, &format!("SELECT id FROM {}", q.name), &[]);
+            let sql = "SELECT xqueue.release($1::text, $2::bigint, delay => '1 hour')";
+            values(&mut c, sql, &[&q.name, &id]);
+            let sql = "SELECT xqueue.delete($1::text, $2::bigint)";
+            assert_eq!(values(&mut c, sql, &[&q.name, &id]).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn triggers_that_use_many_others() {
+    let mut others = others_that_bury();
+    let mut q = Queue::new("evicted");
+    // It puts into its own queue as well, while the outer call is running.
+    let body = format!(
+        "DECLARE other text; BEGIN {} IF TG_OP = 'INSERT' AND (NEW.payload->>'n')::int > 0 THEN
+         PERFORM xqueue.put('{}', jsonb_build_object('payload', jsonb_build_object('n', (NEW.payload->>'n')::int - 1)));
+         END IF; RETURN NULL; END",
+        use_each(&others),
+        q.name
+    );
+    let name = q.name.clone();
+    q.sql(&format!(
+        "CREATE FUNCTION f_{name}() RETURNS trigger LANGUAGE plpgsql AS $f$ {body} $f$"
+    ));
+    q.sql(&format!(
+        "CREATE TRIGGER uses AFTER INSERT OR UPDATE OR DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION f_{name}()"
+    ));
+    let mut c = forgetful(&q);
+    for _ in 0..2 {
+        put(&mut c, &name, 2);
+        let tasks = take_all(&mut c, &name);
+        assert_eq!(tasks.len(), 3);
+        for id in tasks {
+            assert_eq!(ack(&mut c, &name, id).len(), 1);
+        }
+    }
+    // Three puts, takes and acks in each round.
+    q.assert_tasks(&[("total", 0)]);
+    for other in &mut others {
+        other.assert_tasks(&[("buried", 2 * 9), ("total", 2 * 9)]);
+    }
+    q.sql(&format!("DROP FUNCTION f_{name} CASCADE"));
+}
+
+#[test]
+fn an_error_within() {
+    let mut others = others_that_bury();
+    let mut q = Queue::new("evicted");
+    let name = q.name.clone();
+    let body = format!(
+        "DECLARE other text; BEGIN {} PERFORM 1 / (NEW.payload->>'n')::int; RETURN NULL; END",
+        use_each(&others)
+    );
+    q.sql(&format!(
+        "CREATE FUNCTION f_{name}() RETURNS trigger LANGUAGE plpgsql AS $f$ {body} $f$"
+    ));
+    q.sql(&format!(
+        "CREATE TRIGGER fails AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION f_{name}()"
+    ));
+    let mut c = forgetful(&q);
+    let put_in_block = format!(
+        "DO $do$ BEGIN FOR n IN 0..3 LOOP BEGIN
+           PERFORM xqueue.put('{name}', jsonb_build_object('payload', jsonb_build_object('n', n % 2)));
+         EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END $do$"
+    );
+    for _ in 0..3 {
+        c.batch_execute(&put_in_block).unwrap();
+        let failed =
+            c.execute("SELECT xqueue.put($1::text, '{\"payload\": {\"n\": 0}}')", &[&name]);
+        assert!(failed.is_err());
+    }
+    q.assert_tasks(&[("ready", 6)]);
+    for other in &mut others {
+        other.assert_tasks(&[("buried", 6), ("total", 6)]);
+    }
+    q.sql(&format!("DROP FUNCTION f_{name} CASCADE"));
+}
+
+#[test]
+fn a_table_that_is_open_meanwhile() {
+    let mut others = others();
+    let mut q = Queue::new("evicted");
+    let mut c = forgetful(&q);
+    let name = q.name.clone();
+    let ids: Vec<i64> = (0..6).map(|number| put(&mut c, &name, number)).collect();
+    let mut t = c.transaction().unwrap();
+    // Of a statement by hand, and of a call that gives its rows one by one.
+    t.batch_execute(&format!("DECLARE a CURSOR FOR SELECT id FROM {name} ORDER BY id")).unwrap();
+    t.batch_execute(&format!(
+        "DECLARE b CURSOR FOR SELECT t->>'id' FROM xqueue.peek('{name}', ARRAY{ids:?}) AS t"
+    ))
+    .unwrap();
+    for id in &ids {
+        let fetched: i64 = t.query_one("FETCH a", &[]).unwrap().get(0);
+        let peeked: String = t.query_one("FETCH b", &[]).unwrap().get(0);
+        assert_eq!((fetched, &peeked), (*id, &id.to_string()));
+        for other in &others {
+            t.execute("SELECT xqueue.put($1::text, '{}')", &[&other.name]).unwrap();
+            t.execute("SELECT xqueue.take($1::text)", &[&other.name]).unwrap();
+        }
+    }
+    t.rollback().unwrap();
+    q.assert_tasks(&[("ready", 6)]);
+    others.iter_mut().for_each(|other| other.assert_tasks(&[("total", 0)]));
+}
+
+#[test]
+fn queues_of_the_open_transaction() {
+    let mut others = others();
+    let mut c = forgetful(&others[0]);
+    for commits in [false, true] {
+        let name = unique("evicted");
+        let mut t = c.transaction().unwrap();
+        t.execute("SELECT xqueue.create($1, '{\"features\": {\"delayed\": true}}')", &[&name])
+            .unwrap();
+        for _ in 0..3 {
+            t.execute("SELECT xqueue.put($1::text, '{}')", &[&name]).unwrap();
+            for other in &others {
+                t.execute("SELECT xqueue.put($1::text, '{}')", &[&other.name]).unwrap();
+            }
+            t.execute(&format!("ALTER TABLE {name} ALTER payload SET STATISTICS 10"), &[]).unwrap();
+            let taken = t.query("SELECT xqueue.take($1::text)", &[&name]).unwrap();
+            assert_eq!(taken.len(), 1);
+        }
+        if commits {
+            t.commit().unwrap()
+        } else {
+            t.rollback().unwrap()
+        }
+        if commits {
+            Queue::adopt(&database(), &name).assert_tasks(&[("taken", 3), ("total", 3)]);
+        }
+    }
+    others.iter_mut().for_each(|other| other.assert_tasks(&[("ready", 3)]));
+}
+
+#[test]
+fn an_evicted_queue_that_another_session_changes() {
+    let others = others();
+    let mut q = Queue::new("evicted");
+    let mut c = forgetful(&q);
+    let name = q.name.clone();
+    for feature in ["buried", "priority", "tube"] {
+        put(&mut c, &name, 1);
+        for other in &others {
+            put(&mut c, &other.name, 1);
+        }
+        q.upgrade(&json!({"features": {feature: true}}));
+        q.sql(&format!("ALTER TABLE {{q}} ADD {feature}_note text DEFAULT 'none'"));
+    }
+    let task: Value = scalar(
+        &mut c,
+        "SELECT xqueue.put($1::text, '{\"priority\": -1, \"tube\": \"a\"}')",
+        &[&name],
+    );
+    assert_eq!((&task["tube"], &task["tube_note"]), (&json!("a"), &json!("none")));
+    assert_eq!(ids(&take(&mut c, &name, "0", 1)), [id(&task)]);
+    values(&mut c, "SELECT xqueue.bury($1::text, $2::bigint)", &[&name, &id(&task)]);
+}

@@ -1,0 +1,134 @@
+//! Many queues in one database: what a view reads of them.
+
+use xqueue_tests::*;
+
+/// The views that have a row, or some, for each queue.
+const VIEWS: [&str; 8] = [
+    "queues",
+    "latency",
+    "definitions",
+    "calls",
+    "taken",
+    "tasks_in_flight",
+    "consumers",
+    "producers",
+];
+
+/// Makes `count` queues more, with a task ready and one taken in each.
+fn make(c: &mut Client, from: usize, count: usize) {
+    for number in from..from + count {
+        c.batch_execute(&format!(
+            "CREATE TABLE q{number} (id bigint PRIMARY KEY, payload text);
+             SELECT xqueue.upgrade('q{number}', '{{\"features\": {{\"capacity\": 10}}}}');
+             INSERT INTO q{number} VALUES (1), (2); SELECT xqueue.take('q{number}')"
+        ))
+        .unwrap_or_else(|e| panic!("q{number}: {e:?}"));
+    }
+}
+
+/// Returns how many pages a query reads, by a connection that has read none of the catalogues before or one that has.
+fn pages(c: &mut Client, sql: &str) -> i64 {
+    let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {sql}");
+    let plan = &scalar::<Value>(c, &explain, &[])[0]["Plan"];
+    ["Shared Hit Blocks", "Shared Read Blocks"]
+        .map(|kind| plan[kind].as_i64().unwrap_or(0))
+        .iter()
+        .sum()
+}
+
+/// Eight times the queues are read with not much more than eight times the pages, the first time in a connection and
+/// later; each for itself with as many as before.
+#[test]
+fn a_view_reads_each_queue_once() {
+    const FEW: usize = 20;
+    const MANY: usize = 160;
+    let database = Database::new("many");
+    // Holds tasks as long as this lives.
+    let mut owner = database.client();
+    let of = |count: usize| {
+        let mut all = vec![];
+        for view in VIEWS {
+            for condition in ["", " WHERE queue = 'q7'::regclass"] {
+                let sql = format!("SELECT * FROM xqueue.{view}{condition}");
+                let mut c = database.client();
+                let is_one = !condition.is_empty();
+                let read = [pages(&mut c, &sql), pages(&mut c, &sql), pages(&mut c, &sql)];
+                all.push((sql, is_one, read[0], read[2]));
+            }
+        }
+        for sql in ["SELECT xqueue.stats()", "SELECT * FROM xqueue.metric"] {
+            let mut c = database.client();
+            let read = [pages(&mut c, sql), pages(&mut c, sql), pages(&mut c, sql)];
+            all.push((sql.to_owned(), false, read[0], read[2]));
+        }
+        println!("{count} queues: {all:?}");
+        all
+    };
+    make(&mut owner, 0, FEW);
+    let before = of(FEW);
+    make(&mut owner, FEW, MANY - FEW);
+    owner.batch_execute("VACUUM ANALYZE xqueue.queue").unwrap();
+    let after = of(MANY);
+    for ((sql, is_one, first, later), (_, _, first_of_many, later_of_many)) in
+        before.iter().zip(&after)
+    {
+        let limit = |pages: i64| if *is_one { 2 * pages + 50 } else { 12 * pages + 100 };
+        assert!(*first_of_many <= limit(*first), "{sql}: {first} pages, then {first_of_many}");
+        assert!(*later_of_many <= limit(*later), "{sql}: {later} pages, then {later_of_many}");
+    }
+}
+
+/// A condition on the queue leaves one; other queues are not looked at, so what is wrong with them is of no account.
+#[test]
+fn a_view_shows_the_queue_that_is_asked_for() {
+    let database = Database::new("many");
+    let mut owner = database.client();
+    make(&mut owner, 0, 3);
+    let mut c = database.client();
+    for view in ["queues", "latency", "definitions", "calls", "taken", "tasks_in_flight"] {
+        let of = |condition: &str| {
+            format!(
+                "SELECT coalesce(string_agg(DISTINCT queue::text, ' '), '') FROM xqueue.{view} {condition}"
+            )
+        };
+        let shown: String = scalar(&mut c, &of(""), &[]);
+        assert_eq!(shown, "q0 q1 q2", "{view}");
+        let shown: String = scalar(&mut c, &of("WHERE queue = 'q1'::regclass"), &[]);
+        assert_eq!(shown, "q1", "{view}");
+        let shown: String = scalar(&mut c, &of("WHERE queue = 0::regclass"), &[]);
+        assert_eq!(shown, "", "{view}");
+    }
+    for function in ["condition", "measures", "call_counts", "holders", "in_flight"] {
+        for table in ["pg_class", "xqueue.queue"] {
+            let sql = format!("SELECT count(*) FROM xqueue.{function}('{table}')");
+            assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 0, "{sql}");
+        }
+    }
+}
+
+/// A role sees what it may see, whichever way it asks.
+#[test]
+fn a_queue_of_others_is_not_shown_for_itself_either() {
+    let role = Role::create();
+    let database = Database::new("many");
+    let mut owner = database.client();
+    make(&mut owner, 0, 2);
+    owner.batch_execute(&format!("GRANT SELECT ON q1 TO {}", role.name)).unwrap();
+    let mut c = database.client_as(&role.name);
+    for view in ["queues", "latency", "definitions", "calls", "taken", "tasks_in_flight"] {
+        for (condition, expected) in [("", "q1"), ("WHERE queue = 'q0'::regclass", "")] {
+            let sql = format!(
+                "SELECT coalesce(string_agg(DISTINCT queue::text, ' '), '') FROM xqueue.{view} {condition}"
+            );
+            assert_eq!(scalar::<String>(&mut c, &sql, &[]), expected, "{sql}");
+        }
+    }
+    for call in
+        ["condition", "measures", "call_counts", "holders", "in_flight", "waiting_consumers"]
+    {
+        let sql = format!("SELECT count(*) FROM xqueue.{call}('q0')");
+        assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 0, "{sql}");
+    }
+    assert!(!scalar::<bool>(&mut c, "SELECT xqueue.is_shown('q0')", &[]));
+    assert!(scalar::<bool>(&mut c, "SELECT xqueue.is_shown('q1')", &[]));
+}

@@ -1,0 +1,84 @@
+//! What queues take of shared memory: of what the server has set aside for them only what was touched.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use xqueue_tests::*;
+
+const QUEUES: usize = 150;
+/// Of each queue, with a ring.
+const OF_PLAIN_QUEUE: usize = 8_000;
+
+/// The addresses of the segment in a backend: everything in it lies behind the segment's header.
+fn segment(c: &mut Client) -> Range<usize> {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", pid(c))).expect("its maps");
+    let map = maps.lines().find(|map| map.ends_with("/dev/zero (deleted)")).expect("the segment");
+    let base = map.split('-').next().and_then(|at| usize::from_str_radix(at, 16).ok());
+    let allocated = "SELECT off, size FROM pg_shmem_allocations WHERE name = 'xqueue'";
+    let row = c.query_one(allocated, &[]).expect("xqueue's part of it");
+    let [off, size] = [0, 1].map(|column| row.get::<_, i64>(column) as usize);
+    let begin = base.expect("an address") + off;
+    begin..begin + size
+}
+
+/// Bytes of it that a backend has touched, or found there beside what it touched.
+fn touched(c: &mut Client) -> usize {
+    const PAGE: usize = 4096;
+    const PRESENT: u64 = 1 << 63;
+    let segment = segment(c);
+    let mut pages = std::fs::File::open(format!("/proc/{}/pagemap", pid(c))).expect("its pages");
+    let of = segment.start / PAGE..segment.end.div_ceil(PAGE);
+    pages.seek(SeekFrom::Start(of.start as u64 * 8)).expect("the first page");
+    let mut entries = vec![0; of.len() * 8];
+    pages.read_exact(&mut entries).expect("all pages");
+    let entries = entries.chunks_exact(8).map(|entry| entry.try_into().map(u64::from_ne_bytes));
+    entries.flatten().filter(|entry| entry & PRESENT != 0).count() * PAGE
+}
+
+fn create(c: &mut Client, options: &str) -> Vec<String> {
+    let make = |_| {
+        let name = unique("shared");
+        c.batch_execute(&format!("SELECT xqueue.create('{name}', '{options}')")).unwrap();
+        name
+    };
+    (0..QUEUES).map(make).collect()
+}
+
+/// Calls in transactions of their own: else the take would not read ahead.
+fn use_queues(c: &mut Client, names: &[String], tube: &str) {
+    for name in names {
+        for sql in [
+            format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]'{tube})"),
+            format!("SELECT xqueue.take('{name}'{tube})"),
+            format!("SELECT xqueue.ack('{name}', id) FROM {name} WHERE status = 'T'"),
+            format!("SELECT xqueue.take('{name}'{tube})"),
+            format!("SELECT xqueue.stats('{name}')"),
+        ] {
+            c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_plain_queue_takes_little_shared_memory() {
+    let server = Server::alone();
+    let _options = server.with_options("-c huge_pages=off -c xqueue.max_queues=2000");
+    let database = Database::new("shared");
+    let (mut c, mut maker) = (database.client(), database.client());
+    let plain = create(&mut maker, r#"{"features": {"delayed": true, "ttl": true}}"#);
+    let tubes = create(&mut maker, r#"{"features": {"tube": true}, "tube_stats": ["a"]}"#);
+    let exact = "SELECT bool_and((s->>'exact')::boolean) FROM xqueue.stats() s";
+    wait_until("the worker has looked at all", || scalar(&mut maker, exact, &[]));
+    // What does not depend on the number of queues.
+    use_queues(&mut c, &plain[..QUEUES / 5], "");
+    let growth = |c: &mut Client, names: &[String], tube: &str| {
+        let before = touched(c);
+        use_queues(c, names, tube);
+        (touched(c) - before) / names.len()
+    };
+    let of_plain = growth(&mut c, &plain[QUEUES / 5..], "");
+    let of_tubes = growth(&mut c, &tubes, ", tube => 'a'");
+    println!("{of_plain} bytes of a plain queue, {of_tubes} of one with tubes");
+    assert!((4_000..OF_PLAIN_QUEUE).contains(&of_plain), "{of_plain} bytes of a plain queue");
+    assert!(of_tubes > of_plain, "{of_tubes} bytes of one with tubes");
+}
