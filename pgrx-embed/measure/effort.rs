@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::crowd::Selection;
-use crate::many::Many;
 
 /// Of those of one case that goes on without a pause.
 const CONTENDERS_AT_MOST: u32 = 16;
@@ -84,6 +83,18 @@ impl BesideQueries {
     pub const fn minutes(minutes: u32) -> BesideQueries {
         BesideQueries { seconds: 60 * minutes, period: 10, query: 120 }
     }
+}
+
+/// Of what a server has one or few of, how many.
+#[derive(Clone)]
+pub struct Many {
+    pub queues: u32,
+    pub databases: u32,
+    /// Places for background workers.
+    pub places: u32,
+    /// Connections that wait.
+    pub waiters: usize,
+    pub wakes: usize,
 }
 
 pub const DUE_PER_SECOND: usize = 1000;

@@ -148,7 +148,8 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
     effort.crowd = crowd;
     effort.pg_ctl = pg_ctl;
     if is_round {
-        let cell = effort.crowd.only().ok_or("a round is of one kind, with a number of clients")?;
+        let cell =
+            Cell::of(&effort.crowd).ok_or("a round is of one kind, with a number of clients")?;
         return Ok(Command::Round(cell, effort));
     }
     if let Some(figure) = figure {

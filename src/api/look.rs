@@ -66,7 +66,7 @@ fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
     let number = |field| queue.value_of(row, field).map(Value::to_integer);
     let now = time::now();
-    let seconds = |microseconds: i64| Json::from(microseconds.max(0) as f64 / 1e6);
+    let seconds = |microseconds: i64| Json::from(time::seconds_of(microseconds.max(0)));
     // An infinite instant counts as none.
     let left = |field| {
         let instant = queue.instant_of(row, field);

@@ -15,7 +15,7 @@ use crate::queue::{self, census};
 use crate::server::function::{Call, Output};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::value::Value;
-use crate::server::{catalog, jsonb, process, xact};
+use crate::server::{catalog, jsonb, process, time, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
@@ -115,7 +115,7 @@ fn oldest_ready(table: Oid, statistics: &Statistics) -> Result<Option<f64>> {
     let look =
         || queue::find(table).or_raise().map(|queue| census::oldest_ready(&queue).or_raise());
     match xact::try_in_subtransaction(look) {
-        Ok(age) => Ok(age.flatten().map(|age| age as f64 / 1e6)),
+        Ok(age) => Ok(age.flatten().map(time::seconds_of)),
         Err(failure) if failure.is_canceled() => Err(Error::new(failure.code, failure.message)),
         Err(_) => Ok(None),
     }
@@ -162,6 +162,6 @@ fn measured_worker() -> Vec<MeasuredWorker> {
     vec![MeasuredWorker {
         database: catalog::database_name(process::database()),
         is_up: known.is_some_and(|known| works(known.state) && worker_error(&known).is_none()),
-        lag: known.map(|known| known.lag as f64 / 1e6),
+        lag: known.map(|known| time::seconds_of(known.lag)),
     }]
 }

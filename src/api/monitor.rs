@@ -224,7 +224,7 @@ fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     let now = time::now();
-    let since = |instant: i64| now.saturating_sub(instant) as f64 / 1e6;
+    let since = |instant: i64| time::seconds_of(now.saturating_sub(instant));
     for known in databases::all_workers() {
         output.push(jsonb::from_value(&json!({
             "database": known.database,
@@ -232,7 +232,7 @@ fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
             "state": known.state.name(),
             "up": known.worker.map(|(_, begun)| since(begun)),
             "since_round": known.round_at.map(since),
-            "lag": known.lag as f64 / 1e6,
+            "lag": time::seconds_of(known.lag),
             "error": worker_error(&known).map(|(error, _)| error),
         })));
     }

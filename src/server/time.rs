@@ -66,7 +66,7 @@ pub fn seconds(text: &str) -> std::result::Result<f64, String> {
     let interval = interval.map_err(|_| "a time holds a NUL character".to_string())?;
     let length = duration("a time", &interval.to_interval());
     let length = length.map_err(|_| format!("{text} is negative or has no end"))?;
-    Ok(length as f64 / 1e6)
+    Ok(seconds_of(length))
 }
 
 /// The length of an interval in microseconds, a month being 30 days; refuses what lies before now

@@ -16,15 +16,18 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Stops the worker of the client's database while it sleeps: it holds no lock then.
+    /// Stops the worker of the client's database while it has nothing to do: outside a transaction it holds no lock. One
+    /// that counts sleeps within a transaction, too.
     #[track_caller]
     pub fn worker(c: &mut Client) -> Stopped {
         let idle = "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' \
-                    AND datname = current_database() AND wait_event_type = 'Extension'";
+                    AND datname = current_database() AND wait_event_type = 'Extension' \
+                    AND xact_start IS NULL";
         let mut stopped = None;
         wait_until("the worker is idle", || {
-            let pid: Option<i32> = scalar(c, idle, &[]);
-            stopped = pid.and_then(Stopped::asleep);
+            let mut idle = || scalar::<Option<i32>>(c, idle, &[]);
+            stopped =
+                idle().and_then(Stopped::asleep).filter(|stopped| idle() == Some(stopped.pid));
             stopped.is_some()
         });
         stopped.expect("the worker has a PID")

@@ -1,8 +1,8 @@
 //! Two builds compared by what becomes of their rates as consumers grow.
 
-use super::Selection;
 use super::kind::Kind;
 use super::round::Round;
+use super::selection::Selection;
 use crate::against::in_child;
 use crate::effort::Effort;
 use crate::numbers::Sample;
@@ -25,6 +25,16 @@ struct Side {
 }
 
 impl Cell {
+    /// The one that is meant where only one of each is named.
+    pub fn of(selection: &Selection) -> Option<Cell> {
+        let Selection { kinds, clients, commits } = selection;
+        let ([kind], [clients], [commit]) = (&kinds[..], &clients[..], &commits[..]) else {
+            return None;
+        };
+        let round = Round { group: kind.group, clients: *clients, commit };
+        Some(Cell { kind: *kind, round })
+    }
+
     /// A child of `compare`: prints the rate and the 99th percentile of a take in microseconds.
     pub fn measure(&self, effort: &Effort) -> Result<String> {
         let mut peer = peer::of_variant(self.kind.way.contender(), self.kind.group.variant)?;

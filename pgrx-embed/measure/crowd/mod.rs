@@ -4,12 +4,14 @@ mod against;
 mod kind;
 mod results;
 mod round;
+mod selection;
 mod waits;
 mod wal;
 
 pub use against::{Cell, compare};
 pub use kind::Kind;
 pub use round::Round;
+pub use selection::Selection;
 
 use kind::{Group, Way};
 use results::Results;
@@ -24,7 +26,6 @@ use crate::race::COMMITS;
 use crate::report::Section;
 
 pub const CASE: &str = "crowd";
-const CLIENTS: [u32; 4] = [4, 16, 48, 200];
 /// Ways to call xqueue that differ from these in what they return, not in what they do.
 const LEFT_OUT: [&str; 2] = ["xqueue-jsonb", "xqueue-insert"];
 const NOTE: &str = "Medians of {rounds} rounds of {seconds} s, after a second and one more for each 40 clients in which they warm up; in \
@@ -37,42 +38,6 @@ const NOTE: &str = "Medians of {rounds} rounds of {seconds} s, after a second an
 pub fn kinds_of_a_plain_queue() -> String {
     let plain = Kind::all().into_iter().filter(|kind| kind.group.variant == Variant::Plain);
     plain.map(Kind::name).collect::<Vec<_>>().join(", ")
-}
-
-/// What is measured of a crowd; where nothing is named, all.
-#[derive(Clone)]
-pub struct Selection {
-    pub kinds: Vec<Kind>,
-    pub clients: Vec<u32>,
-    /// synchronous_commit
-    pub commits: Vec<&'static str>,
-}
-
-impl Selection {
-    pub const ALL: Selection =
-        Selection { kinds: Vec::new(), clients: Vec::new(), commits: Vec::new() };
-
-    fn kinds(&self) -> Vec<Kind> {
-        if self.kinds.is_empty() { Kind::all() } else { self.kinds.clone() }
-    }
-
-    fn clients(&self) -> Vec<u32> {
-        if self.clients.is_empty() { CLIENTS.to_vec() } else { self.clients.clone() }
-    }
-
-    fn commits(&self, otherwise: &[&'static str]) -> Vec<&'static str> {
-        if self.commits.is_empty() { otherwise.to_vec() } else { self.commits.clone() }
-    }
-
-    /// The one that is meant where only one of each is named.
-    pub fn only(&self) -> Option<Cell> {
-        let ([kind], [clients], [commit]) = (&self.kinds[..], &self.clients[..], &self.commits[..])
-        else {
-            return None;
-        };
-        let round = Round { group: kind.group, clients: *clients, commit };
-        Some(Cell { kind: *kind, round })
-    }
 }
 
 pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {

@@ -10,15 +10,3 @@ pub mod waiters;
 /// On the command line, in place of all of these cases.
 pub const ALL: &str = "many";
 pub const CASES: [&str; 4] = [queues::CASE, restart::CASE, databases::CASE, waiters::CASE];
-
-/// How many.
-#[derive(Clone)]
-pub struct Many {
-    pub queues: u32,
-    pub databases: u32,
-    /// Places for background workers.
-    pub places: u32,
-    /// Connections that wait.
-    pub waiters: usize,
-    pub wakes: usize,
-}

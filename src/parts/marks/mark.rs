@@ -92,9 +92,9 @@ mod tests {
         let mut mark = Mark::new(5);
         let begun = 1_000 * LOST_AFTER;
         assert!(mark.start(RAISE_AFTER + 1, true, begun).raises);
-        for now in [begun - LOST_AFTER, begun, begun + LOST_AFTER] {
-            assert!(mark.is_being_raised(now));
-            assert!(!mark.start(RAISE_AFTER + 1, true, now).raises);
+        for instant in [begun - LOST_AFTER, begun, begun + LOST_AFTER] {
+            assert!(mark.is_being_raised(instant));
+            assert!(!mark.start(RAISE_AFTER + 1, true, instant).raises);
         }
         assert!(!mark.is_being_raised(begun + LOST_AFTER + 1));
         let set_back = begun - LOST_AFTER - 1;

@@ -222,19 +222,19 @@ mod tests {
         };
         let (mut all, mut longest) = (vec![first; count], vec![0; count]);
         let (mut waiting, mut last) = (0, LastKept::default());
-        for now in (ROUND..until).step_by(ROUND as usize) {
+        for instant in (ROUND..until).step_by(ROUND as usize) {
             let mut claims = vec![];
             for (database, known) in all.iter_mut().enumerate() {
-                if known.job_ends.is_some_and(|at| at <= now) {
-                    (known.job_ends, known.idle_since) = (None, now);
+                if known.job_ends.is_some_and(|at| at <= instant) {
+                    (known.job_ends, known.idle_since) = (None, instant);
                 }
-                let wants = known.is_at_work(now) && known.job_ends.is_none();
-                if wants && !known.is_over(now, waiting) {
-                    known.job.claim(now);
+                let wants = known.is_at_work(instant) && known.job_ends.is_none();
+                if wants && !known.is_over(instant, waiting) {
+                    known.job.claim(instant);
                 }
                 let (since, purpose) = match known.tenure {
                     None => (Some(known.needed_at), Purpose::Worker),
-                    Some(_) => (known.job.waits_since(now).filter(|_| wants), Purpose::Job),
+                    Some(_) => (known.job.waits_since(instant).filter(|_| wants), Purpose::Job),
                 };
                 let database = database as u32;
                 claims.extend(since.map(|since| Claim { since, database, purpose }));
@@ -248,27 +248,27 @@ mod tests {
             waiting = 0;
             for claim in claims {
                 let index = claim.database as usize;
-                let rivals = rivals(&all, index, now);
+                let rivals = rivals(&all, index, instant);
                 let known = &mut all[index];
                 match claim.purpose {
                     // An unmet claim before it.
                     _ if waiting > 0 => waiting += 1,
                     Purpose::Worker if free == 0 => waiting += 1,
                     Purpose::Worker => {
-                        known.tenure = Some(begun_at(now));
+                        known.tenure = Some(begun_at(instant));
                         known.job.wait_again();
                         free -= 1;
                     }
                     Purpose::Job if free == 0 => {
-                        waiting += usize::from(known.job.keep(now, rivals, &mut last));
+                        waiting += usize::from(known.job.keep(instant, rivals, &mut last));
                     }
                     Purpose::Job
-                        if !known.job.keep(now, rivals, &mut last) && rivals.have_places => {}
+                        if !known.job.keep(instant, rivals, &mut last) && rivals.have_places => {}
                     Purpose::Job => {
                         longest[index] =
-                            now.max(longest[index] + known.idle_since) - known.idle_since;
-                        known.job.end(now, &mut last);
-                        known.job_ends = Some(now + job);
+                            instant.max(longest[index] + known.idle_since) - known.idle_since;
+                        known.job.end(instant, &mut last);
+                        known.job_ends = Some(instant + job);
                         free -= 1;
                     }
                 }
@@ -276,8 +276,8 @@ mod tests {
                 known.is_counted = waiting > 0 && claim.purpose == Purpose::Job;
             }
             for known in &mut all {
-                if known.is_at_work(now) && known.is_over(now, waiting) {
-                    (known.tenure, known.needed_at, known.is_counted) = (None, now, false);
+                if known.is_at_work(instant) && known.is_over(instant, waiting) {
+                    (known.tenure, known.needed_at, known.is_counted) = (None, instant, false);
                     waiting -= 1;
                 }
             }

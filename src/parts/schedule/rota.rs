@@ -121,9 +121,9 @@ pub mod tests {
         let first = |period: &i64| Simulated::Resting { needed_at: *period };
         let mut databases: Vec<Simulated> = periods.iter().map(first).collect();
         let mut results = vec![(0, 0); periods.len()];
-        for now in (0..until).step_by(ROUND as usize) {
+        for instant in (0..until).step_by(ROUND as usize) {
             let waits = |(database, state): (usize, &Simulated)| match state {
-                Simulated::Resting { needed_at: since } if *since <= now => {
+                Simulated::Resting { needed_at: since } if *since <= instant => {
                     let database = database as u32;
                     Some(Claim { since: *since, database, purpose: Purpose::Worker })
                 }
@@ -138,16 +138,19 @@ pub mod tests {
             for claim in &claims[..met] {
                 let index = claim.database as usize;
                 let result = &mut results[index];
-                *result = (result.0.max(now - claim.since), result.1 + 1);
+                *result = (result.0.max(instant - claim.since), result.1 + 1);
                 databases[index] =
-                    Simulated::Working { tenure: begun_at(now), needed_at: now + START };
+                    Simulated::Working { tenure: begun_at(instant), needed_at: instant + START };
             }
             for (state, period) in databases.iter_mut().zip(periods) {
                 let Simulated::Working { tenure, needed_at } = state else { continue };
-                if *needed_at <= now {
-                    *needed_at = now + period;
+                if *needed_at <= instant {
+                    *needed_at = instant + period;
                 }
-                if waiting > 0 && tenure.first_round <= now && tenure.gives_up(now, *needed_at) {
+                if waiting > 0
+                    && tenure.first_round <= instant
+                    && tenure.gives_up(instant, *needed_at)
+                {
                     waiting -= 1;
                     *state = Simulated::Resting { needed_at: *needed_at };
                 }
