@@ -14,7 +14,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Shared memory cannot grow: about 18 kB are reserved for each queue.
+/// Shared memory cannot grow: 37 kB are reserved for each queue.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// About 120 bytes are reserved for each sub-queue that has something to take or is busy; further ones are found in
 /// the table.

@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// Bytes that a description and what the server keeps of its table take: measured with six columns and four indexes.
 const SIZE: usize = 28 << 10;
+/// One in this number of all is freed at a time, so that not each new one looks for the least recently used of all.
+const SPARE: usize = 8;
 
 thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
@@ -72,7 +74,7 @@ pub(super) fn keep(queue: &Rc<Queue>, stale_count: u64) {
     make_room(queue);
 }
 
-/// Frees the least recently used descriptions until the others need no more memory than they may. `grown`: the one that takes
+/// Frees the least recently used descriptions once all need more memory than they may. `grown`: the one that takes
 /// more than before.
 pub(super) fn make_room(grown: &Queue) {
     let limit = settings::queue_memory();
@@ -82,13 +84,17 @@ pub(super) fn make_room(grown: &Queue) {
             let size = grown.size();
             kept.size = kept.size + size - grown.weighed.replace(size);
         }
+        if kept.size <= limit {
+            return vec![];
+        }
         let mut evicted = Vec::new();
-        while kept.size > limit {
-            let unused = kept.queues.values().filter(|queue| Rc::strong_count(queue) == 1);
-            let Some(table) = unused.min_by_key(|queue| queue.used.get()).map(|queue| queue.table)
-            else {
+        let unused = kept.queues.values().filter(|queue| Rc::strong_count(queue) == 1);
+        let mut by_use: Vec<(u64, Oid)> = unused.map(|q| (q.used.get(), q.table)).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        for (_, table) in by_use {
+            if kept.size <= limit - limit / SPARE {
                 break;
-            };
+            }
             if let Some(queue) = kept.queues.remove(&table) {
                 kept.size -= queue.weighed.take();
                 evicted.push(queue);

@@ -79,7 +79,7 @@ pub fn take(
         let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
         if !found.update(&changes) {
             return match found.holder() {
-                Holder::Changes => Attempt::Changed,
+                Holder::Changes(_) => Attempt::Changed,
                 Holder::Locks(locker) => Attempt::Locked(Some(locker)),
                 Holder::None | Holder::Several => Attempt::Locked(None),
             };

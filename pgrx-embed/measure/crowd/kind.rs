@@ -49,7 +49,7 @@ const VARIANTS: [(&str, &str, Variant); 4] = [
     ("tube", ", 10 tubes", Variant::Tubes(10)),
 ];
 /// Tasks for each second of a round that begins with a backlog: more than any contender can take.
-const MOST_PER_SECOND: u32 = 40_000;
+const MOST_PER_SECOND: u32 = 60_000;
 /// Ready tasks besides those of the lifecycles, so that no take finds all of them locked.
 const SOME: u32 = 1000;
 /// The same of each sub-queue or tube.

@@ -41,6 +41,8 @@ pub struct Handed {
 pub struct Refill {
     /// From here on; FIRST: from the mark on.
     pub from: Position,
+    /// The mark as the refill begins: what becomes ready before it from then on is told to the ring.
+    pub mark: Position,
     /// Maximum number of tasks.
     pub room: usize,
     /// Number of the ring, and of the refill.

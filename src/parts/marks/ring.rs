@@ -2,9 +2,10 @@
 //! the index and walks over what the others are taking.
 //!
 //! Invariant: a task of the group that is ready, visible to all and before `end` is a candidate, or was handed out to a take
-//! that has not ended, or its row was locked as a take came to it. What may break that puts the ring aside, and the next
-//! refill begins at the mark: a rollback, a take that ends without a look at its candidate, the end of such a lock, changes
-//! that are not reported. A task that becomes ready before `end` cuts off the candidates behind it. Refills treat concurrent
+//! that has not ended, or its row was locked, or being changed, as a take or a refill came to it. What may break that puts the
+//! ring aside, and the next refill begins at the mark: a rollback, a take that ends without a look at its candidate, the end of
+//! such a lock. What is not told, as that such a change has left the task ready, is found as the ring is put aside once in
+//! `TRUSTED_FOR`. A task that becomes ready before `end` cuts off the candidates behind it. Refills treat concurrent
 //! commits as the raise of a mark does: those before the look's snapshot are in what it finds, later ones are in `floor`.
 //!
 //! A candidate is a hint: the take looks whether the row is still there, and ready. Pure.
@@ -132,7 +133,8 @@ impl Ring<'_> {
         if is_within(self.state.distrusted_since, now, DISTRUSTED_FOR) {
             return Handed::default();
         }
-        if !is_within(self.state.begun, now, TRUSTED_FOR) && !self.state.is_being_refilled(now) {
+        let is_first_read = self.state.end == FIRST && self.state.is_being_refilled(now);
+        if !is_within(self.state.begun, now, TRUSTED_FOR) && !is_first_read {
             self.state.put_aside();
         }
         self.state.used = now;
@@ -159,7 +161,7 @@ impl Ring<'_> {
         state.refill += 1;
         (state.is_being_refilled, state.refilled_since, state.floor) = (true, now, LAST);
         let room = ROOM - state.count as usize;
-        Some(Refill { from: state.end, room, ring: 0, number: state.refill })
+        Some(Refill { from: state.end, mark: FIRST, room, ring: 0, number: state.refill })
     }
 
     /// Ends a refill, which has found these tasks: all of the group that are ready, in order, up to the last. Fewer than it had

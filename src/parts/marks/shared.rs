@@ -53,7 +53,13 @@ impl QueueGuard {
     pub fn hand_out(&mut self, group: Group, now: i64) -> Handed {
         match self.is_prepared() {
             true => Handed::default(),
-            false => self.rings().hand_out(group, now),
+            false => {
+                let mut handed = self.rings().hand_out(group, now);
+                if let Some(refill) = &mut handed.refill {
+                    refill.mark = self.marked(group);
+                }
+                handed
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Takes of the candidates that a take has read ahead, see [`crate::parts::marks::ring`].
 
 use crate::model::change::Place;
+use crate::model::field::Field;
 use crate::model::position::{FIRST, Group};
 use crate::model::status::Status;
 use crate::parts::marks::candidate::{Candidate, Handed, Refill};
@@ -8,7 +9,7 @@ use crate::parts::marks::claim::Claim;
 use crate::parts::slot;
 use crate::queue::{Arguments, Queue};
 use crate::server::heap::{Bound, Found, Holder, Is, Open, Scan};
-use crate::server::{injection, time, xact};
+use crate::server::{injection, operators, time, xact};
 use crate::statement::Parameter;
 use crate::statement::rule::Applies;
 use crate::trace::{Shortcut, shortcuts};
@@ -65,6 +66,7 @@ pub fn begin(queue: &Queue, group: Group) -> Option<Ahead> {
 }
 
 fn hand_out(queue: &Queue, group: Group) -> Ahead {
+    injection::point(c"xqueue-candidate-is-wanted");
     let (claim, now) = (Claim::begin(queue.slot), time::now());
     let handed = slot::lock(queue.slot).map(|mut slot| slot.hand_out(group, now));
     injection::point(c"xqueue-candidate-is-handed-out");
@@ -158,7 +160,10 @@ fn look(
         let is_it = queue.position_of(found) == Some(candidate.position())
             && (search.group == Group::ALL || search.group.meets(queue.group_of(found, &place)));
         if is_it {
-            seen = Some(attempt(found));
+            seen = Some(match is_of_tube(queue, search, found) {
+                true => attempt(found),
+                false => Attempt::Impossible,
+            });
         }
     });
     if let Some(seen) = seen {
@@ -177,20 +182,29 @@ fn look(
     seen
 }
 
+/// Returns whether a task has the label that is asked for: the hash of another may be the same.
+fn is_of_tube(queue: &Queue, search: Search, found: &Found) -> bool {
+    let Some((wanted, tube)) = search.arguments.get(Parameter::Tube).zip(queue.tube()) else {
+        return true;
+    };
+    let label = queue.value_of(found, Field::Tube);
+    label.is_some_and(|label| operators::equal(label, wanted, tube.collation))
+}
+
 /// Reads the next tasks of the group, and returns whether there are any. What another transaction is changing is left out: its
 /// rollback puts the rings aside, if it has reported the change.
 fn read_ahead(queue: &Queue, search: Search, open: &Open, refill: &Refill) -> bool {
     injection::point(c"xqueue-ring-is-refilled");
-    let from = match refill.from {
-        FIRST => search.arguments.get(Parameter::Mark),
-        from => queue.key_at(from),
-    };
-    let from = from.map(|value| Bound { is: Is::AtLeast, value });
+    let from = if refill.from == FIRST { refill.mark } else { refill.from };
+    let from = (from != FIRST)
+        .then(|| queue.key_at(from))
+        .flatten()
+        .map(|value| Bound { is: Is::AtLeast, value });
     let Some(bounds) = bounds(queue, search.group, search.arguments, from) else { return true };
     let (mut candidates, mut has_left_out) = (Vec::with_capacity(refill.room), false);
     open.scan(search.index, &bounds, |found| {
         if applies(queue, Applies::TO_TAKE, found) {
-            match queue.position_of(found).filter(|_| found.holder() != Holder::Changes) {
+            match queue.position_of(found).filter(|_| !is_being_changed(found)) {
                 Some(position) => candidates.push(Candidate::new(position, found.id())),
                 None => has_left_out = true,
             }
@@ -202,6 +216,11 @@ fn read_ahead(queue: &Queue, search: Search, open: &Open, refill: &Refill) -> bo
         slot.end_refill(refill, &candidates, time::now());
     }
     has_left_out || !candidates.is_empty()
+}
+
+/// Of a change that was rolled back the row may not say so yet.
+fn is_being_changed(found: &Found) -> bool {
+    matches!(found.holder(), Holder::Changes(id) if xact::is_in_progress(id))
 }
 
 /// Returns the bounds of a group's tasks in the index, and one for their keys.

@@ -20,8 +20,8 @@ pub struct Found<'open> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     None,
-    /// One changes or deletes it.
-    Changes,
+    /// This one changes or deletes it.
+    Changes(u32),
     Locks(u32),
     /// Several lock it, of which one may change it.
     Several,
@@ -46,7 +46,8 @@ impl Found<'_> {
         unsafe { access::row_id(self.slot) }
     }
 
-    /// Returns what other transactions were last doing to the row; they may have ended, or been rolled back.
+    /// Returns what other transactions were last doing to the row; they may have ended, or been rolled back. If one comes as this
+    /// looks, the number may be another's than told, or none.
     pub fn holder(&self) -> Holder {
         // SAFETY: the slot holds a row of a heap, in a page that is pinned. Others may change the two words meanwhile, of
         // which each is read at once.
@@ -67,7 +68,7 @@ impl Found<'_> {
         } else if has(pg_sys::HEAP_XMAX_LOCK_ONLY) || is_old {
             Holder::Locks(id.into())
         } else {
-            Holder::Changes
+            Holder::Changes(id.into())
         }
     }
 
