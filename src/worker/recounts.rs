@@ -42,6 +42,8 @@ pub struct Recounts {
     turns: Turns,
     /// Tables that a process apart is to count next.
     apart: HashSet<Oid>,
+    /// Tables that were found to have more than `FEW_PAGES`: not looked at again to see that.
+    larger: HashSet<Oid>,
     /// Owners of tables whose recount has reached the limit.
     slow: HashMap<Oid, Slowness>,
     /// The limit has left some to the next round.
@@ -70,6 +72,7 @@ impl Recounts {
             crew: Crew::of(database, "xqueue recount"),
             turns: Turns::default(),
             apart: HashSet::new(),
+            larger: HashSet::new(),
             slow: HashMap::new(),
             is_cut_off: false,
             spent: Duration::ZERO,
@@ -82,6 +85,7 @@ impl Recounts {
         self.crew.retain(&is_there);
         self.turns.retain(&is_there);
         self.apart.retain(|table| is_there(*table));
+        self.larger.retain(|table| is_there(*table));
         self.slow.retain(|_, slowness| slowness.is_remembered(now));
     }
 
@@ -176,8 +180,9 @@ impl Recounts {
             let of_kind = wanting.iter().filter(|(_, wanted)| wanted.is_awaited == is_awaited);
             let in_turn = self.turns.all(of_kind.map(|(table, wanted)| wanted.candidate(*table)));
             for next in in_turn {
+                let is_later = most_pages == FEW_PAGES && self.larger.contains(&next.table);
                 // An owner may have been found slow just now.
-                if self.is_for_others(next.table, next.owner) {
+                if is_later || self.is_for_others(next.table, next.owner) {
                     continue;
                 }
                 if begun.elapsed() >= LIMIT {
@@ -189,7 +194,13 @@ impl Recounts {
                     u32::MAX => Some(Report::none(End::Slow)),
                     _ => recounter::recount_briefly(next.table, LIMIT, most_pages),
                 };
-                let Some(report) = report else { continue };
+                let Some(report) = report else {
+                    if most_pages == FEW_PAGES {
+                        self.larger.insert(next.table);
+                    }
+                    continue;
+                };
+                self.larger.remove(&next.table);
                 self.turns.take(next.owner);
                 self.turns.take(next.table);
                 if report.end != End::Slow {
