@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn a_backlog_is_spread_over_all_parts() {
-        let group = Group { variant: Variant::SubQueues(3), work: Work::TakeAndAck };
-        assert_eq!(group.stock(1, 10), (40_002, 13_334));
+        let group = Group { variant: Variant::SubQueues(7), work: Work::TakeAndAck };
+        assert_eq!(group.stock(1, 10), (60_004, 8_572));
         let group = Group { variant: Variant::Plain, work: Work::TakeAndAckMany };
         assert_eq!(group.stock(1, 10), (10, 10));
         assert_eq!(group.clients(&[4, 16]), [4]);
