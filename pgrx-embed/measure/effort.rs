@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::crowd::Selection;
+use crate::crowd::selection::Selection;
 
 /// Of those of one case that goes on without a pause.
 const CONTENDERS_AT_MOST: u32 = 16;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::crowd::{self, Cell, Kind, Selection};
+use crate::crowd::selection::Selection;
+use crate::crowd::{self, Cell, Kind};
 use crate::effort::{Effort, FULL, QUICK};
 use crate::figures::{FIGURES, Figure};
 use crate::many;

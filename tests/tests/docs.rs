@@ -212,7 +212,7 @@ fn signatures(page: &Page, function: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Returns whether a text such as 10MB is so many kB.
+/// Returns whether a text such as 10MB means this number of kB.
 fn is_megabytes(text: &str, kilobytes: &str) -> bool {
     let number = text.strip_suffix("MB").and_then(|number| number.parse::<u64>().ok());
     number.is_some_and(|number| (number * 1024).to_string() == kilobytes)

@@ -4,14 +4,13 @@ mod against;
 mod kind;
 mod results;
 mod round;
-mod selection;
+pub mod selection;
 mod waits;
 mod wal;
 
 pub use against::{Cell, compare};
 pub use kind::Kind;
 pub use round::Round;
-pub use selection::Selection;
 
 use kind::{Group, Way};
 use results::Results;
