@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::crowd::selection::Selection;
-use crate::crowd::{self, Cell, Kind};
+use crate::crowd::cell::Cell;
+use crate::crowd::kind::Kind;
+use crate::crowd::selection::{self, Selection};
 use crate::effort::{Effort, FULL, QUICK};
 use crate::figures::{FIGURES, Figure};
 use crate::many;
@@ -67,11 +68,11 @@ pub fn help() -> String {
          \x20              the server of another build: both are measured in turn, and the ratios told\n  \
          CASE           {} (default: all but {}; many means all that begin so)\n  \
          \x20              with --against: {} (default: all of these), {}",
-        crowd::kinds_of_a_plain_queue(),
+        selection::kinds_of_a_plain_queue(),
         CASES.map(|(name, _)| name).join(", "),
         ON_REQUEST.join(", "),
         FIGURES.each_ref().map(|figure| figure.name).join(", "),
-        crowd::CASE
+        selection::CASE
     )
 }
 
@@ -133,7 +134,7 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
         }
     }
     let is_known = |case: &str| match against {
-        Some(_) => Figure::named(case).is_some() || case == crowd::CASE,
+        Some(_) => Figure::named(case).is_some() || case == selection::CASE,
         None => CASES.iter().any(|(known, _)| *known == case),
     };
     if let Some(unknown) = cases.iter().find(|case| !is_known(case)) {

@@ -1,55 +1,20 @@
 //! Two builds compared by what becomes of their rates as consumers grow.
 
+use super::cell::Cell;
 use super::kind::Kind;
 use super::round::Round;
 use super::selection::Selection;
 use crate::against::in_child;
-use crate::effort::Effort;
 use crate::numbers::Sample;
 use crate::options::{Options, Server};
-use crate::peer;
 use crate::report::{Section, row};
 use crate::{Result, watchdog};
-
-/// What a child measures.
-pub struct Cell {
-    pub kind: Kind,
-    pub round: Round,
-}
 
 /// Of one build, one value a pair.
 #[derive(Default)]
 struct Side {
     rates: Sample,
     p99: Sample,
-}
-
-impl Cell {
-    /// The one that is meant where only one of each is named.
-    pub fn of(selection: &Selection) -> Option<Cell> {
-        let Selection { kinds, clients, commits } = selection;
-        let ([kind], [clients], [commit]) = (&kinds[..], &clients[..], &commits[..]) else {
-            return None;
-        };
-        let round = Round { group: kind.group, clients: *clients, commit };
-        Some(Cell { kind: *kind, round })
-    }
-
-    /// A child of `compare`: prints the rate and the 99th percentile of a take in microseconds.
-    pub fn measure(&self, effort: &Effort) -> Result<String> {
-        let mut peer = peer::of_variant(self.kind.way.contender(), self.kind.group.variant)?;
-        self.round.fill(&mut *peer, effort)?;
-        let timed = self.round.run(&mut *peer, effort)?.ok_or("its takes are not timed")?;
-        Ok(format!("{} {}", timed.per_second, timed.takes.percentile(0.99)))
-    }
-
-    fn arguments(&self) -> Vec<String> {
-        let Round { clients, commit, .. } = self.round;
-        let selection =
-            ["--kind", &self.kind.name(), "--clients", &clients.to_string(), "--commit", commit]
-                .map(str::to_owned);
-        ["round".to_owned()].into_iter().chain(selection).collect()
-    }
 }
 
 pub fn compare(options: &Options, other: &Server) -> Result<Section> {

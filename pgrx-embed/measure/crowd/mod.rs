@@ -1,19 +1,20 @@
 //! How a queue's rate holds as its consumers grow.
 
 mod against;
-mod kind;
+pub mod cell;
+pub mod kind;
 mod results;
 mod round;
 pub mod selection;
 mod waits;
 mod wal;
 
-pub use against::{Cell, compare};
-pub use kind::Kind;
-pub use round::Round;
+pub use against::compare;
+pub use selection::CASE;
 
 use kind::{Group, Way};
 use results::Results;
+use round::Round;
 use waits::Waits;
 use wal::Wal;
 
@@ -24,7 +25,6 @@ use crate::plot::Plot;
 use crate::race::COMMITS;
 use crate::report::Section;
 
-pub const CASE: &str = "crowd";
 /// Ways to call xqueue that differ from these in what they return, not in what they do.
 const LEFT_OUT: [&str; 2] = ["xqueue-jsonb", "xqueue-insert"];
 const NOTE: &str = "Medians of {rounds} rounds of {seconds} s, after a second and one more for each 40 clients in which they warm up; in \
@@ -32,12 +32,6 @@ const NOTE: &str = "Medians of {rounds} rounds of {seconds} s, after a second an
     Before each the queue is filled anew and vacuumed and a checkpoint is made, so that the WAL has more full pages than \
     in the long run: they are told apart, in bytes a task. A take's latency is that of its statement with its commit, in \
     all rounds; what ours does with done and next is ack and take. Waits: of backends at work, looked at 20 times a second.";
-
-/// Names for the command line.
-pub fn kinds_of_a_plain_queue() -> String {
-    let plain = Kind::all().into_iter().filter(|kind| kind.group.variant == Variant::Plain);
-    plain.map(Kind::name).collect::<Vec<_>>().join(", ")
-}
 
 pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let selection = &effort.crowd;

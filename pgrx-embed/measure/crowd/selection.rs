@@ -1,7 +1,9 @@
 //! What is measured of a crowd.
 
 use super::kind::Kind;
+use crate::peer::Variant;
 
+pub const CASE: &str = "crowd";
 const CLIENTS: [u32; 4] = [4, 16, 48, 200];
 
 /// Where nothing is named, all.
@@ -28,4 +30,10 @@ impl Selection {
     pub fn commits(&self, otherwise: &[&'static str]) -> Vec<&'static str> {
         if self.commits.is_empty() { otherwise.to_vec() } else { self.commits.clone() }
     }
+}
+
+/// Names for the command line.
+pub fn kinds_of_a_plain_queue() -> String {
+    let plain = Kind::all().into_iter().filter(|kind| kind.group.variant == Variant::Plain);
+    plain.map(Kind::name).collect::<Vec<_>>().join(", ")
 }
