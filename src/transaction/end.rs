@@ -155,6 +155,7 @@ fn undo(slot: SlotId, delta: &Delta) {
     let is_touched = !delta.waiters.unmade_ready.is_empty()
         || delta.capacity.reserved > 0
         || delta.marks.moved
+        || delta.marks.is_begun
         || !delta.subqueues.is_empty();
     if (is_touched || delta.counters.replaces || delta.table.redefined)
         && let Some(mut queue) = slot::lock(slot)

@@ -29,6 +29,9 @@ pub fn run(
     transition: Option<Transition>,
     work: impl FnOnce() -> Result<usize>,
 ) -> Result<usize> {
+    if call != Call::Put {
+        transaction::note(queue.slot, |delta| delta.marks.is_begun = true);
+    }
     // Code of users that ran in the call may have added triggers since the queue was looked up.
     let transition =
         transition.filter(|_| queue.counts_itself && !queue.is_stale() && !trace::is_on());

@@ -124,6 +124,44 @@ fn a_task_whose_take_is_rolled_back_comes_first_again() {
     finds(&mut q, &[20, 40, 50]);
 }
 
+/// What it has changed is counted at its end: nothing else tells that this is ready again.
+#[test]
+fn tasks_whose_take_fails_in_the_middle_come_first_again() {
+    let mut q = Queue::with("ahead", COLUMNS, &json!({}));
+    let name = q.name.clone();
+    // Whether it can be shown turns out once its row is changed.
+    q.sql(
+        "CREATE TYPE {q}_kind AS ENUM ('good', 'bad'); \
+         CREATE FUNCTION {q}_json({q}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN \
+           IF $1 = 'bad' THEN PERFORM pg_advisory_xact_lock('{q}'::regclass::bigint); RAISE 'a bad one'; END IF; \
+           RETURN to_json($1::text); \
+         END $$; \
+         CREATE CAST ({q}_kind AS json) WITH FUNCTION {q}_json({q}_kind); \
+         ALTER TABLE {q} ADD kind {q}_kind DEFAULT 'good'; \
+         INSERT INTO {q} (id, kind) SELECT n * 10, CASE n WHEN 50 THEN 'bad'::{q}_kind ELSE 'good' END \
+           FROM generate_series(1, 53) n",
+    );
+    let (mut holder, mut other) = (q.client(), q.client());
+    let hold = format!("SELECT pg_advisory_lock('{name}'::regclass::bigint)");
+    holder.batch_execute(&hold).unwrap();
+    let many = name.clone();
+    let failing = std::thread::spawn(move || {
+        let failed = other.execute("SELECT xqueue.take($1::text, count => 50)", &[&many]);
+        db_error(&failed.expect_err("one of them is bad")).message().to_owned()
+    });
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                 AND objid = $1::text::regclass";
+    wait_until("it waits", || scalar::<i64>(&mut q.admin, waits, &[&name]) == 1);
+    assert_eq!((next(&mut q), next(&mut q)), (Some(510), Some(520)));
+    holder.batch_execute("SELECT pg_advisory_unlock_all()").unwrap();
+    assert_eq!(failing.join().expect("an error"), "a bad one");
+    assert_eq!((next(&mut q), next(&mut q)), (Some(10), Some(20)));
+    q.sql(
+        "DELETE FROM {q}; DROP CAST ({q}_kind AS json); DROP FUNCTION {q}_json; \
+         ALTER TABLE {q} DROP kind; DROP TYPE {q}_kind",
+    );
+}
+
 #[test]
 fn a_task_that_comes_before_the_others_is_taken_before_them() {
     let mut q = read_ahead(4, &json!({}));
