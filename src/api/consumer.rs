@@ -307,7 +307,7 @@ fn take_now(
             if left <= 0 {
                 break;
             }
-            if !taken.has_missed {
+            if !taken.needs_statement {
                 continue;
             }
             arguments.set(Parameter::Limit, Value::int4(left));

@@ -5,6 +5,7 @@
 //! needs more, or meets another transaction at the same task, is left to the statement path.
 
 mod ahead;
+mod search;
 pub mod subqueue;
 mod taken;
 
@@ -38,8 +39,8 @@ const FEW: usize = 32;
 /// The result of a take.
 pub struct Taken {
     pub rows: Rows<'static>,
-    /// Ready tasks were passed over, as other transactions had them.
-    pub has_missed: bool,
+    /// There may be more, for a statement to find.
+    pub needs_statement: bool,
 }
 
 /// How the tasks of a group are found.
@@ -71,7 +72,7 @@ pub fn take(
         return Ok(None);
     };
     let is_passing = is_passing(queue, &way.direct);
-    let (mut rows, mut has_missed) = (Vec::new(), false);
+    let mut rows = Vec::new();
     let mut attempt = |found: &Found| {
         if !applies(queue, Applies::TO_TAKE, found) {
             return Attempt::Unfit;
@@ -79,7 +80,7 @@ pub fn take(
         let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
         if !found.update(&changes) {
             return match found.holder() {
-                Holder::Changes(_) => Attempt::Changed,
+                Holder::Changes(by) => Attempt::Changed(by),
                 Holder::Locks(locker) => Attempt::Locked(Some(locker)),
                 Holder::None | Holder::Several => Attempt::Locked(None),
             };
@@ -93,20 +94,8 @@ pub fn take(
         let search = Search { group, index: way.index, arguments };
         ahead::take(queue, search, &open, ahead, &mut attempt)
     });
-    if outcome == Outcome::TooFew {
-        open.scan(way.index, &bounds, |found| match attempt(found) {
-            Attempt::Enough => Scan::Ends,
-            Attempt::Taken | Attempt::Unfit => Scan::GoesOn,
-            Attempt::Changed | Attempt::Locked(_) => {
-                has_missed = true;
-                Scan::GoesOn
-            }
-            Attempt::Impossible => {
-                has_missed = true;
-                Scan::Ends
-            }
-        });
-    }
+    let needs_statement =
+        outcome == Outcome::TooFew && search::take(&open, way.index, &bounds, &mut attempt);
     // What makes jsonb of a type may write as well.
     if is_passing {
         transaction::note_only_taken();
@@ -115,7 +104,7 @@ pub fn take(
     drop(open);
     counting::note(queue, Call::Take, None, rows.len());
     shortcuts::count(Shortcut::Take, rows.len());
-    Ok(Some(Taken { rows, has_missed }))
+    Ok(Some(Taken { rows, needs_statement }))
 }
 
 /// Returns whether the writes of a take may be lost in a crash, which ends the session and gives its tasks back. The

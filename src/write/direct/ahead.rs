@@ -44,8 +44,8 @@ pub enum Attempt {
     Enough,
     /// It is not to be taken.
     Unfit,
-    /// Another transaction is changing it, or has.
-    Changed,
+    /// This transaction is changing it, or has.
+    Changed(u32),
     /// Another transaction has locked it, if it is known which.
     Locked(Option<u32>),
     /// What it would become is to be said by a statement.
@@ -177,7 +177,7 @@ fn look(
     let mut seen = Attempt::Unfit;
     open.scan(search.index, &bounds, |found| {
         seen = attempt(found);
-        if matches!(seen, Attempt::Unfit | Attempt::Changed) { Scan::GoesOn } else { Scan::Ends }
+        if matches!(seen, Attempt::Unfit | Attempt::Changed(_)) { Scan::GoesOn } else { Scan::Ends }
     });
     seen
 }
