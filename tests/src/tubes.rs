@@ -3,8 +3,9 @@
 use postgres::Client;
 use serde_json::{Value, json};
 
-use crate::client::{scalar, values};
+use crate::client::values;
 use crate::queue::Queue;
+use crate::reads::Reads;
 use crate::repeat::{enough_takes, repeat_until};
 use crate::tasks::ids;
 
@@ -69,17 +70,8 @@ impl Tubes {
 
     /// The number of index entries that a take of a tube reads.
     pub fn walked(&mut self, tube: &str) -> i64 {
-        let read = format!(
-            "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = '{}'",
-            self.name
-        );
-        let flush = "SELECT pg_stat_force_next_flush()";
-        self.q.sql(flush);
-        let before: i64 = scalar(&mut self.q.admin, &read, &[]);
         let take = format!("SELECT xqueue.take('{}', tube => '{tube}')", self.name);
-        self.q.sql(&format!("BEGIN; {take}; ROLLBACK"));
-        self.q.sql(flush);
-        scalar::<i64>(&mut self.q.admin, &read, &[]) - before
+        Reads::of(&mut self.q.admin, &self.name, &take, "ROLLBACK").entries
     }
 
     /// Takes a task of a tube: that which comes first by the table.
