@@ -50,6 +50,14 @@ pub struct Refill {
     pub(super) number: u64,
 }
 
+/// What a refill has read.
+#[derive(Default)]
+pub struct Read {
+    pub found: Vec<Candidate>,
+    /// Besides them there were tasks that were being changed.
+    pub has_left_out: bool,
+}
+
 impl Default for Candidates {
     fn default() -> Self {
         Candidates([Candidate::default(); ROOM])

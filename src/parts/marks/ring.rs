@@ -13,7 +13,7 @@
 //! Candidates lie apart from the rest, and are not touched while there are none.
 
 use crate::model::position::{FIRST, Group, LAST, Position};
-use crate::parts::marks::candidate::{Candidate, Candidates, Handed, LOCKERS, ROOM, Refill};
+use crate::parts::marks::candidate::{Candidate, Candidates, Handed, LOCKERS, ROOM, Read, Refill};
 
 /// With this number of candidates or fewer, more are read.
 const LOW: usize = ROOM / 2;
@@ -48,6 +48,8 @@ pub struct State {
     distrusted_since: i64,
     /// The last refill has come to the end of the index, and nothing has become ready behind `end` since.
     is_exhausted: bool,
+    /// Tasks were left out, or passed over, as they were being changed.
+    has_left_out: bool,
     /// Transactions that have locked rows which takes have passed over; 0: none.
     lockers: [u32; LOCKERS],
 }
@@ -73,6 +75,7 @@ impl Default for State {
             used: 0,
             distrusted_since: i64::MIN,
             is_exhausted: false,
+            has_left_out: false,
             lockers: [0; LOCKERS],
         }
     }
@@ -92,13 +95,25 @@ impl State {
     /// Forgets all candidates, and abandons a refill in progress.
     pub fn put_aside(&mut self) {
         (self.count, self.end, self.is_being_refilled) = (0, FIRST, false);
-        (self.is_exhausted, self.lockers) = (false, [0; LOCKERS]);
+        (self.is_exhausted, self.has_left_out, self.lockers) = (false, false, [0; LOCKERS]);
+    }
+
+    /// Returns whether the group has no tasks but those that takes in progress have.
+    pub(super) fn knows_none(&self, now: i64) -> bool {
+        let is_trusted = is_within(self.begun, now, TRUSTED_FOR);
+        let is_sure = !self.has_left_out && self.lockers == [0; LOCKERS];
+        self.count == 0 && self.is_exhausted && is_sure && is_trusted
     }
 
     /// Gives the ring to a group.
     pub(super) fn bind(&mut self, group: Group) {
         self.put_aside();
         (self.group, self.distrusted_since) = (group, i64::MIN);
+    }
+
+    /// A take has passed over a row that was being changed.
+    pub fn leave_out(&mut self) {
+        self.has_left_out = true;
     }
 
     /// A take has passed over a row that this transaction has locked; None: it is unknown which.
@@ -155,6 +170,9 @@ impl Ring<'_> {
         if state.is_exhausted || state.count as usize > LOW || state.is_being_refilled(now) {
             return None;
         }
+        if state.count == 0 && state.has_left_out {
+            state.put_aside();
+        }
         if state.end == FIRST {
             state.begun = now;
         }
@@ -164,9 +182,9 @@ impl Ring<'_> {
         Some(Refill { from: state.end, mark: FIRST, room, ring: 0, number: state.refill })
     }
 
-    /// Ends a refill, which has found these tasks: all of the group that are ready, in order, up to the last. Fewer than it had
-    /// room for: there are no more.
-    pub fn end_refill(&mut self, refill: &Refill, found: &[Candidate], now: i64) {
+    /// Ends a refill, which has found these tasks: all of the group that are ready, in order, up to the last, but for those that
+    /// were being changed. Fewer than it had room for: there are no more.
+    pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
         if !self.state.is_being_refilled || self.state.refill != refill.number {
             return;
         }
@@ -175,8 +193,9 @@ impl Ring<'_> {
             self.state.begun = now;
         }
         let floor = self.state.floor;
-        self.state.is_exhausted = found.len() < refill.room && floor == LAST;
-        let before = found.iter().take_while(|candidate| candidate.position() < floor);
+        self.state.is_exhausted = read.found.len() < refill.room && floor == LAST;
+        self.state.has_left_out |= read.has_left_out;
+        let before = read.found.iter().take_while(|candidate| candidate.position() < floor);
         before.for_each(|candidate| self.push(*candidate));
     }
 
@@ -243,7 +262,8 @@ mod tests {
         }
 
         fn end_refill(&mut self, refill: &Refill, found: &[Candidate], now: i64) {
-            self.ring().end_refill(refill, found, now);
+            let read = Read { found: found.to_vec(), has_left_out: false };
+            self.ring().end_refill(refill, &read, now);
         }
 
         fn lower(&mut self, group: Group, position: Position) {
@@ -371,6 +391,42 @@ mod tests {
         assert!(ring.hand_out(11 + DISTRUSTED_FOR).refill.is_some());
         ring.state.pass_over(None, 12 + DISTRUSTED_FOR);
         assert_eq!(ring.hand_out(13 + DISTRUSTED_FOR), Handed::default());
+    }
+
+    #[test]
+    fn none_is_left_once_all_are_handed_out() {
+        let mut ring = filled([3, 5]);
+        let knows_none = |ring: &Own| ring.state.knows_none(9);
+        assert_eq!((next(&mut ring, 8), knows_none(&ring)), (Some(3), false));
+        assert_eq!((next(&mut ring, 8), knows_none(&ring)), (Some(5), true));
+        assert!(!ring.state.knows_none(8 + TRUSTED_FOR));
+        ring.lower(Group::ALL, 9);
+        assert!(!knows_none(&ring));
+        let refill = ring.hand_out(9).refill.unwrap();
+        assert!(!knows_none(&ring));
+        ring.end_refill(&refill, &[], 9);
+        assert!(knows_none(&ring));
+        ring.state.pass_over(Some(1), 9);
+        assert!(!knows_none(&ring), "a lock may end");
+    }
+
+    #[test]
+    fn what_was_being_changed_may_be_left() {
+        let mut ring = filled([3]);
+        assert_eq!(next(&mut ring, 8), Some(3));
+        ring.state.leave_out();
+        assert!(!ring.state.knows_none(9));
+        // The next refill looks at it again.
+        ring.lower(Group::ALL, 7);
+        let refill = ring.hand_out(9).refill.unwrap();
+        assert_eq!(refill.from, FIRST);
+        ring.ring().end_refill(&refill, &Read { found: vec![], has_left_out: true }, 9);
+        assert!(!ring.state.knows_none(9));
+        ring.lower(Group::ALL, 8);
+        let refill = ring.hand_out(9).refill.unwrap();
+        assert_eq!(refill.from, FIRST);
+        ring.end_refill(&refill, &[], 9);
+        assert!(ring.state.knows_none(9));
     }
 
     #[test]

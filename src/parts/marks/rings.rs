@@ -6,7 +6,7 @@
 //! rollback, and a take that ends amid its look. Pure.
 
 use crate::model::position::{Group, Position};
-use crate::parts::marks::candidate::{Candidate, Candidates, Handed, Refill};
+use crate::parts::marks::candidate::{Candidates, Handed, Read, Refill};
 use crate::parts::marks::ring::{Ring, State};
 
 /// Number of rings of a queue.
@@ -57,8 +57,22 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
     }
 
     /// Ends a refill, see [`Ring::end_refill`].
-    pub fn end_refill(&mut self, refill: &Refill, found: &[Candidate], now: i64) {
-        self.ring(refill.ring).end_refill(refill, found, now);
+    pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
+        self.ring(refill.ring).end_refill(refill, read, now);
+    }
+
+    /// Returns whether a group has no tasks but those that takes in progress have.
+    pub fn knows_none(&mut self, group: Group, now: i64) -> bool {
+        let of_group = self.states.0.iter_mut().find(|state| state.group == group);
+        of_group.is_some_and(|state| {
+            state.used = now;
+            state.knows_none(now)
+        })
+    }
+
+    /// The take that was handed this out has passed over a row that was being changed.
+    pub fn leave_out(&mut self, of: &Handed) {
+        self.states.0[of.ring].leave_out();
     }
 
     /// A task of a group has become ready at this position.
@@ -92,6 +106,7 @@ mod tests {
     use super::*;
     use crate::model::position::FIRST;
     use crate::model::row_id::RowId;
+    use crate::parts::marks::candidate::Candidate;
     use crate::parts::marks::ring::IDLE_AFTER;
     use proptest::option;
     use proptest::prelude::*;
@@ -114,13 +129,13 @@ mod tests {
 
         fn fill(&mut self, group: Group, positions: &[Position], now: i64) {
             let handed = self.all().hand_out(group, now);
-            self.all().end_refill(&handed.refill.expect("a refill"), &candidates(positions), now);
+            self.all().end_refill(&handed.refill.expect("a refill"), &read(positions), now);
         }
     }
 
-    fn candidates(positions: &[Position]) -> Vec<Candidate> {
+    fn read(positions: &[Position]) -> Read {
         let candidate = |position: &Position| Candidate::new(*position, RowId::default());
-        positions.iter().map(candidate).collect()
+        Read { found: positions.iter().map(candidate).collect(), has_left_out: false }
     }
 
     fn of(tube: impl Into<Option<u64>>, priority: impl Into<Option<i64>>) -> Group {
@@ -199,6 +214,8 @@ mod tests {
         /// A take ends: commits, or is rolled back.
         Commit(prop::sample::Index),
         RollBack(prop::sample::Index),
+        /// Begins or ends a change by hand, which is not reported: the task is ready before and after it.
+        Change(usize),
         Wait,
     }
 
@@ -219,6 +236,7 @@ mod tests {
             6 => index().prop_map(Step::End),
             3 => index().prop_map(Step::Commit),
             1 => index().prop_map(Step::RollBack),
+            1 => (0..TASKS).prop_map(Step::Change),
             1 => Just(Step::Wait),
         ];
         prop::collection::vec(step, 0..150)
@@ -228,7 +246,7 @@ mod tests {
     struct Take {
         group: Group,
         handed: Handed,
-        read: Option<Vec<Position>>,
+        read: Option<Read>,
         /// Tasks of the group that were free when it was handed something.
         free: BTreeSet<usize>,
     }
@@ -243,6 +261,7 @@ mod tests {
         fn takes_of_overlapping_groups_are_in_order(steps in steps()) {
             let (mut rings, mut now) = (Own::default(), 1);
             let (mut ready, mut takes, mut taken) = (BTreeSet::new(), Vec::<Take>::new(), Vec::new());
+            let (mut being_changed, mut changed) = (BTreeSet::new(), BTreeSet::new());
             for step in steps {
                 now += 1;
                 match step {
@@ -252,22 +271,32 @@ mod tests {
                         }
                     }
                     Step::HandOut(group) => {
+                        let knows_none = rings.all().knows_none(group, now);
                         let handed = rings.all().hand_out(group, now);
                         let is_in_hands = |task: &usize| takes.iter().any(|take| {
                             take.handed.candidate.is_some_and(|of| of.position() == *task as Position + 1)
                         });
                         let is_of = |task: &usize| group.meets(group_of(*task));
-                        let free = ready.iter().copied().filter(|task| is_of(task) && !is_in_hands(task));
-                        let free = free.collect();
+                        let is_free = |task: &usize| {
+                            is_of(task) && !is_in_hands(task) && !being_changed.contains(task)
+                        };
+                        let free: BTreeSet<usize> = ready.iter().copied().filter(is_free).collect();
+                        prop_assert!(!knows_none || free.is_empty(), "there are some: {:?}", free);
+                        // What was changed may come late.
+                        let free = free.difference(&changed).copied().collect();
                         takes.push(Take { group, handed, read: None, free });
                     }
                     Step::Read(index) => {
                         let Some(at) = pick(&takes, &index) else { continue };
                         let Some(refill) = takes[at].handed.refill else { continue };
                         let group = takes[at].group;
-                        let of_group = ready.iter().filter(|task| group.meets(group_of(**task)));
-                        let found = of_group.map(|task| *task as Position + 1);
-                        takes[at].read = Some(found.filter(|at| *at >= refill.from).collect());
+                        let at_least = |task: &usize| *task as Position + 1 >= refill.from;
+                        let of_group = ready.iter().copied().filter(|task| group.meets(group_of(*task)));
+                        let (left_out, found): (Vec<_>, Vec<_>) =
+                            of_group.filter(at_least).partition(|task| being_changed.contains(task));
+                        let found: Vec<_> = found.into_iter().map(|task| task as Position + 1).collect();
+                        let read = Read { has_left_out: !left_out.is_empty(), ..read(&found) };
+                        takes[at].read = Some(read);
                     }
                     Step::End(index) => {
                         let Some(at) = pick(&takes, &index) else { continue };
@@ -277,11 +306,13 @@ mod tests {
                                 rings.all().put_aside();
                                 continue;
                             };
-                            rings.all().end_refill(&refill, &candidates(&read), now);
+                            rings.all().end_refill(&refill, &read, now);
                         }
                         let Some(candidate) = handed.candidate else { continue };
                         let task = candidate.position() as usize - 1;
-                        if ready.remove(&task) {
+                        if being_changed.contains(&task) {
+                            rings.all().leave_out(&handed);
+                        } else if ready.remove(&task) {
                             let is_in_hands = |other: &usize| takes.iter().any(|take| {
                                 take.handed.candidate.is_some_and(|of| of.position() == *other as Position + 1)
                             });
@@ -299,6 +330,13 @@ mod tests {
                             rings.all().put_aside();
                             // It was not free all along.
                             takes.iter_mut().for_each(|take| take.free.retain(|task| ready.contains(task)));
+                        }
+                    }
+                    Step::Change(task) => {
+                        if !being_changed.remove(&task) && ready.contains(&task) {
+                            being_changed.insert(task);
+                            changed.insert(task);
+                            takes.iter_mut().for_each(|take| take.free.retain(|free| *free != task));
                         }
                     }
                     Step::Wait => now += IDLE_AFTER + 1,

@@ -2,7 +2,7 @@
 //! prepared transaction may have changed the table, as its end is not told.
 
 use crate::model::position::{Group, Position};
-use crate::parts::marks::candidate::{Candidate, Handed, Refill};
+use crate::parts::marks::candidate::{Handed, Read, Refill};
 use crate::parts::marks::change::Change;
 use crate::parts::marks::groups::{Copied, Marks};
 use crate::parts::marks::mark::Start;
@@ -63,9 +63,14 @@ impl QueueGuard {
         }
     }
 
-    /// Ends a refill of a ring, which has found these candidates.
-    pub fn end_refill(&mut self, refill: &Refill, found: &[Candidate], now: i64) {
-        self.rings().end_refill(refill, found, now);
+    /// Ends a refill of a ring, which has read this.
+    pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
+        self.rings().end_refill(refill, read, now);
+    }
+
+    /// A take has passed over a row that was being changed.
+    pub fn leave_out(&mut self, of: &Handed) {
+        self.rings().leave_out(of);
     }
 
     /// A take has passed over a row that a transaction has locked.
@@ -93,7 +98,7 @@ impl QueueGuard {
     }
 
     /// Returns the priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with room
-    /// for all. With `may_scan` the caller may be asked for a survey.
+    /// for all. With `may_scan` the caller sees all that others have committed, and may be asked for a survey.
     pub fn known_priorities(
         &mut self,
         tube: Option<u64>,
@@ -102,7 +107,15 @@ impl QueueGuard {
         now: i64,
     ) -> KnownPriorities {
         let may_scan = may_scan && !self.is_prepared();
-        self.marks().known_priorities(tube, into, may_scan, now)
+        let mut known = self.marks().known_priorities(tube, into, may_scan, now);
+        if let KnownPriorities::All(priorities) = &mut known
+            && may_scan
+        {
+            let mut rings = self.rings();
+            let group = |priority| Group::Ready { tube, priority: Some(priority) };
+            priorities.retain(|priority| !rings.knows_none(group(*priority), now));
+        }
+        known
     }
 
     /// Ends a survey begun at `since`. `found`: the priorities with the position of the first task of each; None if

@@ -4,7 +4,7 @@ use crate::model::change::Place;
 use crate::model::field::Field;
 use crate::model::position::{FIRST, Group};
 use crate::model::status::Status;
-use crate::parts::marks::candidate::{Candidate, Handed, Refill};
+use crate::parts::marks::candidate::{Candidate, Handed, Read, Refill};
 use crate::parts::marks::claim::Claim;
 use crate::parts::slot;
 use crate::queue::{Arguments, Queue};
@@ -109,10 +109,13 @@ pub fn take(
             if matches!(seen, Attempt::Impossible) || misses > MISSES {
                 return ahead.give_up(queue);
             }
-            if let Attempt::Locked(locker) = seen
+            if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_))
                 && let Some(mut slot) = slot::lock(queue.slot)
             {
-                slot.pass_over(&handed, locker, time::now());
+                match seen {
+                    Attempt::Locked(locker) => slot.pass_over(&handed, locker, time::now()),
+                    _ => slot.leave_out(&handed),
+                }
             }
             ahead.claim.end();
             if matches!(seen, Attempt::Enough) {
@@ -201,21 +204,21 @@ fn read_ahead(queue: &Queue, search: Search, open: &Open, refill: &Refill) -> bo
         .flatten()
         .map(|value| Bound { is: Is::AtLeast, value });
     let Some(bounds) = bounds(queue, search.group, search.arguments, from) else { return true };
-    let (mut candidates, mut has_left_out) = (Vec::with_capacity(refill.room), false);
+    let mut read = Read { found: Vec::with_capacity(refill.room), has_left_out: false };
     open.scan(search.index, &bounds, |found| {
         if applies(queue, Applies::TO_TAKE, found) {
             match queue.position_of(found).filter(|_| !is_being_changed(found)) {
-                Some(position) => candidates.push(Candidate::new(position, found.id())),
-                None => has_left_out = true,
+                Some(position) => read.found.push(Candidate::new(position, found.id())),
+                None => read.has_left_out = true,
             }
         }
-        if candidates.len() < refill.room { Scan::GoesOn } else { Scan::Ends }
+        if read.found.len() < refill.room { Scan::GoesOn } else { Scan::Ends }
     });
     injection::point(c"xqueue-ring-is-read");
     if let Some(mut slot) = slot::lock(queue.slot) {
-        slot.end_refill(refill, &candidates, time::now());
+        slot.end_refill(refill, &read, time::now());
     }
-    has_left_out || !candidates.is_empty()
+    read.has_left_out || !read.found.is_empty()
 }
 
 /// Of a change that was rolled back the row may not say so yet.

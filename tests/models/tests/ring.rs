@@ -1,6 +1,6 @@
 //! The ring of candidates, see [`xqueue_models::ring`].
 
-use xqueue_models::ring::{Flaw, ORDER, Rings};
+use xqueue_models::ring::{Flaw, HIDDEN, ORDER, Rings};
 use xqueue_models::{breaks, holds};
 
 fn small() -> Rings {
@@ -41,9 +41,13 @@ fn each_step_is_needed() {
         (Flaw::NoLower, small()),
         (Flaw::ReadBeforeHandOut, small()),
         (Flaw::OldSnapshot, Rings { takes: 5, ..small() }),
-        (Flaw::LockForgotten, locked),
+        (Flaw::LockForgotten, locked.clone()),
         (Flaw::UndoInOneRing, Rings { takes: 4, ..two() }),
     ] {
         breaks(flaw, Rings { flaw: Some(flaw), ..model }, ORDER);
     }
+    for flaw in [Flaw::NoUndo, Flaw::NoAbandon, Flaw::NoLower, Flaw::ReadBeforeHandOut] {
+        breaks(flaw, Rings { flaw: Some(flaw), ..small() }, HIDDEN);
+    }
+    breaks(Flaw::LockForgotten, Rings { flaw: Some(Flaw::LockForgotten), ..locked }, HIDDEN);
 }

@@ -2,11 +2,12 @@
 //!
 //! What a user sees is the order: a take gets the first task of its group, all or those of a tube, among those that are ready,
 //! known to all, locked by no transaction and in no other take's hands. The ring may give none, and the take searches the
-//! index from the mark on, which is another model's. So the property is that no take gets a task while an earlier one was free all along.
+//! index from the mark on, which is another model's; or say that the group has none. So the properties are that no take gets a task
+//! while an earlier one was free all along, and that none is told that there are none while one is free.
 //!
 //! | step | code |
 //! |---|---|
-//! | `HandOut` | `ahead::hand_out` (src/write/direct/ahead.rs), [`Rings::hand_out`](crate::parts::marks::rings::Rings::hand_out) |
+//! | `HandOut` | `ahead::hand_out` (src/write/direct/ahead.rs), [`Rings::hand_out`](crate::parts::marks::rings::Rings::hand_out); `Rings::knows_none` before it |
 //! | `Read`, `EndRead` | `ahead::read_ahead`, `Rings::end_refill` |
 //! | `Look` | `ahead::take` and `ahead::look`, `Rings::pass_over` |
 //! | `Exit` | `claim::abandon` (src/parts/marks/claim.rs), `Rings::put_aside` |
@@ -20,7 +21,7 @@ mod state;
 
 use crate::model::position::Group;
 use crate::model::row_id::RowId;
-use crate::parts::marks::candidate::{Candidate, Candidates};
+use crate::parts::marks::candidate::{Candidate, Candidates, Read};
 use crate::parts::marks::rings::States;
 use state::{Process, RINGS, Row, State, TUBE, group_of, position};
 use stateright::{Model, Property};
@@ -124,6 +125,7 @@ impl Model for Rings {
             locks: self.locks,
             now: 1,
             is_out_of_order: false,
+            is_hidden: false,
         }]
     }
 
@@ -196,7 +198,8 @@ impl Model for Rings {
                 state.now += 1;
                 let is_free =
                     |key: &usize| group.meets(group_of(*key)) && state.is_free(*key, process);
-                let (free, now) = ((0..KEYS).filter(is_free).collect(), state.now);
+                let (free, now) = ((0..KEYS).filter(is_free).collect::<Vec<_>>(), state.now);
+                state.is_hidden |= state.rings().knows_none(group, now) && !free.is_empty();
                 let handed = state.rings().hand_out(group, now);
                 let (read, seen) = match self.has(Flaw::ReadBeforeHandOut) {
                     true => (early, None),
@@ -219,8 +222,8 @@ impl Model for Rings {
                 let from = refill.from;
                 let found = read.take()?.into_iter().map(position).filter(|at| *at >= from);
                 let found = found.map(|at| Candidate::new(at, RowId::new(at as u32, 1)));
-                let (found, now) = (found.collect::<Vec<_>>(), state.now);
-                state.rings().end_refill(&refill, &found, now);
+                let (read, now) = (Read { found: found.collect(), has_left_out: false }, state.now);
+                state.rings().end_refill(&refill, &read, now);
             }
             Action::Look(process) => self.look(state, process)?,
             Action::Exit(process) => {
@@ -275,6 +278,7 @@ impl Model for Rings {
     fn properties(&self) -> Vec<Property<Rings>> {
         vec![
             Property::always(ORDER, |_, state: &State| !state.is_out_of_order),
+            Property::always(HIDDEN, |_, state: &State| !state.is_hidden),
             Property::sometimes("two takes are given tasks at a time", |_, state: &State| {
                 state.processes.iter().all(|process| matches!(process, Process::Takes(..)))
             }),
@@ -292,5 +296,6 @@ impl Model for Rings {
     }
 }
 
-/// The property, by name.
+/// The properties, by name.
 pub const ORDER: &str = "no take is given a task while an earlier one is free";
+pub const HIDDEN: &str = "no take is told that there are none while one is free";

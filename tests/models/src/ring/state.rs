@@ -53,6 +53,7 @@ pub struct State {
     pub locks: u8,
     pub now: i64,
     pub is_out_of_order: bool,
+    pub is_hidden: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
