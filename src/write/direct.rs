@@ -33,8 +33,8 @@ use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 
-/// Maximum number of tasks changed one by one; more cost less in a statement, which counts them at once.
-const FEW: usize = 32;
+/// Maximum number of tasks changed one by one; where there are more, a statement counts them at once.
+const FEW: usize = 200;
 
 /// The result of a take.
 pub struct Taken {
@@ -67,7 +67,7 @@ pub fn take(
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
     let Some(bounds) = bounds(queue, group, arguments, mark) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
-    let ahead = (count <= FEW).then(|| ahead::begin(queue, group)).flatten();
+    let ahead = (count <= FEW).then(|| ahead::begin(queue, group, count)).flatten();
     let Some(open) = way.direct.open(Some(Status::Taken)) else {
         return Ok(None);
     };
@@ -91,7 +91,7 @@ pub fn take(
         if rows.len() < count { Attempt::Taken } else { Attempt::Enough }
     };
     let outcome = ahead.map_or(Outcome::TooFew, |ahead| {
-        let search = Search { group, index: way.index, arguments };
+        let search = Search { group, index: way.index, arguments, tasks: count };
         ahead::take(queue, search, &open, ahead, &mut attempt)
     });
     let needs_statement =

@@ -124,42 +124,85 @@ fn a_task_whose_take_is_rolled_back_comes_first_again() {
     finds(&mut q, &[20, 40, 50]);
 }
 
-/// What it has changed is counted at its end: nothing else tells that this is ready again.
+/// One by one, and by a statement, of which nothing tells what it has changed before its end.
 #[test]
 fn tasks_whose_take_fails_in_the_middle_come_first_again() {
+    for many in [50, 250] {
+        fails_in_the_middle(many);
+    }
+}
+
+/// The last of many tasks cannot be shown, which turns out once their rows are changed.
+fn fails_in_the_middle(many: i32) {
     let mut q = Queue::with("ahead", COLUMNS, &json!({}));
     let name = q.name.clone();
-    // Whether it can be shown turns out once its row is changed.
-    q.sql(
-        "CREATE TYPE {q}_kind AS ENUM ('good', 'bad'); \
-         CREATE FUNCTION {q}_json({q}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN \
-           IF $1 = 'bad' THEN PERFORM pg_advisory_xact_lock('{q}'::regclass::bigint); RAISE 'a bad one'; END IF; \
+    q.sql(&format!(
+        "CREATE TYPE {{q}}_kind AS ENUM ('good', 'bad'); \
+         CREATE FUNCTION {{q}}_json({{q}}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN \
+           IF $1 = 'bad' THEN PERFORM pg_advisory_xact_lock('{{q}}'::regclass::bigint); RAISE 'a bad one'; END IF; \
            RETURN to_json($1::text); \
          END $$; \
-         CREATE CAST ({q}_kind AS json) WITH FUNCTION {q}_json({q}_kind); \
-         ALTER TABLE {q} ADD kind {q}_kind DEFAULT 'good'; \
-         INSERT INTO {q} (id, kind) SELECT n * 10, CASE n WHEN 50 THEN 'bad'::{q}_kind ELSE 'good' END \
-           FROM generate_series(1, 53) n",
-    );
+         CREATE CAST ({{q}}_kind AS json) WITH FUNCTION {{q}}_json({{q}}_kind); \
+         ALTER TABLE {{q}} ADD kind {{q}}_kind DEFAULT 'good'; \
+         INSERT INTO {{q}} (id, kind) SELECT n, CASE n WHEN {many} THEN 'bad'::{{q}}_kind ELSE 'good' END \
+           FROM generate_series(1, {many} + 3) n"
+    ));
     let (mut holder, mut other) = (q.client(), q.client());
     let hold = format!("SELECT pg_advisory_lock('{name}'::regclass::bigint)");
     holder.batch_execute(&hold).unwrap();
-    let many = name.clone();
+    let of = name.clone();
     let failing = std::thread::spawn(move || {
-        let failed = other.execute("SELECT xqueue.take($1::text, count => 50)", &[&many]);
+        let failed = other.execute("SELECT xqueue.take($1::text, count => $2)", &[&of, &many]);
         db_error(&failed.expect_err("one of them is bad")).message().to_owned()
     });
     let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                  AND objid = $1::text::regclass";
     wait_until("it waits", || scalar::<i64>(&mut q.admin, waits, &[&name]) == 1);
-    assert_eq!((next(&mut q), next(&mut q)), (Some(510), Some(520)));
+    let many = i64::from(many);
+    assert_eq!((next(&mut q), next(&mut q)), (Some(many + 1), Some(many + 2)));
     holder.batch_execute("SELECT pg_advisory_unlock_all()").unwrap();
     assert_eq!(failing.join().expect("an error"), "a bad one");
-    assert_eq!((next(&mut q), next(&mut q)), (Some(10), Some(20)));
+    assert_eq!((next(&mut q), next(&mut q)), (Some(1), Some(2)));
     q.sql(
         "DELETE FROM {q}; DROP CAST ({q}_kind AS json); DROP FUNCTION {q}_json; \
          ALTER TABLE {q} DROP kind; DROP TYPE {q}_kind",
     );
+}
+
+/// Takes of several tasks are handed several at once, beside rollbacks and takes of one.
+#[test]
+fn takes_of_several_tasks_get_each_once() {
+    let mut q = Queue::with("ahead", COLUMNS, &json!({}));
+    q.sql("INSERT INTO {q} (id) SELECT n FROM generate_series(1, 20000) n");
+    let consumers = [1, 3, 33, 100, 150, 200].map(|count| {
+        let (mut c, name) = (q.client(), q.name.clone());
+        std::thread::spawn(move || {
+            let mut all = Vec::new();
+            for turn in 0.. {
+                c.batch_execute("BEGIN").unwrap();
+                let found = ids(&take(&mut c, &name, "0", count));
+                if turn % 5 == 1 {
+                    c.batch_execute("ROLLBACK").unwrap();
+                    continue;
+                }
+                c.batch_execute("COMMIT").unwrap();
+                if found.is_empty() {
+                    break;
+                }
+                all.extend(found);
+            }
+            // With its tasks, which would be ready again.
+            (all, c)
+        })
+    });
+    let consumers = consumers.map(|consumer| consumer.join().expect("a consumer"));
+    // What was rolled back as the others had come to their end.
+    let left = std::iter::from_fn(|| next(&mut q));
+    let mut all: Vec<i64> = left.collect();
+    consumers.iter().for_each(|(taken, _)| all.extend(taken));
+    all.sort_unstable();
+    assert_eq!(all, (1..=20000).collect::<Vec<_>>());
+    q.verify();
 }
 
 #[test]

@@ -7,6 +7,9 @@ use crate::model::row_id::RowId;
 /// Maximum number of candidates.
 pub const ROOM: usize = 192;
 
+/// Maximum number of candidates that are handed out at once.
+pub const AT_ONCE: usize = 32;
+
 /// Maximum number of transactions noted whose locks were in the way.
 pub const LOCKERS: usize = 4;
 
@@ -32,8 +35,17 @@ pub struct Handed {
     pub candidate: Option<Candidate>,
     /// First of all, to read ahead.
     pub refill: Option<Refill>,
+    /// Another take is reading ahead.
+    pub is_being_read: bool,
     /// Once one of these transactions has ended, the ring is to be put aside; 0: none.
     pub lockers: [u32; LOCKERS],
+}
+
+/// What a take of several tasks is handed out besides the first candidate.
+pub struct More {
+    /// With room for as many as are wanted: there is no memory to be had where they are handed out.
+    pub(super) candidates: Vec<Candidate>,
+    wanted: usize,
 }
 
 /// To read ahead, and report that by `end_refill`.
@@ -61,6 +73,22 @@ pub struct Read {
 impl Default for Candidates {
     fn default() -> Self {
         Candidates([Candidate::default(); ROOM])
+    }
+}
+
+impl More {
+    /// For a take of this many tasks.
+    pub fn besides_one(tasks: usize) -> More {
+        let wanted = tasks.min(AT_ONCE).saturating_sub(1);
+        More { candidates: Vec::with_capacity(wanted), wanted }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.candidates.len() < self.wanted
+    }
+
+    pub fn take(self) -> impl Iterator<Item = Candidate> {
+        self.candidates.into_iter()
     }
 }
 

@@ -13,7 +13,9 @@
 //! Candidates lie apart from the rest, and are not touched while there are none.
 
 use crate::model::position::{FIRST, Group, LAST, Position};
-use crate::parts::marks::candidate::{Candidate, Candidates, Handed, LOCKERS, ROOM, Read, Refill};
+use crate::parts::marks::candidate::{
+    Candidate, Candidates, Handed, LOCKERS, More, ROOM, Read, Refill,
+};
 
 /// With this number of candidates or fewer, more are read.
 const LOW: usize = ROOM / 2;
@@ -143,8 +145,8 @@ impl State {
 }
 
 impl Ring<'_> {
-    /// Hands out the next candidate, and perhaps a refill.
-    pub fn hand_out(&mut self, now: i64) -> Handed {
+    /// Hands out the next candidate, with further ones for a take of several tasks, and perhaps a refill.
+    pub fn hand_out(&mut self, more: &mut More, now: i64) -> Handed {
         if is_within(self.state.distrusted_since, now, DISTRUSTED_FOR) {
             return Handed::default();
         }
@@ -154,8 +156,14 @@ impl Ring<'_> {
         }
         self.state.used = now;
         let candidate = self.pop();
+        while more.has_room()
+            && let Some(next) = self.pop()
+        {
+            more.candidates.push(next);
+        }
         let (refill, lockers) = (self.begin_refill(now), self.state.lockers);
-        Handed { candidate, refill, lockers, ..Handed::default() }
+        let is_being_read = refill.is_none() && self.state.is_being_refilled(now);
+        Handed { candidate, refill, is_being_read, lockers, ..Handed::default() }
     }
 
     fn pop(&mut self) -> Option<Candidate> {
@@ -258,7 +266,7 @@ mod tests {
         }
 
         fn hand_out(&mut self, now: i64) -> Handed {
-            self.ring().hand_out(now)
+            self.ring().hand_out(&mut More::besides_one(1), now)
         }
 
         fn end_refill(&mut self, refill: &Refill, found: &[Candidate], now: i64) {
@@ -293,6 +301,18 @@ mod tests {
         assert_eq!(handed, [Some(3), Some(5), Some(9), None]);
         let row = filled([u128::MAX >> 1]).hand_out(8).candidate.unwrap();
         assert_eq!(row.position(), u128::MAX >> 1);
+    }
+
+    #[test]
+    fn a_take_of_several_tasks_is_handed_several() {
+        let mut ring = filled([3, 5, 9, 11]);
+        let mut more = More::besides_one(3);
+        let first = ring.ring().hand_out(&mut more, 8).candidate.unwrap();
+        let more = more.take().map(|candidate| candidate.position());
+        assert_eq!((first.position(), more.collect::<Vec<_>>()), (3, vec![5, 9]));
+        let mut more = More::besides_one(3);
+        assert!(ring.ring().hand_out(&mut more, 9).candidate.is_some());
+        assert_eq!((more.take().count(), next(&mut ring, 10)), (0, None));
     }
 
     #[test]

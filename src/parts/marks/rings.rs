@@ -6,7 +6,7 @@
 //! rollback, and a take that ends amid its look. Pure.
 
 use crate::model::position::{Group, Position};
-use crate::parts::marks::candidate::{Candidates, Handed, Read, Refill};
+use crate::parts::marks::candidate::{Candidates, Handed, More, Read, Refill};
 use crate::parts::marks::ring::{Ring, State};
 
 /// Number of rings of a queue.
@@ -29,10 +29,10 @@ impl<const COUNT: usize> Default for States<COUNT> {
 }
 
 impl<const COUNT: usize> Rings<'_, COUNT> {
-    /// Hands out the next candidate of a group, and perhaps a refill.
-    pub fn hand_out(&mut self, group: Group, now: i64) -> Handed {
+    /// Hands out the next candidate of a group, with further ones for a take of several tasks, and perhaps a refill.
+    pub fn hand_out(&mut self, group: Group, more: &mut More, now: i64) -> Handed {
         let Some(number) = self.number_of(group, now) else { return Handed::default() };
-        let mut handed = self.ring(number).hand_out(now);
+        let mut handed = self.ring(number).hand_out(more, now);
         handed.ring = number;
         if let Some(refill) = &mut handed.refill {
             refill.ring = number;
@@ -123,12 +123,16 @@ mod tests {
             Rings { states: &mut self.states, candidates: self.candidates.each_mut() }
         }
 
+        fn hand_out(&mut self, group: Group, now: i64) -> Handed {
+            self.all().hand_out(group, &mut More::besides_one(1), now)
+        }
+
         fn next(&mut self, group: Group, now: i64) -> Option<Position> {
-            self.all().hand_out(group, now).candidate.map(|candidate| candidate.position())
+            self.hand_out(group, now).candidate.map(|candidate| candidate.position())
         }
 
         fn fill(&mut self, group: Group, positions: &[Position], now: i64) {
-            let handed = self.all().hand_out(group, now);
+            let handed = self.hand_out(group, now);
             self.all().end_refill(&handed.refill.expect("a refill"), &read(positions), now);
         }
     }
@@ -160,9 +164,9 @@ mod tests {
         let tubes = 1..=RINGS as u64;
         tubes.clone().for_each(|tube| rings.fill(of(tube, None), &[3, 5, 6], 7 + tube as i64));
         assert_eq!(rings.next(of(1, None), 20), Some(3));
-        assert_eq!(rings.all().hand_out(of(9, None), 21), Handed::default(), "all are in use");
+        assert_eq!(rings.hand_out(of(9, None), 21), Handed::default(), "all are in use");
         let now = 9 + IDLE_AFTER + 1;
-        let handed = rings.all().hand_out(of(9, None), now);
+        let handed = rings.hand_out(of(9, None), now);
         assert_eq!(handed.refill.map(|refill| refill.from), Some(FIRST));
         // The others are as they were.
         let found: Vec<_> = tubes.map(|tube| rings.next(of(tube, None), now)).collect();
@@ -182,8 +186,7 @@ mod tests {
             [(Some(3), None), (Some(3), None), (Some(3), Some(8)), (Some(3), Some(8))]
         );
         rings.all().put_aside();
-        let from =
-            groups.map(|group| rings.all().hand_out(group, 11).refill.map(|refill| refill.from));
+        let from = groups.map(|group| rings.hand_out(group, 11).refill.map(|refill| refill.from));
         assert_eq!(from, [Some(FIRST); RINGS]);
     }
 
@@ -192,10 +195,9 @@ mod tests {
         let mut rings = Own::default();
         rings.fill(Group::ALL, &[3, 4, 5], 7);
         rings.fill(of(1, None), &[3, 4, 5], 7);
-        let handed = rings.all().hand_out(of(1, None), 8);
+        let handed = rings.hand_out(of(1, None), 8);
         rings.all().pass_over(&handed, Some(77), 8);
-        let (whole, tube) =
-            (rings.all().hand_out(Group::ALL, 9), rings.all().hand_out(of(1, None), 9));
+        let (whole, tube) = (rings.hand_out(Group::ALL, 9), rings.hand_out(of(1, None), 9));
         assert_eq!((whole.lockers[0], tube.lockers[0]), (0, 77));
         rings.all().locker_ended(&tube);
         assert_eq!((rings.next(of(1, None), 10), rings.next(Group::ALL, 10)), (None, Some(4)));
@@ -208,7 +210,7 @@ mod tests {
     enum Step {
         Put(usize),
         /// A take that is handed something; one that reads ahead, ends that, looks at its candidate.
-        HandOut(Group),
+        HandOut(Group, usize),
         Read(prop::sample::Index),
         End(prop::sample::Index),
         /// A take ends: commits, or is rolled back.
@@ -231,7 +233,7 @@ mod tests {
             .prop_map(|(tube, priority)| of(tube, priority));
         let step = prop_oneof![
             4 => (0..TASKS).prop_map(Step::Put),
-            5 => group.prop_map(Step::HandOut),
+            5 => (group, 1..4usize).prop_map(|(group, tasks)| Step::HandOut(group, tasks)),
             4 => index().prop_map(Step::Read),
             6 => index().prop_map(Step::End),
             3 => index().prop_map(Step::Commit),
@@ -246,9 +248,14 @@ mod tests {
     struct Take {
         group: Group,
         handed: Handed,
+        hands: Vec<usize>,
         read: Option<Read>,
         /// Tasks of the group that were free when it was handed something.
         free: BTreeSet<usize>,
+    }
+
+    fn is_in_hands(takes: &[Take], task: usize) -> bool {
+        takes.iter().any(|take| take.hands.contains(&task))
     }
 
     fn pick<T>(from: &[T], index: &prop::sample::Index) -> Option<usize> {
@@ -270,21 +277,22 @@ mod tests {
                             rings.all().lower(group_of(task), task as Position + 1);
                         }
                     }
-                    Step::HandOut(group) => {
+                    Step::HandOut(group, tasks) => {
                         let knows_none = rings.all().knows_none(group, now);
-                        let handed = rings.all().hand_out(group, now);
-                        let is_in_hands = |task: &usize| takes.iter().any(|take| {
-                            take.handed.candidate.is_some_and(|of| of.position() == *task as Position + 1)
-                        });
-                        let is_of = |task: &usize| group.meets(group_of(*task));
+                        let mut more = More::besides_one(tasks);
+                        let handed = rings.all().hand_out(group, &mut more, now);
+                        let all = handed.candidate.into_iter().chain(more.take());
+                        let hands = all.map(|candidate| candidate.position() as usize - 1).collect();
                         let is_free = |task: &usize| {
-                            is_of(task) && !is_in_hands(task) && !being_changed.contains(task)
+                            group.meets(group_of(*task))
+                                && !is_in_hands(&takes, *task)
+                                && !being_changed.contains(task)
                         };
                         let free: BTreeSet<usize> = ready.iter().copied().filter(is_free).collect();
                         prop_assert!(!knows_none || free.is_empty(), "there are some: {:?}", free);
                         // What was changed may come late.
                         let free = free.difference(&changed).copied().collect();
-                        takes.push(Take { group, handed, read: None, free });
+                        takes.push(Take { group, handed, hands, read: None, free });
                     }
                     Step::Read(index) => {
                         let Some(at) = pick(&takes, &index) else { continue };
@@ -300,7 +308,7 @@ mod tests {
                     }
                     Step::End(index) => {
                         let Some(at) = pick(&takes, &index) else { continue };
-                        let Take { handed, read, free, .. } = takes.swap_remove(at);
+                        let Take { handed, hands, read, mut free, .. } = takes.swap_remove(at);
                         if let Some(refill) = handed.refill {
                             let Some(read) = read else {
                                 rings.all().put_aside();
@@ -308,17 +316,18 @@ mod tests {
                             };
                             rings.all().end_refill(&refill, &read, now);
                         }
-                        let Some(candidate) = handed.candidate else { continue };
-                        let task = candidate.position() as usize - 1;
-                        if being_changed.contains(&task) {
-                            rings.all().leave_out(&handed);
-                        } else if ready.remove(&task) {
-                            let is_in_hands = |other: &usize| takes.iter().any(|take| {
-                                take.handed.candidate.is_some_and(|of| of.position() == *other as Position + 1)
-                            });
-                            let passed = free.range(..task).find(|other| ready.contains(other) && !is_in_hands(other));
-                            prop_assert_eq!(passed, None, "passed for {}", task);
-                            taken.push(task);
+                        for task in hands {
+                            if being_changed.contains(&task) {
+                                rings.all().leave_out(&handed);
+                            } else if ready.remove(&task) {
+                                free.remove(&task);
+                                let is_passed = |other: &&usize| {
+                                    ready.contains(other) && !is_in_hands(&takes, **other)
+                                };
+                                let passed = free.range(..task).find(is_passed);
+                                prop_assert_eq!(passed, None, "passed for {}", task);
+                                taken.push(task);
+                            }
                         }
                     }
                     Step::Commit(index) => {

@@ -2,7 +2,7 @@
 //! prepared transaction may have changed the table, as its end is not told.
 
 use crate::model::position::{Group, Position};
-use crate::parts::marks::candidate::{Handed, Read, Refill};
+use crate::parts::marks::candidate::{Handed, More, Read, Refill};
 use crate::parts::marks::change::Change;
 use crate::parts::marks::groups::{Copied, Marks};
 use crate::parts::marks::mark::Start;
@@ -50,11 +50,11 @@ impl QueueGuard {
     }
 
     /// Hands out the next candidate of a group, see [`Rings::hand_out`](crate::parts::marks::rings::Rings::hand_out).
-    pub fn hand_out(&mut self, group: Group, now: i64) -> Handed {
+    pub fn hand_out(&mut self, group: Group, more: &mut More, now: i64) -> Handed {
         match self.is_prepared() {
             true => Handed::default(),
             false => {
-                let mut handed = self.rings().hand_out(group, now);
+                let mut handed = self.rings().hand_out(group, more, now);
                 if let Some(refill) = &mut handed.refill {
                     refill.mark = self.marked(group);
                 }

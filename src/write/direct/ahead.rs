@@ -4,7 +4,7 @@ use crate::model::change::Place;
 use crate::model::field::Field;
 use crate::model::position::{FIRST, Group};
 use crate::model::status::Status;
-use crate::parts::marks::candidate::{Candidate, Handed, Read, Refill};
+use crate::parts::marks::candidate::{AT_ONCE, Candidate, Handed, More, Read, Refill};
 use crate::parts::marks::claim::Claim;
 use crate::parts::slot;
 use crate::queue::{Arguments, Queue};
@@ -16,25 +16,31 @@ use crate::trace::{Shortcut, shortcuts};
 use crate::write::assign::applies;
 use crate::write::start;
 use pgrx::pg_sys::Oid;
+use std::thread;
+use std::time::Duration;
 
 /// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;
+
+/// A take of several tasks waits for another that is reading ahead, this often and this long: else it would take from the index
+/// what that one has just read.
+const NAPS: usize = 20;
+const NAP: Duration = Duration::from_micros(100);
 
 /// What a take has been handed out.
 pub struct Ahead {
     claim: Claim,
     handed: Handed,
+    more: More,
 }
 
 /// What a take has found among the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As many tasks as wanted.
+    /// As many tasks as wanted, or as there are.
     Enough,
     /// Too few: the index is to be searched.
     TooFew,
-    /// None, and the index has just been searched: there are none.
-    Nothing,
 }
 
 /// What became of a task that a take has looked at.
@@ -58,19 +64,22 @@ pub struct Search<'take, 'call> {
     pub group: Group,
     pub index: Oid,
     pub arguments: &'take Arguments<'call>,
+    /// The number of tasks wanted.
+    pub tasks: usize,
 }
 
-/// Hands out the next candidate of a group, where a ring may be used. The take looks at it under a snapshot that is younger.
-pub fn begin(queue: &Queue, group: Group) -> Option<Ahead> {
-    start::may_read_ahead(queue, group).then(|| hand_out(queue, group))
+/// Hands out the next candidates of a group, where a ring may be used. The take looks at them under a snapshot that is younger.
+pub fn begin(queue: &Queue, group: Group, tasks: usize) -> Option<Ahead> {
+    start::may_read_ahead(queue, group).then(|| hand_out(queue, group, tasks))
 }
 
-fn hand_out(queue: &Queue, group: Group) -> Ahead {
+fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
+    let mut more = More::besides_one(tasks);
     injection::point(c"xqueue-candidate-is-wanted");
     let (claim, now) = (Claim::begin(queue.slot), time::now());
-    let handed = slot::lock(queue.slot).map(|mut slot| slot.hand_out(group, now));
+    let handed = slot::lock(queue.slot).map(|mut slot| slot.hand_out(group, &mut more, now));
     injection::point(c"xqueue-candidate-is-handed-out");
-    Ahead { claim, handed: handed.unwrap_or_default() }
+    Ahead { claim, handed: handed.unwrap_or_default(), more }
 }
 
 /// Lets `attempt` take candidates. The rings are put aside where a claim is dropped.
@@ -81,67 +90,75 @@ pub fn take(
     mut ahead: Ahead,
     mut attempt: impl FnMut(&Found) -> Attempt,
 ) -> Outcome {
-    let (mut has_read, mut misses) = (false, 0);
+    let (mut taken, mut misses, mut reads, mut naps) = (0, 0, 0, 0);
     loop {
-        let handed = ahead.handed;
+        let Ahead { claim, handed, more } = ahead;
         if let Some(refill) = handed.refill {
-            if has_read && handed.candidate.is_none() {
-                return ahead.give_up(queue);
+            if reads > search.tasks / AT_ONCE && handed.candidate.is_none() {
+                return give_up(queue, claim, &handed);
             }
             let there_are_some = read_ahead(queue, search, open, &refill);
             if refill.from == FIRST && handed.candidate.is_none() && !there_are_some {
-                ahead.claim.end();
-                return Outcome::Nothing;
+                claim.end();
+                return Outcome::Enough;
             }
+            reads += 1;
         }
         if has_ended(&handed) {
             if let Some(mut slot) = slot::lock(queue.slot) {
                 slot.locker_ended(&handed);
             }
-            ahead.claim.end();
+            claim.end();
             return Outcome::TooFew;
         }
-        if let Some(candidate) = handed.candidate {
-            let seen = look(queue, search, open, candidate, &mut attempt);
-            let is_taken = matches!(seen, Attempt::Taken | Attempt::Enough);
-            shortcuts::count(Shortcut::TakeAhead, usize::from(is_taken));
-            misses = if is_taken { 0 } else { misses + 1 };
-            if matches!(seen, Attempt::Impossible) || misses > MISSES {
-                return ahead.give_up(queue);
-            }
-            if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_))
-                && let Some(mut slot) = slot::lock(queue.slot)
-            {
-                match seen {
-                    Attempt::Locked(locker) => slot.pass_over(&handed, locker, time::now()),
-                    _ => slot.leave_out(&handed),
-                }
-            }
-            ahead.claim.end();
-            if matches!(seen, Attempt::Enough) {
-                return Outcome::Enough;
-            }
-        } else {
-            ahead.claim.end();
-            if handed.refill.is_none() {
+        if handed.candidate.is_none() && handed.refill.is_none() {
+            claim.end();
+            if search.tasks == 1 || !handed.is_being_read || naps == NAPS {
                 return Outcome::TooFew;
             }
+            naps += 1;
+            thread::sleep(NAP);
+        } else {
+            for candidate in handed.candidate.into_iter().chain(more.take()) {
+                let seen = look(queue, search, open, candidate, &mut attempt);
+                let is_taken = matches!(seen, Attempt::Taken | Attempt::Enough);
+                shortcuts::count(Shortcut::TakeAhead, usize::from(is_taken));
+                (taken, misses) = if is_taken { (taken + 1, 0) } else { (taken, misses + 1) };
+                if matches!(seen, Attempt::Impossible) || misses > MISSES {
+                    return give_up(queue, claim, &handed);
+                }
+                note(queue, &handed, &seen);
+                if matches!(seen, Attempt::Enough) {
+                    claim.end();
+                    return Outcome::Enough;
+                }
+            }
+            claim.end();
         }
-        has_read |= handed.refill.is_some();
-        ahead = hand_out(queue, search.group);
+        ahead = hand_out(queue, search.group, search.tasks - taken);
         open.renew_snapshot();
     }
 }
 
-impl Ahead {
-    /// Ends what was handed out without a change of its task: the ring that it is of is put aside.
-    fn give_up(self, queue: &Queue) -> Outcome {
-        if let Some(mut slot) = slot::lock(queue.slot) {
-            slot.give_up(&self.handed);
+/// Tells the ring what a take has passed over because of another transaction.
+fn note(queue: &Queue, handed: &Handed, seen: &Attempt) {
+    if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_))
+        && let Some(mut slot) = slot::lock(queue.slot)
+    {
+        match seen {
+            Attempt::Locked(locker) => slot.pass_over(handed, *locker, time::now()),
+            _ => slot.leave_out(handed),
         }
-        self.claim.end();
-        Outcome::TooFew
     }
+}
+
+/// Ends what was handed out without a look at all of it: the ring that it is of is put aside.
+fn give_up(queue: &Queue, claim: Claim, handed: &Handed) -> Outcome {
+    if let Some(mut slot) = slot::lock(queue.slot) {
+        slot.give_up(handed);
+    }
+    claim.end();
+    Outcome::TooFew
 }
 
 /// Returns whether a transaction has ended whose lock was in the way.

@@ -10,19 +10,23 @@ use crate::server::value::Value;
 use std::cell::RefCell;
 
 /// How many are kept: as many as a take takes without a statement.
-const ROOM: usize = 32;
+const ROOM: usize = 200;
 
 /// A task, and where it was written.
 type Written = (SlotId, Position, RowId);
 
-/// The last tasks taken, with the place of the next.
+/// The last tasks taken, in the order of the takes.
 struct Kept {
     tasks: [Option<Written>; ROOM],
+    /// Place of the next one.
     next: usize,
+    /// Place of the one that was looked for last, and found.
+    found: usize,
 }
 
 thread_local! {
-    static KEPT: RefCell<Kept> = const { RefCell::new(Kept { tasks: [None; ROOM], next: 0 }) };
+    static KEPT: RefCell<Kept> =
+        const { RefCell::new(Kept { tasks: [None; ROOM], next: 0, found: 0 }) };
 }
 
 /// Keeps where the row was written of a task that has just been taken.
@@ -31,18 +35,20 @@ pub fn keep(queue: &Queue, written: &Open) {
     let Some(position) = position else { return };
     let task = Some((queue.slot, position, written.written_id()));
     KEPT.with_borrow_mut(|kept| {
-        kept.tasks[kept.next % ROOM] = task;
-        kept.next += 1;
+        kept.tasks[kept.next] = task;
+        kept.next = (kept.next + 1) % ROOM;
     });
 }
 
-/// Returns the position of a task with this key, and where its row was written, if that is kept.
+/// Returns the position of a task with this key, and where its row was written, if that is kept. Tasks are mostly acked in the
+/// order in which they were taken.
 pub fn row(queue: &Queue, key: &[Value]) -> Option<(Position, RowId)> {
     let [key] = key else { return None };
     let wanted = queue.position(*key)?;
-    KEPT.with_borrow(|kept| {
-        let latest_first = (1..=ROOM).map(|back| kept.tasks[(kept.next + ROOM - back) % ROOM]);
-        let is_it = |(slot, position, _): &Written| (*slot, *position) == (queue.slot, wanted);
-        latest_first.map_while(|task| task).find(is_it).map(|(_, position, row)| (position, row))
+    KEPT.with_borrow_mut(|kept| {
+        let mut places = (1..=ROOM).map(|further| (kept.found + further) % ROOM);
+        let is_it = |task: &Written| (task.0, task.1) == (queue.slot, wanted);
+        kept.found = places.find(|place| kept.tasks[*place].as_ref().is_some_and(is_it))?;
+        kept.tasks[kept.found].map(|(_, position, row)| (position, row))
     })
 }

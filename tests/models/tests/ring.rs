@@ -17,6 +17,12 @@ fn takes_are_in_order_beside_locks() {
     holds("ring, locks", Rings { locks: 1, puts: 2, ..small() });
 }
 
+#[test]
+fn takes_of_several_tasks_are_in_order() {
+    holds("ring, several", Rings { more: 1, takes: 3, ..small() });
+    holds("ring, several, locks", Rings { more: 1, locks: 1, puts: 2, takes: 3, ..small() });
+}
+
 /// Rings of all tasks and of a tube's, which have tasks in common.
 fn two() -> Rings {
     Rings { has_tube: true, puts: 3, takes: 3, ..Rings::default() }

@@ -21,7 +21,7 @@ mod state;
 
 use crate::model::position::Group;
 use crate::model::row_id::RowId;
-use crate::parts::marks::candidate::{Candidate, Candidates, Read};
+use crate::parts::marks::candidate::{Candidate, Candidates, Handed, More, Read};
 use crate::parts::marks::rings::States;
 use state::{Process, RINGS, Row, State, TUBE, group_of, position};
 use stateright::{Model, Property};
@@ -40,6 +40,8 @@ pub struct Rings {
     pub locks: u8,
     /// Takes may be of a tube too.
     pub has_tube: bool,
+    /// Besides one task takes want this many.
+    pub more: usize,
     pub flaw: Option<Flaw>,
 }
 
@@ -75,36 +77,66 @@ impl Rings {
         if self.has_tube { &[Group::ALL, TUBE] } else { &[Group::ALL] }
     }
 
-    /// A take comes to the candidate that it was handed out.
+    /// A take comes to the next candidate that it was handed out.
     fn look(&self, state: &mut State, process: usize) -> Option<()> {
-        let Process::Handed { handed, free, seen, .. } = state.processes[process].clone() else {
+        let Process::Handed { handed, mut hands, mut taken, free, seen, .. } =
+            state.processes[process].clone()
+        else {
             return None;
         };
-        state.processes[process] = Process::Idle;
-        if handed.lockers.iter().any(|locker| *locker != 0 && state.locker != Some(*locker)) {
+        let is_first = taken.is_empty()
+            && handed.candidate.is_some_and(|first| {
+                hands.first().is_some_and(|key| position(*key) == first.position())
+            });
+        let has_ended = |locker: &u32| *locker != 0 && state.locker != Some(*locker);
+        if (is_first || hands.is_empty()) && handed.lockers.iter().any(has_ended) {
+            state.processes[process] = Process::Idle;
             state.rings().locker_ended(&handed);
             return Some(());
         }
-        let Some(candidate) = handed.candidate else { return Some(()) };
-        let key = candidate.position() as usize - 1;
-        if seen.is_some_and(|seen| !seen.contains(&key)) {
-            return Some(());
+        if !hands.is_empty() {
+            let key = hands.remove(0);
+            if self.takes_one(state, process, &handed, key, &free, seen.as_deref()) {
+                taken.push(key);
+            }
         }
-        match state.rows[key] {
-            Row::Ready if state.locked == Some(key) && self.has(Flaw::LockForgotten) => {}
-            Row::Ready if state.locked == Some(key) => {
-                let (locker, now) = (state.locker, state.now);
-                state.rings().pass_over(&handed, locker, now);
-            }
-            Row::Ready => {
-                let is_passed = |other: &usize| *other < key && state.is_free(*other, process);
-                state.is_out_of_order |= free.iter().any(is_passed);
-                state.rows[key] = Row::BeingTaken;
-                state.processes[process] = Process::Takes(handed, key);
-            }
-            _ => {}
+        let is_over = hands.is_empty();
+        if let Process::Handed { hands: left, taken: all, .. } = &mut state.processes[process] {
+            (*left, *all) = (hands, taken.clone());
+        }
+        if is_over {
+            state.processes[process] = match taken.is_empty() {
+                true => Process::Idle,
+                false => Process::Takes(handed, taken),
+            };
         }
         Some(())
+    }
+
+    /// Returns whether a take gets the task that it looks at.
+    fn takes_one(
+        &self,
+        state: &mut State,
+        process: usize,
+        handed: &Handed,
+        key: usize,
+        free: &[usize],
+        seen: Option<&[usize]>,
+    ) -> bool {
+        if seen.is_some_and(|seen| !seen.contains(&key)) || state.rows[key] != Row::Ready {
+            return false;
+        }
+        if state.locked == Some(key) {
+            if !self.has(Flaw::LockForgotten) {
+                let (locker, now) = (state.locker, state.now);
+                state.rings().pass_over(handed, locker, now);
+            }
+            return false;
+        }
+        let is_passed = |other: &usize| *other < key && state.is_free(*other, process);
+        state.is_out_of_order |= free.iter().any(is_passed);
+        state.rows[key] = Row::BeingTaken;
+        true
     }
 }
 
@@ -200,12 +232,16 @@ impl Model for Rings {
                     |key: &usize| group.meets(group_of(*key)) && state.is_free(*key, process);
                 let (free, now) = ((0..KEYS).filter(is_free).collect::<Vec<_>>(), state.now);
                 state.is_hidden |= state.rings().knows_none(group, now) && !free.is_empty();
-                let handed = state.rings().hand_out(group, now);
+                let mut more = More::besides_one(1 + self.more);
+                let handed = state.rings().hand_out(group, &mut more, now);
+                let all = handed.candidate.into_iter().chain(more.take());
+                let hands = all.map(|candidate| candidate.position() as usize - 1).collect();
                 let (read, seen) = match self.has(Flaw::ReadBeforeHandOut) {
                     true => (early, None),
                     false => (None, early),
                 };
-                state.processes[process] = Process::Handed { group, handed, free, seen, read };
+                state.processes[process] =
+                    Process::Handed { group, handed, hands, taken: vec![], free, seen, read };
             }
             Action::Read(process) => {
                 let Process::Handed { group, .. } = state.processes[process] else { return None };
@@ -227,10 +263,13 @@ impl Model for Rings {
             }
             Action::Look(process) => self.look(state, process)?,
             Action::Exit(process) => {
-                state.processes[process] = Process::Idle;
+                let Process::Handed { handed, taken, .. } = state.processes[process].clone() else {
+                    return None;
+                };
                 if !self.has(Flaw::NoAbandon) {
                     state.rings().put_aside();
                 }
+                state.processes[process] = state.rolled_back(handed, taken);
             }
             Action::Commit(process) => {
                 state.processes[process] = match state.processes[process] {
@@ -238,8 +277,8 @@ impl Model for Rings {
                         state.rows[key] = Row::Ready;
                         Process::Visible(key)
                     }
-                    Process::Takes(_, key) => {
-                        state.rows[key] = Row::Taken;
+                    Process::Takes(_, ref keys) => {
+                        keys.iter().for_each(|key| state.rows[*key] = Row::Taken);
                         Process::Idle
                     }
                     _ => return None,
@@ -253,9 +292,10 @@ impl Model for Rings {
                 }
             }
             Action::Abort(process) => {
-                let Process::Takes(handed, key) = state.processes[process] else { return None };
-                state.rows[key] = Row::Ready;
-                state.processes[process] = Process::RolledBack(handed, key);
+                let Process::Takes(handed, keys) = state.processes[process].clone() else {
+                    return None;
+                };
+                state.processes[process] = state.rolled_back(handed, keys);
             }
             Action::Undo(process) => {
                 let Process::RolledBack(handed, _) = state.processes[process] else { return None };
@@ -269,6 +309,11 @@ impl Model for Rings {
             Action::Lock(key) => {
                 state.locks -= 1;
                 (state.locked, state.locker) = (Some(key), Some(u32::from(state.locks) + 1));
+                for process in &mut state.processes {
+                    if let Process::Handed { free, .. } = process {
+                        free.retain(|free| *free != key);
+                    }
+                }
             }
             Action::Unlock => (state.locked, state.locker) = (None, None),
         }

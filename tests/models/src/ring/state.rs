@@ -25,18 +25,20 @@ pub enum Process {
     Visible(usize),
     /// It has a snapshot before it is handed out anything.
     ReadEarly(Group, Vec<usize>),
-    /// What a take of a group was handed out, and which tasks were free then; what a refill has read. `seen`: what it sees under an old
-    /// snapshot.
+    /// What a take of a group was handed out, the tasks in its hands and those that it has taken of them, and which tasks were free
+    /// then; what a refill has read. `seen`: what it sees under an old snapshot.
     Handed {
         group: Group,
         handed: Handed,
+        hands: Vec<usize>,
+        taken: Vec<usize>,
         free: Vec<usize>,
         seen: Option<Vec<usize>>,
         read: Option<Vec<usize>>,
     },
-    Takes(Handed, usize),
+    Takes(Handed, Vec<usize>),
     /// Ready again, and not told yet.
-    RolledBack(Handed, usize),
+    RolledBack(Handed, Vec<usize>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -86,13 +88,18 @@ impl State {
         Rings { states: &mut self.rings, candidates: self.candidates.each_mut() }
     }
 
+    /// What becomes of a process that gives these tasks back.
+    pub fn rolled_back(&mut self, handed: Handed, taken: Vec<usize>) -> Process {
+        taken.iter().for_each(|key| self.rows[*key] = Row::Ready);
+        if taken.is_empty() { Process::Idle } else { Process::RolledBack(handed, taken) }
+    }
+
     /// Returns whether a take by this process may be given a task: it is ready, which all know, and no other has it.
     pub fn is_free(&self, key: usize, process: usize) -> bool {
         let has = |(number, other): (usize, &Process)| match other {
-            Process::Visible(of) | Process::RolledBack(_, of) => *of == key,
-            Process::Handed { handed, .. } if number != process => {
-                handed.candidate.is_some_and(|candidate| candidate.position() == position(key))
-            }
+            Process::Visible(of) => *of == key,
+            Process::RolledBack(_, taken) => taken.contains(&key),
+            Process::Handed { hands, .. } if number != process => hands.contains(&key),
             _ => false,
         };
         let is_ready = self.rows[key] == Row::Ready && self.locked != Some(key);
