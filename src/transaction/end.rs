@@ -15,7 +15,7 @@ use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::server::{durability, injection, process, time, xact};
 use crate::trace;
 use crate::transaction::stack::Stack;
-use crate::transaction::{CHANGES, NOTED, Noted, ONLY_TAKEN, has_only_taken, note_beyond};
+use crate::transaction::{CHANGES, NOTED, Noted, ONLY_TAKEN, begun, has_only_taken, note_beyond};
 use pgrx::PgSqlErrorCode;
 
 /// Handles the end of a transaction. Called after altered tables and triggers have been examined.
@@ -73,6 +73,7 @@ pub fn transaction_ended(event: TransactionEvent) {
                 databases::request(database, |requests| requests.prepared = true);
             }
             claim::abandon();
+            begun::rolled_back(0);
             CHANGES.with_borrow(|stack| stack.for_each(undo));
             session::transaction_ended();
             forget();
@@ -87,6 +88,7 @@ pub fn subtransaction_ended(event: SubtransactionEvent) {
     trace::subtransaction_ended(event, depth);
     if matches!(event, SubtransactionEvent::Abort) {
         claim::abandon();
+        begun::rolled_back(depth);
     }
     staying(|| {
         CHANGES.with_borrow_mut(|stack| match event {
@@ -155,7 +157,6 @@ fn undo(slot: SlotId, delta: &Delta) {
     let is_touched = !delta.waiters.unmade_ready.is_empty()
         || delta.capacity.reserved > 0
         || delta.marks.moved
-        || delta.marks.is_begun
         || !delta.subqueues.is_empty();
     if (is_touched || delta.counters.replaces || delta.table.redefined)
         && let Some(mut queue) = slot::lock(slot)

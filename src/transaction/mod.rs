@@ -1,5 +1,6 @@
 //! The changes of the open transaction: what it has done, noted and asked for until its end, see [`end`].
 
+pub mod begun;
 pub mod end;
 pub mod stack;
 #[cfg(test)]

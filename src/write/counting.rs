@@ -11,6 +11,7 @@ use crate::parts::counters::change::Spent;
 use crate::parts::leases::{held, session};
 use crate::queue::Queue;
 use crate::server::executor;
+use crate::transaction::begun;
 use crate::write::observed;
 use crate::{trace, transaction};
 
@@ -29,9 +30,20 @@ pub fn run(
     transition: Option<Transition>,
     work: impl FnOnce() -> Result<usize>,
 ) -> Result<usize> {
-    if call != Call::Put {
-        transaction::note(queue.slot, |delta| delta.marks.is_begun = true);
+    match call {
+        Call::Take => {
+            begun::until_counted(queue.slot, || run_counted(queue, call, transition, work))
+        }
+        _ => run_counted(queue, call, transition, work),
     }
+}
+
+fn run_counted(
+    queue: &Queue,
+    call: Call,
+    transition: Option<Transition>,
+    work: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
     // Code of users that ran in the call may have added triggers since the queue was looked up.
     let transition =
         transition.filter(|_| queue.counts_itself && !queue.is_stale() && !trace::is_on());

@@ -2,7 +2,7 @@
 //! row security of the user's.
 //!
 //! The rules are those of [`crate::statement::rule`]; changes are recorded as the triggers would record them. What
-//! needs more, or meets another transaction at the same task, is left to the statement path.
+//! needs more is left to the statement path, and so is an ack that meets another transaction at its task.
 
 mod ahead;
 mod search;

@@ -20,8 +20,6 @@ pub struct Change {
     pub moved: bool,
     /// Buried tasks have ceased to be buried.
     pub unmade_buried: bool,
-    /// A statement has begun to change tasks, which are counted at its end.
-    pub is_begun: bool,
 }
 
 impl Change {
@@ -34,7 +32,6 @@ impl Change {
     pub fn absorb(&mut self, later: &Change) {
         self.moved |= later.moved;
         self.unmade_buried |= later.unmade_buried;
-        self.is_begun |= later.is_begun;
         later.lowest.by_group().for_each(|(group, position)| self.lowest.add(group, position));
     }
 }

@@ -141,6 +141,11 @@ impl<'q> Marks<'q> {
         mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
     }
 
+    /// A take does not look at a group at first, see [`Mark::pass_by`].
+    pub fn pass_by(&mut self, group: Group) -> bool {
+        self.mark(group).is_some_and(Mark::pass_by)
+    }
+
     /// Ends the raise that `start` began at `since`. A mark that has been evicted is not made again.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
         if let Some(mark) = self.mark(group) {

@@ -71,6 +71,12 @@ impl Mark {
         Start { from: self.at, raises }
     }
 
+    /// A take does not look here at first, as there is nothing. Returns whether the mark is due to be raised.
+    pub fn pass_by(&mut self) -> bool {
+        self.takes = self.takes.saturating_add(1).min(RAISE_AFTER);
+        self.takes == RAISE_AFTER
+    }
+
     /// Ends the raise that `start` began at `since`.
     pub fn end_raise(&mut self, since: i64, found: Option<Position>) {
         if self.raised_since != since {

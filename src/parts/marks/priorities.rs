@@ -33,7 +33,7 @@ pub struct Priorities<'a> {
 
 /// What is known of priorities.
 pub enum KnownPriorities {
-    /// All priorities of ready tasks, in order.
+    /// All priorities of ready tasks, in order; last, in order too, those that seem to be empty.
     All(Vec<i64>),
     /// Not all.
     Some,

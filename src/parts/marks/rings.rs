@@ -63,10 +63,11 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
 
     /// Returns whether a group has no tasks but those that takes in progress have.
     pub fn knows_none(&mut self, group: Group, now: i64) -> bool {
-        let of_group = self.states.0.iter_mut().find(|state| state.group == group);
-        of_group.is_some_and(|state| {
+        let mut of_group = self.states.0.iter_mut().filter(|state| state.group == group);
+        let knows_none = of_group.find(|state| state.knows_none(now));
+        knows_none.is_some_and(|state| {
             state.used = now;
-            state.knows_none(now)
+            true
         })
     }
 

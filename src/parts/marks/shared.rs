@@ -110,12 +110,25 @@ impl QueueGuard {
         let mut known = self.marks().known_priorities(tube, into, may_scan, now);
         if let KnownPriorities::All(priorities) = &mut known
             && may_scan
+            && tube.is_none()
         {
-            let mut rings = self.rings();
-            let group = |priority| Group::Ready { tube, priority: Some(priority) };
-            priorities.retain(|priority| !rings.knows_none(group(*priority), now));
+            self.put_empty_ones_last(priorities, now);
         }
         known
+    }
+
+    /// Puts last the priorities of which a ring knows that they have no tasks but those in the hands of takes, which may give them
+    /// up. Not of those whose mark is due to be raised.
+    fn put_empty_ones_last(&mut self, priorities: &mut [i64], now: i64) {
+        let mut count = 0;
+        for place in 0..priorities.len() {
+            let priority = priorities[place];
+            let group = Group::Ready { tube: None, priority: Some(priority) };
+            if !self.rings().knows_none(group, now) || self.marks().pass_by(group) {
+                priorities[count..=place].rotate_right(1);
+                count += 1;
+            }
+        }
     }
 
     /// Ends a survey begun at `since`. `found`: the priorities with the position of the first task of each; None if

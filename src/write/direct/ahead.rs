@@ -50,7 +50,7 @@ pub enum Attempt {
     Enough,
     /// It is not to be taken.
     Unfit,
-    /// This transaction is changing it, or has.
+    /// The transaction of this number is changing it, or has.
     Changed(u32),
     /// Another transaction has locked it, if it is known which.
     Locked(Option<u32>),

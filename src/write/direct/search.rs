@@ -18,7 +18,7 @@ pub fn take(
     bounds: &[Bound],
     mut attempt: impl FnMut(&Found) -> Attempt,
 ) -> bool {
-    for _ in 0..SEARCHES {
+    for search in 1..=SEARCHES {
         let (mut holders, mut needs_statement) = (Vec::new(), None);
         let mut note = |holder: Option<u32>| {
             if !holders.contains(&holder) {
@@ -39,7 +39,9 @@ pub fn take(
         if let Some(needs_statement) = needs_statement {
             return needs_statement;
         }
-        if holders.iter().all(|holder| holder.is_some_and(xact::is_in_progress)) {
+        // Of several that hold a row it is not known when they end: a second look is enough.
+        let still_holds = |holder: &Option<u32>| holder.map_or(search > 1, xact::is_in_progress);
+        if holders.iter().all(still_holds) {
             return false;
         }
         open.renew_snapshot();

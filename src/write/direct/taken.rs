@@ -40,13 +40,15 @@ pub fn keep(queue: &Queue, written: &Open) {
     });
 }
 
-/// Returns the position of a task with this key, and where its row was written, if that is kept. Tasks are mostly acked in the
-/// order in which they were taken.
+/// Returns the position of a task with this key, and where its row was written, if that is kept: mostly it is the task taken last, or
+/// of several taken at once the one after that which was looked for last.
 pub fn row(queue: &Queue, key: &[Value]) -> Option<(Position, RowId)> {
     let [key] = key else { return None };
     let wanted = queue.position(*key)?;
     KEPT.with_borrow_mut(|kept| {
-        let mut places = (1..=ROOM).map(|further| (kept.found + further) % ROOM);
+        let last = (kept.next + ROOM - 1) % ROOM;
+        let further = (1..=ROOM).map(|further| (kept.found + further) % ROOM);
+        let mut places = std::iter::once(last).chain(further);
         let is_it = |task: &Written| (task.0, task.1) == (queue.slot, wanted);
         kept.found = places.find(|place| kept.tasks[*place].as_ref().is_some_and(is_it))?;
         kept.tasks[kept.found].map(|(_, position, row)| (position, row))
