@@ -3,7 +3,6 @@
 
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
-use crate::parts::waiters::{Cause, Offer};
 use crate::server::allocator::staying;
 use crate::server::xact;
 use std::cell::RefCell;
@@ -28,7 +27,6 @@ pub fn rolled_back(depth: i32) {
     while let Some((_, slot)) = next() {
         if let Some(mut queue) = slot::lock(slot) {
             queue.put_rings_aside();
-            queue.wake(Cause::Undo, u32::MAX, Offer { tube: None });
         }
     }
 }
