@@ -27,7 +27,7 @@ use crate::statement::{Parameter, Put};
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
 use crate::write::assign::{Assignments, Values, applies, applies_to_own};
-use crate::write::direct::ahead::{Attempt, Outcome, Search, bounds};
+use crate::write::direct::ahead::{Attempt, Search, bounds};
 use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
@@ -90,12 +90,11 @@ pub fn take(
         note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
         if rows.len() < count { Attempt::Taken } else { Attempt::Enough }
     };
-    let outcome = ahead.map_or(Outcome::TooFew, |ahead| {
+    let is_to_search = ahead.is_none_or(|ahead| {
         let search = Search { group, index: way.index, arguments, tasks: count };
         ahead::take(queue, search, &open, ahead, &mut attempt)
     });
-    let needs_statement =
-        outcome == Outcome::TooFew && search::take(&open, way.index, &bounds, &mut attempt);
+    let needs_statement = is_to_search && search::take(&open, way.index, &bounds, &mut attempt);
     // What makes jsonb of a type may write as well.
     if is_passing {
         transaction::note_only_taken();

@@ -63,7 +63,6 @@ pub struct Refill {
 }
 
 /// What a refill has read.
-#[derive(Default)]
 pub struct Read {
     pub found: Vec<Candidate>,
     /// Besides them there were tasks that were being changed.

@@ -63,12 +63,9 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
 
     /// Returns whether a group has no tasks but those that takes in progress have.
     pub fn knows_none(&mut self, group: Group, now: i64) -> bool {
-        let mut of_group = self.states.0.iter_mut().filter(|state| state.group == group);
-        let knows_none = of_group.find(|state| state.knows_none(now));
-        knows_none.is_some_and(|state| {
-            state.used = now;
-            true
-        })
+        let mut states = self.states.0.iter_mut();
+        let empty = states.find(|state| state.group == group && state.knows_none(now));
+        empty.map(|state| state.used = now).is_some()
     }
 
     /// The take that was handed this out has passed over a row that was being changed.

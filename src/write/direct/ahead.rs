@@ -34,15 +34,6 @@ pub struct Ahead {
     more: More,
 }
 
-/// What a take has found among the candidates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As many tasks as wanted, or as there are.
-    Enough,
-    /// Too few: the index is to be searched.
-    TooFew,
-}
-
 /// What became of a task that a take has looked at.
 pub enum Attempt {
     Taken,
@@ -82,14 +73,15 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
     Ahead { claim, handed: handed.unwrap_or_default(), more }
 }
 
-/// Lets `attempt` take candidates. The rings are put aside where a claim is dropped.
+/// Lets `attempt` take candidates, and returns whether the index is to be searched for more. The rings are put aside where a claim is
+/// dropped.
 pub fn take(
     queue: &Queue,
     search: Search,
     open: &Open,
     mut ahead: Ahead,
     mut attempt: impl FnMut(&Found) -> Attempt,
-) -> Outcome {
+) -> bool {
     let (mut taken, mut misses, mut reads, mut naps) = (0, 0, 0, 0);
     loop {
         let Ahead { claim, handed, more } = ahead;
@@ -100,7 +92,7 @@ pub fn take(
             let there_are_some = read_ahead(queue, search, open, &refill);
             if refill.from == FIRST && handed.candidate.is_none() && !there_are_some {
                 claim.end();
-                return Outcome::Enough;
+                return false;
             }
             reads += 1;
         }
@@ -109,12 +101,12 @@ pub fn take(
                 slot.locker_ended(&handed);
             }
             claim.end();
-            return Outcome::TooFew;
+            return true;
         }
         if handed.candidate.is_none() && handed.refill.is_none() {
             claim.end();
             if search.tasks == 1 || !handed.is_being_read || naps == NAPS {
-                return Outcome::TooFew;
+                return true;
             }
             naps += 1;
             thread::sleep(NAP);
@@ -130,7 +122,7 @@ pub fn take(
                 note(queue, &handed, &seen);
                 if matches!(seen, Attempt::Enough) {
                     claim.end();
-                    return Outcome::Enough;
+                    return false;
                 }
             }
             claim.end();
@@ -153,12 +145,12 @@ fn note(queue: &Queue, handed: &Handed, seen: &Attempt) {
 }
 
 /// Ends what was handed out without a look at all of it: the ring that it is of is put aside.
-fn give_up(queue: &Queue, claim: Claim, handed: &Handed) -> Outcome {
+fn give_up(queue: &Queue, claim: Claim, handed: &Handed) -> bool {
     if let Some(mut slot) = slot::lock(queue.slot) {
         slot.give_up(handed);
     }
     claim.end();
-    Outcome::TooFew
+    true
 }
 
 /// Returns whether a transaction has ended whose lock was in the way.
