@@ -50,6 +50,8 @@ struct Index {
     oid: Oid,
     /// It is wanted by what the table was last opened for.
     is_wanted: Cell<bool>,
+    /// The columns of the table that its key is made of.
+    key: Vec<i16>,
     /// The comparisons with each of its columns.
     columns: Vec<Comparisons>,
 }
@@ -197,6 +199,7 @@ impl Heap {
             self.indexes.push(Index {
                 oid,
                 is_wanted: Cell::default(),
+                key: scratch.run(|| key(info)),
                 columns: columns.collect(),
             });
             pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
@@ -232,7 +235,8 @@ impl Heap {
         self.indexes.iter().for_each(|index| index.is_wanted.set(is_wanted(index.oid)));
         self.is_open.set(true);
         let indexes = Vec::with_capacity(self.indexes.len());
-        let mut open = Open { heap: self, relation, indexes };
+        let has_changed = Cell::new(false);
+        let mut open = Open { heap: self, relation, indexes, has_changed };
         // SAFETY: the target's arrays have room for all indexes; everything is closed on drop.
         unsafe {
             (*self.target).ri_RelationDesc = open.relation.pointer();
@@ -269,6 +273,28 @@ unsafe fn target(table: pg_sys::Relation, indexes: usize) -> *mut pg_sys::Result
         (*target).ri_IndexRelationDescs = room(size_of::<pg_sys::Relation>()).cast();
         (*target).ri_IndexRelationInfo = room(size_of::<*mut pg_sys::IndexInfo>()).cast();
         target
+    }
+}
+
+/// The columns of a table that the key of an index is made of.
+///
+/// # Safety
+/// The description of an index of the table.
+unsafe fn key(info: *mut pg_sys::IndexInfo) -> Vec<i16> {
+    // SAFETY: by the contract of this function; expressions of an index are about its only table, the first one.
+    unsafe {
+        let info = &*info;
+        let columns = &info.ii_IndexAttrNumbers[..info.ii_NumIndexKeyAttrs as usize];
+        let mut key: Vec<i16> = columns.iter().copied().filter(|column| *column != 0).collect();
+        let (mut used, mut member) = (null_mut(), -1);
+        pg_sys::pull_varattnos(info.ii_Expressions.cast(), 1, &mut used);
+        loop {
+            member = pg_sys::bms_next_member(used, member);
+            if member < 0 {
+                return key;
+            }
+            key.push((member + pg_sys::FirstLowInvalidHeapAttributeNumber) as i16);
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Open<'heap> {
     pub(super) relation: Relation,
     /// Null where an index is not open.
     pub(super) indexes: Vec<Cell<pg_sys::Relation>>,
+    /// A row has been changed.
+    pub(super) has_changed: Cell<bool>,
 }
 
 impl Drop for Open<'_> {
@@ -225,6 +227,25 @@ impl Open<'_> {
                 }
             });
             (!is_null).then_some(value)
+        }
+    }
+
+    /// Tells the server in which indexes it is to look for versions that are dead before it splits a full page: as it would by
+    /// itself, in those whose key is left as it is by a change of these columns. In the others for the first row that is changed:
+    /// of tasks that are taken one by one the entries are dead soon, of many at once none is yet.
+    ///
+    /// # Safety
+    /// As below.
+    unsafe fn tell_unchanged(&self, changes: &[(i16, Option<Value>)]) {
+        let is_first = !self.has_changed.replace(true);
+        // SAFETY: by the contract of this function; the target has an entry for each index.
+        unsafe {
+            for (position, index) in self.heap.indexes.iter().enumerate() {
+                let info = *(*self.heap.target).ri_IndexRelationInfo.add(position);
+                (*info).ii_CheckedUnchanged = true;
+                (*info).ii_IndexUnchanged =
+                    is_first || !changes.iter().any(|(column, _)| index.key.contains(column));
+            }
         }
     }
 
