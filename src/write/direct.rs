@@ -68,7 +68,7 @@ pub fn take(
     let Some(bounds) = bounds(queue, group, arguments, mark) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let ahead = (count <= FEW).then(|| ahead::begin(queue, group, count)).flatten();
-    let Some(open) = way.direct.open(Some(Status::Taken)) else {
+    let Some(mut open) = way.direct.open(Some(Status::Taken)) else {
         return Ok(None);
     };
     let is_passing = is_passing(queue, &way.direct);
@@ -92,7 +92,7 @@ pub fn take(
     };
     let is_to_search = ahead.is_none_or(|ahead| {
         let search = Search { group, index: way.index, arguments, tasks: count };
-        ahead::take(queue, search, &open, ahead, &mut attempt)
+        ahead::take(queue, search, &mut open, ahead, &mut attempt)
     });
     let needs_statement = is_to_search && search::take(&open, way.index, &bounds, &mut attempt);
     // What makes jsonb of a type may write as well.
@@ -138,7 +138,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: For
     let Some(direct) = queue.direct() else { return none() };
     let Some(index) = direct.key else { return none() };
     // The index is opened for what is not where this session has written it.
-    let Some(open) = direct.open(None) else { return none() };
+    let Some(mut open) = direct.open(None) else { return none() };
     let delete_found = |found: &Found| {
         let is_own = applies_to_own(queue, Verb::Ack.applies(), found, session);
         let row = is_own.then(|| found.delete()).flatten()?;

@@ -132,15 +132,15 @@ pub unsafe fn row_id(slot: *mut pg_sys::TupleTableSlot) -> RowId {
 /// leads to.
 ///
 /// # Safety
-/// The table is an open heap on which the caller holds a lock, the slot is one of it, the snapshot is valid. To be called within a
-/// guard.
+/// The table is an open heap on which the caller holds a lock, and which has the block; the slot is one of it, the snapshot is
+/// valid. To be called within a guard.
 pub unsafe fn fetch(
     table: pg_sys::Relation,
     row: RowId,
     snapshot: pg_sys::Snapshot,
     slot: *mut pg_sys::TupleTableSlot,
 ) -> bool {
-    // SAFETY: by the contract of this function. A block behind the last one must not be read.
+    // SAFETY: by the contract of this function.
     unsafe {
         let methods = &*(*table).rd_tableam;
         let (Some(begin), Some(fetch), Some(end), Some(fetch_version)) = (
@@ -155,10 +155,6 @@ pub unsafe fn fetch(
         place.ip_blkid.bi_hi = (block >> 16) as u16;
         place.ip_blkid.bi_lo = block as u16;
         place.ip_posid = row.item();
-        let blocks = raw::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM);
-        if block >= blocks {
-            return false;
-        }
         let (mut goes_on, mut is_dead) = (false, false);
         let scan = begin(table);
         let is_seen = fetch(scan, &mut place, snapshot, slot, &mut goes_on, &mut is_dead);

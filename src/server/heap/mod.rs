@@ -33,6 +33,8 @@ pub struct Heap {
     methods: Methods,
     /// The row that is being written.
     row: *mut pg_sys::TupleTableSlot,
+    /// For one that is looked at in its place.
+    seen: *mut pg_sys::TupleTableSlot,
     is_open: Cell<bool>,
     /// An error may have left something half done.
     is_broken: Cell<bool>,
@@ -119,6 +121,11 @@ impl Heap {
                 changed_functions: callbacks::changed_functions(),
                 methods,
                 row: pg_sys::MakeTupleTableSlot(columns, &raw const pg_sys::TTSOpsVirtual),
+                // With the values of columns that were added since a row was written.
+                seen: pg_sys::MakeTupleTableSlot(
+                    pg_sys::CreateTupleDescCopyConstr(description),
+                    &raw const pg_sys::TTSOpsBufferHeapTuple,
+                ),
                 is_open: Cell::new(false),
                 is_broken: Cell::new(false),
             };
@@ -235,8 +242,13 @@ impl Heap {
         self.indexes.iter().for_each(|index| index.is_wanted.set(is_wanted(index.oid)));
         self.is_open.set(true);
         let indexes = Vec::with_capacity(self.indexes.len());
-        let has_changed = Cell::new(false);
-        let mut open = Open { heap: self, relation, indexes, has_changed };
+        let mut open = Open {
+            heap: self,
+            relation,
+            indexes,
+            has_changed: Cell::new(false),
+            blocks: Cell::new(0),
+        };
         // SAFETY: the target's arrays have room for all indexes; everything is closed on drop.
         unsafe {
             (*self.target).ri_RelationDesc = open.relation.pointer();

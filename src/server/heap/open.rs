@@ -23,6 +23,8 @@ pub struct Open<'heap> {
     pub(super) indexes: Vec<Cell<pg_sys::Relation>>,
     /// A row has been changed.
     pub(super) has_changed: Cell<bool>,
+    /// So many blocks the table has at least.
+    pub(super) blocks: Cell<u32>,
 }
 
 impl Drop for Open<'_> {
@@ -182,20 +184,24 @@ impl Open<'_> {
     }
 
     /// Shows `see` the version of a row in a place, if there is one and the snapshot sees it.
-    pub fn see_at(&self, row: RowId, see: impl FnOnce(&Found)) {
+    pub fn see_at(&mut self, row: RowId, see: impl FnOnce(&Found)) {
         pgrx::check_for_interrupts!();
-        let relation = self.relation.pointer();
-        // SAFETY: the table is open, which keeps the server from cutting it off; the place is looked for only where it has
-        // one.
+        let (relation, slot) = (self.relation.pointer(), self.heap.seen);
+        // SAFETY: the table is open, which keeps the server from cutting off blocks; the place is looked for only where it has
+        // one. The slot is one of the table, and empty: it is filled only here.
         unsafe {
-            let (slot, is_seen) = pg_guard_ffi_boundary(|| {
-                let slot = raw::table_slot_create(relation, null_mut());
-                (slot, access::fetch(relation, row, raw::GetActiveSnapshot(), slot))
+            let is_seen = pg_guard_ffi_boundary(|| {
+                if row.block() >= self.blocks.get() {
+                    let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+                    self.blocks.set(raw::RelationGetNumberOfBlocksInFork(relation, main));
+                }
+                let has_block = row.block() < self.blocks.get();
+                has_block && access::fetch(relation, row, raw::GetActiveSnapshot(), slot)
             });
             if is_seen {
                 see(&Found { open: self, slot });
             }
-            pg_guard_ffi_boundary(|| raw::ExecDropSingleTupleTableSlot(slot))
+            pg_guard_ffi_boundary(|| raw::clear(slot));
         }
     }
 

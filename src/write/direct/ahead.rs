@@ -78,7 +78,7 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
 pub fn take(
     queue: &Queue,
     search: Search,
-    open: &Open,
+    open: &mut Open,
     mut ahead: Ahead,
     mut attempt: impl FnMut(&Found) -> Attempt,
 ) -> bool {
@@ -162,7 +162,7 @@ fn has_ended(handed: &Handed) -> bool {
 fn look(
     queue: &Queue,
     search: Search,
-    open: &Open,
+    open: &mut Open,
     candidate: Candidate,
     attempt: &mut impl FnMut(&Found) -> Attempt,
 ) -> Attempt {
