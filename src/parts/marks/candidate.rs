@@ -4,11 +4,9 @@
 use crate::model::position::Position;
 use crate::model::row_id::RowId;
 
-/// Maximum number of candidates.
+/// Maximum number of candidates, which may all be handed out at once: takes of several tasks that shared a page of the table would
+/// wait for each other at each row.
 pub const ROOM: usize = 192;
-
-/// Maximum number of candidates that are handed out at once.
-pub const AT_ONCE: usize = 32;
 
 /// Maximum number of transactions noted whose locks were in the way.
 pub const LOCKERS: usize = 4;
@@ -78,7 +76,7 @@ impl Default for Candidates {
 impl More {
     /// For a take of this many tasks.
     pub fn besides_one(tasks: usize) -> More {
-        let wanted = tasks.min(AT_ONCE).saturating_sub(1);
+        let wanted = tasks.min(ROOM).saturating_sub(1);
         More { candidates: Vec::with_capacity(wanted), wanted }
     }
 

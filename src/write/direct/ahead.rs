@@ -4,7 +4,7 @@ use crate::model::change::Place;
 use crate::model::field::Field;
 use crate::model::position::{FIRST, Group};
 use crate::model::status::Status;
-use crate::parts::marks::candidate::{AT_ONCE, Candidate, Handed, More, Read, Refill};
+use crate::parts::marks::candidate::{Candidate, Handed, More, Read, Refill};
 use crate::parts::marks::claim::Claim;
 use crate::parts::slot;
 use crate::queue::{Arguments, Queue};
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;
+
+/// A take that has read ahead, and is handed nothing, as others took all, reads again only as often as tasks are wanted for it.
+const TASKS_PER_READ: usize = 32;
 
 /// A take of several tasks waits for another that is reading ahead, this often and this long: else it would take from the index
 /// what that one has just read.
@@ -86,7 +89,7 @@ pub fn take(
     loop {
         let Ahead { claim, handed, more } = ahead;
         if let Some(refill) = handed.refill {
-            if reads > search.tasks / AT_ONCE && handed.candidate.is_none() {
+            if reads > search.tasks / TASKS_PER_READ && handed.candidate.is_none() {
                 return give_up(queue, claim, &handed);
             }
             let there_are_some = read_ahead(queue, search, open, &refill);
