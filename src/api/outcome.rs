@@ -140,7 +140,7 @@ fn watched(call: &Call, target: &Target) -> Result<Watched> {
                 name: queue.name.clone(),
                 hash,
                 sight: look(&queue, key),
-                is_hint: queue.has_row_security,
+                is_hint: queue.has_vague_ends(),
             })
         });
         Verdict::<()>::Undo
@@ -189,7 +189,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         id = Some(memory.run(|| argument::id_of_object(put, &queue))?);
         let key = argument::key_of_object(put, &queue)?;
         let hash = queue.key_hash(key.into_iter().map(Some));
-        let (slot, name, is_hint) = (queue.slot, queue.name.clone(), queue.has_row_security);
+        let (slot, name, is_hint) = (queue.slot, queue.name.clone(), queue.has_vague_ends());
         // No event is missed: the task cannot be taken before the commit.
         let place = Place::join(slot, &name, Want::End(hash))?;
         place.over_transaction_end(|| spi.commit());
@@ -197,7 +197,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
             let queue = target.open(Lock::AccessShare);
             let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
             let seen = look(&queue, &argument::key_of_object(put, &queue)?);
-            let is_hint = queue.has_row_security;
+            let is_hint = queue.has_vague_ends();
             drop(queue);
             place.over_transaction_end(|| spi.rollback());
             Ok((seen, is_hint))

@@ -50,8 +50,10 @@ pub struct Queue {
     pub order: Option<Order>,
     /// There is a mark for each priority.
     pub by_priority: bool,
-    /// Equal labels of tubes have equal hashes.
+    /// Labels of tubes are equal where their hashes are.
     pub tells_tubes: bool,
+    /// The same of keys.
+    pub(super) tells_keys: bool,
     pub tracking: Tracking,
     /// Triggers report every task, and all tasks are visible to all.
     pub is_tracked: bool,
@@ -155,7 +157,8 @@ impl Queue {
         let by_priority =
             by_priority.map(|column| column.is_not_null && types::is_integer(column.base));
         let tells_tubes =
-            fields.get(&Field::Tube).is_none_or(|column| operators::is_hashable(column.oid));
+            fields.get(&Field::Tube).is_none_or(|column| operators::is_told_by_hash(column.base));
+        let tells_keys = key.iter().all(|column| operators::is_told_by_hash(column.base));
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let is_marked = is_tracked && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
@@ -192,6 +195,7 @@ impl Queue {
             order,
             by_priority: by_priority == Some(true),
             tells_tubes,
+            tells_keys,
             tracking,
             is_tracked,
             has_row_security,

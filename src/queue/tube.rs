@@ -9,7 +9,7 @@ use crate::queue::hash::{combined, part};
 use crate::server::relation::ColumnType;
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::server::{operators, types};
+use crate::server::{operators, shared_memory, types};
 
 impl Queue {
     /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
@@ -33,7 +33,11 @@ impl Queue {
         let is_subqueue = self.features().has_subqueues();
         let hash = match is_subqueue {
             true => subqueue(value, column),
-            false => combined([part(value, column.collation, 0)].into_iter()),
+            // With the server's secret, so that no user finds two labels of the same hash, which would share a mark.
+            false => {
+                let [secret, seed] = shared_memory::secret();
+                combined([secret, part(value, column.collation, seed)].into_iter())
+            }
         };
         Tube { hash, counted, is_subqueue, is_strict: self.features().has_strict_subqueues() }
     }

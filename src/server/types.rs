@@ -16,6 +16,7 @@ pub const UUID: Oid = pg_sys::UUIDOID;
 pub const XID: Oid = pg_sys::XIDOID;
 pub const UUID_ARRAY: Oid = pg_sys::UUIDARRAYOID;
 pub const BPCHAR: Oid = pg_sys::BPCHAROID;
+pub const NUMERIC: Oid = pg_sys::NUMERICOID;
 pub const JSON: Oid = pg_sys::JSONOID;
 pub const JSONB: Oid = pg_sys::JSONBOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;
@@ -72,7 +73,11 @@ pub fn array_type(element: Oid) -> Oid {
     unsafe { pg_sys::get_array_type(element) }
 }
 
+/// The type below all domains. Types whose numbers the server's sources give are none.
 pub fn base_type(oid: Oid) -> Oid {
+    if u32::from(oid) < pg_sys::FirstGenbkiObjectId {
+        return oid;
+    }
     // SAFETY: a look-up.
     unsafe { pg_sys::getBaseType(oid) }
 }
@@ -83,6 +88,14 @@ pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
     // SAFETY: a look-up; the modifier is read and written.
     unsafe { pg_sys::getBaseTypeAndTypmod(oid, &mut modifier) };
     modifier
+}
+
+/// Returns whether a type is one of strings, the server's own or one of an extension, as citext.
+pub fn is_string(oid: Oid) -> bool {
+    let (mut category, mut is_preferred) = (0, false);
+    // SAFETY: a look-up, which fills in both.
+    unsafe { pg_sys::get_type_category_preferred(oid, &mut category, &mut is_preferred) };
+    category as u8 == pg_sys::TYPCATEGORY_STRING
 }
 
 /// Returns whether a type is one of rows.

@@ -245,6 +245,46 @@ fn features_switched_meanwhile() {
     assert_eq!(t.take("a"), Some(5));
 }
 
+/// The server has one hash for each two labels, whatever its seed, or, of integers, they were once the same for us.
+#[test]
+fn labels_of_the_same_hash() {
+    for (label, one, other, hash) in [
+        ("jsonb", "[[1], 2]", "[[1, 2]]", "jsonb_hash_extended"),
+        ("text[]", "{{a,b},{c,d}}", "{a,b,c,d}", "hash_array_extended"),
+        ("numeric", "5", "-5", "hash_numeric_extended"),
+        (
+            "timestamp",
+            "2000-01-01 00:00:00",
+            "2000-01-01 01:11:34.967297",
+            "timestamp_hash_extended",
+        ),
+        ("bigint", "8233161835963349326", "-4840171929588241355", ""),
+    ] {
+        let columns = format!("{COLUMNS}, label {label}");
+        let options = json!({"fields": {"tube": "label"}, "features": {"tube": true}});
+        let mut q = Queue::with("marks_tubes", &columns, &options);
+        if !hash.is_empty() {
+            let same =
+                format!("SELECT {hash}('{one}'::{label}, 7) = {hash}('{other}'::{label}, 7)");
+            assert!(scalar::<bool>(&mut q.admin, &same, &[]), "{label}");
+        }
+        q.sql(&format!(
+            "INSERT INTO {{q}} (id, label) SELECT n, CASE n WHEN 1 THEN '{one}'::{label} ELSE '{other}' END \
+             FROM generate_series(1, 1000) n"
+        ));
+        let name = q.name.clone();
+        let mut take = |of: &str| {
+            let sql = "SELECT (xqueue.take($1::text, tube => $2::text)->>'id')::bigint";
+            q.admin.query_opt(sql, &[&name, &of]).unwrap().map(|row| row.get::<_, i64>(0))
+        };
+        for id in 2..700 {
+            assert_eq!(take(other), Some(id), "{label}");
+        }
+        assert_eq!(take(one), Some(1), "{label}");
+        q.sql("SELECT xqueue.release_all('{q}')");
+    }
+}
+
 #[test]
 fn the_least_and_the_greatest_priority() {
     let columns = format!("{COLUMNS}, priority bigint NOT NULL DEFAULT 0");
