@@ -106,7 +106,7 @@ struct Watched {
     /// Hash of the task's key.
     hash: u64,
     sight: Sight,
-    /// An end is only a reason to look again, as the task may be hidden from the caller.
+    /// An end is only a reason to look again: the task may be hidden from the caller, or another's key may have the same hash.
     is_hint: bool,
 }
 
@@ -118,11 +118,12 @@ fn told_or_seen(
     told: Option<Outcome>,
     sight: &Sight,
 ) -> Result<Option<&'static str>> {
-    let Some(word) = sight.word() else { return Ok(None) };
-    Ok(Some(match place.news(name)? {
-        News::Ended(outcome) => outcome.name(),
-        News::Look(_) | News::None => told.map_or(word, Outcome::name),
-    }))
+    let news = place.news(name)?;
+    Ok(match (sight, news) {
+        (Sight::Gone, News::Ended(outcome)) => Some(outcome.name()),
+        (Sight::Gone, News::Look(_) | News::None) => told.map(Outcome::name).or(sight.word()),
+        (Sight::Outcome(_) | Sight::Open, _) => sight.word(),
+    })
 }
 
 /// Reads a task and releases all locks, as the caller may wait afterwards.

@@ -32,7 +32,7 @@ impl Queue {
     }
 }
 
-/// Returns a hash of a value that is equal for values equal in SQL, whatever their text.
+/// Returns a hash of a value that is equal for values equal in SQL, whatever their text; of a type without a hash, one of the text.
 pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
     let of_text = |text: &str| {
         let mut hasher = DefaultHasher::new();

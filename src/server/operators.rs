@@ -124,7 +124,7 @@ pub fn is_hashable(oid: Oid) -> bool {
     }
 }
 
-/// Types of eight bytes whose values are equal where these are. The server's hash of them is one of four bytes.
+/// Types of eight bytes whose values are equal where these are. The server's hash of them, if there is one, is of four bytes.
 const IMAGES: [Oid; 6] = [
     pg_sys::TIMESTAMPOID,
     pg_sys::TIMESTAMPTZOID,
@@ -134,15 +134,21 @@ const IMAGES: [Oid; 6] = [
     pg_sys::MONEYOID,
 ];
 
-/// Other types whose hash, with a seed that users do not know, tells different values apart. That of an array, a composite value, a
-/// range or jsonb is put together of those of its parts, and leaves out how they are nested.
-const TOLD_BY_HASH: [Oid; 7] = [
+/// Other types of which different values have different hashes, made with a seed that users do not know. The hash of an array, a
+/// composite value, a range or jsonb is put together of those of its parts, and leaves out how they are nested.
+const TOLD_BY_HASH: [Oid; 13] = [
     pg_sys::UUIDOID,
     pg_sys::BYTEAOID,
     pg_sys::BOOLOID,
     pg_sys::CHAROID,
     pg_sys::DATEOID,
     pg_sys::OIDOID,
+    pg_sys::FLOAT4OID,
+    pg_sys::FLOAT8OID,
+    pg_sys::INETOID,
+    pg_sys::CIDROID,
+    pg_sys::MACADDROID,
+    pg_sys::MACADDR8OID,
     types::NUMERIC,
 ];
 
@@ -155,7 +161,7 @@ pub fn image(value: Value) -> Option<u64> {
 /// Returns whether values of a base type are equal where the queue's hashes of them are.
 pub fn is_told_by_hash(oid: Oid) -> bool {
     types::is_integer(oid)
-        || types::is_string(oid)
+        || types::is_string(oid) && is_hashable(oid)
         || types::is_enum(oid)
         || IMAGES.contains(&oid)
         || TOLD_BY_HASH.contains(&oid)

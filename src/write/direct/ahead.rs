@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;
 
-/// A take that has read ahead, and is handed nothing, as others took all, reads again only as often as tasks are wanted for it.
+/// A take that is handed nothing after it has read ahead, as others took all, reads again at most once for each so many tasks wanted.
 const TASKS_PER_READ: usize = 32;
 
 /// A take of several tasks waits for another that is reading ahead, this often and this long: else it would take from the index
