@@ -83,118 +83,175 @@ pub fn take(
     search: Search,
     open: &mut Open,
     mut ahead: Ahead,
-    mut attempt: impl FnMut(&Found) -> Attempt,
+    attempt: impl FnMut(&Found) -> Attempt,
 ) -> bool {
-    let (mut taken, mut misses, mut reads, mut naps) = (0, 0, 0, 0);
+    let mut taking =
+        Taking { queue, search, open, attempt, taken: 0, misses: 0, reads: 0, naps: 0 };
     loop {
-        let Ahead { claim, handed, more } = ahead;
+        if let Some(is_to_search) = taking.follow(ahead) {
+            return is_to_search;
+        }
+        ahead = hand_out(queue, search.group, search.tasks - taking.taken);
+        taking.open.renew_snapshot();
+    }
+}
+
+/// A take that goes through what it is handed out.
+struct Taking<'take, 'call, 'heap, A> {
+    queue: &'take Queue,
+    search: Search<'take, 'call>,
+    open: &'take mut Open<'heap>,
+    attempt: A,
+    taken: usize,
+    /// Candidates since the last that was taken.
+    misses: usize,
+    reads: usize,
+    naps: usize,
+}
+
+impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
+    /// Does what the ring says. If that is the last, returns whether the index is to be searched.
+    fn follow(&mut self, Ahead { claim, handed, more }: Ahead) -> Option<bool> {
         if let Some(refill) = handed.refill {
-            if reads > search.tasks / TASKS_PER_READ && handed.candidate.is_none() {
-                return give_up(queue, claim, &handed);
+            let is_often = self.reads > self.search.tasks / TASKS_PER_READ;
+            if is_often && handed.candidate.is_none() {
+                return Some(self.give_up(claim, &handed));
             }
-            let there_are_some = read_ahead(queue, search, open, &refill);
+            let there_are_some = self.read_ahead(&refill);
             if refill.from == FIRST && handed.candidate.is_none() && !there_are_some {
                 claim.end();
-                return false;
+                return Some(false);
             }
-            reads += 1;
+            self.reads += 1;
         }
         if has_ended(&handed) {
-            if let Some(mut slot) = slot::lock(queue.slot) {
+            if let Some(mut slot) = slot::lock(self.queue.slot) {
                 slot.locker_ended(&handed);
             }
             claim.end();
-            return true;
+            return Some(true);
         }
         if handed.candidate.is_none() && handed.refill.is_none() {
             claim.end();
-            if search.tasks == 1 || !handed.is_being_read || naps == NAPS {
-                return true;
-            }
-            naps += 1;
-            thread::sleep(NAP);
-        } else {
-            for candidate in handed.candidate.into_iter().chain(more.take()) {
-                let seen = look(queue, search, open, candidate, &mut attempt);
-                let is_taken = matches!(seen, Attempt::Taken | Attempt::Enough);
-                shortcuts::count(Shortcut::TakeAhead, usize::from(is_taken));
-                (taken, misses) = if is_taken { (taken + 1, 0) } else { (taken, misses + 1) };
-                if matches!(seen, Attempt::Impossible) || misses > MISSES {
-                    return give_up(queue, claim, &handed);
-                }
-                note(queue, &handed, &seen);
-                if matches!(seen, Attempt::Enough) {
-                    claim.end();
-                    return false;
-                }
-            }
-            claim.end();
+            return (!self.waits_for(&handed)).then_some(true);
         }
-        ahead = hand_out(queue, search.group, search.tasks - taken);
-        open.renew_snapshot();
+        for candidate in handed.candidate.into_iter().chain(more.take()) {
+            let seen = self.look(candidate);
+            let is_taken = matches!(seen, Attempt::Taken | Attempt::Enough);
+            shortcuts::count(Shortcut::TakeAhead, usize::from(is_taken));
+            (self.taken, self.misses) =
+                if is_taken { (self.taken + 1, 0) } else { (self.taken, self.misses + 1) };
+            if matches!(seen, Attempt::Impossible) || self.misses > MISSES {
+                return Some(self.give_up(claim, &handed));
+            }
+            self.note(&handed, &seen);
+            if matches!(seen, Attempt::Enough) {
+                claim.end();
+                return Some(false);
+            }
+        }
+        claim.end();
+        None
     }
-}
 
-/// Tells the ring what a take has passed over because of another transaction.
-fn note(queue: &Queue, handed: &Handed, seen: &Attempt) {
-    if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_))
-        && let Some(mut slot) = slot::lock(queue.slot)
-    {
-        match seen {
-            Attempt::Locked(locker) => slot.pass_over(handed, *locker, time::now()),
-            _ => slot.leave_out(handed),
+    /// Returns whether the take has waited for another that is reading ahead.
+    fn waits_for(&mut self, handed: &Handed) -> bool {
+        if self.search.tasks == 1 || !handed.is_being_read || self.naps == NAPS {
+            return false;
+        }
+        self.naps += 1;
+        thread::sleep(NAP);
+        true
+    }
+
+    /// Looks at a candidate: at its row, or, where that has been written anew, at what the index has in its place.
+    fn look(&mut self, candidate: Candidate) -> Attempt {
+        let (queue, search, attempt) = (self.queue, self.search, &mut self.attempt);
+        let mut seen = None;
+        self.open.see_at(candidate.row, |found| {
+            let place = Place { status: Status::Ready, tube: queue.tube_of(found) };
+            let is_it = queue.position_of(found) == Some(candidate.position())
+                && (search.group == Group::ALL
+                    || search.group.meets(queue.group_of(found, &place)));
+            if is_it {
+                seen = Some(match is_of_tube(queue, search, found) {
+                    true => attempt(found),
+                    false => Attempt::Impossible,
+                });
+            }
+        });
+        if let Some(seen) = seen {
+            return seen;
+        }
+        let key = queue.key_at(candidate.position());
+        let key = key.map(|value| Bound { is: Is::Equal, value });
+        let Some(bounds) = bounds(queue, search.group, search.arguments, key) else {
+            return Attempt::Impossible;
+        };
+        let mut seen = Attempt::Unfit;
+        self.open.scan(search.index, &bounds, |found| {
+            seen = attempt(found);
+            let goes_on = matches!(seen, Attempt::Unfit | Attempt::Changed(_));
+            if goes_on { Scan::GoesOn } else { Scan::Ends }
+        });
+        seen
+    }
+
+    /// Tells the ring what the take has passed over because of another transaction.
+    fn note(&self, handed: &Handed, seen: &Attempt) {
+        if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_))
+            && let Some(mut slot) = slot::lock(self.queue.slot)
+        {
+            match seen {
+                Attempt::Locked(locker) => slot.pass_over(handed, *locker, time::now()),
+                _ => slot.leave_out(handed),
+            }
         }
     }
-}
 
-/// Ends what was handed out without a look at all of it: the ring that it is of is put aside.
-fn give_up(queue: &Queue, claim: Claim, handed: &Handed) -> bool {
-    if let Some(mut slot) = slot::lock(queue.slot) {
-        slot.give_up(handed);
+    /// Ends what was handed out without a look at all of it: the ring that it is of is put aside.
+    fn give_up(&self, claim: Claim, handed: &Handed) -> bool {
+        if let Some(mut slot) = slot::lock(self.queue.slot) {
+            slot.give_up(handed);
+        }
+        claim.end();
+        true
     }
-    claim.end();
-    true
+
+    /// Reads the next tasks of the group, and returns whether there are any. What another transaction is changing is left out: its
+    /// rollback puts the rings aside, if it has reported the change.
+    fn read_ahead(&self, refill: &Refill) -> bool {
+        injection::point(c"xqueue-ring-is-refilled");
+        let (queue, search) = (self.queue, self.search);
+        let from = if refill.from == FIRST { refill.mark } else { refill.from };
+        let from = (from != FIRST)
+            .then(|| queue.key_at(from))
+            .flatten()
+            .map(|value| Bound { is: Is::AtLeast, value });
+        let Some(bounds) = bounds(queue, search.group, search.arguments, from) else {
+            return true;
+        };
+        let mut read = Read { found: Vec::with_capacity(refill.room), has_left_out: false };
+        self.open.scan(search.index, &bounds, |found| {
+            if applies(queue, Applies::TO_TAKE, found) {
+                match queue.position_of(found).filter(|_| !is_being_changed(found)) {
+                    Some(position) => read.found.push(Candidate::new(position, found.id())),
+                    None => read.has_left_out = true,
+                }
+            }
+            if read.found.len() < refill.room { Scan::GoesOn } else { Scan::Ends }
+        });
+        injection::point(c"xqueue-ring-is-read");
+        if let Some(mut slot) = slot::lock(queue.slot) {
+            slot.end_refill(refill, &read, time::now());
+        }
+        read.has_left_out || !read.found.is_empty()
+    }
 }
 
 /// Returns whether a transaction has ended whose lock was in the way.
 fn has_ended(handed: &Handed) -> bool {
     handed.lockers.iter().any(|locker| *locker != 0 && !xact::is_in_progress(*locker))
-}
-
-/// Lets a take look at a candidate: at its row, or, where that has been written anew, at what the index has in its place.
-fn look(
-    queue: &Queue,
-    search: Search,
-    open: &mut Open,
-    candidate: Candidate,
-    attempt: &mut impl FnMut(&Found) -> Attempt,
-) -> Attempt {
-    let mut seen = None;
-    open.see_at(candidate.row, |found| {
-        let place = Place { status: Status::Ready, tube: queue.tube_of(found) };
-        let is_it = queue.position_of(found) == Some(candidate.position())
-            && (search.group == Group::ALL || search.group.meets(queue.group_of(found, &place)));
-        if is_it {
-            seen = Some(match is_of_tube(queue, search, found) {
-                true => attempt(found),
-                false => Attempt::Impossible,
-            });
-        }
-    });
-    if let Some(seen) = seen {
-        return seen;
-    }
-    let key = queue.key_at(candidate.position());
-    let key = key.map(|value| Bound { is: Is::Equal, value });
-    let Some(bounds) = bounds(queue, search.group, search.arguments, key) else {
-        return Attempt::Impossible;
-    };
-    let mut seen = Attempt::Unfit;
-    open.scan(search.index, &bounds, |found| {
-        seen = attempt(found);
-        if matches!(seen, Attempt::Unfit | Attempt::Changed(_)) { Scan::GoesOn } else { Scan::Ends }
-    });
-    seen
 }
 
 /// Returns whether a task has the label that is asked for: the hash of another may be the same.
@@ -204,33 +261,6 @@ fn is_of_tube(queue: &Queue, search: Search, found: &Found) -> bool {
     };
     let label = queue.value_of(found, Field::Tube);
     label.is_some_and(|label| operators::equal(label, wanted, tube.collation))
-}
-
-/// Reads the next tasks of the group, and returns whether there are any. What another transaction is changing is left out: its
-/// rollback puts the rings aside, if it has reported the change.
-fn read_ahead(queue: &Queue, search: Search, open: &Open, refill: &Refill) -> bool {
-    injection::point(c"xqueue-ring-is-refilled");
-    let from = if refill.from == FIRST { refill.mark } else { refill.from };
-    let from = (from != FIRST)
-        .then(|| queue.key_at(from))
-        .flatten()
-        .map(|value| Bound { is: Is::AtLeast, value });
-    let Some(bounds) = bounds(queue, search.group, search.arguments, from) else { return true };
-    let mut read = Read { found: Vec::with_capacity(refill.room), has_left_out: false };
-    open.scan(search.index, &bounds, |found| {
-        if applies(queue, Applies::TO_TAKE, found) {
-            match queue.position_of(found).filter(|_| !is_being_changed(found)) {
-                Some(position) => read.found.push(Candidate::new(position, found.id())),
-                None => read.has_left_out = true,
-            }
-        }
-        if read.found.len() < refill.room { Scan::GoesOn } else { Scan::Ends }
-    });
-    injection::point(c"xqueue-ring-is-read");
-    if let Some(mut slot) = slot::lock(queue.slot) {
-        slot.end_refill(refill, &read, time::now());
-    }
-    read.has_left_out || !read.found.is_empty()
 }
 
 /// Of a change that was rolled back the row may not say so yet.
