@@ -124,13 +124,12 @@ impl Open<'_> {
         let index = self.open_index(position);
         let table = self.relation.description();
         let keys = (1..).zip(bounds).zip(columns);
-        // SAFETY: the index is open.
-        let keys = keys
-            .map(|((number, bound), column)| unsafe { key(table, index, number, bound, column) });
-        let mut keys: Vec<_> = keys.collect();
         // SAFETY: the table and the index are open; everything is ended before they are closed, after
         // an error by the end of the (sub)transaction.
         unsafe {
+            let keys =
+                keys.map(|((number, bound), column)| key(table, index, number, bound, column));
+            let mut keys: Vec<_> = keys.collect();
             let relation = self.relation.pointer();
             let (first, count) = (keys.as_mut_ptr(), keys.len() as i32);
             let (slot, scan) = pg_guard_ffi_boundary(|| {
@@ -236,27 +235,12 @@ impl Open<'_> {
         }
     }
 
-    /// Tells the server in which indexes it is to look for versions that are dead before it splits a full page: as it would by
-    /// itself, in those whose key is left as it is by a change of these columns. In the others for the first row that is changed:
-    /// of tasks that are taken one by one the entries are dead soon, of many at once none is yet.
-    ///
-    /// # Safety
-    /// As below.
-    unsafe fn tell_unchanged(&self, changes: &[(i16, Option<Value>)]) {
-        let is_first = !self.has_changed.replace(true);
-        // SAFETY: by the contract of this function; the target has an entry for each index.
-        unsafe {
-            for (position, index) in self.heap.indexes.iter().enumerate() {
-                let info = *(*self.heap.target).ri_IndexRelationInfo.add(position);
-                (*info).ii_CheckedUnchanged = true;
-                (*info).ii_IndexUnchanged =
-                    is_first || !changes.iter().any(|(column, _)| index.key.contains(column));
-            }
-        }
-    }
-
     /// Adds the row, by which another was updated, to the indexes; to one of them without a look whether
     /// it is unique there.
+    ///
+    /// Before the server splits a full page of an index, it looks for versions that are dead where it is told that the key stays as it
+    /// is: in the indexes that these changes leave so, as it would find out by itself. In the others for the first row of a call:
+    /// of tasks that are taken one by one the entries are dead soon, of many at once none is yet.
     ///
     /// # Safety
     /// The row has been stored. To be called within a guard.
@@ -265,10 +249,18 @@ impl Open<'_> {
         row: *mut pg_sys::TupleTableSlot,
         indexes: access::UpdateIndexes,
         unchecked: Option<usize>,
+        changes: &[(i16, Option<Value>)],
     ) {
         let (target, state) = (self.heap.target, self.heap.state);
+        let is_first = !self.has_changed.replace(true);
         // SAFETY: by the contract of this function; the target has an entry for each index.
         unsafe {
+            for (position, index) in self.heap.indexes.iter().enumerate() {
+                let info = *(*target).ri_IndexRelationInfo.add(position);
+                (*info).ii_CheckedUnchanged = true;
+                (*info).ii_IndexUnchanged =
+                    is_first || !changes.iter().any(|(column, _)| index.key.contains(column));
+            }
             let open = |position| (*target).ri_IndexRelationDescs.add(position);
             // The server's functions pass over what is not open.
             let unchecked =

@@ -133,8 +133,7 @@ impl Found<'_> {
                     &mut indexes,
                 );
                 if result == pg_sys::TM_Result::TM_Ok {
-                    open.tell_unchanged(changes);
-                    open.add_to_indexes(row, indexes, unchecked);
+                    open.add_to_indexes(row, indexes, unchecked, changes);
                 }
                 result
             })
