@@ -22,7 +22,8 @@ use std::time::Duration;
 /// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;
 
-/// A take that is handed nothing after it has read ahead, as others took all, reads again at most once for each so many tasks wanted.
+/// A take that is handed nothing after it has read ahead reads again at most once for this number of tasks wanted: what it read may
+/// have been handed to other takes.
 const TASKS_PER_READ: usize = 32;
 
 /// A take of several tasks waits for another that is reading ahead, this often and this long: else it would take from the index
