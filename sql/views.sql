@@ -19,11 +19,11 @@ COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
 COMMENT ON COLUMN xqueue.queues.taken IS 'Tasks that a session has taken.';
 COMMENT ON COLUMN xqueue.queues.waiting IS 'Tasks whose delay is not over.';
 COMMENT ON COLUMN xqueue.queues.buried IS 'Tasks put aside by bury, or after their last attempt.';
-COMMENT ON COLUMN xqueue.queues.oldest_ready IS 'For how long the oldest of the tasks that come next has been ready: of each priority, the first hundred. Since the task was put, given back or changed; since the start of the server, if that was later. NULL if none is ready, or the table is locked now.';
+COMMENT ON COLUMN xqueue.queues.oldest_ready IS 'For how long the oldest of the tasks that come next has been ready: of each priority, the first hundred. Since the task was put, given back or changed; since the start of the server, if that was later. NULL if none is ready, or the queue is busy.';
 COMMENT ON COLUMN xqueue.queues.in_1m IS 'Tasks put in the last minute, in steps of five seconds.';
 COMMENT ON COLUMN xqueue.queues.out_1m IS 'Tasks acked, or deleted, in the last minute.';
 COMMENT ON COLUMN xqueue.queues.consumers IS 'How many wait for a task.';
-COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, or what the table lacks; NULL if all is well.';
+COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, or what the table lacks; busy, if another session has locked the table or an index of it; NULL if all is well.';
 
 CREATE VIEW xqueue.latency AS
 SELECT q.relation AS queue,

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::form::Form;
 use crate::model::keys_text::KeysText;
 use crate::parts::leases::session;
-use crate::queue::{self, KeyType, Queue};
+use crate::queue::{self, KeyType, Queue, census};
 use crate::server::argument::{Argument, NamesQueue, sql_type};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
@@ -47,6 +47,12 @@ impl<'call> Target<'call> {
         queue::get(self.table)
     }
 
+    /// Does the same for a monitor, which waits for nobody.
+    pub fn open_at_once(&self) -> Result<Rc<Queue>> {
+        lock_at_once(self.table)?;
+        self.open(Lock::AccessShare)
+    }
+
     /// Does the same with the current definition, for a call that has been waiting.
     pub fn open_again(&self, lock: Lock) -> Result<Rc<Queue>> {
         self.lock(lock)?;
@@ -77,6 +83,16 @@ impl<'call> Target<'call> {
         }
         Ok(output)
     }
+}
+
+/// Locks a table for a monitor, which waits for nobody.
+pub fn lock_at_once(table: Oid) -> Result<()> {
+    if relation::try_lock_whole(table, Lock::AccessShare) {
+        return Ok(());
+    }
+    let message = format!("queue \"{}\" is {}", queue::display_name(table), census::BUSY);
+    Err(Error::new(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, message)
+        .hint("Call it again once that session, which pg_locks shows, has ended its transaction."))
 }
 
 fn no_queue(oid: Oid) -> Error {

@@ -12,9 +12,9 @@ use crate::parts::counters::change::add;
 use crate::parts::leases::store;
 use crate::parts::slot;
 use crate::queue::recount::{self, Counted, Purpose};
-use crate::queue::{self, Queue};
+use crate::queue::{self, Queue, census};
 use crate::server::function::Call;
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{self, Lock, Relation};
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
@@ -45,11 +45,12 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
             look = Look::at(&target);
             Verdict::<()>::Undo
         });
-        let Look { name, marks, lacking, problems } = look?;
+        let Look { name, busy, marks, lacking, mut problems } = look?;
+        problems.extend(busy.then(|| census::BUSY.to_string()));
         // An upgrade that commits during a pass makes table and definition seem to differ, so a structural problem counts
         // only if two passes in a row agree on it.
         let is_settled = problems.is_empty() && lacking == lacked_before;
-        if is_settled || Instant::now() > deadline {
+        if is_settled || busy || Instant::now() > deadline {
             let lacks = !lacking.is_empty();
             let problems: Vec<String> = lacking.into_iter().chain(problems).collect();
             let mut report =
@@ -76,6 +77,8 @@ type Marks = Vec<(&'static str, String)>;
 #[derive(Default)]
 struct Look {
     name: String,
+    /// Nothing could be looked at: another session is in the way.
+    busy: bool,
     marks: Marks,
     /// Missing parts of the table itself, which the worker does not repair.
     lacking: Vec<String>,
@@ -84,6 +87,10 @@ struct Look {
 
 impl Look {
     fn at(target: &Target) -> Result<Look> {
+        if !relation::try_lock_whole(target.table, Lock::AccessShare) {
+            let name = queue::display_name(target.table);
+            return Ok(Look { name, busy: true, ..Look::default() });
+        }
         let opened = target.open(Lock::AccessShare);
         // Row security may have been enabled while the lock was waited for.
         require_monitor(target.table)?;
@@ -92,9 +99,8 @@ impl Look {
             // The table no longer matches its definition.
             Err(error) if queue::read(target.table)?.is_some() => Ok(Look {
                 name: queue::display_name(target.table),
-                marks: vec![],
                 lacking: vec![error.told()],
-                problems: vec![],
+                ..Look::default()
             }),
             Err(error) => Err(error),
         }
@@ -117,7 +123,8 @@ impl Look {
         }
         let marks = [("mark", Group::ALL), ("buried_mark", Group::Buried)];
         let marks = marks.into_iter().filter_map(|(name, group)| Some((name, mark(queue, group)?)));
-        Ok(Look { name: queue.name.clone(), marks: marks.collect(), lacking, problems })
+        let (name, marks) = (queue.name.clone(), marks.collect());
+        Ok(Look { name, busy: false, marks, lacking, problems })
     }
 }
 

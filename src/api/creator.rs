@@ -1,6 +1,6 @@
 //! `upgrade`, `create`, `downgrade`, `drop`: make a table a queue, and an ordinary table again.
 
-use crate::api::argument::{Target, refuse_read_only, require_owner};
+use crate::api::argument::{self, Target, refuse_read_only, require_owner};
 use crate::ddl::{altered, places};
 use crate::error::{Error, Result};
 use crate::model::change::Counts;
@@ -49,6 +49,7 @@ fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let options = options(call, arg::upgrade::options)?;
     let dry_run = call.require(arg::upgrade::dry_run)?;
     if dry_run {
+        argument::lock_at_once(target.table)?;
         let plan = plan(target.table, &options, Lock::AccessShare)?;
         let definition = describe(&queue::display_name(target.table), &plan.definition);
         let shown = json!({ "definition": definition, "ddl": plan.ddl });

@@ -1,11 +1,12 @@
 //! The function behind the view `xqueue.tasks_in_flight`.
 
-use crate::api::monitor::{SHOWN, readable_queue};
+use crate::api::monitor::SHOWN;
 use crate::error::Result;
 use crate::model::field::Field;
 use crate::parts::clock;
 use crate::parts::leases::{session, store};
-use crate::queue::{Queue, census};
+use crate::queue::Queue;
+use crate::queue::census::{self, Sight};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb;
 use crate::server::row::{Row, Tuple};
@@ -22,15 +23,14 @@ sql_functions! {
 fn in_flight_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    let Some(queue) = readable_queue(call.require(arg::in_flight::queue)?) else {
-        return Ok(None);
-    };
     let mut tasks = Vec::new();
-    let seen = census::taken(&queue, |row| {
-        tasks.push(described(&queue, row));
-        tasks.len() < SHOWN
-    });
-    if seen.is_ok() {
+    let see = |queue: &Queue| {
+        census::taken(queue, |row| {
+            tasks.push(described(queue, row));
+            tasks.len() < SHOWN
+        })
+    };
+    if let Sight::Seen(()) = census::sight(call.require(arg::in_flight::queue)?, see)? {
         tasks.iter().for_each(|task| output.push(jsonb::from_value(task)));
     }
     Ok(None)

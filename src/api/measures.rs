@@ -2,7 +2,7 @@
 //! caller may monitor.
 
 use crate::api::monitor::{Listed, all_listed, error, own_worker_error, shown_slot, worker_error};
-use crate::error::{Error, OrRaise, Result};
+use crate::error::{OrRaise, Result};
 use crate::metrics::{Measured, MeasuredWorker, families, open_metrics};
 use crate::model::change::Call as Kind;
 use crate::model::histogram::Histogram;
@@ -11,9 +11,8 @@ use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::session;
 use crate::parts::schedule::databases;
 use crate::parts::slot;
-use crate::queue::{self, census};
+use crate::queue::census::{self, Sight};
 use crate::server::function::{Call, Output};
-use crate::server::relation::{self, Lock, Relation};
 use crate::server::value::Value;
 use crate::server::{catalog, jsonb, process, time, xact};
 use crate::sql_functions;
@@ -59,16 +58,19 @@ fn condition_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = call.require(arg::condition::queue)?;
     let Some(statistics) = statistics_of(table) else { return Ok(None) };
     let tasks = |status: Status| statistics.tasks[status as usize].max(0);
+    let oldest = oldest_ready(table, &statistics)?;
+    let error = error(&statistics, &own_worker_error()).map(|(error, _)| error);
+    let busy = matches!(oldest, Sight::Busy).then(|| census::BUSY.to_string());
     output.push(jsonb::from_value(&json!({
         "ready": tasks(Status::Ready),
         "taken": tasks(Status::Taken),
         "waiting": tasks(Status::Waiting),
         "buried": tasks(Status::Buried),
-        "oldest_ready": oldest_ready(table, &statistics)?,
+        "oldest_ready": oldest.seen().flatten(),
         "put": statistics.last_minute.put,
         "done": statistics.last_minute.done,
         "consumers": statistics.consumers,
-        "error": error(&statistics, &own_worker_error()).map(|(error, _)| error),
+        "error": error.or(busy),
     })));
     Ok(None)
 }
@@ -101,24 +103,13 @@ fn statistics_of(table: Oid) -> Option<Statistics> {
     Some(slot::lock(shown_slot(table)?)?.statistics())
 }
 
-/// Returns for how long the oldest task of a queue has been ready, in seconds. None if no task is ready, or the table
-/// cannot be read now: monitoring waits for no lock.
-fn oldest_ready(table: Oid, statistics: &Statistics) -> Result<Option<f64>> {
+/// Returns for how long the oldest task of a queue has been ready, in seconds; None if no task is.
+fn oldest_ready(table: Oid, statistics: &Statistics) -> Result<Sight<Option<f64>>> {
     let is_empty = statistics.exact && statistics.tasks[Status::Ready as usize] == 0;
-    if is_empty || xact::in_recovery() || !relation::try_lock(table, Lock::AccessShare) {
-        return Ok(None);
+    if is_empty || xact::in_recovery() {
+        return Ok(Sight::Seen(None));
     }
-    if Relation::open(table, Lock::None).is_none_or(|relation| !relation.is_readable()) {
-        return Ok(None);
-    }
-    // What is wrong with a queue that cannot be used at present is shown as its error, and hides no other.
-    let look =
-        || queue::find(table).or_raise().map(|queue| census::oldest_ready(&queue).or_raise());
-    match xact::try_in_subtransaction(look) {
-        Ok(age) => Ok(age.flatten().map(time::seconds_of)),
-        Err(failure) if failure.is_canceled() => Err(Error::new(failure.code, failure.message)),
-        Err(_) => Ok(None),
-    }
+    census::sight(table, |queue| Ok(census::oldest_ready(queue)?.map(time::seconds_of)))
 }
 
 /// Measures the queues that the caller may monitor.
@@ -136,7 +127,7 @@ fn measured() -> Vec<Measured> {
             tasks: by_state(statistics.tasks),
             tubes: tubes.map(|(tube, counters)| (tube, by_state(counters.tasks))).collect(),
             calls: Kind::ALL.map(|call| (call.name(), statistics.calls[call as usize])).to_vec(),
-            oldest_ready: oldest_ready(table, &statistics).or_raise(),
+            oldest_ready: oldest_ready(table, &statistics).or_raise().seen().flatten(),
             waits: statistics.waits,
             works: statistics.works,
             consumers: statistics.consumers.into(),

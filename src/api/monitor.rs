@@ -2,7 +2,7 @@
 //! independent of the number of tasks. A view calls its function for each table of the registry that the query asks for, so
 //! that one queue costs the same among any number of others.
 
-use crate::api::argument::{Target, require_monitor, require_owner};
+use crate::api::argument::{self, Target, require_monitor, require_owner};
 use crate::error::Result;
 use crate::model::change::{Call as Kind, Calls, Transitions, named};
 use crate::model::status::{Status, Tasks};
@@ -13,15 +13,15 @@ use crate::parts::schedule::databases::{self, State, WorkerStatus};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
-use crate::queue::{self, Queue, census, recount};
+use crate::queue::census::{self, Sight};
+use crate::queue::{self, recount};
 use crate::server::function::{Call, Output};
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, Lock};
 use crate::server::value::Value;
 use crate::server::{jsonb, privileges, process, spi, time, types, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
-use std::rc::Rc;
 
 sql_functions! {
     "stats" as stats, pg_finfo_stats(queue: queue) -> jsonb => stats_impl;
@@ -49,7 +49,10 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_monitor(table)?;
     let slot = match slot::find(process::database().into(), table.into()) {
         Some(slot) => slot,
-        None => queue::get(table)?.slot,
+        None => {
+            argument::lock_at_once(table)?;
+            queue::get(table)?.slot
+        }
     };
     recount::hasten(slot);
     // The registry is read only if it adds something.
@@ -130,9 +133,9 @@ fn call_counts_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    let queue = readable_queue(call.require(arg::holders::queue)?);
-    let holders = queue.and_then(|queue| census::holders(&queue).ok());
-    for (session, tasks) in holders.into_iter().flatten() {
+    let sight = census::sight(call.require(arg::holders::queue)?, census::holders)?;
+    let Sight::Seen(holders) = sight else { return Ok(None) };
+    for (session, tasks) in holders {
         output.push(jsonb::from_value(&json!({
             "session": session.map(types::uuid_text),
             "pid": session.and_then(store::holder),
@@ -140,22 +143,6 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
         })));
     }
     Ok(None)
-}
-
-/// Returns a queue whose table the caller may monitor and read now. None if it is unusable at present, so that it does
-/// not hide others.
-pub fn readable_queue(table: Oid) -> Option<Rc<Queue>> {
-    // Does not wait for a locked table: the views must not block when they are used to diagnose locks. The privileges
-    // are looked at before, so that no table of others is locked, and again under the lock.
-    let may_monitor = || privileges::may_monitor(table);
-    if !may_monitor() || !relation::try_lock(table, Lock::AccessShare) || !may_monitor() {
-        return None;
-    }
-    let relation = Relation::open(table, Lock::None);
-    if relation.is_none_or(|relation| !relation.is_readable()) {
-        return None;
-    }
-    queue::find(table).ok().flatten()
 }
 
 /// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on a

@@ -13,13 +13,58 @@ use crate::parts::{clock, slot};
 use crate::queue::{self, Queue};
 use crate::server::heap::{Bound, Is};
 use crate::server::memory::Scratch;
-use crate::server::relation::{Lock, Relation, Snapshot};
+use crate::server::relation::{self, Lock, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
 use crate::server::types::Uuid;
 use crate::server::value::Value;
-use crate::server::{operators, time};
+use crate::server::{operators, privileges, time, xact};
 use crate::statement::Index;
+use pgrx::pg_sys::Oid;
 use std::collections::BTreeMap;
+
+/// Shown of a queue that could not be looked at, as [`Sight::Busy`].
+pub const BUSY: &str = "busy: another session has locked the table, or an index of it";
+
+/// What a monitor sees of a queue's table.
+pub enum Sight<T> {
+    Seen(T),
+    /// Another session holds a lock, on the table or what belongs to it, that reading would wait for.
+    Busy,
+    /// The role may not see it, or it cannot be used at present, which is shown as the queue's error and hides no other queue.
+    Hidden,
+}
+
+impl<T> Sight<T> {
+    pub fn seen(self) -> Option<T> {
+        match self {
+            Sight::Seen(seen) => Some(seen),
+            Sight::Busy | Sight::Hidden => None,
+        }
+    }
+}
+
+/// Looks at the table of a queue for a monitor, which waits for no lock and leaves none behind. Rights are checked before
+/// the lock, so that no table of others is locked, and again under it.
+pub fn sight<T>(table: Oid, see: impl FnOnce(&Queue) -> Result<T>) -> Result<Sight<T>> {
+    if !privileges::may_monitor(table) {
+        return Ok(Sight::Hidden);
+    }
+    let look = || {
+        if !relation::try_lock_whole(table, Lock::AccessShare) {
+            return Sight::Busy;
+        }
+        let readable = Relation::open(table, Lock::None).is_some_and(|table| table.is_readable());
+        let queue = match readable && privileges::may_monitor(table) {
+            true => queue::find(table).ok().flatten(),
+            false => None,
+        };
+        queue.and_then(|queue| see(&queue).ok()).map_or(Sight::Hidden, Sight::Seen)
+    };
+    match xact::look_in_subtransaction(look) {
+        Err(failure) if failure.is_canceled() => Err(Error::new(failure.code, failure.message)),
+        sight => Ok(sight.unwrap_or(Sight::Hidden)),
+    }
+}
 
 /// Numbers of taken tasks by the session that holds them; None for none.
 pub type Holders = BTreeMap<Option<Uuid>, i64>;

@@ -22,69 +22,128 @@ pub struct Index {
     pub lacks_old_rows: bool,
 }
 
-/// The valid btree indexes of a table that have the default order. Asks no privileges.
+/// The valid btree indexes of a table that have the default order. Asks no privileges, and opens none of them.
 pub fn of(relation: &Relation) -> Vec<Index> {
-    let describe = |oid| {
-        // SAFETY: an index of an open table; the lock stays until the end of the transaction.
-        unsafe {
-            let index = pg_sys::index_open(oid, Lock::AccessShare.mode());
-            let described = describe(index, relation);
-            pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
-            described
-        }
-    };
+    let describe = |oid| Entry::of(oid)?.describe(relation);
     relation.indexes().into_iter().filter_map(describe).collect()
 }
 
-/// # Safety
-/// `index` is an open index of the table.
-unsafe fn describe(index: pg_sys::Relation, table: &Relation) -> Option<Index> {
-    // SAFETY: by the contract of this function; the arrays have an entry for each key column, that of
-    // the numbers one for each column.
-    unsafe {
-        let (form, relation) = (&*(*index).rd_index, &*(*index).rd_rel);
-        let columns =
-            std::slice::from_raw_parts(form.indkey.values.as_ptr(), form.indnatts as usize);
-        let keys = 0..form.indnkeyatts as usize;
-        let is_in_default_order = |key: usize| {
-            let is_ascending = *(*index).rd_indoption.add(key) == 0;
-            is_ascending
-                && (columns[key] <= 0 || has_default_order(index, key, columns[key], table))
+/// An index as the catalogue has it, released on drop. The index is not opened, because its owner may have locked it; a lock
+/// on its table keeps it from being dropped.
+struct Entry(pg_sys::HeapTuple);
+
+impl Entry {
+    const CACHE: i32 = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
+
+    fn of(index: Oid) -> Option<Entry> {
+        // SAFETY: a look-up.
+        let row = unsafe { pg_sys::SearchSysCache1(Entry::CACHE, Datum::from(index)) };
+        (!row.is_null()).then(|| Entry(row))
+    }
+
+    fn form(&self) -> &pg_sys::FormData_pg_index {
+        // SAFETY: a row of pg_index.
+        unsafe { &*pg_sys::GETSTRUCT(self.0).cast() }
+    }
+
+    /// A column of pg_index that may be NULL or is of no fixed length.
+    fn attribute(&self, number: u32) -> Option<Datum> {
+        let mut is_null = false;
+        // SAFETY: a row of pg_index, and a column of it.
+        let datum =
+            unsafe { pg_sys::SysCacheGetAttr(Entry::CACHE, self.0, number as i16, &mut is_null) };
+        (!is_null).then_some(datum)
+    }
+
+    /// A column of pg_index that is a vector.
+    ///
+    /// # Safety
+    /// Its values are of this type.
+    unsafe fn vector<T: Copy>(&self, number: u32) -> Vec<T> {
+        let Some(datum) = self.attribute(number) else { return vec![] };
+        // SAFETY: all vectors are alike but for their values, of which there are as many as it says.
+        unsafe {
+            let vector = &*datum.cast_mut_ptr::<pg_sys::oidvector>();
+            let values = vector.values.as_ptr().cast::<T>();
+            std::slice::from_raw_parts(values, vector.dim1.max(0) as usize).to_vec()
+        }
+    }
+
+    /// The expression in a column of pg_index, as the server shows it.
+    fn shown(&self, number: u32) -> Option<String> {
+        // SAFETY: the columns that hold expressions hold them as text.
+        unsafe { shown_tree(self.attribute(number)?, self.form().indrelid) }
+    }
+
+    fn describe(&self, table: &Relation) -> Option<Index> {
+        let form = self.form();
+        // SAFETY: vectors of these types, the first with an entry for each column, the others for each of the key.
+        let (columns, flags, classes, collations) = unsafe {
+            (
+                self.vector::<i16>(pg_sys::Anum_pg_index_indkey),
+                self.vector::<i16>(pg_sys::Anum_pg_index_indoption),
+                self.vector::<Oid>(pg_sys::Anum_pg_index_indclass),
+                self.vector::<Oid>(pg_sys::Anum_pg_index_indcollation),
+            )
         };
-        let is_btree = relation.relam == pg_sys::BTREE_AM_OID;
-        if !form.indisvalid || !is_btree || !keys.clone().all(is_in_default_order) {
+        let is_in_default_order = |key: usize| {
+            flags[key] == 0
+                && (columns[key] <= 0
+                    || has_default_order(table, columns[key], classes[key], collations[key]))
+        };
+        let (name, method) = name_and_method(form.indexrelid)?;
+        let is_btree = method == pg_sys::BTREE_AM_OID;
+        let mut keys = 0..form.indnkeyatts as usize;
+        if !form.indisvalid || !is_btree || !keys.all(is_in_default_order) {
             return None;
         }
         Some(Index {
-            oid: (*index).rd_id,
-            name: name_text(&relation.relname),
-            columns: columns.to_vec(),
-            expressions: shown(index, pg_sys::Anum_pg_index_indexprs).unwrap_or_default(),
-            predicate: shown(index, pg_sys::Anum_pg_index_indpred),
+            oid: form.indexrelid,
+            name,
+            columns,
+            expressions: self.shown(pg_sys::Anum_pg_index_indexprs).unwrap_or_default(),
+            predicate: self.shown(pg_sys::Anum_pg_index_indpred),
             is_unique: form.indisunique,
             lacks_old_rows: form.indcheckxmin,
         })
     }
 }
 
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: looked up in `of`. After an error the resource owner releases it.
+            unsafe { pg_sys::ReleaseSysCache(self.0) }
+        }
+    }
+}
+
+/// The name and the access method of an index.
+fn name_and_method(index: Oid) -> Option<(String, Oid)> {
+    let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
+    // SAFETY: a look-up; the name is copied before the row is released.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(cache, Datum::from(index));
+        if row.is_null() {
+            return None;
+        }
+        let form = &*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_class>();
+        let found = (name_text(&form.relname), form.relam);
+        pg_sys::ReleaseSysCache(row);
+        Some(found)
+    }
+}
+
 /// Returns whether an index orders a column as the column's type and collation say.
-///
-/// # Safety
-/// `index` is an open btree index of the table with so many key columns.
-unsafe fn has_default_order(
-    index: pg_sys::Relation,
-    key: usize,
-    column: i16,
-    table: &Relation,
-) -> bool {
-    // SAFETY: by the contract of this function; look-ups.
+fn has_default_order(table: &Relation, column: i16, class: Oid, collation: Oid) -> bool {
+    // SAFETY: a column of the table; look-ups.
     unsafe {
         let attribute = attribute(table.description(), column as usize - 1);
         let what = pg_sys::TYPECACHE_BTREE_OPFAMILY as i32;
         let family = (*pg_sys::lookup_type_cache(attribute.atttypid, what)).btree_opf;
         family != Oid::INVALID
-            && family == *(*index).rd_opfamily.add(key)
-            && *(*index).rd_indcollation.add(key) == attribute.attcollation
+            && family == pg_sys::get_opclass_family(class)
+            && collation == attribute.attcollation
     }
 }
 
@@ -97,50 +156,20 @@ pub(super) struct Stored {
     pub(super) is_of_the_server: bool,
 }
 
-/// An index as it is stored. It is not opened, as its owner may have locked it; a lock on its table keeps it from being
-/// dropped.
+/// An index as it is stored.
 pub(super) fn stored(index: Oid) -> Option<Stored> {
-    let cache = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
-    // SAFETY: a look-up; the row is released once the texts, which are those of expressions, have been copied, and the
-    // operator classes, of which there are as many as the vector says, have been looked at.
-    unsafe {
-        let row = pg_sys::SearchSysCache1(cache, Datum::from(index));
-        if row.is_null() {
-            return None;
-        }
-        let read = |number: u32| {
-            let mut is_null = false;
-            let tree = pg_sys::SysCacheGetAttr(cache, row, number as i16, &mut is_null);
-            let node = |text| pg_sys::stringToNode(pg_sys::text_to_cstring(text)).cast();
-            (!is_null).then(|| node(tree.cast_mut_ptr()))
-        };
-        let stored = [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred];
-        let expressions = stored.into_iter().filter_map(read).collect();
-        let (number, mut is_null) = (pg_sys::Anum_pg_index_indclass as i16, false);
-        let classes = pg_sys::SysCacheGetAttr(cache, row, number, &mut is_null);
-        let classes = &*classes.cast_mut_ptr::<pg_sys::oidvector>();
-        let classes = classes.values.as_slice(classes.dim1.max(0) as usize);
-        let excludes = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_index>()).indisexclusion;
-        let is_own = |class: &Oid| u32::from(*class) < pg_sys::FirstNormalObjectId;
-        let is_of_the_server = !excludes && classes.iter().all(is_own);
-        pg_sys::ReleaseSysCache(row);
-        Some(Stored { expressions, is_of_the_server })
-    }
-}
-
-/// An expression of an index's definition, as the server shows it.
-///
-/// # Safety
-/// `index` is an open index, `number` that of a column of pg_index that holds an expression.
-unsafe fn shown(index: pg_sys::Relation, number: u32) -> Option<String> {
-    let mut is_null = false;
-    // SAFETY: by the contract of this function; the server's function for such an expression.
-    unsafe {
-        let cache = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
-        let tuple = (*index).rd_indextuple;
-        let tree = pg_sys::SysCacheGetAttr(cache, tuple, number as i16, &mut is_null);
-        if is_null { None } else { shown_tree(tree, (*(*index).rd_index).indrelid) }
-    }
+    let entry = Entry::of(index)?;
+    // SAFETY: the text of an expression.
+    let node = |text: Datum| unsafe {
+        pg_sys::stringToNode(pg_sys::text_to_cstring(text.cast_mut_ptr())).cast()
+    };
+    let stored = [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred];
+    let expressions = stored.into_iter().filter_map(|number| entry.attribute(number)).map(node);
+    let is_own = |class: &Oid| u32::from(*class) < pg_sys::FirstNormalObjectId;
+    // SAFETY: a vector of oids.
+    let classes = unsafe { entry.vector::<Oid>(pg_sys::Anum_pg_index_indclass) };
+    let is_of_the_server = !entry.form().indisexclusion && classes.iter().all(is_own);
+    Some(Stored { expressions: expressions.collect(), is_of_the_server })
 }
 
 /// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the definition

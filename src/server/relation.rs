@@ -51,6 +51,22 @@ pub fn try_lock(table: Oid, lock: Lock) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
 }
 
+/// Locks a table with all that a statement on it opens, its indexes, its TOAST table and the index of that, if that can be
+/// done at once: false if another session is in the way of any of them. The locks are held until the end of the
+/// (sub)transaction, so that what follows does not wait for them. Whoever serves many roles locks by this function alone.
+pub fn try_lock_whole(table: Oid, lock: Lock) -> bool {
+    let with_indexes = |table| {
+        let relation = if try_lock(table, lock) {
+            Relation::open_any(table, Lock::None)?
+        } else {
+            return None;
+        };
+        let mut indexes = relation.indexes().into_iter();
+        indexes.all(|index| try_lock(index, lock)).then(|| relation.form().reltoastrelid)
+    };
+    with_indexes(table).is_some_and(|toast| toast == Oid::INVALID || with_indexes(toast).is_some())
+}
+
 /// Returns whether this session has a table open, as in the middle of a statement.
 pub fn is_in_use(table: Oid) -> bool {
     let relation = Relation::open(table, Lock::None);
@@ -97,11 +113,15 @@ impl Relation {
     /// Opens an ordinary table; None if there is none (any more). What was a table may have been made a
     /// view since by a rule, up to PostgreSQL 15, and has no storage then.
     pub fn open(table: Oid, lock: Lock) -> Option<Relation> {
+        Relation::open_any(table, lock).filter(|relation| relation.form().relkind as u8 == TABLE)
+    }
+
+    /// Opens a relation of any kind.
+    fn open_any(relation: Oid, lock: Lock) -> Option<Relation> {
         // SAFETY: closed on drop; the lock stays until the end of the transaction.
-        let pointer = unsafe { pg_sys::try_relation_open(table, lock.mode()) };
+        let pointer = unsafe { pg_sys::try_relation_open(relation, lock.mode()) };
         // Not `then_some`: a relation that is made is closed.
-        let relation = (!pointer.is_null()).then(|| Relation { pointer });
-        relation.filter(|relation| relation.form().relkind as u8 == TABLE)
+        (!pointer.is_null()).then(|| Relation { pointer })
     }
 
     /// Opens a catalogue that all databases share, which works without a database as well.

@@ -127,6 +127,14 @@ pub fn try_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> 
     outcome
 }
 
+/// Runs `work` in a subtransaction that is undone in any case, so that it leaves no lock behind.
+pub fn look_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    let subtransaction = Subtransaction::begin();
+    let outcome = catching(work);
+    subtransaction.roll_back();
+    outcome
+}
+
 /// A subtransaction as PL/pgSQL makes one for an exception block: memory context and resource
 /// owner are put back after either end.
 struct Subtransaction {
