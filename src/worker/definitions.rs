@@ -224,11 +224,6 @@ const GONE: &str =
 /// The tables of this database's queues, and whether they are a subscriber's copies. What the
 /// registry says of tables that are gone is deleted.
 pub fn list_queues() -> HashMap<Oid, bool> {
-    // Before the registry is read: what is committed by now is seen there.
-    let known: Vec<_> = slot::all(Some(process::database().into()))
-        .into_iter()
-        .filter(|(slot, _)| slot::lock(*slot).is_some_and(|slot| slot.is_settled()))
-        .collect();
     spi::connect(|spi| {
         // A DELETE of nothing would tell this worker that the registry has changed.
         if !spi.run(&format!("SELECT FROM xqueue.queue q WHERE {GONE} LIMIT 1")).is_empty() {
@@ -240,12 +235,17 @@ pub fn list_queues() -> HashMap<Oid, bool> {
         );
         let table = |row| Some((rows.value(row, 1)?.to_oid(), rows.value(row, 2)?.to_bool()));
         let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
-        for (slot, table) in known {
+        for (slot, table) in slot::all(Some(process::database().into())) {
             let table = Oid::from(table);
-            if !listed.contains_key(&table) && catalog::table_name(table).is_none() {
+            if !listed.contains_key(&table) && is_no_queue(table) {
                 slot::remove(slot);
             }
         }
         listed
     })
+}
+
+/// Returns whether a table is no queue, and is not about to be one: who makes it one, prepared or not, has it locked.
+fn is_no_queue(table: Oid) -> bool {
+    relation::try_lock(table, Lock::RowExclusive) && matches!(queue::read(table), Ok(None))
 }

@@ -174,6 +174,35 @@ fn queues_of_a_role_are_limited() {
     cluster.assert_quiet();
 }
 
+/// What a prepared transaction has used comes back, whatever it was to make and however it ends.
+#[test]
+fn slots_of_queues_that_prepared_transactions_made_come_back() {
+    let cluster = Cluster::new("xqueue.max_queues = 2\n");
+    let mut c = cluster.client();
+    c.batch_execute("CREATE TABLE present (id bigint PRIMARY KEY)").unwrap();
+    for (make, end) in [
+        ("SELECT xqueue.create('made')", "ROLLBACK"),
+        ("SELECT xqueue.upgrade('present')", "ROLLBACK"),
+        ("SELECT xqueue.upgrade('present')", "COMMIT"),
+        ("SELECT xqueue.downgrade('present')", "COMMIT"),
+        ("SELECT xqueue.create('made')", "COMMIT"),
+        ("DROP TABLE made", "COMMIT"),
+    ] {
+        c.batch_execute(&format!("BEGIN; {make}; PREPARE TRANSACTION 'made'")).unwrap();
+        c.batch_execute(&format!("{end} PREPARED 'made'")).unwrap();
+        let others = 2 - scalar::<i64>(&mut c, "SELECT count(*) FROM xqueue.queue", &[]);
+        let create = (1..=others).map(|n| format!("SELECT xqueue.create('other_{n}');"));
+        let create = create.collect::<String>();
+        wait_until(&format!("there is room after {make}, {end}"), || {
+            c.batch_execute(&create).is_ok()
+        });
+        for n in 1..=others {
+            c.batch_execute(&format!("SELECT xqueue.drop('other_{n}')")).unwrap();
+        }
+    }
+    cluster.assert_quiet();
+}
+
 /// A member of another role may give it queues, as many as that may have, by each command.
 #[test]
 fn queues_that_are_given_to_another_role_are_counted_for_that() {

@@ -108,7 +108,6 @@ impl QueueGuard {
     }
 
     pub fn set_names(&mut self, names: [&str; 3]) {
-        self.table.settled = true;
         for (place, name) in self.shown.names.iter_mut().zip(names) {
             set_text(place, name);
         }

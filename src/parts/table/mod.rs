@@ -79,8 +79,4 @@ impl QueueGuard {
     pub fn redefinitions(&self) -> u64 {
         self.table.redefinitions
     }
-
-    pub fn is_settled(&self) -> bool {
-        self.table.settled
-    }
 }

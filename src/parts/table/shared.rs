@@ -10,8 +10,6 @@ pub struct Shared {
     pub(super) next_owner: u32,
     /// Owner once a prepared transaction commits. It has the table locked, so there is at most one.
     pub(super) prepared_owner: u32,
-    /// A committed transaction knows of the queue; it is not about to be made.
-    pub(in crate::parts) settled: bool,
     /// Number of times that it was redefined, paused or resumed.
     pub(super) redefinitions: u64,
     /// It is or was paused.
@@ -28,7 +26,6 @@ impl Shared {
             owner,
             next_owner: 0,
             prepared_owner: 0,
-            settled: false,
             redefinitions: 0,
             pauses: false,
             last_key: 0,
@@ -43,7 +40,6 @@ impl Shared {
 
     /// Applies what a transaction has committed.
     pub(super) fn commit(&mut self, change: &Change) {
-        self.settled = true;
         self.redefinitions += u64::from(change.redefined || change.paused.is_some());
         self.pauses = change.paused.unwrap_or(self.pauses);
     }
