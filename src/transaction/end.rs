@@ -177,7 +177,9 @@ fn commit_catalogue_changes() {
     }
     let database = u32::from(process::database());
     match (noted.extension, noted.installed) {
-        (true, true) => databases::want_worker(database, true),
+        (true, true) => {
+            databases::want_worker(database, true);
+        }
         (true, false) => {
             slot::remove_all(database);
             databases::request(database, |requests| requests.registry = true);

@@ -43,6 +43,7 @@ fn main(database: u32) {
     callbacks::at_exit(leave_on_exit, database);
     worker::handle_signals();
     worker::connect(Some(database));
+    databases::report_connection(database);
     clock::tick(time::now());
     let mut worker = Worker::of(database, resumes);
     let mut has_reported = false;

@@ -16,6 +16,8 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::
 const FILL_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time between looks at the clock while workers are starting or databases wait, as the clock may be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// Databases that have waited for this long for one to be forgotten are reported.
+const LEFT_OUT_AFTER: Duration = Duration::from_secs(10);
 
 background_worker!(xqueue_launcher_main => main);
 
@@ -23,13 +25,15 @@ fn main(_argument: u32) {
     worker::handle_signals();
     worker::connect(None);
     databases::register_launcher();
-    want_workers();
+    let mut unlisted = Unlisted::new();
     let mut retry_pause = Duration::ZERO;
     let mut filled = Instant::now();
     loop {
+        unlisted.admit();
         let waiting = meet_claims();
         databases::has_no_place(&waiting);
         databases::starving().into_iter().for_each(complain);
+        databases::unreachable().into_iter().for_each(complain_of_failure);
         if !waiting.is_empty() {
             retry_pause = (retry_pause * 2).clamp(RETRY_PAUSES.0, RETRY_PAUSES.1);
             // Not before there has been a place for all that is needed.
@@ -42,7 +46,11 @@ fn main(_argument: u32) {
             }
         }
         let retry = (!waiting.is_empty()).then_some(retry_pause);
-        latch::wait(latch::Reason::Work, retry.into_iter().chain(pause()).min(), false);
+        latch::wait(
+            latch::Reason::Work,
+            retry.into_iter().chain(pause()).chain(unlisted.pause()).min(),
+            false,
+        );
         worker::reload_settings();
     }
 }
@@ -60,6 +68,10 @@ fn meet_claims() -> Vec<Claim> {
 
 /// Starts a worker, unless none is to be started any more. False if the server has no place for it.
 fn start(database: u32) -> bool {
+    if !is_connectable(database) {
+        databases::put_off(database);
+        return true;
+    }
     if !databases::begin_start(database) {
         return true;
     }
@@ -100,11 +112,75 @@ fn complain(database: u32) {
     .warn();
 }
 
-/// Any database may have the extension: its worker finds out, and leaves if it has not.
-fn want_workers() {
-    let databases = xact::try_in_transaction(catalog::connectable_databases);
-    match databases {
-        Ok(found) => found.into_iter().for_each(|database| databases::want_worker(database, false)),
-        Err(failure) => failure.warn("read the databases"),
+/// Says in the log that no worker can connect to a database; why is said there as well, by each that has tried.
+fn complain_of_failure(database: u32) {
+    let name = xact::try_in_transaction(|| catalog::database_name(database.into()));
+    Error::new(
+        PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
+        format!("xqueue: no worker can connect to database \"{}\"", name.unwrap_or_default()),
+    )
+    .detail("Its delayed, overdue and abandoned tasks stay as they are.")
+    .hint("The message before this one says why. A worker tries again, less and less often, at least once a minute.")
+    .warn();
+}
+
+/// Returns whether a database accepts connections. If that cannot be found out, its worker finds out.
+fn is_connectable(database: u32) -> bool {
+    let connectable = xact::try_in_transaction(catalog::connectable_databases);
+    connectable.is_ok_and(|connectable| connectable.contains(&database))
+}
+
+/// Databases that may have the extension and are in no list yet: a worker finds out, and leaves if one has not. At first
+/// these are all; later those that were refused because there were too many.
+struct Unlisted {
+    databases: Vec<u32>,
+    /// When the last one was admitted.
+    admitted: Instant,
+    /// It was reported in the log that some are left out.
+    is_reported: bool,
+}
+
+impl Unlisted {
+    fn new() -> Unlisted {
+        Unlisted { databases: all_databases(), admitted: Instant::now(), is_reported: false }
     }
+
+    /// Admits as many as there is room for.
+    fn admit(&mut self) {
+        if self.databases.is_empty() && databases::has_room_for_refused() {
+            self.databases = all_databases();
+        }
+        while self.databases.last().is_some_and(|database| databases::want_worker(*database, false))
+        {
+            self.databases.pop();
+            self.admitted = Instant::now();
+        }
+        if self.databases.is_empty() {
+            self.is_reported = false;
+        } else if self.admitted.elapsed() >= LEFT_OUT_AFTER
+            && !std::mem::replace(&mut self.is_reported, true)
+        {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                format!("xqueue: {} databases are without a worker", self.databases.len()),
+            )
+            .detail(format!("No more than {} databases have one.", databases::LIMIT))
+            .hint("Drop the extension where it is not used: others get a worker then.")
+            .warn();
+        }
+    }
+
+    /// How long until it is to be reported that some are left out.
+    fn pause(&self) -> Option<Duration> {
+        let is_waiting = !self.databases.is_empty() && !self.is_reported;
+        is_waiting.then(|| LEFT_OUT_AFTER.saturating_sub(self.admitted.elapsed()))
+    }
+}
+
+fn all_databases() -> Vec<u32> {
+    let databases = xact::try_in_transaction(catalog::connectable_databases);
+    databases.unwrap_or_else(|failure| {
+        failure.warn("read the databases");
+        vec![]
+    })
 }

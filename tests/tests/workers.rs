@@ -62,6 +62,49 @@ fn databases_without_a_place_for_their_workers() {
     assert_eq!(metric(&mut first, "worker_lag_seconds"), Some(0.0));
 }
 
+/// One that no process can connect to is left alone where that is known, and else tried less and less often.
+#[test]
+fn databases_that_cannot_be_connected_to() {
+    let server = Cluster::new("");
+    let mut c = server.client();
+    let mut config = server.config();
+    for name in ["invalid", "closed", "broken"] {
+        c.batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        let mut inside = open(config.dbname(name));
+        inside.batch_execute("CREATE EXTENSION xqueue; SELECT xqueue.create('jobs')").unwrap();
+    }
+    c.batch_execute(
+        "UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'invalid';
+         ALTER DATABASE closed ALLOW_CONNECTIONS false",
+    )
+    .unwrap();
+    let oid: i64 =
+        scalar(&mut c, "SELECT oid::bigint FROM pg_database WHERE datname = 'broken'", &[]);
+    drop(c);
+    server.stop("fast");
+    let folder = format!("{}/data/base/{oid}", server.folder());
+    let rename = |from: &str, to: &str| {
+        assert!(Command::new("mv").args([from, to]).status().expect("mv").success());
+    };
+    rename(&folder, &format!("{folder}.away"));
+    let before = server.log().len();
+    server.start();
+    let log = || server.log()[before..].to_string();
+    let failures = |log: &str| log.matches("FATAL:").count();
+    wait_until("it has been tried again", || failures(&log()) >= 3);
+    let said = log();
+    let warnings = said.lines().filter(|line| line.contains("xqueue: no worker can connect"));
+    let warnings: Vec<&str> = warnings.collect();
+    assert!(matches!(warnings.as_slice(), [one] if one.contains("\"broken\"")), "{warnings:?}");
+    let of_others = ["invalid database", "\"closed\""];
+    assert!(!of_others.iter().any(|name| said.contains(name)), "{said}");
+    let mut c = server.client();
+    wait_until("other databases have workers", || state(&mut c) == "RUNNING");
+    rename(&format!("{folder}.away"), &folder);
+    let mut inside = open(config.dbname("broken"));
+    wait_until("it has a worker again", || state(&mut inside) == "RUNNING");
+}
+
 #[test]
 fn a_worker_that_is_stopped() {
     let database = Database::new("workers");

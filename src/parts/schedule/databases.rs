@@ -6,11 +6,12 @@ mod status;
 
 pub use launch::{
     are_short, are_starting, begin_start, claims, has_no_place, has_place, keep_place, kept_until,
-    launcher_pid, next_claim, not_started, register_launcher, resting, starving,
+    launcher_pid, next_claim, not_started, put_off, register_launcher, resting, starving,
+    unreachable,
 };
 pub use places::{
-    Rest, drop_claim, give_up, is_own, is_place_kept, register_worker, report_round, report_work,
-    take_recount_request, take_requests, unregister_worker, want_place,
+    Rest, drop_claim, give_up, is_own, is_place_kept, register_worker, report_connection,
+    report_round, report_work, take_recount_request, take_requests, unregister_worker, want_place,
 };
 pub use status::{State, WorkerStatus, all_workers, state, worker_of};
 
@@ -25,12 +26,17 @@ pub const NO_PROCESS: u32 = u32::MAX;
 /// A worker that has not begun this long after the request (µs) is considered lost.
 const START_TIMEOUT: i64 = 10_000_000;
 
+/// Before the next try to connect to a database after one that failed (µs): doubled each time, up to a limit.
+const FAILURE_PAUSES: (i64, i64) = (1_000_000, 60_000_000);
+
 /// A database, as the launcher and its worker see it.
 #[repr(C)]
 pub struct Database {
     oid: u32,
     /// Process of the worker; `NO_PROCESS` if there is none.
     worker: u32,
+    /// The worker has connected to the database.
+    has_connected: bool,
     /// The worker has read the list of queues and made one round.
     works: bool,
     /// The launcher has to start a worker.
@@ -41,6 +47,10 @@ pub struct Database {
     needed_at: i64,
     /// No worker is started before this instant, as the last one has failed.
     not_before: i64,
+    /// The last pause before a try after one whose worker could not connect (µs); 0 once one has.
+    failure_pause: i64,
+    /// It was reported that no worker can connect.
+    is_failure_reported: bool,
     /// The last worker gave its place up with nothing left to do; the next one need not look for what was lost.
     has_rested: bool,
     /// It was reported that the database waits for a place.
@@ -91,6 +101,8 @@ pub struct Databases {
     /// Number of places given up that may not be free yet, and when the last one was.
     leaving: u32,
     left_at: i64,
+    /// A database was refused, as there are more than `LIMIT`.
+    has_refused: bool,
     last_kept: LastKept,
     databases: [Database; LIMIT],
 }
@@ -110,11 +122,14 @@ impl Database {
         Database {
             oid,
             worker: NO_PROCESS,
+            has_connected: false,
             works: false,
             wanted: false,
             starting: 0,
             needed_at: NEVER,
             not_before: 0,
+            failure_pause: 0,
+            is_failure_reported: false,
             has_rested: false,
             is_reported: false,
             job: JobClaim::NONE,
@@ -158,6 +173,12 @@ impl Database {
         let is_earlier = instant < self.needed_at;
         self.needed_at = self.needed_at.min(instant);
         is_earlier
+    }
+
+    /// Puts the next try off after one whose worker could not connect.
+    fn pause_after_failure(&mut self) {
+        self.failure_pause = (self.failure_pause * 2).clamp(FAILURE_PAUSES.0, FAILURE_PAUSES.1);
+        self.not_before = time::now() + self.failure_pause;
     }
 
     /// Frees the entry if the database needs nothing.
@@ -216,16 +237,29 @@ fn wake_launcher(directory: &Directory) {
 }
 
 /// Requests a worker for this database, unless it has one. `look`: the worker, also one about to leave because it
-/// found no extension, has to look again.
-pub fn want_worker(oid: u32, look: bool) {
+/// found no extension, has to look again. False if there are too many databases: the launcher asks again when there are
+/// fewer.
+pub fn want_worker(oid: u32, look: bool) -> bool {
     let mut directory = directory();
-    let Some(database) = find_or_add(&mut directory, oid) else { return };
+    let Some(database) = find_or_add(&mut directory, oid) else {
+        DIRECTORY.get_mut(&mut directory)[0].has_refused = true;
+        return false;
+    };
     database.requests.registry |= look;
     database.requests.prepared |= look;
     let is_new = !std::mem::replace(&mut database.wanted, true);
     if is_new || look {
         wake_worker(&mut directory, oid);
     }
+    true
+}
+
+/// Returns whether databases were refused since the last call, and there is room for one now.
+pub fn has_room_for_refused() -> bool {
+    let mut directory = directory();
+    let shared = &mut DIRECTORY.get_mut(&mut directory)[0];
+    let has_room = shared.databases.iter().any(|database| database.oid == 0);
+    has_room && std::mem::take(&mut shared.has_refused)
 }
 
 /// Wakes the worker of a database.
@@ -253,6 +287,7 @@ pub fn forget(oid: u32) {
     if let Some(database) = find(&mut directory, oid) {
         database.oid = 0;
     }
+    wake_launcher(&directory);
 }
 
 /// Makes the worker of a database leave, and keeps workers away until `vacate`.

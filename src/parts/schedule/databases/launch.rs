@@ -153,6 +153,25 @@ pub fn kept_until() -> Option<i64> {
     known.filter_map(|known| known.job.kept_until(now)).min()
 }
 
+/// Puts a database off that accepts no connections at present.
+pub fn put_off(oid: u32) {
+    if let Some(database) = find(&mut directory(), oid) {
+        database.pause_after_failure();
+    }
+}
+
+/// Returns the databases whose workers could not connect and that were not reported; now they are.
+pub fn unreachable() -> Vec<u32> {
+    let mut unreachable = Vec::with_capacity(LIMIT);
+    let mut directory = directory();
+    for database in shared(&mut directory).databases.iter_mut().filter(|known| known.has_failed()) {
+        if !std::mem::replace(&mut database.is_failure_reported, true) {
+            unreachable.push(database.oid);
+        }
+    }
+    unreachable
+}
+
 /// Returns the databases that have waited for a place for too long and were not reported; now they are.
 pub fn starving() -> Vec<u32> {
     let now = time::now();
@@ -181,6 +200,11 @@ impl Database {
             _ => self.job.waits_since(now).is_some(),
         };
         waits && self.job.is_before(claim)
+    }
+
+    /// Returns whether the last worker could not connect.
+    fn has_failed(&self) -> bool {
+        self.oid != 0 && self.worker == NO_PROCESS && self.failure_pause != 0
     }
 
     /// Returns whether its worker sleeps and would give its place up.

@@ -69,7 +69,7 @@ pub fn register_worker(oid: u32) -> Option<bool> {
     let mut directory = directory();
     let database = find(&mut directory, oid).filter(|known| known.worker == NO_PROCESS)?;
     database.starting = 0;
-    database.worker = process::index();
+    (database.worker, database.has_connected) = (process::index(), false);
     (database.pid, database.begun) = (process::pid(), time::now());
     (database.first_round, database.round_at, database.woken_at) = (0, 0, 0);
     (database.due_at, database.needed_at) = (database.begun, BUSY);
@@ -83,6 +83,14 @@ pub fn register_worker(oid: u32) -> Option<bool> {
         database.requests = Requests::ALL.or(database.requests);
     }
     Some(resumes)
+}
+
+/// Records that this database's worker has connected to it.
+pub fn report_connection(oid: u32) {
+    if let Some(database) = find(&mut directory(), oid) {
+        (database.has_connected, database.failure_pause) = (true, 0);
+        database.is_failure_reported = false;
+    }
 }
 
 /// Returns whether this process is the worker of a database.
@@ -99,8 +107,10 @@ pub fn unregister_worker(oid: u32, wanted: bool) {
         database.worker = NO_PROCESS;
         (database.needed_at, database.job) = (time::now(), JobClaim::NONE);
         database.is_job_waiting = false;
-        if wanted {
+        if wanted && database.has_connected {
             database.not_before = database.begun + START_INTERVAL;
+        } else if wanted {
+            database.pause_after_failure();
         }
         // A session that requested a look meanwhile may have installed the extension.
         database.wanted &= wanted || database.requests.registry;
