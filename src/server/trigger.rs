@@ -61,6 +61,25 @@ pub fn kind(timing: Timing, event: Event) -> i16 {
 }
 
 impl Relation {
+    /// The name of a trigger whose condition calls functions that are not immutable, if there is one. Who made it is
+    /// unknown.
+    pub fn trigger_with_mutable_condition(&self) -> Option<String> {
+        // SAFETY: as below; a condition is null or an expression as text, and one that was just read is ours.
+        unsafe {
+            let triggers = (*self.pointer()).trigdesc.as_ref()?;
+            let mut triggers =
+                (0..triggers.numtriggers as usize).map(|at| &*triggers.triggers.add(at));
+            let is_mutable = |trigger: &&pg_sys::Trigger| {
+                !trigger.tgqual.is_null()
+                    && pg_sys::contain_mutable_functions(
+                        pg_sys::stringToNode(trigger.tgqual).cast(),
+                    )
+            };
+            let name = |trigger: &pg_sys::Trigger| CStr::from_ptr(trigger.tgname);
+            triggers.find(is_mutable).map(|trigger| name(trigger).to_string_lossy().into_owned())
+        }
+    }
+
     /// The triggers of the table, the server's own for foreign keys among them.
     pub fn triggers(&self) -> Vec<Present> {
         // SAFETY: an open relation; null, or a description of as many triggers as it says.

@@ -10,9 +10,10 @@ use crate::server::spi::{self, Spi};
 use crate::server::value::Value;
 use crate::server::worker::Timeout;
 use crate::server::xact::{self, Failure};
-use crate::server::{subscription, time, user};
+use crate::server::{catalog, subscription, time, user};
 use crate::settings;
 use crate::statement::{Change, Parameter};
+use crate::worker::authors;
 use crate::write::{counting, direct};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -93,6 +94,12 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
             Some(served) if Oid::from(served) != owner => return Outcome::OwnedBy(owner),
             None if queue.runs_user_code() => return Outcome::RunsUserCode,
             _ => {}
+        }
+        if jobs::served_owner().is_some() && user::is_superuser(owner) {
+            let owner = catalog::role_name(owner);
+            if !authors::require_trusted(&queue, &owner).or_raise() {
+                return Outcome::Busy;
+            }
         }
         // A security-restricted operation refuses deferred triggers.
         spi::connect(|spi| {

@@ -4,7 +4,7 @@
 
 use crate::background_worker;
 use crate::parts::schedule::jobs::{self, JobId};
-use crate::server::{callbacks, spi, worker, xact};
+use crate::server::{callbacks, spi, user, worker, xact};
 use crate::worker::job::Manner;
 use crate::worker::work;
 use pgrx::pg_sys::Oid;
@@ -23,6 +23,11 @@ fn main(argument: u32) {
     let Some(database) = jobs::register(JobId::from_argument(argument)) else { return };
     worker::handle_signals();
     worker::connect(Some(database));
+    if let Some(owner) = jobs::served_owner().filter(|owner| *owner != jobs::COUNTER)
+        && let Err(failure) = xact::try_in_transaction(|| user::become_session_of(owner.into()))
+    {
+        return failure.warn("act for the owner of a queue");
+    }
     let mut idle = Instant::now();
     loop {
         worker::reload_settings();

@@ -2,6 +2,7 @@
 //! it, and one for the metrics of all databases.
 
 mod ages;
+mod authors;
 mod crew;
 pub mod database;
 mod definitions;

@@ -3,6 +3,10 @@
 
 use xqueue_tests::*;
 
+fn options() -> Value {
+    serde_json::from_str(DELAYED).expect("options")
+}
+
 const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
 
 #[test]
@@ -76,6 +80,113 @@ fn an_owner_that_wants_more_than_he_has() {
         ));
         q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f(); DROP TABLE {q}_log");
     }
+}
+
+/// Whoever may write code for a superuser's queue does not thereby become one: neither who has the right to make triggers
+/// or foreign keys, nor who owns what the superuser's own definition uses.
+#[test]
+fn code_of_others_does_not_run_as_a_superuser() {
+    for (by_attacker, by_superuser) in [
+        ("CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_t()", ""),
+        (
+            "CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW
+              WHEN (ts_rewrite('a', 'SELECT tsquery ''a'', tsquery ''b'' WHERE public.{q}_v()') IS NOT NULL)
+              EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+            "",
+        ),
+        (
+            "CREATE TABLE {q}_c (id bigint REFERENCES {q} ON DELETE CASCADE);
+          CREATE TRIGGER own AFTER DELETE ON {q}_c FOR EACH ROW EXECUTE FUNCTION {q}_t()",
+            "",
+        ),
+        (
+            "CREATE TRIGGER own AFTER UPDATE ON {q}_own FOR EACH ROW EXECUTE FUNCTION {q}_t()",
+            "ALTER TABLE {q}_own ADD FOREIGN KEY (id) REFERENCES {q} ON UPDATE CASCADE",
+        ),
+        ("CREATE DOMAIN {q}_d AS int CHECK ({q}_i(VALUE))", "ALTER TABLE {q} ADD COLUMN d {q}_d"),
+        (
+            "CREATE OPERATOR public.%%% (FUNCTION = {q}_i, RIGHTARG = int)",
+            "ALTER TABLE {q} ADD CHECK (%%% id::int)",
+        ),
+        ("", "ALTER TABLE {q} ADD CHECK ({q}_i(id::int))"),
+        ("", "CREATE INDEX ON {q} ({q}_i(id::int))"),
+        ("", "CREATE INDEX ON {q} (id) WHERE {q}_i(id::int)"),
+        ("", "ALTER TABLE {q} ADD COLUMN g boolean GENERATED ALWAYS AS ({q}_i(id::int)) STORED"),
+        ("", "CREATE STATISTICS ON {q}_i(id::int) FROM {q}"),
+        ("", "CREATE RULE own AS ON UPDATE TO {q} DO ALSO SELECT {q}_v()"),
+        (
+            "",
+            "SELECT xqueue.upgrade('{q}', '{\"features\": {\"delayed\": true, \"on_task_change\": \"{q}_h\"}}')",
+        ),
+    ] {
+        let (role, mut q) =
+            (Role::create(), Queue::with("priv", "id bigserial PRIMARY KEY", &options()));
+        let (mut c, name) = (role.client(), q.name.clone());
+        c.batch_execute(&format!(
+            "CREATE FUNCTION {name}_v() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                 IF current_user <> '{0}' AND current_setting('application_name') LIKE 'xqueue %' THEN INSERT INTO public.{name}_log VALUES (current_user); END IF;
+                 RETURN true; END $$;
+             CREATE FUNCTION {name}_i(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+                 RETURN (SELECT public.{name}_v()); END $$;
+             CREATE FUNCTION {name}_t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM public.{name}_v(); RETURN NEW; END $$;
+             CREATE FUNCTION {name}_h(jsonb, text) RETURNS void LANGUAGE sql AS 'SELECT public.{name}_v()'",
+            role.name
+        ))
+        .unwrap();
+        q.sql(&format!(
+            "CREATE TABLE {{q}}_log (who text); CREATE TABLE {{q}}_own (id bigint);
+             GRANT ALL ON {{q}}, {{q}}_own TO {0}",
+            role.name
+        ));
+        c.batch_execute(&by_attacker.replace("{q}", &name)).unwrap();
+        q.sql(by_superuser);
+        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+        let what = [by_attacker, by_superuser].concat();
+        wait_until(&format!("it is refused: {what}"), || {
+            q.stats()["error"].as_str().is_some_and(|error| error.contains("OWNER TO"))
+        });
+        let ran: Option<String> =
+            scalar(&mut q.admin, &format!("SELECT max(who) FROM {name}_log"), &[]);
+        assert_eq!(ran, None, "{what}");
+        q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}", role.name));
+        q.wait_for("ready", 1);
+        q.sql("DROP TABLE {q}_log, {q}_own CASCADE; DROP TABLE IF EXISTS {q}_c");
+    }
+}
+
+/// Functions that ask who has connected are told the owner: also one that cannot log in, has no connection left, and may not
+/// connect to the database.
+#[test]
+fn the_session_of_a_job_worker_is_the_owners() {
+    let database = Database::new("session");
+    let owner = unique("priv");
+    let mut q = Queue::make(
+        &database.name,
+        "jobs",
+        "id bigserial PRIMARY KEY, seen text",
+        &json!({"features": {"delayed": true}}),
+    );
+    q.sql(&format!(
+        "CREATE ROLE {owner} NOLOGIN CONNECTION LIMIT 0; GRANT CREATE ON SCHEMA public TO {owner};
+         REVOKE CONNECT ON DATABASE {} FROM PUBLIC;
+         CREATE FUNCTION tried(command text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+             EXECUTE command; RETURN session_user; EXCEPTION WHEN OTHERS THEN RETURN session_user; END $$;
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             NEW.seen := concat_ws(' ', session_user, current_user, current_setting('session_authorization'),
+                 public.tried('RESET SESSION AUTHORIZATION'), public.tried('SET SESSION AUTHORIZATION DEFAULT'),
+                 public.tried('SET SESSION AUTHORIZATION postgres'), public.tried('RESET ALL'));
+             RETURN NEW; END $$;
+         CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION note();
+         ALTER TABLE {{q}} OWNER TO {owner}",
+        database.name
+    ));
+    q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+    q.wait_for("ready", 1);
+    let seen: String = scalar(&mut q.admin, "SELECT seen FROM jobs", &[]);
+    assert_eq!(seen, vec![owner.as_str(); 7].join(" "));
+    q.sql(&format!("DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}"));
+    q.abandon();
 }
 
 /// Functions and operators of one's own in a schema that is searched first must not be run by others.

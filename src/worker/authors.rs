@@ -1,0 +1,128 @@
+//! Who has written the code that a change of a superuser's table runs: superusers, or it is refused.
+//!
+//! A job worker acts as the table's owner. To write code for a table takes no more than the TRIGGER right on it, or to own a
+//! function that one of its checks calls. Superusers are trusted, ordinary owners risk nothing but what is theirs. So for a
+//! superuser every object that a change may use has to belong to a superuser. These are found by their dependencies: what
+//! belongs to the table (triggers, rules, checks, indexes, defaults, statistics), the functions, operators and types that
+//! this uses, and the tables to which foreign keys hand a change on, with the same of theirs. Objects that nobody depends on
+//! are the server's own. A trigger's condition has no owner, so it may call immutable functions only.
+
+use crate::error::{Error, Result};
+use crate::queue::Queue;
+use crate::server::relation::{self, Lock, Relation};
+use crate::server::spi::{self, Plan};
+use crate::server::types;
+use crate::server::value::Value;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::cell::OnceCell;
+
+/// The objects that a change of table $1 may use, with their owners: what they are, and whether each is a table. $2: the
+/// function that is called on every change.
+const USED: &str = "
+WITH RECURSIVE used(classid, objid) AS (
+    SELECT 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid, $1
+    UNION SELECT 'pg_catalog.pg_proc'::pg_catalog.regclass, p.oid FROM pg_catalog.pg_proc p
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+    WHERE ARRAY[n.nspname::pg_catalog.text, p.proname::pg_catalog.text]
+        OPERATOR(pg_catalog.=) pg_catalog.parse_ident($2)
+    UNION SELECT next.classid, next.objid FROM used u, LATERAL (
+        SELECT d.refclassid AS classid, d.refobjid AS objid FROM pg_catalog.pg_depend d
+        WHERE d.classid OPERATOR(pg_catalog.=) u.classid AND d.objid OPERATOR(pg_catalog.=) u.objid
+            AND u.classid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_proc'::pg_catalog.regclass
+            AND d.deptype OPERATOR(pg_catalog.<>) 'e'
+        UNION ALL
+        SELECT d.classid, d.objid FROM pg_catalog.pg_depend d
+        LEFT JOIN pg_catalog.pg_constraint c ON c.oid OPERATOR(pg_catalog.=) d.objid
+            AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_constraint'::pg_catalog.regclass
+        WHERE d.refclassid OPERATOR(pg_catalog.=) u.classid AND d.refobjid OPERATOR(pg_catalog.=) u.objid
+            AND u.classid OPERATOR(pg_catalog.=) ANY (ARRAY['pg_catalog.pg_class'::pg_catalog.regclass,
+                'pg_catalog.pg_type'::pg_catalog.regclass]::pg_catalog.oid[])
+            AND (d.deptype OPERATOR(pg_catalog.=) ANY ('{a,i}'::\"char\"[]) OR c.contype OPERATOR(pg_catalog.=) 'f'
+                AND (c.confdeltype OPERATOR(pg_catalog.=) ANY ('{c,n,d}'::\"char\"[])
+                    OR c.confupdtype OPERATOR(pg_catalog.=) ANY ('{c,n,d}'::\"char\"[])))
+    ) next
+), owned AS (
+    SELECT u.classid, u.objid, coalesce(t.relowner, f.proowner, o.oprowner, y.typowner, k.opcowner, l.opfowner) AS owner,
+        t.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}'::\"char\"[]) AS is_table
+    FROM used u
+    LEFT JOIN pg_catalog.pg_class t ON t.oid OPERATOR(pg_catalog.=) u.objid
+        AND u.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+    LEFT JOIN pg_catalog.pg_proc f ON f.oid OPERATOR(pg_catalog.=) u.objid
+        AND u.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass
+    LEFT JOIN pg_catalog.pg_operator o ON o.oid OPERATOR(pg_catalog.=) u.objid
+        AND u.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_operator'::pg_catalog.regclass
+    LEFT JOIN pg_catalog.pg_type y ON y.oid OPERATOR(pg_catalog.=) u.objid
+        AND u.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_type'::pg_catalog.regclass
+    LEFT JOIN pg_catalog.pg_opclass k ON k.oid OPERATOR(pg_catalog.=) u.objid
+        AND u.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_opclass'::pg_catalog.regclass
+    LEFT JOIN pg_catalog.pg_opfamily l ON l.oid OPERATOR(pg_catalog.=) u.objid
+        AND u.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_opfamily'::pg_catalog.regclass
+)
+SELECT w.objid, coalesce(w.is_table, false), a.rolsuper,
+    CASE WHEN NOT a.rolsuper THEN pg_catalog.pg_describe_object(w.classid, w.objid, 0) END, a.rolname::pg_catalog.text
+FROM owned w JOIN pg_catalog.pg_authid a ON a.oid OPERATOR(pg_catalog.=) w.owner";
+
+thread_local! {
+    static PLAN: OnceCell<Plan> = const { OnceCell::new() };
+}
+
+/// Refuses a superuser's queue with code of a role that is none. The caller holds a lock on the table. False if another table
+/// to which changes are handed on is locked.
+pub fn require_trusted(queue: &Queue, owner: &str) -> Result<bool> {
+    let tables = trusted_tables(queue, owner)?;
+    let others = || tables.iter().filter(|table| **table != queue.table);
+    if !others().all(|table| relation::try_lock(*table, Lock::RowExclusive)) {
+        return Ok(false);
+    }
+    // Code may have come to them before they were locked.
+    if others().next().is_some() && trusted_tables(queue, owner)? != tables {
+        return Ok(false);
+    }
+    for table in tables {
+        let relation = Relation::open(table, Lock::None);
+        let Some(trigger) = relation.and_then(|relation| relation.trigger_with_mutable_condition())
+        else {
+            continue;
+        };
+        return Err(refused(queue, owner, &format!("the condition of trigger {trigger}")));
+    }
+    Ok(true)
+}
+
+/// The tables that a change of a queue's changes as well, and the queue's, in order.
+fn trusted_tables(queue: &Queue, owner: &str) -> Result<Vec<Oid>> {
+    let hook = queue.hook.as_deref().map(Value::text);
+    let (mut tables, mut stranger) = (vec![], None);
+    spi::connect(|spi| {
+        PLAN.with(|plan| {
+            let types = [types::OID, types::TEXT];
+            let plan = plan.get_or_init(|| Plan::prepare(spi, USED, &types));
+            let rows = spi.run_plan(plan, [Some(Value::oid(queue.table)), hook].into_iter());
+            for row in 0..rows.len() {
+                let is = |column| rows.value(row, column).is_some_and(Value::to_bool);
+                if is(2) {
+                    tables.extend(rows.value(row, 1).map(Value::to_oid));
+                }
+                if !is(3) {
+                    let text = |column| rows.text(row, column).unwrap_or_default();
+                    stranger = Some(format!("{}, which belongs to role \"{}\"", text(4), text(5)));
+                }
+            }
+        });
+    });
+    tables.sort_unstable_by_key(|table| u32::from(*table));
+    match stranger {
+        Some(stranger) => Err(refused(queue, owner, &stranger)),
+        None => Ok(tables),
+    }
+}
+
+fn refused(queue: &Queue, owner: &str, what: &str) -> Error {
+    let message = format!(
+        "a change of queue \"{name}\" would run {what}, with the rights of superuser \"{owner}\"; give the table to a \
+         role of its own: ALTER TABLE {name} OWNER TO that role",
+        name = queue.name
+    );
+    Error::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
+}
