@@ -25,10 +25,8 @@ impl Put<'_> {
 }
 
 fn out_of_range(priority: i64, column: &ColumnType, queue: &Queue) -> Error {
-    let (least, greatest) = match column.base {
-        types::INT2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
-        _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
-    };
+    let greatest = types::greatest_integer(column.base);
+    let least = -greatest - 1;
     let kind = types::type_name(column.base);
     Error::new(
         PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,

@@ -23,6 +23,10 @@ pub enum Time {
 /// Longest duration, in seconds (100 years); longer ones are refused.
 const LONGEST: f64 = 100.0 * 366.0 * 86400.0;
 
+/// Limits of a task's own time to run, in whole and in each of its parts.
+pub const LONGEST_TTR_YEARS: i32 = 100;
+pub const LONGEST_TTR_DAYS: i32 = LONGEST_TTR_YEARS * 12 * 30;
+
 impl Timed {
     pub fn is_on(&self) -> bool {
         *self != Timed::Off

@@ -380,7 +380,7 @@ pub fn table_names(
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
         status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
-        most_attempts: (attempts == Some(types::INT2)).then_some(i64::from(i16::MAX)),
+        most_attempts: types::greatest_integer(attempts.unwrap_or(types::INT8)),
         reason_length: reason.filter(|length| *length > 0),
         labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
         features: options.features.clone(),

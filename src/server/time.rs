@@ -1,6 +1,7 @@
 //! Instants (microseconds, as PostgreSQL counts them) and intervals.
 
 use crate::error::{Error, Result};
+use crate::model::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum};
@@ -41,7 +42,8 @@ pub fn plus(instant: i64, interval: Value) -> i64 {
     end.map_or(instant, |end| end.value() as i64)
 }
 
-/// An interval that anybody may have written, between none and a hundred years.
+/// An interval that anybody may have written, between none and a hundred years. Where months and days have opposite signs and
+/// one of them is beyond that, the interval counts as too long: the sum of an instant and its months must be an instant.
 pub fn sensible(interval: Value) -> Value {
     let bound = |month| Value::interval(pg_sys::Interval { month, day: 0, time: 0 });
     let compared = |with: Value| {
@@ -52,10 +54,14 @@ pub fn sensible(interval: Value) -> Value {
         };
         order.map_or(0, |order| order.value() as i32)
     };
-    let (none, longest) = (bound(0), bound(1200));
+    let (none, longest) = (bound(0), bound(LONGEST_TTR_YEARS * 12));
+    let parts = interval.to_interval();
+    let has_long_part = (parts.month / 12).abs() > LONGEST_TTR_YEARS
+        || !(-LONGEST_TTR_DAYS..=LONGEST_TTR_DAYS).contains(&parts.day);
     match (compared(none), compared(longest)) {
         (i32::MIN..0, _) => none,
         (_, 1..) => longest,
+        _ if has_long_part => longest,
         _ => interval,
     }
 }

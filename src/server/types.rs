@@ -42,6 +42,15 @@ pub fn is_integer(oid: Oid) -> bool {
     [INT2, INT4, INT8].contains(&oid)
 }
 
+/// The greatest number that an integer type can hold.
+pub fn greatest_integer(oid: Oid) -> i64 {
+    match oid {
+        INT2 => i64::from(i16::MAX),
+        INT4 => i64::from(i32::MAX),
+        _ => i64::MAX,
+    }
+}
+
 /// A uuid as text.
 pub fn uuid_text(uuid: [u8; 16]) -> String {
     let hex: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();

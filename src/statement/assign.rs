@@ -2,6 +2,7 @@
 
 use crate::model::field::Field;
 use crate::model::status::Status;
+use crate::model::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
 use crate::statement::rule::{Applies, Assigned, Assignment, Length, States};
 use crate::statement::{CLOCK, EQUALS, PLUS, Parameter, Parameters, Table};
 
@@ -46,15 +47,13 @@ impl Table {
                 let add = |sum, length| format!("{sum} {PLUS} {}", self.length(length, parameters));
                 lengths.fold(CLOCK.to_string(), add)
             }
-            Assigned::PutOff(length) => {
-                format!("task.{column} {PLUS} {}", self.length(length, parameters))
-            }
+            Assigned::PutOff(length) => put_off(column, &self.length(length, parameters)),
             Assigned::OneMore => {
-                let next = format!("coalesce(task.{column}, 0) {PLUS} 1");
-                self.most_attempts.map_or(next.clone(), |most| format!("LEAST({next}, {most})"))
+                let most = self.most_attempts - 1;
+                format!("LEAST(coalesce(task.{column}, 0), {most}) {PLUS} 1")
             }
             Assigned::OneLess => {
-                format!("GREATEST(coalesce(task.{column}, 0) OPERATOR(pg_catalog.-) 1, 0)")
+                format!("GREATEST(coalesce(task.{column}, 0), 1) OPERATOR(pg_catalog.-) 1")
             }
             Assigned::Renewed { delay } => self.new_life(delay, parameters),
             Assigned::Burial(why, limit, error) => self.burial(why, limit, error, parameters),
@@ -74,28 +73,35 @@ impl Table {
     }
 
     /// Returns the task's own time to run, limited to 0 to 100 years: users write this column, and an absurd value must not
-    /// make the take of the tasks behind it fail.
+    /// make the take of the tasks behind it fail. An interval whose months and days have opposite signs can be short and
+    /// still lead out of the calendar on the way: it counts as too long.
     fn own_ttr(&self) -> String {
         let ttr = format!("task.{}", self.field(Field::Ttr));
         let (none, longest) = (interval(0), "'100 years'::pg_catalog.interval");
+        let exceeds = |part: &str, most: i32| {
+            format!(
+                "pg_catalog.abs(pg_catalog.date_part('{part}', {ttr})) OPERATOR(pg_catalog.>) {most}"
+            )
+        };
         format!(
             "CASE WHEN {ttr} OPERATOR(pg_catalog.<) {none} THEN {none} \
-             WHEN {ttr} OPERATOR(pg_catalog.>) {longest} THEN {longest} ELSE {ttr} END"
+             WHEN {ttr} OPERATOR(pg_catalog.>) {longest} OR {} OR {} THEN {longest} ELSE {ttr} END",
+            exceeds("year", LONGEST_TTR_YEARS),
+            exceeds("day", LONGEST_TTR_DAYS),
         )
     }
 
     fn new_life(&self, delay: bool, parameters: &mut Parameters) -> String {
-        let delay = delay.then(|| format!(" {PLUS} {}", parameters.add(Parameter::Delay)));
-        let put_off = delay.unwrap_or_default();
+        let delay = delay.then(|| parameters.add(Parameter::Delay));
+        let begin = delay.as_ref().map_or(CLOCK.into(), |delay| format!("{CLOCK} {PLUS} {delay}"));
         let new = match self.features.default_ttl() {
-            Some(ttl) => format!("{CLOCK}{put_off} {PLUS} {}", interval(ttl)),
+            Some(ttl) => format!("{begin} {PLUS} {}", interval(ttl)),
             None => "NULL".into(),
         };
+        let expires = self.field(Field::Expires);
+        let old = delay.map_or(format!("task.{expires}"), |delay| put_off(expires, &delay));
         let was_over = self.is_one_of(&[Status::Zombie, Status::Done]);
-        format!(
-            "CASE WHEN {was_over} THEN {new} ELSE task.{}{put_off} END",
-            self.field(Field::Expires)
-        )
+        format!("CASE WHEN {was_over} THEN {new} ELSE {old} END")
     }
 
     /// Returns the reason of a task buried after its last attempt.
@@ -127,16 +133,15 @@ impl Table {
     fn backoff(&self) -> String {
         let Some(backoff) = self.features.backoff() else { return interval(0) };
         let attempts = format!("task.{}", self.field(Field::Attempts));
+        let earlier = format!("(GREATEST({attempts}, 1) OPERATOR(pg_catalog.-) 1)");
         // The counter never restarts; these are the attempts of the present round.
         let done = match self.features.limit() {
-            Some(limit) => {
-                format!("(({attempts} OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.%) {limit})")
-            }
-            None => format!("({attempts} OPERATOR(pg_catalog.-) 1)"),
+            Some(limit) => format!("({earlier} OPERATOR(pg_catalog.%) {limit})"),
+            None => earlier,
         };
         format!(
             "pg_catalog.make_interval(secs => LEAST({longest}, {first} OPERATOR(pg_catalog.*) \
-             pg_catalog.power({factor}, LEAST(GREATEST({done}, 0), {steps})::pg_catalog.float8)))",
+             pg_catalog.power({factor}, LEAST({done}, {steps})::pg_catalog.float8)))",
             longest = float(backoff.longest),
             first = float(backoff.first),
             factor = float(backoff.factor),
@@ -162,6 +167,16 @@ impl Table {
             )
         })
     }
+}
+
+/// Returns the instant in a column put off by an interval. One beyond the year 200,000 stays: it never comes, and the sum
+/// could lie outside of the calendar.
+fn put_off(column: &str, by: &str) -> String {
+    const NEVER: &str = "'200000-01-01 00:00:00+00'::pg_catalog.timestamptz";
+    format!(
+        "CASE WHEN task.{column} OPERATOR(pg_catalog.>) {NEVER} THEN task.{column} \
+         ELSE task.{column} {PLUS} {by} END"
+    )
 }
 
 fn float(number: f64) -> String {

@@ -47,8 +47,8 @@ pub struct Table {
     pub status_type: String,
     /// Equality of the tube column's type.
     pub tube_equals: String,
-    /// Maximum of the attempts column if it is a smallint; the count stops there.
-    pub most_attempts: Option<i64>,
+    /// Maximum of the attempts column's type; the count stops there.
+    pub most_attempts: i64,
     /// Length limit of the reason column, if it has one.
     pub reason_length: Option<i32>,
     /// Literals of the status column's values, indexed by `Status as usize`.

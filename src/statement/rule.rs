@@ -21,7 +21,7 @@ pub enum Assigned {
     Argument(Parameter),
     /// The clock, plus these.
     Later(Length, Option<Length>),
-    /// The old value, plus this.
+    /// The old value, plus this; beyond the year 200,000 it stays.
     PutOff(Length),
     /// One more than before, up to what the column can hold.
     OneMore,

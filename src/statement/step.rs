@@ -173,7 +173,7 @@ mod tests {
         let table = table(r#"{"ttl": true, "delayed": true}"#);
         let delayed = Step { delay: true, ..step(Verb::Release) };
         assert!(
-            table.step(&delayed).sql.contains("expires = task.expires OPERATOR(pg_catalog.+) $1")
+            table.step(&delayed).sql.contains("ELSE task.expires OPERATOR(pg_catalog.+) $1 END")
         );
         let both = Step { ttl: true, ..delayed };
         assert!(table.step(&both).sql.contains("$1 OPERATOR(pg_catalog.+) $2"));

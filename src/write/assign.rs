@@ -112,8 +112,8 @@ fn end_of_ttr<'m>(queue: &Queue, default: Option<i64>, old: &impl Row) -> Option
 
 fn one_more<'m>(queue: &Queue, field: Field, old: &impl Row) -> Option<Value<'m>> {
     let before = queue.value_of(old, field).map_or(Some(0), Value::try_integer)?;
-    let most = queue.sql.most_attempts.unwrap_or(i64::MAX);
-    Value::integer(before.checked_add(1)?.min(most), queue.column_of(field)?.oid)
+    let next = before.saturating_add(1).min(queue.sql.most_attempts);
+    Value::integer(next, queue.column_of(field)?.oid)
 }
 
 /// Returns whether a verb applies to a task, for a verb of tasks of all sessions.

@@ -18,7 +18,7 @@ pub(super) fn table(features: &str) -> Table {
         columns: BTreeMap::from([(7, "progress".to_string())]),
         status_type: "\"char\"".into(),
         tube_equals: EQUALS.into(),
-        most_attempts: None,
+        most_attempts: i64::from(i32::MAX),
         reason_length: None,
         labels: Status::ALL.iter().map(|status| format!("'{}'", status.letter())).collect(),
         features,

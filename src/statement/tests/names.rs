@@ -78,7 +78,7 @@ impl Names {
             columns: (1..).zip(self.columns.iter().map(|name| quote(name))).collect(),
             status_type: format!("{}.{}", quote(&self.type_schema), quote(&self.status_type)),
             tube_equals: equals.clone(),
-            most_attempts: None,
+            most_attempts: i64::from(i32::MAX),
             reason_length: Some(40),
             labels: self.labels.iter().map(|label| quote_literal(label)).collect(),
             features: features.clone(),
