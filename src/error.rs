@@ -37,6 +37,11 @@ impl Error {
         }
     }
 
+    /// Returns the hint, for a report.
+    pub fn next_step(&self) -> &str {
+        self.hint.as_deref().unwrap_or_default()
+    }
+
     /// Returns the error for a NULL where a value is required.
     pub fn null(argument: &str) -> Error {
         Error::new(

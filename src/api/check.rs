@@ -3,8 +3,9 @@
 mod rows;
 
 use crate::api::argument::{Target, require_monitor};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::change::Counts;
+use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::position::{FIRST, Group, Position};
 use crate::model::status::{NAMES, Tasks};
@@ -15,10 +16,12 @@ use crate::queue::recount::{self, Counted, Purpose};
 use crate::queue::{self, Queue, census};
 use crate::server::function::Call;
 use crate::server::relation::{self, Lock, Relation};
+use crate::server::trigger::{self, Event, Present, Timing};
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, jsonb, latch, subscription};
+use crate::statement::ARRIVAL;
 use crate::upgrade::UpgradePlan;
 use crate::{sql_functions, transaction};
 use rows::Findings;
@@ -45,20 +48,20 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
             look = Look::at(&target);
             Verdict::<()>::Undo
         });
-        let Look { name, busy, marks, lacking, mut problems } = look?;
+        let Look { name, busy, marks, mut lacking, mut problems } = look?;
         problems.extend(busy.then(|| census::BUSY.to_string()));
         // An upgrade that commits during a pass makes table and definition seem to differ, so a structural problem counts
         // only if two passes in a row agree on it.
         let is_settled = problems.is_empty() && lacking == lacked_before;
         if is_settled || busy || Instant::now() > deadline {
-            let lacks = !lacking.is_empty();
-            let problems: Vec<String> = lacking.into_iter().chain(problems).collect();
+            let lacked = lacking.iter().map(|lack| lack.problem.clone());
+            let problems: Vec<String> = lacked.chain(problems).collect();
             let mut report =
                 json!({ "queue": name, "ok": problems.is_empty(), "problems": problems });
-            if lacks {
-                let literal = catalog::quote_literal(&name);
-                report["hint"] =
-                    format!("SELECT xqueue.upgrade({literal}); makes what is missing.").into();
+            lacking.dedup_by(|one, other| one.hint == other.hint);
+            let hints: Vec<String> = lacking.into_iter().map(|lack| lack.hint).collect();
+            if !hints.is_empty() {
+                report["hint"] = hints.join(" ").into();
             }
             for (name, mark) in marks {
                 report[name] = mark.into();
@@ -80,9 +83,22 @@ struct Look {
     /// Nothing could be looked at: another session is in the way.
     busy: bool,
     marks: Marks,
-    /// Missing parts of the table itself, which the worker does not repair.
-    lacking: Vec<String>,
+    lacking: Vec<Lack>,
     problems: Vec<String>,
+}
+
+/// What the table itself lacks, which the worker does not repair.
+#[derive(PartialEq)]
+struct Lack {
+    problem: String,
+    hint: String,
+}
+
+impl Lack {
+    /// The error that a call would end with.
+    fn from(error: &Error, call: &str) -> Lack {
+        Lack { problem: format!("{call}{}", error.told()), hint: error.next_step().into() }
+    }
 }
 
 impl Look {
@@ -99,7 +115,7 @@ impl Look {
             // The table no longer matches its definition.
             Err(error) if queue::read(target.table)?.is_some() => Ok(Look {
                 name: queue::display_name(target.table),
-                lacking: vec![error.told()],
+                lacking: vec![Lack::from(&error, "")],
                 ..Look::default()
             }),
             Err(error) => Err(error),
@@ -109,7 +125,8 @@ impl Look {
     fn at_queue(queue: &Queue) -> Result<Look> {
         let lacking = structure(queue);
         let found = rows::look(queue)?;
-        let mut problems: Vec<String> = stranded(&found).into_iter().collect();
+        let mut problems: Vec<String> =
+            stranded(&found).into_iter().chain(disowned(queue, &found)).collect();
         // Sessions of a replicated queue belong to another server, and a standby counts nothing.
         let is_standby = xact::in_recovery();
         if !is_standby && !subscription::copies(queue.table) {
@@ -128,14 +145,14 @@ impl Look {
     }
 }
 
-/// Lists the key, triggers and indexes that are missing or differ from what `upgrade` makes.
-fn structure(queue: &Queue) -> Vec<String> {
+/// Lists the key, triggers and indexes that are missing or differ from what `upgrade` makes, and triggers that go after it.
+fn structure(queue: &Queue) -> Vec<Lack> {
     let Some(relation) = Relation::open(queue.table, Lock::AccessShare) else {
-        return vec!["the table is gone".into()];
+        return vec![Lack::from(&queue::not_a_queue(queue.table), "")];
     };
     let wanted = match UpgradePlan::draw(&relation, &Options::default()) {
         Ok(wanted) => wanted,
-        Err(error) => return vec![format!("upgrade would fail: {}", error.told())],
+        Err(error) => return vec![Lack::from(&error, "upgrade would fail: ")],
     };
     let key: Vec<&str> = queue.key.iter().map(|key| key.name.as_str()).collect();
     let unique: Vec<&str> = wanted.definition.key.iter().map(|key| key.name.as_str()).collect();
@@ -149,7 +166,32 @@ fn structure(queue: &Queue) -> Vec<String> {
             false => format!("not as upgrade left it, wanted: {ddl}"),
         }
     });
-    other_key.into_iter().chain(lacking).collect()
+    let literal = catalog::quote_literal(&queue.name);
+    let hint = format!("SELECT xqueue.upgrade({literal}); makes what is missing.");
+    let lack = |problem| Lack { problem, hint: hint.clone() };
+    let lacking = other_key.into_iter().chain(lacking).map(lack);
+    lacking.chain(last_words(queue, &relation)).collect()
+}
+
+/// Lists triggers of users that fire after the one that sets the status of new rows.
+fn last_words(queue: &Queue, relation: &Relation) -> Vec<Lack> {
+    let before_insert = trigger::kind(Timing::BeforeInsertRow, Event::Insert);
+    let triggers = relation.triggers();
+    // They are there in the order in which they fire.
+    let last = triggers.iter().skip_while(|trigger| trigger.name != ARRIVAL).skip(1);
+    let last = last.filter(|known| known.fires && known.kind & before_insert == before_insert);
+    let lack = |trigger: &Present| Lack {
+        problem: format!(
+            "trigger \"{}\" fires after \"{ARRIVAL}\", which does not see what it sets",
+            trigger.name
+        ),
+        hint: format!(
+            "ALTER TRIGGER {} ON {} RENAME TO a name that sorts before it.",
+            catalog::quote(&trigger.name),
+            queue.name
+        ),
+    };
+    last.map(lack).collect()
 }
 
 /// Reports waiting tasks that will never be promoted and zombies that will never be deleted.
@@ -157,6 +199,14 @@ fn stranded(found: &Findings) -> Option<String> {
     let count = found.stranded;
     (count > 0)
         .then(|| format!("{count} tasks that wait or are zombies have no time at which that ends"))
+}
+
+/// Reports owners of tasks that are not taken, which only a change by hand leaves there.
+fn disowned(queue: &Queue, found: &Findings) -> Option<String> {
+    let (count, owner) = (found.disowned, queue.sql.fields.get(&Field::Owner)?);
+    let what = "tasks that are not taken have an owner";
+    (count > 0)
+        .then(|| format!("{count} {what}: UPDATE {} SET {owner} = NULL for them", queue.name))
 }
 
 /// Reports taken tasks that will never be given back.

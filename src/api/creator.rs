@@ -115,7 +115,8 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let relation = open(target.table)?;
     let table = queue::display_name(target.table);
     let triggers = triggers::own(&relation).into_iter();
-    let drop_trigger = |trigger: NamedTrigger| format!("DROP TRIGGER {} ON {table}", trigger.name);
+    let drop_trigger =
+        |trigger: NamedTrigger| format!("DROP TRIGGER {} ON {table}", catalog::quote(trigger.name));
     let mut ddl: Vec<String> = triggers.map(drop_trigger).collect();
     let indexes = definition.made.indexes.values();
     ddl.extend(indexes.filter_map(|name| drop_index_if_there(&relation, name)));

@@ -77,8 +77,8 @@ pub struct Queue {
     pub(super) in_flight: OnceCell<Option<Oid>>,
     /// Indexes that were found, as long as the description holds.
     pub(super) found: RefCell<Vec<(Index, Oid)>>,
-    /// The names of indexes that are missing, once they were looked for.
-    pub(super) lost_indexes: OnceCell<Option<String>>,
+    /// Which key or indexes are missing, once they were looked for.
+    pub(super) lost: OnceCell<Option<String>>,
     /// Changes of the table run code of its owner, once it was determined.
     pub(super) user_code: OnceCell<bool>,
     /// The key is one column, and no array: keys can be put into an array.
@@ -208,7 +208,7 @@ impl Queue {
             directs: Directs::default(),
             in_flight: OnceCell::new(),
             found: RefCell::default(),
-            lost_indexes: OnceCell::new(),
+            lost: OnceCell::new(),
             user_code: OnceCell::new(),
             has_simple_key,
             stale: Rc::default(),

@@ -10,23 +10,30 @@ impl Queue {
     /// Returns what is missing, for people, on whose table the caller holds a lock. `is_copy`: the table is a subscriber's
     /// copy.
     pub fn lack(&self, is_copy: bool) -> Option<String> {
-        let what = match self.tracking.is_complete(is_copy) {
-            false => {
-                "triggers are missing or disabled: changes are not counted, and wake no consumer"
-                    .into()
-            }
-            true => {
-                let lost = self.lost_indexes.get_or_init(|| self.find_lost_indexes()).as_ref()?;
-                format!("missing or not valid: {lost}; calls may read the whole table")
-            }
-        };
-        let name = catalog::quote_literal(&self.name);
-        Some(format!("{what}. SELECT xqueue.upgrade({name}); makes them anew"))
+        if !self.tracking.is_complete(is_copy) {
+            let what =
+                "triggers are missing or disabled: changes are not counted, and wake no consumer";
+            return Some(self.made_anew(what));
+        }
+        self.lost.get_or_init(|| self.find_lost()).clone()
     }
 
-    /// Returns the names that the missing indexes would have; None if there are none.
-    fn find_lost_indexes(&self) -> Option<String> {
+    /// Returns which key or indexes are missing; None if there are none.
+    fn find_lost(&self) -> Option<String> {
         let relation = Relation::open(self.table, Lock::None)?;
+        let key: Vec<i16> = self.key.iter().map(|key| key.number).collect();
+        let is_never_null = |number| {
+            self.columns().iter().any(|column| column.number == number && column.is_not_null)
+        };
+        let is_key = |known: &Vec<i16>| {
+            known.len() == key.len() && known.iter().all(|number| key.contains(number))
+        };
+        if !key.iter().copied().all(is_never_null) || !index::keys(&relation).iter().any(is_key) {
+            let (table, key) = (&self.name, self.sql.key_list(""));
+            return Some(format!(
+                "the key ({key}) is not unique. ALTER TABLE {table} ADD PRIMARY KEY ({key}); makes it so"
+            ));
+        }
         let needed = || Index::ALL.into_iter().filter(|index| self.sql.needs_index(*index));
         let serving = self.serving(&relation, &index::of(&relation), needed());
         let is_lost = |wanted: &Index| !serving.iter().any(|(index, _)| index == wanted);
@@ -36,6 +43,13 @@ impl Queue {
             None => format!("index {}", self.sql.index_shape(index)),
         };
         let lost: Vec<String> = needed().filter(is_lost).map(name).collect();
-        (!lost.is_empty()).then(|| lost.join(", "))
+        let what =
+            || format!("missing or not valid: {}; calls may read the whole table", lost.join(", "));
+        (!lost.is_empty()).then(|| self.made_anew(&what()))
+    }
+
+    fn made_anew(&self, what: &str) -> String {
+        let name = catalog::quote_literal(&self.name);
+        format!("{what}. SELECT xqueue.upgrade({name}); makes them anew")
     }
 }

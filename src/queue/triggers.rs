@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::server::catalog;
 use crate::server::relation::Relation;
 use crate::server::trigger::{Event, Present, Timing, kind};
-use crate::statement::{TRACKING_TRIGGERS, TRIGGERS};
+use crate::statement::{ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
@@ -90,7 +90,8 @@ pub fn refuse_namesakes(relation: &Relation) -> Result<()> {
         format!("table \"{}\" has a trigger \"{name}\" of its own", relation.name()),
     )
     .hint(format!(
-        "Queues have triggers of that name: ALTER TRIGGER {name} ON {table} RENAME TO another one."
+        "Queues have triggers of that name: ALTER TRIGGER {} ON {table} RENAME TO another one.",
+        catalog::quote(name)
     )))
 }
 
@@ -106,7 +107,7 @@ fn is_right(trigger: &Present) -> bool {
 /// The function of one of our triggers, when it fires, and whether it has a condition.
 fn wanted(name: &str) -> (Option<Oid>, i16, bool) {
     let (function, timing, event, has_condition): (&CStr, _, _, _) = match name {
-        "xqueue_arrive" => (c"row_arrives", Timing::BeforeInsertRow, Event::Insert, true),
+        ARRIVAL | FORMER_ARRIVAL => (c"row_arrives", Timing::BeforeInsertRow, Event::Insert, true),
         "xqueue_delete" => (c"row_changed", Timing::AfterRow, Event::Delete, false),
         "xqueue_insert" => (c"row_changed", Timing::AfterRow, Event::Insert, false),
         "xqueue_truncate" => (c"truncated", Timing::AfterTruncate, Event::Truncate, false),

@@ -28,6 +28,12 @@ pub fn of(relation: &Relation) -> Vec<Index> {
     relation.indexes().into_iter().filter_map(describe).collect()
 }
 
+/// The columns of each index of a table that refuses two equal rows immediately. No index is opened or locked.
+pub fn keys(relation: &Relation) -> Vec<Vec<i16>> {
+    let columns = |oid| Entry::of(oid)?.key();
+    relation.indexes().into_iter().filter_map(columns).collect()
+}
+
 /// An index as the catalogue has it, released on drop. The index is not opened, because its owner may have locked it; a lock
 /// on its table keeps it from being dropped.
 struct Entry(pg_sys::HeapTuple);
@@ -73,6 +79,18 @@ impl Entry {
     fn shown(&self, number: u32) -> Option<String> {
         // SAFETY: the columns that hold expressions hold them as text.
         unsafe { shown_tree(self.attribute(number)?, self.form().indrelid) }
+    }
+
+    /// The columns of an index that refuses two equal rows immediately; None of another one.
+    fn key(&self) -> Option<Vec<i16>> {
+        let form = self.form();
+        // SAFETY: a vector of this type.
+        let mut columns = unsafe { self.vector::<i16>(pg_sys::Anum_pg_index_indkey) };
+        let is_of_all = self.attribute(pg_sys::Anum_pg_index_indpred).is_none();
+        columns.truncate(form.indnkeyatts as usize);
+        // An expression has the number 0.
+        let is_key = form.indisunique && form.indisvalid && form.indimmediate && is_of_all;
+        (is_key && !columns.contains(&0)).then_some(columns)
     }
 
     fn describe(&self, table: &Relation) -> Option<Index> {

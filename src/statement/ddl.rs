@@ -112,7 +112,7 @@ impl Table {
         ];
         if let Some(arrival) = self.arrives_unfinished() {
             let when = format!("WHEN ({arrival}) ");
-            wanted.push(("xqueue_arrive", "BEFORE INSERT", "FOR EACH ROW", when, "row_arrives"));
+            wanted.push((ARRIVAL, "BEFORE INSERT", "FOR EACH ROW", when, "row_arrives"));
         }
         let mut watched =
             vec![Field::Status, Field::Owner, Field::Runat, Field::Expires, Field::Priority];
@@ -127,10 +127,11 @@ impl Table {
         let changed = format!("WHEN ({}) ", join(changed.chain(rekeyed), " OR "));
         wanted.push(("xqueue_update", "AFTER UPDATE", "FOR EACH ROW", changed, "row_changed"));
         let make = |(name, event, each, when, function)| {
+            let trigger = in_sql(name);
             let create = format!(
-                "CREATE TRIGGER {name} {event} ON {table} {each} {when}EXECUTE FUNCTION xqueue.{function}()"
+                "CREATE TRIGGER {trigger} {event} ON {table} {each} {when}EXECUTE FUNCTION xqueue.{function}()"
             );
-            let enable = format!("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}");
+            let enable = format!("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}");
             (name, vec![create, enable])
         };
         wanted.into_iter().map(make).collect()
@@ -147,13 +148,24 @@ impl Table {
     }
 
     pub fn drop_trigger(&self, name: &str) -> String {
-        format!("DROP TRIGGER IF EXISTS {name} ON {}", self.qualified())
+        format!("DROP TRIGGER IF EXISTS {} ON {}", in_sql(name), self.qualified())
     }
 }
 
+/// Returns the name of a trigger of ours, quoted where SQL needs it.
+fn in_sql(name: &str) -> String {
+    if name == ARRIVAL { format!("\"{name}\"") } else { name.into() }
+}
+
+/// The trigger that sets the status of new rows. Triggers fire in the order of their names, so this one sees what the
+/// triggers of users have set.
+pub const ARRIVAL: &str = "~xqueue_arrive";
+/// The name that it had: `upgrade` drops it.
+pub const FORMER_ARRIVAL: &str = "xqueue_arrive";
+
 /// Names of all triggers that a queue may have.
-pub const TRIGGERS: [&str; 5] =
-    ["xqueue_arrive", "xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
+pub const TRIGGERS: [&str; 6] =
+    [FORMER_ARRIVAL, "xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update", ARRIVAL];
 
 /// The triggers that report changes of tasks.
 pub const TRACKING_TRIGGERS: [&str; 4] =
@@ -169,7 +181,7 @@ mod tests {
     #[test]
     fn every_trigger_has_a_known_name_and_fires_always() {
         let names: Vec<_> = table(ALL).triggers().into_iter().map(|(name, _)| name).collect();
-        assert!(TRIGGERS.iter().all(|name| names.contains(name)));
+        assert!(TRIGGERS.iter().all(|name| *name == FORMER_ARRIVAL || names.contains(name)));
         for (name, statements) in table("{}").triggers() {
             assert!(TRIGGERS.contains(&name));
             assert!(statements[1].contains("ENABLE ALWAYS TRIGGER"), "{statements:?}");

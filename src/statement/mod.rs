@@ -21,7 +21,7 @@ mod tests;
 mod within;
 
 pub use change::Change;
-pub use ddl::{TRACKING_TRIGGERS, TRIGGERS};
+pub use ddl::{ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS};
 pub use index::Index;
 pub use put::{Put, Source, Update};
 pub use step::{Step, Verb};
@@ -183,7 +183,7 @@ impl Table {
         format!("{} {EQUALS} ANY (ARRAY[{labels}]::{}[])", self.status(), self.status_type)
     }
 
-    fn key_list(&self, prefix: &str) -> String {
+    pub fn key_list(&self, prefix: &str) -> String {
         join(self.key.iter().map(|column| format!("{prefix}{}", column.name)), ", ")
     }
 

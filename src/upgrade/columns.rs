@@ -9,7 +9,7 @@ use crate::model::status::Status;
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::value::Value;
-use crate::server::{spi, sql_name, types};
+use crate::server::{catalog, spi, sql_name, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
 
@@ -39,19 +39,45 @@ impl Columns<'_> {
             );
             rows.text(0, 1)
         });
-        let Some(numbers) = numbers else {
-            return Err(Error::new(
-                PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
-                format!("table \"{}\" has no key", self.relation.name()),
-            )
-            .hint(
-                "A queue needs a primary key, or a unique index over columns that are NOT NULL.",
-            ));
-        };
+        let Some(numbers) = numbers else { return Err(self.without_key()) };
         let columns = self.relation.columns();
         let number = |text: &str| text.parse::<i16>().ok();
         let find = |wanted| columns.iter().find(|column| Some(column.number) == wanted).cloned();
         Ok(numbers.split(' ').filter_map(|text| find(number(text))).collect())
+    }
+
+    fn without_key(&self) -> Error {
+        let table = queue::display_name(self.relation.oid());
+        let refused = |what| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
+                format!("table \"{}\" has {what}", self.relation.name()),
+            )
+        };
+        let deferrable = spi::connect(|spi| {
+            let rows = spi.run_with(
+                "SELECT pg_catalog.quote_ident(c.conname), pg_catalog.regexp_replace(\
+                 pg_catalog.pg_get_constraintdef(c.oid), ' DEFERRABLE( INITIALLY DEFERRED)?$', '') \
+                 FROM pg_catalog.pg_constraint c WHERE c.conrelid OPERATOR(pg_catalog.=) $1 \
+                 AND c.contype OPERATOR(pg_catalog.=) ANY ('{p,u}') AND c.condeferrable \
+                 ORDER BY c.contype, c.oid LIMIT 1",
+                &[(types::OID, Some(Value::oid(self.relation.oid())))],
+            );
+            rows.text(0, 1).zip(rows.text(0, 2))
+        });
+        if let Some((name, definition)) = deferrable {
+            return refused("a key that is DEFERRABLE")
+                .detail("It allows two tasks of the same key until the statement, or the transaction, ends.")
+                .hint(format!("ALTER TABLE {table} DROP CONSTRAINT {name}, ADD {definition};"));
+        }
+        let known = self.previous.into_iter().flat_map(|previous| &previous.key);
+        let key = known.filter_map(|key| queue::column_of(self.relation, key, self.same_table));
+        let key: Vec<String> = key.map(|column| catalog::quote(&column.name)).collect();
+        let key = if key.is_empty() { "…".into() } else { key.join(", ") };
+        refused("no key").hint(format!(
+            "A queue needs a primary key, or a unique index over columns that are NOT NULL: \
+             ALTER TABLE {table} ADD PRIMARY KEY ({key});"
+        ))
     }
 
     /// Returns the columns of all fields in use, and the fields whose columns must be added.

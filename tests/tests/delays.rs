@@ -324,3 +324,75 @@ fn times_and_tasks_behind_row_security() {
     owner.batch_execute(&format!("ALTER TABLE {name} DISABLE ROW LEVEL SECURITY")).unwrap();
     q.wait_for("ready", 2);
 }
+
+/// A trigger of the user's own that runs `body` before each new task.
+fn before_insert(q: &mut Queue, trigger: &str, body: &str) {
+    q.sql(&format!(
+        "CREATE OR REPLACE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NEW; END $$;
+         CREATE TRIGGER {trigger} BEFORE INSERT ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()"
+    ));
+}
+
+#[test]
+fn what_a_trigger_sets_is_what_a_new_task_is() {
+    let options = json!({"features": {"delayed": true, "priority": true, "tube": true, "ttr": true, "ttl": "1 hour"}});
+    let mut q = Queue::with("delay", "id bigserial PRIMARY KEY, payload jsonb", &options);
+    let name = q.name.clone();
+    let puts = [
+        "INSERT INTO {q} DEFAULT VALUES",
+        "INSERT INTO {q} SELECT 1 ON CONFLICT (id) DO NOTHING",
+        "MERGE INTO {q} USING (SELECT 1) AS s ON false WHEN NOT MATCHED THEN INSERT DEFAULT VALUES",
+        "SELECT xqueue.put('{q}', '{}')",
+        "SELECT xqueue.put('{q}', '[{}, {}]'::jsonb)",
+        "SELECT xqueue.put(NULL::{q}, '{}')",
+    ];
+    for (body, expected) in [
+        ("NEW.runat := now() + interval '2 hours'", "W"),
+        ("NEW.runat := now() - interval '2 hours'", "R"),
+        ("NEW.runat := now() + interval '2 hours'; NEW.status := 'R'; NEW.ttr := '5 s'", "W"),
+        ("NEW.runat := now() + interval '2 hours'; NEW.status := 'W'", "W"),
+        ("NEW.runat := now() + interval '2 hours'; NEW.status := 'B'", "B"),
+        ("NEW.priority := 7; NEW.tube := 'a'; NEW.expires := NULL", "R"),
+    ] {
+        for trigger in ["a", "xqueue_z", "zz", "\"~\"", "\"~a\""] {
+            before_insert(&mut q, trigger, body);
+            for put in puts {
+                q.sql("DELETE FROM {q}");
+                q.sql(put);
+                let sql = format!("SELECT array_agg(DISTINCT status) FROM {name}");
+                let states: Vec<String> = scalar(&mut q.admin, &sql, &[]);
+                assert_eq!(states, [expected], "{trigger} {body}: {put}");
+                // `put` itself says how long a task lives.
+                let lives = put.contains("xqueue.put") || expected == "B";
+                let sql = format!(
+                    "SELECT bool_and(expires > greatest(runat, now()) + interval '59 minutes') FROM {name}"
+                );
+                assert!(lives || scalar(&mut q.admin, &sql, &[]), "{trigger} {body}: {put}");
+            }
+            q.assert_exact();
+            q.sql(&format!("DROP TRIGGER {trigger} ON {{q}}"));
+        }
+    }
+    // What consumers find is as the trigger has set it.
+    before_insert(&mut q, "zz", "NEW.priority := -NEW.id; NEW.tube := 'b'");
+    q.sql("DELETE FROM {q}; INSERT INTO {q} (id, tube, priority) VALUES (1, 'a', 1), (2, 'a', 2)");
+    let sql = format!("SELECT xqueue.take('{name}', tube => 'b', count => 2)");
+    assert_eq!(ids(&values(&mut q.admin, &sql, &[])), [2, 1]);
+    q.sql("DELETE FROM {q}; DROP TRIGGER zz ON {q}");
+    // A name that sorts later still is reported, unless it is of no concern.
+    for (trigger, is_reported) in [("\"é\"", true), ("\"~z\"", true), ("\"~x\"", false)] {
+        before_insert(&mut q, trigger, "NULL");
+        let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&name]);
+        let hint = report["hint"].as_str().unwrap_or_default();
+        assert_eq!(report["ok"] == json!(false), is_reported, "{report}");
+        assert_eq!(
+            hint.starts_with(&format!("ALTER TRIGGER {trigger} ON")),
+            is_reported,
+            "{report}"
+        );
+        q.sql(&format!("ALTER TABLE {{q}} DISABLE TRIGGER {trigger}"));
+        q.verify();
+        q.sql(&format!("DROP TRIGGER {trigger} ON {{q}}"));
+    }
+    q.sql("DROP FUNCTION {q}_f");
+}

@@ -69,3 +69,55 @@ fn triggers_disabled_and_enabled_again() {
     wait_until("the tasks are counted", || error(&mut q).is_empty() && exact(&mut q));
     q.assert_tasks(&[("ready", 2)]);
 }
+
+/// Unique at once, and never NULL: the error in the view and the hint of `check` say how, and it is enough to do that.
+#[test]
+fn a_key_that_is_lost() {
+    for damage in [
+        "DROP CONSTRAINT {q}_pkey",
+        "DROP CONSTRAINT {q}_pkey, ADD UNIQUE (a, id), ALTER a DROP NOT NULL",
+        "DROP CONSTRAINT {q}_pkey, ADD CONSTRAINT {q}_pkey PRIMARY KEY (a, id) DEFERRABLE INITIALLY DEFERRED",
+        "DROP CONSTRAINT {q}_pkey, ADD CONSTRAINT {q}_pkey PRIMARY KEY (a, id) DEFERRABLE",
+    ] {
+        let columns = "a bigint, id bigint, PRIMARY KEY (a, id)";
+        let mut q = Queue::with("lacking", columns, &json!({}));
+        let name = q.name.clone();
+        // The indexes of the user's own are not looked at for that.
+        q.sql("CREATE UNIQUE INDEX ON {q} (a, id) WHERE a > 0; CREATE UNIQUE INDEX ON {q} (a, (id + 1))");
+        q.sql(&format!("ALTER TABLE {{q}} {damage}"));
+        wait_until("it is noticed", || error(&mut q).contains("the key (a, id) is not unique"));
+        let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&name]);
+        let (hint, start) = (&report["hint"], format!("ALTER TABLE public.{name} "));
+        let from = hint.as_str().and_then(|hint| hint.find(&start).map(|at| &hint[at..]));
+        let mend = from.and_then(|hint| hint.split(';').next());
+        let mend = mend.unwrap_or_else(|| panic!("{damage}: {report}")).to_owned();
+        let upgrade = format!("SELECT xqueue.upgrade('{name}')");
+        let refused = expect_error(&mut q.admin, &upgrade, "42P16", "");
+        assert!(refused.hint().is_some_and(|hint| hint.contains(&mend)), "{refused:?}");
+        assert_eq!(refused.message().contains("DEFERRABLE"), damage.contains("DEFERRABLE"));
+        q.sql(&mend);
+        wait_until("all is well", || error(&mut q).is_empty());
+        q.sql("SELECT xqueue.put('{q}', '{\"a\": 1, \"id\": 1}'), xqueue.take('{q}')");
+        q.sql("SELECT xqueue.release_all('{q}')");
+    }
+}
+
+#[test]
+fn a_table_whose_key_is_deferrable() {
+    let mut q = Queue::adopt(&database(), &unique("lacking"));
+    for (key, mended) in [
+        ("PRIMARY KEY DEFERRABLE", "PRIMARY KEY (id)"),
+        ("NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED", "UNIQUE (id)"),
+    ] {
+        q.sql(&format!("CREATE TABLE {{q}} (id bigint {key})"));
+        let upgrade = format!("SELECT xqueue.upgrade('{}')", q.name);
+        let refused = expect_error(&mut q.admin, &upgrade, "42P16", "DEFERRABLE");
+        let hint = refused.hint().expect("a hint").to_owned();
+        assert!(hint.ends_with(&format!("ADD {mended};")), "{hint}");
+        q.sql(&hint);
+        q.sql(&upgrade);
+        q.verify();
+        q.sql("DROP TABLE {q}");
+    }
+    q.abandon();
+}

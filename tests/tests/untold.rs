@@ -222,10 +222,29 @@ fn indexes_that_are_missing() {
         q.verify();
     }
     q.sql("ALTER TABLE {q} DROP CONSTRAINT {q}_pkey");
-    let (problems, _) = problems(&mut q);
+    let (problems, hint) = problems(&mut q);
     assert!(problems.iter().any(|problem| problem.contains("has no key")), "{problems:?}");
+    assert!(hint.is_some_and(|hint| hint.contains("ADD PRIMARY KEY")));
     q.sql("ALTER TABLE {q} ADD COLUMN other serial UNIQUE");
     let (problems, _) = self::problems(&mut q);
     assert!(problems.iter().any(|problem| problem.contains("no more unique")), "{problems:?}");
     q.sql("ALTER TABLE {q} DROP COLUMN other, ADD PRIMARY KEY (id)");
+}
+
+#[test]
+fn an_owner_of_a_task_that_is_not_taken() {
+    let mut q = Queue::with(
+        "untold",
+        "id bigint PRIMARY KEY",
+        &json!({"features": {"delayed": true, "buried": true, "keep": true}}),
+    );
+    for (id, status) in [(1, "R"), (2, "W"), (3, "B"), (4, "D")] {
+        q.sql(&format!(
+            "INSERT INTO {{q}} (id, status, owner, runat) VALUES ({id}, '{status}', gen_random_uuid(), 'infinity')"
+        ));
+        let (problems, _) = problems(&mut q);
+        let problem = format!("{id} tasks that are not taken have an owner");
+        assert!(problems.iter().any(|told| told.contains(&problem)), "{status}: {problems:?}");
+    }
+    q.sql("UPDATE {q} SET owner = NULL");
 }

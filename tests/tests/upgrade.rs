@@ -394,3 +394,20 @@ fn triggers_that_were_there_before_are_made_anew() {
     let trigger: String = scalar(&mut q.admin, sql, &[&q.name.clone()]);
     assert!(trigger.contains("tube"), "{trigger}");
 }
+
+/// Before it sorted last, the trigger for new tasks had a name that others could come after.
+#[test]
+fn a_trigger_with_the_name_that_it_had() {
+    let mut q = Queue::with("up", "id bigint PRIMARY KEY", &json!({"features": {"delayed": true}}));
+    let name = q.name.clone();
+    q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
+    q.upgrade(&json!({}));
+    let sql = "SELECT array_agg(tgname::text ORDER BY tgname) FROM pg_trigger \
+               WHERE tgrelid = $1::text::regclass AND tgfoid = 'xqueue.row_arrives'::regproc";
+    assert_eq!(scalar::<Vec<String>>(&mut q.admin, sql, &[&name]), ["~xqueue_arrive"]);
+    q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
+    q.sql("SELECT xqueue.downgrade('{q}')");
+    assert_eq!(scalar::<Option<Vec<String>>>(&mut q.admin, sql, &[&name]), None);
+    q.sql("DROP TABLE {q}");
+    q.abandon();
+}

@@ -30,6 +30,8 @@ use std::collections::HashMap;
 pub struct Findings {
     /// Number of waiting tasks and zombies without an end time.
     pub stranded: i64,
+    /// Number of tasks with an owner that are not taken.
+    pub disowned: i64,
     pub holders: Holders,
     /// The first ready task before a low-water mark of the whole queue.
     pub hidden: Option<Position>,
@@ -88,6 +90,9 @@ impl Judge<'_> {
     fn see(&mut self, row: &Tuple) {
         let queue = self.queue;
         let Ok(place) = queue.place_of(row) else { return };
+        if place.status != Status::Taken && queue.value_of(row, Field::Owner).is_some() {
+            self.findings.disowned += 1;
+        }
         match place.status {
             Status::Ready if self.judges_ready => self.see_ready(row, &place),
             Status::Buried if self.judges_buried => {
