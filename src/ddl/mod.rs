@@ -2,6 +2,7 @@
 //! exclusively, prepared transactions resolved.
 
 pub mod altered;
+mod labels;
 pub mod places;
 
 use crate::ddl::altered::Altered;
@@ -141,7 +142,8 @@ pub fn after_command(command: &Command, succeeded: bool) {
         }
         Command::DiscardAll if succeeded => session::end(),
         Command::OccupyDatabase { .. } => vacate(),
-        Command::ResolvePrepared | Command::DiscardAll => {}
+        Command::RenameLabel(renamed) if succeeded => labels::follow(renamed).or_raise(),
+        Command::ResolvePrepared | Command::DiscardAll | Command::RenameLabel(_) => {}
     }
 }
 

@@ -39,7 +39,8 @@ pub use kept::{is_unchanged, stale};
 pub use plans::{Arguments, Statement};
 pub use status::StatusColumn;
 pub use store::{
-    Entry, count_of, delete, is_own_table, oid, pause, read, resume, tables, try_lock, write,
+    Entry, count_of, delete, is_own_table, lock_those_with, oid, pause, read, redefine, resume,
+    tables, try_lock, write,
 };
 pub use wanted_index::WantedIndex;
 

@@ -59,9 +59,7 @@ pub fn oid() -> Option<Oid> {
 /// Writes a definition down, as the owner of the registry. The caller has checked that the current
 /// role owns the table.
 pub fn write(table: Oid, definition: &Definition) -> Result<()> {
-    let value = serde_json::to_value(definition).map_err(|error| {
-        Error::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("cannot write: {error}"))
-    })?;
+    let value = json(definition)?;
     as_owner(|spi| {
         spi.run_with(
             "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) \
@@ -72,6 +70,44 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
                 (types::JSONB, Some(jsonb::from_value(&value))),
             ],
         );
+    })
+}
+
+/// Changes a definition that says the same of the table as before.
+pub fn redefine(table: Oid, definition: &Definition) -> Result<()> {
+    let value = json(definition)?;
+    as_owner(|spi| {
+        spi.run_with(
+            "UPDATE xqueue.queue SET definition = $2 \
+             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
+            &[
+                (types::OID, Some(Value::oid(table))),
+                (types::JSONB, Some(jsonb::from_value(&value))),
+            ],
+        );
+    })
+}
+
+/// Locks the definitions of queues whose tables have columns of a type, and returns the tables.
+pub fn lock_those_with(kind: Oid) -> Result<Vec<Oid>> {
+    if oid().is_none() {
+        return Ok(vec![]);
+    }
+    as_owner(|spi| {
+        let rows = spi.run_with(
+            "SELECT q.relation::pg_catalog.oid FROM xqueue.queue q WHERE EXISTS ( \
+             SELECT FROM pg_catalog.pg_attribute a \
+             WHERE a.attrelid OPERATOR(pg_catalog.=) q.relation::pg_catalog.oid \
+             AND a.atttypid OPERATOR(pg_catalog.=) $1) FOR UPDATE OF q",
+            &[(types::OID, Some(Value::oid(kind)))],
+        );
+        (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_oid)).collect()
+    })
+}
+
+fn json(definition: &Definition) -> Result<serde_json::Value> {
+    serde_json::to_value(definition).map_err(|error| {
+        Error::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("cannot write: {error}"))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Utility statements that concern queues, as the server parses them.
 
 use crate::server::foreign::list_nth;
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Oid};
 use std::ffi::CStr;
 
 /// Commands that matter beyond what they change in the catalogue.
@@ -14,6 +14,14 @@ pub enum Command {
         name: String,
         purpose: Purpose,
     },
+    /// ALTER TYPE … RENAME VALUE of an enum.
+    RenameLabel(RenamedLabel),
+}
+
+pub struct RenamedLabel {
+    pub kind: Oid,
+    pub old: String,
+    pub new: String,
 }
 
 /// What a command needs a database for.
@@ -43,6 +51,9 @@ pub(super) unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
             pg_sys::NodeTag::T_RenameStmt => {
                 let renamed = (*node.cast::<pg_sys::RenameStmt>()).renameType;
                 renamed == pg_sys::ObjectType::OBJECT_DATABASE
+            }
+            pg_sys::NodeTag::T_AlterEnumStmt => {
+                !(*node.cast::<pg_sys::AlterEnumStmt>()).oldVal.is_null()
             }
             pg_sys::NodeTag::T_DiscardStmt
             | pg_sys::NodeTag::T_DropdbStmt
@@ -74,6 +85,20 @@ pub(super) unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
             }
             pg_sys::NodeTag::T_RenameStmt => {
                 occupied((*node.cast::<pg_sys::RenameStmt>()).subname, Purpose::Rename)
+            }
+            pg_sys::NodeTag::T_AlterEnumStmt => {
+                let alter = &*node.cast::<pg_sys::AlterEnumStmt>();
+                let name = pg_sys::makeTypeNameFromNameList(alter.typeName);
+                let kind = pg_sys::LookupTypeNameOid(std::ptr::null_mut(), name, true);
+                let text = |label: *const std::ffi::c_char| {
+                    CStr::from_ptr(label).to_string_lossy().into_owned()
+                };
+                let (old, new) = (text(alter.oldVal), text(alter.newVal));
+                (kind != Oid::INVALID).then_some(Command::RenameLabel(RenamedLabel {
+                    kind,
+                    old,
+                    new,
+                }))
             }
             pg_sys::NodeTag::T_CreatedbStmt => {
                 let create = &*node.cast::<pg_sys::CreatedbStmt>();

@@ -145,3 +145,31 @@ fn a_note_is_read_as_options_of_the_caller() {
     upgraded(&mut new, r#"{"fields": {"status": "status", "owner": "owner"}}"#);
     new.batch_execute("TABLE witness").unwrap();
 }
+
+#[test]
+fn a_dump_after_a_label_was_renamed() {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    old.batch_execute(
+        "CREATE TYPE state AS ENUM ('R', 'T', 'W', 'B', 'Z', 'D'); CREATE TYPE place AS ENUM ('a', 'b');
+         CREATE TABLE jobs (id bigint PRIMARY KEY, state state, tube place)",
+    )
+    .unwrap();
+    let options = r#"{"fields": {"status": "state", "tube": "tube"}, "tube_stats": ["a"]}"#;
+    upgraded(&mut old, options);
+    old.batch_execute(
+        "ALTER TYPE state RENAME VALUE 'R' TO 'ready'; ALTER TYPE place RENAME VALUE 'a' TO 'c';
+         SELECT xqueue.put('jobs', '{\"id\": 1}', tube => 'c')",
+    )
+    .unwrap();
+    copy(&from, &to, &[]);
+    for c in [&mut new, &mut old] {
+        // Before any upgrade, and after it.
+        c.batch_execute("ALTER TYPE state RENAME VALUE 'T' TO 'taken'").unwrap();
+        let task = values(c, "SELECT xqueue.take('jobs', '30s')", &[]);
+        assert_eq!((&task[0]["state"], &task[0]["tube"]), (&json!("taken"), &json!("c")));
+        let definition = upgraded(c, "{}");
+        assert_eq!(definition["states"]["R"], json!("ready"));
+        assert_eq!(definition["tube_stats"], json!(["c"]));
+    }
+}

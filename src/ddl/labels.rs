@@ -1,0 +1,37 @@
+//! Types of columns that queues use: the registry follows an enum's label that is renamed, and every process reads the
+//! queue anew.
+
+use crate::error::Result;
+use crate::model::field::Field;
+use crate::model::status::Status;
+use crate::queue::{self, Entry};
+use crate::server::command::RenamedLabel;
+use crate::server::relation::{self, Lock, Relation};
+
+/// Gives the states and tubes of queues the new label where the old one stood. The statement has renamed it already.
+pub fn follow(renamed: &RenamedLabel) -> Result<()> {
+    let RenamedLabel { kind, old, new } = renamed;
+    for table in queue::lock_those_with(*kind)? {
+        let Some(Entry { mut definition, same_table, .. }) = queue::read(table)? else { continue };
+        let Some(relation) = Relation::open(table, Lock::AccessShare) else { continue };
+        let is_of_enum = |field| {
+            let column = definition.fields.get(&field);
+            let column = column.and_then(|c| queue::column_of(&relation, c, same_table));
+            column.is_some_and(|column| column.oid == *kind)
+        };
+        let (has_states, has_tubes) = (is_of_enum(Field::Status), is_of_enum(Field::Tube));
+        let options = &mut definition.options;
+        let is_old = |status: &Status| has_states && options.label(*status) == *old;
+        if let Some(status) = Status::ALL.into_iter().find(is_old) {
+            options.states.insert(status, new.clone());
+        }
+        let tubes =
+            options.tube_stats.iter_mut().flatten().filter(|tube| has_tubes && *tube == old);
+        tubes.for_each(|tube| tube.clone_from(new));
+        queue::redefine(table, &definition)?;
+        // Consumers are not woken for it: they would read the new definition before their caches know the new labels. With
+        // this invalidation both are new at once.
+        relation::invalidate(table);
+    }
+    Ok(())
+}
