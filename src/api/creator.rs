@@ -9,11 +9,12 @@ use crate::model::names::Id;
 use crate::model::options::Options;
 use crate::parts::leases::session;
 use crate::parts::slot;
-use crate::queue::triggers::{self, NamedTrigger};
+use crate::queue::triggers;
 use crate::queue::{self, Entry, Queue, census};
 use crate::server::argument::{Argument, sql_type};
 use crate::server::function::Call;
 use crate::server::relation::{self, Lock, Relation, Snapshot};
+use crate::server::trigger::Present;
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, sql_name, subscription, time, user};
@@ -116,7 +117,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = queue::display_name(target.table);
     let triggers = triggers::own(&relation).into_iter();
     let drop_trigger =
-        |trigger: NamedTrigger| format!("DROP TRIGGER {} ON {table}", catalog::quote(trigger.name));
+        |trigger: Present| format!("DROP TRIGGER {} ON {table}", catalog::quote(&trigger.name));
     let mut ddl: Vec<String> = triggers.map(drop_trigger).collect();
     let indexes = definition.made.indexes.values();
     ddl.extend(indexes.filter_map(|name| drop_index_if_there(&relation, name)));

@@ -3,9 +3,10 @@
 
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
-use crate::queue::triggers::{Tracking, tracking};
+use crate::queue;
+use crate::queue::triggers::Tracking;
 use crate::server::allocator::staying;
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, Lock};
 use crate::server::{catalog, process, subscription, xact};
 use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
@@ -56,7 +57,7 @@ fn settled(altered: Altered) -> Option<(SlotId, bool)> {
     let slot = slot::find(process::database().into(), table.into())?;
     // Another transaction may hold the table by now, as after a rollback to a savepoint: then the worker checks.
     let is_locked = relation::try_lock(table, Lock::AccessShare);
-    let relation = is_locked.then(|| Relation::open(table, Lock::None)).flatten();
-    let tracking = relation.as_ref().map_or(Tracking::Nothing, tracking);
+    let queue = if is_locked { queue::find(table).ok().flatten() } else { None };
+    let tracking = queue.map_or(Tracking::Nothing, |queue| queue.tracking);
     Some((slot, tracking.is_complete(subscription::copies(table))))
 }

@@ -141,9 +141,8 @@ impl Queue {
             .collect();
         let key: Vec<ColumnType> = self.key.iter().filter_map(|key| find(key.number)).collect();
         let serves = |needed| {
-            let wanted =
-                WantedIndex::new(relation, &self.sql, needed, &fields, &key, &self.definition.made);
-            let index = present.iter().find(|index| wanted.is_surely_served_by(index));
+            let wanted = WantedIndex::new(relation, &self.sql, needed, &fields, &key);
+            let index = present.iter().find(|index| wanted.is_served_by(index));
             index.map(|index| (needed, index.oid))
         };
         needed.filter_map(serves).collect()

@@ -148,7 +148,7 @@ impl Queue {
             slot.learn_owner(owner.into());
         }
         let has_row_security = relation.has_row_security();
-        let tracking = triggers::tracking(relation);
+        let tracking = triggers::tracking(relation, &sql);
         let is_tracked = tracking == Tracking::Always && !has_row_security;
         // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
         // know no priorities.
@@ -177,7 +177,7 @@ impl Queue {
         let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
         let has_simple_key = matches!(key.as_slice(), [key] if !key.is_array);
         let is_sole_writer =
-            triggers::are_all_own(relation) && definition.options.features.hook().is_none();
+            triggers::are_all_own(relation, &sql) && definition.options.features.hook().is_none();
         let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;
         Ok(Queue {
             table,

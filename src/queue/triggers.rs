@@ -3,22 +3,13 @@
 use crate::error::{Error, Result};
 use crate::server::catalog;
 use crate::server::relation::Relation;
-use crate::server::trigger::{Event, Present, Timing, kind};
-use crate::statement::{ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS};
+use crate::server::trigger::{Condition, Event, Present, Timing, kind};
+use crate::statement::{
+    ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, Table, UPDATE_TRIGGER,
+};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
-
-/// A trigger that bears the name of one of a queue's.
-pub struct NamedTrigger {
-    pub name: &'static str,
-    /// It fires when it has to, and calls the function that it has to.
-    pub is_right: bool,
-    /// It does so for what is done here.
-    pub fires: bool,
-    /// Also for what replication brings.
-    pub fires_always: bool,
-}
 
 /// Of which changes of a table its triggers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +33,11 @@ impl Tracking {
     }
 }
 
-pub fn tracking(relation: &Relation) -> Tracking {
-    let named = own(relation);
-    let has_all = |fires: fn(&NamedTrigger) -> bool| {
-        let tells = |name: &&str| {
-            named.iter().any(|known| known.name == *name && known.is_right && fires(known))
-        };
+pub fn tracking(relation: &Relation, sql: &Table) -> Tracking {
+    let mut own = own(relation);
+    own.retain(|trigger| is_right(trigger, relation, sql));
+    let has_all = |fires: fn(&Present) -> bool| {
+        let tells = |name: &&str| own.iter().any(|known| known.name == *name && fires(known));
         TRACKING_TRIGGERS.iter().all(tells)
     };
     match () {
@@ -58,22 +48,18 @@ pub fn tracking(relation: &Relation) -> Tracking {
 }
 
 /// Returns whether only the queue's triggers act on changes of the table.
-pub fn are_all_own(relation: &Relation) -> bool {
+pub fn are_all_own(relation: &Relation, sql: &Table) -> bool {
     let triggers = relation.triggers();
-    let own = triggers.iter().filter(|trigger| is_right(trigger)).count();
-    own == triggers.len() && !relation.has_rules()
+    !relation.has_rules() && triggers.iter().all(|trigger| is_right(trigger, relation, sql))
 }
 
-/// The table's triggers that call a function of ours.
-pub fn own(relation: &Relation) -> Vec<NamedTrigger> {
-    let own = |trigger: Present| {
-        let name = TRIGGERS.into_iter().find(|name| *name == trigger.name)?;
-        let is_right = is_right(&trigger);
-        let calls_ours = is_right || wanted(name).0 == Some(trigger.function);
-        let Present { fires, fires_always, .. } = trigger;
-        calls_ours.then_some(NamedTrigger { name, is_right, fires, fires_always })
-    };
-    relation.triggers().into_iter().filter_map(own).collect()
+/// The table's triggers that have a name of ours and call the function that belongs to it.
+pub fn own(relation: &Relation) -> Vec<Present> {
+    let mut triggers = relation.triggers();
+    triggers.retain(|trigger| {
+        wanted(&trigger.name).is_some_and(|(function, _)| function == Some(trigger.function))
+    });
+    triggers
 }
 
 /// Refuses triggers of the user's that bear the names of ours.
@@ -95,23 +81,28 @@ pub fn refuse_namesakes(relation: &Relation) -> Result<()> {
     )))
 }
 
-fn is_right(trigger: &Present) -> bool {
-    let Some(name) = TRIGGERS.into_iter().find(|name| *name == trigger.name) else { return false };
-    let (function, kind, has_condition) = wanted(name);
+/// Returns whether a trigger is as the statements of `sql` make it, except for when it is enabled.
+pub fn is_right(trigger: &Present, relation: &Relation, sql: &Table) -> bool {
+    let Some((function, kind)) = wanted(&trigger.name) else { return false };
+    let condition = || match trigger.name.as_str() {
+        UPDATE_TRIGGER => sql.watched_numbers().map(Condition::Differs),
+        _ => Some(Condition::None),
+    };
     function == Some(trigger.function)
         && trigger.kind == kind
         && trigger.is_plain
-        && (has_condition || !trigger.has_condition)
+        && condition() == Some(relation.condition_of_trigger(trigger.oid))
 }
 
-/// The function of one of our triggers, when it fires, and whether it has a condition.
-fn wanted(name: &str) -> (Option<Oid>, i16, bool) {
-    let (function, timing, event, has_condition): (&CStr, _, _, _) = match name {
-        ARRIVAL | FORMER_ARRIVAL => (c"row_arrives", Timing::BeforeInsertRow, Event::Insert, true),
-        "xqueue_delete" => (c"row_changed", Timing::AfterRow, Event::Delete, false),
-        "xqueue_insert" => (c"row_changed", Timing::AfterRow, Event::Insert, false),
-        "xqueue_truncate" => (c"truncated", Timing::AfterTruncate, Event::Truncate, false),
-        _ => (c"row_changed", Timing::AfterRow, Event::Update, true),
+/// The function of the trigger of ours with this name, and when it fires.
+fn wanted(name: &str) -> Option<(Option<Oid>, i16)> {
+    let (function, timing, event): (&CStr, _, _) = match name {
+        ARRIVAL | FORMER_ARRIVAL => (c"row_arrives", Timing::BeforeInsertRow, Event::Insert),
+        "xqueue_delete" => (c"row_changed", Timing::AfterRow, Event::Delete),
+        "xqueue_insert" => (c"row_changed", Timing::AfterRow, Event::Insert),
+        "xqueue_truncate" => (c"truncated", Timing::AfterTruncate, Event::Truncate),
+        UPDATE_TRIGGER => (c"row_changed", Timing::AfterRow, Event::Update),
+        _ => return None,
     };
-    (catalog::own_function(function), kind(timing, event), has_condition)
+    Some((catalog::own_function(function), kind(timing, event)))
 }

@@ -1,7 +1,6 @@
 //! Recognizes which of a table's indexes serves a queue's purpose: by its columns, and by the server's own text of its
 //! expression and predicate.
 
-use crate::model::definition::Made;
 use crate::model::field::Field;
 use crate::server::index;
 use crate::server::relation::{ColumnType, Relation};
@@ -21,8 +20,6 @@ pub struct WantedIndex<'a> {
     predicate: String,
     /// Expression and predicate as the server shows them, once they were compared.
     shown: OnceCell<(String, String)>,
-    /// The name of the one that the extension has made itself.
-    ours: Option<String>,
 }
 
 impl<'a> WantedIndex<'a> {
@@ -32,7 +29,6 @@ impl<'a> WantedIndex<'a> {
         index: Index,
         fields: &BTreeMap<Field, ColumnType>,
         key: &[ColumnType],
-        made: &Made,
     ) -> WantedIndex<'a> {
         let expression = sql.index_expression(index);
         let tube = expression.iter().map(|_| Field::Tube);
@@ -49,23 +45,15 @@ impl<'a> WantedIndex<'a> {
             expression,
             predicate: sql.index_predicate(index),
             shown: OnceCell::new(),
-            ours: made.indexes.get(index.suffix()).cloned(),
         }
     }
 
-    /// Returns whether an index serves the purpose. One that the extension has made need not be recognized by its text.
+    /// Returns whether an index serves the purpose, whoever has made it: its name says nothing.
     pub fn is_served_by(&self, known: &index::Index) -> bool {
-        let is_ours = self.ours.as_ref() == Some(&known.name) && known.predicate.is_some();
-        self.has_shape(known) && (is_ours || self.is_told_by(known))
-    }
-
-    /// Does the same by the index alone, as another one may have been put in the place of one that the extension made.
-    pub fn is_surely_served_by(&self, known: &index::Index) -> bool {
-        self.has_shape(known) && self.is_told_by(known)
-    }
-
-    fn has_shape(&self, known: &index::Index) -> bool {
-        self.has_columns && known.columns == self.columns && (known.is_unique || !self.is_unique)
+        self.has_columns
+            && known.columns == self.columns
+            && (known.is_unique || !self.is_unique)
+            && self.is_told_by(known)
     }
 
     fn is_told_by(&self, known: &index::Index) -> bool {

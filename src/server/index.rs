@@ -1,16 +1,15 @@
 //! The indexes of a table.
 
-use crate::server::foreign::{attribute, list_nth};
-use crate::server::relation::{Lock, Relation, name_text};
+use crate::server::foreign::list_nth;
+use crate::server::relation::{Lock, Relation};
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::CString;
 
-/// A valid btree index in the default order of its columns.
+/// A valid btree index in the default order of its columns, without others that are only included.
 pub struct Index {
     pub oid: Oid,
-    pub name: String,
     /// Numbers of the columns, 0 for an expression.
     pub columns: Vec<i16>,
     /// The expressions, as the server shows them.
@@ -105,19 +104,21 @@ impl Entry {
             )
         };
         let is_in_default_order = |key: usize| {
-            flags[key] == 0
-                && (columns[key] <= 0
-                    || has_default_order(table, columns[key], classes[key], collations[key]))
+            // What an index stores of a column is not always of the column's type.
+            let ordered = match columns[key] {
+                ..=0 => (form.indexrelid, key as i16 + 1),
+                number => (table.oid(), number),
+            };
+            flags[key] == 0 && has_default_order(ordered, classes[key], collations[key])
         };
-        let (name, method) = name_and_method(form.indexrelid)?;
-        let is_btree = method == pg_sys::BTREE_AM_OID;
-        let mut keys = 0..form.indnkeyatts as usize;
-        if !form.indisvalid || !is_btree || !keys.all(is_in_default_order) {
+        let is_btree = method(form.indexrelid) == Some(pg_sys::BTREE_AM_OID);
+        let has_others = form.indnkeyatts != form.indnatts;
+        let mut keys = 0..columns.len();
+        if !form.indisvalid || !is_btree || has_others || !keys.all(is_in_default_order) {
             return None;
         }
         Some(Index {
             oid: form.indexrelid,
-            name,
             columns,
             expressions: self.shown(pg_sys::Anum_pg_index_indexprs).unwrap_or_default(),
             predicate: self.shown(pg_sys::Anum_pg_index_indpred),
@@ -136,32 +137,39 @@ impl Drop for Entry {
     }
 }
 
-/// The name and the access method of an index.
-fn name_and_method(index: Oid) -> Option<(String, Oid)> {
+/// The access method of an index.
+fn method(index: Oid) -> Option<Oid> {
     let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
-    // SAFETY: a look-up; the name is copied before the row is released.
+    // SAFETY: a look-up; the row is released once it has been read.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, Datum::from(index));
         if row.is_null() {
             return None;
         }
-        let form = &*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_class>();
-        let found = (name_text(&form.relname), form.relam);
+        let method = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_class>()).relam;
         pg_sys::ReleaseSysCache(row);
-        Some(found)
+        Some(method)
     }
 }
 
-/// Returns whether an index orders a column as the column's type and collation say.
-fn has_default_order(table: &Relation, column: i16, class: Oid, collation: Oid) -> bool {
-    // SAFETY: a column of the table; look-ups.
+/// Returns whether an index orders a column, or the value of an expression, as its type and collation say. `ordered`: the
+/// relation that has it, and its number there.
+fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid) -> bool {
+    let (mut of_type, mut modifier, mut own_collation) = (Oid::INVALID, 0, Oid::INVALID);
+    // SAFETY: look-ups; the index and its table are there, as the table is locked.
     unsafe {
-        let attribute = attribute(table.description(), column as usize - 1);
+        pg_sys::get_atttypetypmodcoll(
+            relation,
+            number,
+            &mut of_type,
+            &mut modifier,
+            &mut own_collation,
+        );
         let what = pg_sys::TYPECACHE_BTREE_OPFAMILY as i32;
-        let family = (*pg_sys::lookup_type_cache(attribute.atttypid, what)).btree_opf;
+        let family = (*pg_sys::lookup_type_cache(of_type, what)).btree_opf;
         family != Oid::INVALID
             && family == pg_sys::get_opclass_family(class)
-            && collation == attribute.attcollation
+            && collation == own_collation
     }
 }
 

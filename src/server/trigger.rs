@@ -1,7 +1,7 @@
 //! Trigger calls and the tuples they see.
 
 use crate::error::{Error, Result};
-use crate::server::foreign::column_type;
+use crate::server::foreign::{column_type, list, list_nth};
 use crate::server::function::Call;
 use crate::server::relation::Relation;
 use crate::server::row::Tuple;
@@ -9,6 +9,7 @@ use crate::server::value::Value;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::CStr;
+use std::ptr::null_mut;
 
 /// What fired a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,7 @@ pub struct Present {
     pub function: Oid,
     /// When it fires, as `kind` says it.
     pub kind: i16,
-    pub has_condition: bool,
-    /// It has no arguments and no columns, and is no constraint.
+    /// It has no arguments, columns and transition tables, and is no constraint.
     pub is_plain: bool,
     /// It fires for what is done here.
     pub fires: bool,
@@ -60,6 +60,15 @@ pub fn kind(timing: Timing, event: Event) -> i16 {
     (timing | event) as i16
 }
 
+/// The condition of a trigger.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Condition {
+    None,
+    /// `record_image_ne(ROW(OLD.a, …), ROW(NEW.a, …))`: the rows differ in these columns.
+    Differs(Vec<i16>),
+    Other,
+}
+
 impl Relation {
     /// The name of a trigger whose condition calls functions that are not immutable, if there is one. Who made it is
     /// unknown.
@@ -80,6 +89,24 @@ impl Relation {
         }
     }
 
+    /// The condition of one of the table's triggers, by the expression that the server stores.
+    pub fn condition_of_trigger(&self, trigger: Oid) -> Condition {
+        // SAFETY: an open relation; null, or a description of as many triggers as it says. A condition is the text of an
+        // expression.
+        unsafe {
+            let triggers = (*self.pointer()).trigdesc.as_ref();
+            let (first, count) =
+                triggers.map_or((null_mut(), 0), |all| (all.triggers, all.numtriggers as usize));
+            let mut all = (0..count).map(|index| &*first.add(index));
+            match all.find(|known| known.tgoid == trigger) {
+                None => Condition::Other,
+                Some(known) if known.tgqual.is_null() => Condition::None,
+                Some(known) => differing(pg_sys::stringToNode(known.tgqual).cast())
+                    .map_or(Condition::Other, Condition::Differs),
+            }
+        }
+    }
+
     /// The triggers of the table, the server's own for foreign keys among them.
     pub fn triggers(&self) -> Vec<Present> {
         // SAFETY: an open relation; null, or a description of as many triggers as it says.
@@ -88,14 +115,17 @@ impl Relation {
             let describe = |index: usize| {
                 let trigger = &*triggers.triggers.add(index);
                 let fires = trigger.tgenabled as u8;
+                let has_tables = !trigger.tgoldtable.is_null() || !trigger.tgnewtable.is_null();
                 let is_constraint = trigger.tgdeferrable || trigger.tgconstraint != Oid::INVALID;
                 Present {
                     oid: trigger.tgoid,
                     name: CStr::from_ptr(trigger.tgname).to_string_lossy().into_owned(),
                     function: trigger.tgfoid,
                     kind: trigger.tgtype,
-                    has_condition: !trigger.tgqual.is_null(),
-                    is_plain: !is_constraint && trigger.tgnattr == 0 && trigger.tgnargs == 0,
+                    is_plain: !is_constraint
+                        && !has_tables
+                        && trigger.tgnattr == 0
+                        && trigger.tgnargs == 0,
                     fires: [pg_sys::TRIGGER_FIRES_ON_ORIGIN, pg_sys::TRIGGER_FIRES_ALWAYS]
                         .contains(&fires),
                     fires_always: fires == pg_sys::TRIGGER_FIRES_ALWAYS,
@@ -103,6 +133,32 @@ impl Relation {
             };
             (0..triggers.numtriggers as usize).map(describe).collect()
         }
+    }
+}
+
+/// The columns of which the condition of a trigger says that they differ; None if it says something else.
+///
+/// # Safety
+/// `condition` is an expression.
+unsafe fn differing(condition: *mut pg_sys::Node) -> Option<Vec<i16>> {
+    // SAFETY: the tag of a node says what it is; the lists of arguments hold expressions.
+    unsafe {
+        let is = |node: *mut pg_sys::Node, tag| (*node).type_ == tag;
+        let columns = |row: *mut pg_sys::Node, of: u32| -> Option<Vec<i16>> {
+            let row =
+                is(row, pg_sys::NodeTag::T_RowExpr).then(|| &*row.cast::<pg_sys::RowExpr>())?;
+            let column = |node: *mut pg_sys::Node| {
+                let var = is(node, pg_sys::NodeTag::T_Var).then(|| &*node.cast::<pg_sys::Var>())?;
+                (var.varno as u32 == of).then_some(var.varattno)
+            };
+            list(row.args).map(column).collect()
+        };
+        let call = is(condition, pg_sys::NodeTag::T_FuncExpr)
+            .then(|| &*condition.cast::<pg_sys::FuncExpr>())
+            .filter(|call| u32::from(call.funcid) == pg_sys::F_RECORD_IMAGE_NE)?;
+        let old = columns(list_nth(call.args, 0), pg_sys::PRS2_OLD_VARNO)?;
+        let new = columns(list_nth(call.args, 1), pg_sys::PRS2_NEW_VARNO)?;
+        (old == new).then_some(old)
     }
 }
 

@@ -110,22 +110,17 @@ impl Table {
             ("xqueue_delete", "AFTER DELETE", "FOR EACH ROW", String::new(), "row_changed"),
             ("xqueue_truncate", "AFTER TRUNCATE", "FOR EACH STATEMENT", String::new(), "truncated"),
         ];
-        if let Some(arrival) = self.arrives_unfinished() {
-            let when = format!("WHEN ({arrival}) ");
+        if self.features.delays() || self.features.default_ttl().is_some() {
+            let when = String::new();
             wanted.push((ARRIVAL, "BEFORE INSERT", "FOR EACH ROW", when, "row_arrives"));
         }
-        let mut watched =
-            vec![Field::Status, Field::Owner, Field::Runat, Field::Expires, Field::Priority];
-        if self.features.has_tubes() {
-            watched.push(Field::Tube);
-        }
-        let changed = watched.into_iter().filter_map(|field| self.fields.get(&field));
-        let changed = changed.map(|column| format!("OLD.{column} IS DISTINCT FROM NEW.{column}"));
-        // A changed key changes the position in the queue.
-        let rekeyed =
-            self.key.iter().map(|key| format!("NOT OLD.{0} {1} NEW.{0}", key.name, key.equals));
-        let changed = format!("WHEN ({}) ", join(changed.chain(rekeyed), " OR "));
-        wanted.push(("xqueue_update", "AFTER UPDATE", "FOR EACH ROW", changed, "row_changed"));
+        // No operator, as those of a condition are found by the search_path of whoever creates the trigger.
+        let row = |prefix: &str| {
+            let columns = self.watched().map(|column| format!("{prefix}.{column}"));
+            format!("ROW({})", join(columns, ", "))
+        };
+        let changed = format!("WHEN (pg_catalog.record_image_ne({}, {})) ", row("OLD"), row("NEW"));
+        wanted.push((UPDATE_TRIGGER, "AFTER UPDATE", "FOR EACH ROW", changed, "row_changed"));
         let make = |(name, event, each, when, function)| {
             let trigger = in_sql(name);
             let create = format!(
@@ -137,14 +132,18 @@ impl Table {
         wanted.into_iter().map(make).collect()
     }
 
-    /// Returns the condition for new rows that still lack what `put` would set.
-    fn arrives_unfinished(&self) -> Option<String> {
-        let runat = self.features.delays().then(|| self.field(Field::Runat));
-        let waits = runat.map(|runat| format!("NEW.{runat} IS NOT NULL"));
-        let lives = self.features.default_ttl().map(|_| self.field(Field::Expires));
-        let lives = lives.map(|expires| format!("NEW.{expires} IS NULL"));
-        let conditions: Vec<String> = waits.into_iter().chain(lives).collect();
-        (!conditions.is_empty()).then(|| conditions.join(" OR "))
+    /// Returns the columns whose change changes a task's state, or its position in the queue.
+    fn watched(&self) -> impl Iterator<Item = &String> {
+        let tube = self.features.has_tubes().then_some(Field::Tube);
+        let fields = [Field::Status, Field::Owner, Field::Runat, Field::Expires, Field::Priority];
+        let fields = fields.into_iter().chain(tube).filter_map(|field| self.fields.get(&field));
+        fields.chain(self.key.iter().map(|key| &key.name))
+    }
+
+    /// Returns the numbers of these columns; None if some are still to be added.
+    pub fn watched_numbers(&self) -> Option<Vec<i16>> {
+        let number = |name: &String| self.columns.iter().find(|(_, known)| *known == name);
+        self.watched().map(|name| number(name).map(|(number, _)| *number)).collect()
     }
 
     pub fn drop_trigger(&self, name: &str) -> String {
@@ -163,13 +162,16 @@ pub const ARRIVAL: &str = "~xqueue_arrive";
 /// The name that it had: `upgrade` drops it.
 pub const FORMER_ARRIVAL: &str = "xqueue_arrive";
 
+/// The trigger with a condition.
+pub const UPDATE_TRIGGER: &str = "xqueue_update";
+
 /// Names of all triggers that a queue may have.
 pub const TRIGGERS: [&str; 6] =
-    [FORMER_ARRIVAL, "xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update", ARRIVAL];
+    [FORMER_ARRIVAL, "xqueue_delete", "xqueue_insert", "xqueue_truncate", UPDATE_TRIGGER, ARRIVAL];
 
 /// The triggers that report changes of tasks.
 pub const TRACKING_TRIGGERS: [&str; 4] =
-    ["xqueue_delete", "xqueue_insert", "xqueue_truncate", "xqueue_update"];
+    ["xqueue_delete", "xqueue_insert", "xqueue_truncate", UPDATE_TRIGGER];
 
 #[cfg(test)]
 mod tests {

@@ -27,7 +27,7 @@ pub fn add_indexes(
             drop_index(relation, index, ddl, made);
             continue;
         }
-        let wanted = WantedIndex::new(relation, sql, index, fields, key, made);
+        let wanted = WantedIndex::new(relation, sql, index, fields, key);
         let prefix = format!("xqueue_{}", relation.name());
         if let Some(known) = present.iter().find(|known| wanted.is_served_by(known)) {
             // A restored table's, of which the registry does not know.
@@ -36,19 +36,25 @@ pub fn add_indexes(
                 made.indexes.insert(index.suffix().to_string(), name);
             }
         } else {
-            drop_index(relation, index, ddl, made);
-            let name = catalog::free_name(&prefix, index.suffix(), relation.schema());
+            let dropped = drop_index(relation, index, ddl, made);
+            let free = || catalog::free_name(&prefix, index.suffix(), relation.schema());
+            let name = dropped.unwrap_or_else(free);
             ddl.push(sql.create_index(index, &catalog::quote(&name)));
             made.indexes.insert(index.suffix().to_string(), name);
         }
     }
 }
 
-/// Drops an index that is not needed any more, if the extension made it.
-fn drop_index(relation: &Relation, index: Index, ddl: &mut Vec<String>, made: &mut Made) {
-    if let Some(name) = made.indexes.remove(index.suffix()) {
-        ddl.extend(drop_index_if_there(relation, &name));
-    }
+/// Drops an index that is not needed any more, or not as it has to be, if the extension made it. Returns its name if it is there.
+fn drop_index(
+    relation: &Relation,
+    index: Index,
+    ddl: &mut Vec<String>,
+    made: &mut Made,
+) -> Option<String> {
+    let name = made.indexes.remove(index.suffix())?;
+    ddl.push(drop_index_if_there(relation, &name)?);
+    Some(name)
 }
 
 /// Returns DDL that drops an index of the table by name; None if the table has no such index, as the name may belong to
@@ -89,20 +95,19 @@ pub fn add_triggers(
     let wanted = sql.triggers();
     let known = before.map(Table::triggers).unwrap_or_default();
     for name in TRIGGERS {
-        let of = |triggers: &[(&'static str, Vec<String>)]| {
-            triggers.iter().find(|(trigger, _)| *trigger == name).map(|(_, ddl)| ddl.clone())
-        };
         let there = present.iter().find(|trigger| trigger.name == name);
-        let (wanted, known) = (of(&wanted), of(&known));
-        let is_known = known == wanted;
-        has_missed |= known.is_some() && !there.is_some_and(|it| it.is_right && it.fires_always);
-        match (there, wanted) {
-            (Some(trigger), Some(wanted)) if is_known && trigger.is_right => {
-                ddl.extend(wanted[1..].iter().filter(|_| !trigger.fires_always).cloned());
+        let is_right =
+            |sql: &Table| there.is_some_and(|trigger| triggers::is_right(trigger, relation, sql));
+        let fires_always = there.is_some_and(|trigger| trigger.fires_always);
+        let is_known = known.iter().any(|(known, _)| *known == name);
+        has_missed |= is_known && !(fires_always && before.is_some_and(is_right));
+        match wanted.iter().find(|(wanted, _)| *wanted == name) {
+            Some((_, wanted)) if is_right(sql) => {
+                ddl.extend(wanted[1..].iter().filter(|_| !fires_always).cloned());
             }
-            (there, wanted) => {
+            wanted => {
                 ddl.extend(there.map(|_| sql.drop_trigger(name)));
-                ddl.extend(wanted.unwrap_or_default());
+                ddl.extend(wanted.into_iter().flat_map(|(_, wanted)| wanted.clone()));
             }
         }
     }

@@ -27,10 +27,13 @@ pub fn heal(table: Oid) -> bool {
             return false;
         }
         let Some(relation) = Relation::open(table, Lock::None) else { return true };
-        let is_to_heal = |trigger: &triggers::NamedTrigger| {
-            trigger.is_right && trigger.fires && !trigger.fires_always
-        };
-        let triggers: Vec<_> = triggers::own(&relation).into_iter().filter(is_to_heal).collect();
+        let Some(queue) = queue::find(table).or_raise() else { return true };
+        let mut triggers = triggers::own(&relation);
+        triggers.retain(|trigger| {
+            trigger.fires
+                && !trigger.fires_always
+                && triggers::is_right(trigger, &relation, &queue.sql)
+        });
         if let Some(Entry { definition, same_table, .. }) = queue::read(table).or_raise()
             && !is_noted(&relation, &definition, same_table)
         {
@@ -40,7 +43,7 @@ pub fn heal(table: Oid) -> bool {
         let name = queue::display_name(table);
         spi::connect(|spi| {
             for trigger in triggers {
-                let trigger = catalog::quote(trigger.name);
+                let trigger = catalog::quote(&trigger.name);
                 spi.run(&format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER {trigger}"));
             }
         });

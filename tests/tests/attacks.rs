@@ -184,7 +184,7 @@ fn the_session_of_a_job_worker_is_the_owners() {
     q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
     q.wait_for("ready", 1);
     let seen: String = scalar(&mut q.admin, "SELECT seen FROM jobs", &[]);
-    assert_eq!(seen, vec![owner.as_str(); 7].join(" "));
+    assert_eq!(seen, [owner.as_str(); 7].join(" "));
     q.sql(&format!("DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}"));
     q.abandon();
 }

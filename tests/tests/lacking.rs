@@ -121,3 +121,180 @@ fn a_table_whose_key_is_deferrable() {
     }
     q.abandon();
 }
+
+/// The definitions of all triggers, or of all indexes.
+fn definitions(q: &mut Queue, of: &str) -> String {
+    let sql = match of {
+        "triggers" => {
+            "SELECT string_agg(pg_get_triggerdef(oid) || ' ' || tgenabled::text, E'\n' ORDER BY tgname)
+             FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal"
+        }
+        _ => {
+            "SELECT string_agg(pg_get_indexdef(indexrelid), E'\n' ORDER BY indexrelid::regclass::text)
+             FROM pg_index WHERE indrelid = $1::text::regclass"
+        }
+    };
+    scalar(&mut q.admin, sql, &[&q.name])
+}
+
+/// `upgrade` says what is not as it makes it, and makes it so again. `checks`: `check` says it too.
+#[track_caller]
+fn assert_mended(q: &mut Queue, of: &str, wanted: &str, case: &str, words: &str, checks: bool) {
+    assert_ne!(definitions(q, of), wanted, "{case}");
+    let ddl = q.ask_one("SELECT xqueue.upgrade('{q}', '{}', true)->'ddl'");
+    assert!(ddl.to_string().contains(words), "{case}: {ddl}");
+    if checks {
+        let report = q.ask_one("SELECT xqueue.check('{q}')");
+        assert!(report["problems"].to_string().contains(words), "{case}: {report}");
+    }
+    q.sql("SELECT xqueue.upgrade('{q}')");
+    assert_eq!(definitions(q, of), wanted, "{case}");
+    q.verify();
+}
+
+/// The TRIGGER right is enough to put another in the place of one of ours, of its name and with its function.
+#[test]
+fn a_trigger_that_only_looks_like_ours() {
+    let features = json!({"features": {"delayed": true, "tube": true}});
+    let mut q = Queue::with("lacking", "id bigint PRIMARY KEY, payload text", &features);
+    let role = Role::create();
+    let mut other = role.client();
+    q.sql(&format!("GRANT TRIGGER ON {{q}} TO {}", role.name));
+    let wanted = definitions(&mut q, "triggers");
+    let update = "AFTER UPDATE ON {q} FOR EACH ROW";
+    let (row_changed, row_arrives) = ("xqueue.row_changed()", "xqueue.row_arrives()");
+    let ours = wanted.split_once("WHEN (").and_then(|(_, rest)| rest.split_once(" EXECUTE"));
+    let ours = ours.map(|(condition, _)| condition.trim_end_matches(')')).expect("a condition");
+    let ours = format!("{}))", ours.replace("old.", "OLD.").replace("new.", "NEW."));
+    for (name, when, function) in [
+        ("xqueue_update", format!("{update} WHEN (OLD.id < 0)"), row_changed),
+        ("xqueue_update", update.to_string(), row_changed),
+        ("xqueue_update", format!("{update} WHEN (OLD.* IS DISTINCT FROM NEW.*)"), row_changed),
+        (
+            "xqueue_update",
+            format!("{update} WHEN (record_image_ne(ROW(OLD.payload), ROW(NEW.payload)))"),
+            row_changed,
+        ),
+        (
+            "xqueue_update",
+            format!("{update} WHEN ({})", ours.replace("record_image_ne", "record_image_lt")),
+            row_changed,
+        ),
+        ("xqueue_update", format!("{update} WHEN ({ours} AND OLD.id < 0)"), row_changed),
+        ("xqueue_update", format!("{update} WHEN ({})", ours.replace("OLD.", "NEW.")), row_changed),
+        ("xqueue_update", update.replace("UPDATE", "UPDATE OF payload"), row_changed),
+        ("xqueue_update", update.replace("UPDATE", "UPDATE OR DELETE"), row_changed),
+        ("xqueue_update", update.replace("FOR", "REFERENCING NEW TABLE AS n FOR"), row_changed),
+        ("xqueue_update", format!("{update} WHEN ({ours})"), "xqueue.row_changed('x')"),
+        ("xqueue_insert", "AFTER INSERT ON {q} FOR EACH ROW WHEN (NEW.id < 0)".into(), row_changed),
+        ("xqueue_delete", "AFTER DELETE ON {q} FOR EACH ROW WHEN (OLD.id < 0)".into(), row_changed),
+        ("xqueue_truncate", "AFTER TRUNCATE ON {q} WHEN (false)".into(), "xqueue.truncated()"),
+        (
+            "~xqueue_arrive",
+            "BEFORE INSERT ON {q} FOR EACH ROW WHEN (NEW.id < 0)".into(),
+            row_arrives,
+        ),
+    ] {
+        let when = when.replace("{q}", &q.name);
+        let case =
+            format!("CREATE OR REPLACE TRIGGER \"{name}\" {when} EXECUTE FUNCTION {function}");
+        other.batch_execute(&case).unwrap_or_else(|error| panic!("{case}: {error:?}"));
+        let is_told_of = name != "~xqueue_arrive";
+        assert!(!(is_told_of && exact(&mut q)), "{case}");
+        q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'b'); UPDATE {q} SET tube = 'b', status = 'T' WHERE id = 1");
+        q.sql(&format!("ALTER TABLE {{q}} ENABLE ALWAYS TRIGGER \"{name}\""));
+        assert!(!(is_told_of && exact(&mut q)), "{case}");
+        let (words, checks) = (name, when.contains(".id < 0"));
+        assert_mended(&mut q, "triggers", &wanted, &case, words, checks);
+        q.sql("DELETE FROM {q}");
+    }
+}
+
+/// A column renamed into the place of another: the triggers are about that one.
+#[test]
+fn a_column_that_has_changed_places_with_another() {
+    for (column, features) in [
+        ("status", json!({"buried": true})),
+        ("owner", json!({})),
+        ("priority", json!({"priority": true})),
+        ("tube", json!({"tube": true})),
+        ("tube", json!({"utube": true})),
+    ] {
+        let mut options = json!({"features": features});
+        if column == "tube" {
+            options["tube_stats"] = json!(["a"]);
+        }
+        let mut q = Queue::with("lacking", "id bigserial PRIMARY KEY, payload text", &options);
+        let wanted = definitions(&mut q, "triggers");
+        q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
+        if column == "tube" {
+            q.sql("UPDATE {q} SET tube = 'a'");
+        }
+        q.verify();
+        let (kind, value) = match column {
+            "status" => ("text NOT NULL DEFAULT 'R'", "CASE id WHEN 1 THEN 'B' ELSE 'R' END"),
+            "owner" => ("uuid", "NULL"),
+            "priority" => ("int NOT NULL DEFAULT 0", "id"),
+            _ => ("text", "id"),
+        };
+        q.sql(&format!(
+            "ALTER TABLE {{q}} ADD COLUMN other {kind}; UPDATE {{q}} SET other = {value}"
+        ));
+        q.sql(&format!(
+            "ALTER TABLE {{q}} RENAME {column} TO x; ALTER TABLE {{q}} RENAME other TO {column}; \
+             ALTER TABLE {{q}} RENAME x TO other"
+        ));
+        q.sql("SELECT xqueue.put('{q}', '{}')");
+        wait_until(&format!("{column} is not as it was"), || !exact(&mut q));
+        let case = format!("{column} {options}");
+        assert_ne!(
+            q.ask_one("SELECT xqueue.upgrade('{q}', '{}', true)->'ddl'"),
+            json!([]),
+            "{case}"
+        );
+        q.sql("SELECT xqueue.upgrade('{q}')");
+        assert_eq!(definitions(&mut q, "triggers"), wanted, "{case}");
+        q.verify();
+        let name = q.name.clone();
+        let ready = q.counted()["ready"].as_i64().expect("a number") as usize;
+        assert_eq!(take_all(&mut q.admin, &name).len(), ready, "{case}");
+    }
+}
+
+/// Its name and its columns are not enough.
+#[test]
+fn an_index_that_only_looks_like_ours() {
+    let by_tube = json!({"features": {"tube": true, "buried": true}});
+    let by_subqueue = json!({"features": {"utube": true}});
+    let columns = "id bigint PRIMARY KEY, payload text";
+    let mut queues =
+        [by_tube, by_subqueue].map(|options| Queue::with("lacking", columns, &options));
+    let hash = "hash_array_extended(ARRAY[tube], '0'::bigint)";
+    for (of, index, shape) in [
+        (0, "ready", "(id) WHERE status = 'R' AND id > 1000"),
+        (0, "ready", "(id) WHERE status = 'T'"),
+        (0, "ready", "(id DESC) WHERE status = 'R'"),
+        (0, "ready", "(id NULLS FIRST) WHERE status = 'R'"),
+        (0, "ready", "(id) INCLUDE (tube) WHERE status = 'R'"),
+        (0, "ready", "USING hash (id) WHERE status = 'R'"),
+        (0, "tube", "(tube COLLATE \"POSIX\", id) WHERE status = 'R'"),
+        (0, "tube", "(tube text_pattern_ops, id) WHERE status = 'R'"),
+        (0, "tube", "(tube) INCLUDE (id) WHERE status = 'R'"),
+        (0, "taken", "(owner) WHERE status = 'R'"),
+        (0, "buried", "(id) WHERE false"),
+        (1, "in_flight", "(hash_array_extended(ARRAY[tube], '1'::bigint)) WHERE status = 'T'"),
+        (1, "in_flight", &format!("({hash}) WHERE status = 'T'")),
+        (1, "in_flight", &format!("({hash}) WHERE status = 'R'")),
+        (1, "subqueue", &format!("({hash} DESC, id) WHERE status = 'R'")),
+        (1, "subqueue", &format!("({hash}) INCLUDE (id) WHERE status = 'R'")),
+    ] {
+        let q = &mut queues[of];
+        let (wanted, name) = (definitions(q, "indexes"), q.index(index));
+        q.lose_index(index);
+        let unique = if shape.contains("'1'") { "UNIQUE " } else { "" };
+        let using = if shape.starts_with("USING") { "" } else { "USING btree " };
+        let case = format!("CREATE {unique}INDEX {name} ON {{q}} {using}{shape}");
+        q.sql(&case);
+        assert_mended(q, "indexes", &wanted, &case, &name, true);
+    }
+}
