@@ -66,32 +66,55 @@ pub fn rights() -> Rights {
     }
 }
 
+/// Settings that hold until it is dropped.
+pub struct Pinned(i32);
+
+impl Pinned {
+    /// Nothing but the catalogue is in the search path.
+    pub fn search_path() -> Pinned {
+        // SAFETY: a counter of the backend; the C strings are static.
+        unsafe {
+            let pinned = Pinned(pg_sys::NewGUCNestLevel());
+            pg_sys::set_config_option(
+                c"search_path".as_ptr(),
+                c"pg_catalog, pg_temp".as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+            pinned
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // On an error the end of the transaction restores them, and settings may only be touched in order.
+        if !std::thread::panicking() {
+            // SAFETY: ends the level that was begun, of which the later ones are over.
+            unsafe { pg_sys::AtEOXact_GUC(false, self.0) };
+        }
+    }
+}
+
 /// The role in force before, restored on drop.
 pub struct RoleGuard {
     role: Oid,
     context: i32,
-    settings: i32,
+    _path: Pinned,
 }
 
 /// Makes `role` the current one, as for a trigger or index function that must not reach the
 /// session around it, with nothing but the catalogue in the search path.
 pub fn act_restricted_as(role: Oid) -> RoleGuard {
     let flags = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION;
-    let mut before = RoleGuard { role: Oid::INVALID, context: 0, settings: 0 };
-    // SAFETY: plain accessors of the backend's state; the C strings are static.
+    let mut before = RoleGuard { role: Oid::INVALID, context: 0, _path: Pinned::search_path() };
+    // SAFETY: plain accessors of the backend's state.
     unsafe {
         pg_sys::GetUserIdAndSecContext(&mut before.role, &mut before.context);
-        before.settings = pg_sys::NewGUCNestLevel();
-        pg_sys::set_config_option(
-            c"search_path".as_ptr(),
-            c"pg_catalog, pg_temp".as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_SAVE,
-            true,
-            0,
-            false,
-        );
         pg_sys::SetUserIdAndSecContext(role, before.context | flags as i32);
     }
     before
@@ -105,15 +128,10 @@ pub fn act_as_owner(owner: Oid) -> Option<RoleGuard> {
 
 impl Drop for RoleGuard {
     fn drop(&mut self) {
-        // On an error the end of the transaction restores both, and settings may only be touched
-        // in order.
-        if std::thread::panicking() {
-            return;
-        }
-        // SAFETY: restores what was read in `act_restricted_as`.
-        unsafe {
-            pg_sys::AtEOXact_GUC(false, self.settings);
-            pg_sys::SetUserIdAndSecContext(self.role, self.context);
+        // On an error the end of the transaction restores it.
+        if !std::thread::panicking() {
+            // SAFETY: restores what was read in `act_restricted_as`.
+            unsafe { pg_sys::SetUserIdAndSecContext(self.role, self.context) };
         }
     }
 }

@@ -197,20 +197,51 @@ fn a_search_path_with_traps() {
     let schema = unique("priv_trap");
     q.sql(&format!(
         "CREATE SCHEMA {schema};
-         CREATE FUNCTION {schema}.trap(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
-         CREATE FUNCTION {schema}.trap(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
          CREATE FUNCTION {schema}.now() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
          CREATE FUNCTION {schema}.to_jsonb(anyelement) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
-         CREATE OPERATOR {schema}.= (LEFTARG = text, RIGHTARG = text, FUNCTION = {schema}.trap);
-         CREATE OPERATOR {schema}.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = {schema}.trap);
-         SET search_path = {schema}, public, pg_catalog"
+         CREATE FUNCTION {schema}.record_image_ne(record, record) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+         CREATE FUNCTION {schema}.hash_array_extended(anyarray, bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+         CREATE DOMAIN {schema}.uuid AS pg_catalog.uuid CHECK (false);
+         CREATE DOMAIN {schema}.\"char\" AS pg_catalog.\"char\" CHECK (false);"
     ));
+    for oid in ["text", "\"char\"", "int4", "int8", "uuid", "timestamptz", "interval"] {
+        let oid = format!("pg_catalog.{oid}");
+        q.sql(&format!(
+            "CREATE FUNCTION {schema}.trap({oid}, {oid}) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+             CREATE OPERATOR {schema}.= (LEFTARG = {oid}, RIGHTARG = {oid}, FUNCTION = {schema}.trap);
+             CREATE OPERATOR {schema}.<> (LEFTARG = {oid}, RIGHTARG = {oid}, FUNCTION = {schema}.trap)"
+        ));
+    }
+    q.sql(&format!("SET search_path = {schema}, public, pg_catalog"));
     let id = put(&mut q.admin, &name, 1);
     take_all(&mut q.admin, &name);
     release(&mut q.admin, &name, id);
     q.sql(&format!("SELECT xqueue.upgrade('{name}'); SELECT xqueue.check('{name}'); SELECT xqueue.stats('{name}')"));
     q.sql("SELECT xqueue.put('{q}', '{}', '10 milliseconds')");
-    q.sql(&format!("RESET search_path; DROP SCHEMA {schema} CASCADE"));
+    q.sql(&format!("CREATE DOMAIN {schema}.jsonb AS pg_catalog.jsonb CHECK (false)"));
+    // What is made under that path works without it, and on the path of statements.
+    let all =
+        r#""delayed": true, "ttl": true, "ttr": true, "priority": true, "retry": {"limit": 3}"#;
+    let features =
+        [all.to_string(), format!("{all}, \"tube\": true"), format!("{all}, \"utube\": true")];
+    for (n, features) in features.iter().enumerate() {
+        let made = format!("public.{name}_{n}");
+        q.sql(&format!(
+            "SELECT xqueue.create('{made}', '{{\"features\": {{{features}, \"id\": \"{}\"}}}}');
+             ALTER TABLE {made} ADD CHECK (attempts OPERATOR(pg_catalog.>=) 0)",
+            ["auto_increment", "uuid", "time64"][n]
+        ));
+    }
+    q.sql("RESET search_path");
+    for n in 0..features.len() {
+        let made = format!("public.{name}_{n}");
+        q.sql(&format!(
+            "SELECT xqueue.put('{made}', '[{{}}, {{}}]');
+             SELECT xqueue.release(t) FROM xqueue.take(NULL::{made}) t; UPDATE {made} SET priority = 2;
+             UPDATE {made} SET status = 'W', runat = 'infinity'; DROP TABLE {made}"
+        ));
+    }
+    q.sql(&format!("DROP SCHEMA {schema} CASCADE"));
     q.wait_for("ready", 2);
 }
 
