@@ -20,6 +20,9 @@ pub struct Definition {
     /// The columns in use.
     pub fields: BTreeMap<Field, Column>,
     pub made: Made,
+    /// Code of the owner's has not ended when its job worker was told to: the tasks are left alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unending: bool,
 }
 
 /// What `upgrade` added to the table, for `downgrade` to remove.

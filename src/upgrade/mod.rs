@@ -158,6 +158,7 @@ impl UpgradePlan {
             key: key.iter().map(queue::written).collect(),
             fields: fields.iter().map(|(field, c)| (*field, queue::written(c))).collect(),
             made,
+            unending: false,
         };
         let counted = |known: &Definition| known.options.tubes_counted().to_vec();
         let tubes = previous.as_ref().map(counted).unwrap_or_default();

@@ -46,7 +46,7 @@ pub struct Running<T> {
     id: JobId,
     pub table: Oid,
     pub slot: SlotId,
-    owner: Oid,
+    pub owner: Oid,
     pub what: T,
 }
 

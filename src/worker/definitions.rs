@@ -163,7 +163,7 @@ impl Definitions {
                 counts_apart = slot::lock(queue.slot).is_some_and(|slot| slot.counts_apart());
             }
             if let Some(maintenance) = queues.get_mut(&table) {
-                maintenance.set_passive(is_copy);
+                maintenance.set_passive(is_copy, queue.definition.unending);
                 maintenance.set_owner(*owner, *runs_user_code);
                 maintenance.set_row_security(queue.has_row_security);
                 maintenance.set_tracked(queue.is_tracked);

@@ -14,6 +14,7 @@ use crate::worker::orphans::{Giving, Orphans};
 use crate::worker::retry::Retry;
 use crate::worker::shares::Share;
 use crate::worker::slowness::Slowness;
+use crate::worker::unending;
 use crate::worker::work;
 use pgrx::pg_sys::Oid;
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub struct QueueMaintenance {
     owner_slow_until: Option<Instant>,
     /// The table is a subscriber's copy: its tasks belong to another server.
     passive: bool,
+    /// Code of its owner did not end: its tasks are left alone.
+    unending: bool,
     /// Row security was on at some time since the list of queues was read.
     has_row_security: bool,
     /// Time of the last full look because of that.
@@ -75,6 +78,7 @@ impl QueueMaintenance {
             slowness: Slowness::of_queue(),
             owner_slow_until: None,
             passive: false,
+            unending: false,
             has_row_security: false,
             looked: Instant::now(),
             orphans: Orphans::of(slot),
@@ -134,20 +138,30 @@ impl QueueMaintenance {
         }
     }
 
-    /// Leaves the tasks to another server, or looks after all that this one has left behind.
-    pub fn set_passive(&mut self, passive: bool) {
-        if std::mem::replace(&mut self.passive, passive) == passive {
+    /// Leaves the tasks to another server, or alone as code of the owner's does not end; or looks after all that was left
+    /// behind.
+    pub fn set_passive(&mut self, passive: bool, unending: bool) {
+        if (self.passive, self.unending) == (passive, unending) {
             return;
         }
+        (self.passive, self.unending) = (passive, unending);
         self.promote = Retry::of(self.slot);
         self.orphans.forget();
-        if !passive {
+        if !self.is_left() {
             self.orphans.sweep();
         }
         if let Some(mut slot) = slot::lock(self.slot) {
             slot.clear_error();
             slot.lower_due(i64::MIN);
+            if unending {
+                slot.set_error(unending::MESSAGE);
+            }
         }
+    }
+
+    /// Returns whether the tasks are none of this worker's business.
+    fn is_left(&self) -> bool {
+        self.passive || self.unending
     }
 
     /// Returns whether the tasks are left to another server.
@@ -172,7 +186,7 @@ impl QueueMaintenance {
         if self.has_row_security && self.looked.elapsed() >= ALL_INTERVAL {
             self.look_for_all();
         }
-        if self.passive {
+        if self.is_left() {
             self.orphans.forget();
         }
         self.set_share(share);
@@ -202,7 +216,7 @@ impl QueueMaintenance {
     }
 
     fn wants(&self, kind: Kind) -> bool {
-        !self.passive
+        !self.is_left()
             && match kind {
                 Kind::Give(giving) => self.orphans.wants(giving),
                 Kind::OnTime => self.promote.is_due() && self.due() <= time::now(),
@@ -254,6 +268,9 @@ impl QueueMaintenance {
                 self.promote.note(report);
             }
         }
+        if let Some(mut slot) = slot::lock(self.slot).filter(|_| self.unending) {
+            slot.set_error(unending::MESSAGE);
+        }
     }
 
     /// Shows that there is no job worker for what is to be done.
@@ -284,7 +301,7 @@ impl QueueMaintenance {
         let after = |pause: Duration| now.saturating_add(pause.as_micros() as i64);
         let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
         let retry = |left: Duration| if left.is_zero() { left } else { left.max(RETRY_REST) };
-        let promote = (due != NEVER && !self.passive)
+        let promote = (due != NEVER && !self.is_left())
             .then(|| due.max(after(retry(self.promote.left().unwrap_or_default()))));
         let others = self.orphans.pause().map(retry).into_iter().chain(all);
         others.map(after).chain(promote).min()
@@ -295,7 +312,7 @@ impl QueueMaintenance {
     pub fn pause(&self, is_served: bool) -> Option<Duration> {
         let due = slot::lock(self.slot)?.due();
         let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
-        let promote = (due != NEVER && !self.passive).then(|| {
+        let promote = (due != NEVER && !self.is_left()).then(|| {
             let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
             left.min(CLOCK_INTERVAL).max(self.promote.left().unwrap_or_default())
         });

@@ -23,6 +23,7 @@ mod retry;
 mod shares;
 mod slowness;
 mod turns;
+mod unending;
 mod work;
 
 use crate::server::worker;

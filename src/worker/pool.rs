@@ -7,17 +7,27 @@ use crate::parts::slot;
 use crate::settings;
 use crate::worker::crew::Crew;
 use crate::worker::maintenance::{Kind, QueueMaintenance};
+use crate::worker::slowness::Slowness;
 use crate::worker::turns::Candidate;
+use crate::worker::unending;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
-use std::collections::HashMap;
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 const NO_PLACE: &str = "there is no background worker for its tasks: raise max_worker_processes";
+
+/// Interval of looks at job workers that were told to end and have not.
+const ENDING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The job workers of a database, each bound to an owner.
 pub struct Pool {
     crew: Crew<(Kind, Work)>,
+    /// Owners whose job workers were ended by force: they wait for growing times, so that others have theirs.
+    ended: HashMap<Oid, Slowness>,
+    /// Queues marked because their code does not end.
+    unending: HashSet<Oid>,
+    database: u32,
     /// The lack of a slot for a job worker was reported in the log.
     complained: bool,
 }
@@ -26,11 +36,19 @@ impl Pool {
     /// Ends job workers that a worker before this one has left.
     pub fn of(database: u32) -> Pool {
         jobs::end_all(database);
-        Pool { crew: Crew::of(database, "xqueue job worker"), complained: false }
+        Pool {
+            crew: Crew::of(database, "xqueue job worker"),
+            ended: HashMap::new(),
+            unending: HashSet::new(),
+            database,
+            complained: false,
+        }
     }
 
     /// Forgets owners and queues that are gone.
     pub fn retain(&mut self, is_there: impl Fn(Oid) -> bool) {
+        let now = Instant::now();
+        self.ended.retain(|_, slowness| slowness.is_remembered(now));
         self.crew.retain(is_there);
     }
 
@@ -43,6 +61,12 @@ impl Pool {
     pub fn collect(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
         for (ended, report) in self.crew.collect() {
             let (kind, work) = &ended.what;
+            if report.is_ended {
+                let slowness = self.ended.entry(ended.owner).or_insert_with(Slowness::of_owner);
+                slowness.note_slow(Instant::now());
+            } else if let Some(slowness) = self.ended.get_mut(&ended.owner) {
+                slowness.note_good();
+            }
             if let Some(maintenance) = queues.get_mut(&ended.table).filter(|c| c.slot == ended.slot)
             {
                 maintenance.end(*kind, work, &report);
@@ -57,10 +81,21 @@ impl Pool {
 
     /// Hands out jobs while there are job workers for them.
     pub fn hand_out(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) {
+        let ending: Vec<Oid> =
+            jobs::ending_owners(self.database).into_iter().map(Oid::from).collect();
+        // Those that do not end take the places of no others, up to a limit.
         let most = settings::max_job_workers();
+        let most = most + ending.len().min(most);
+        let now = Instant::now();
+        let is_out = |owner: &Oid, pauses: &HashMap<Oid, Slowness>| {
+            ending.contains(owner) || pauses.get(owner).is_some_and(|p| p.left(now).is_some())
+        };
         loop {
             let wanting = queues.iter().filter_map(|(table, maintenance)| {
                 let what = maintenance.wanted()?;
+                if is_out(&maintenance.owner, &self.ended) {
+                    return None;
+                }
                 Some(Candidate { owner: maintenance.owner, table: *table, what })
             });
             let next = self.crew.next(most, wanting);
@@ -119,13 +154,23 @@ impl Pool {
         self.crew.wants_place()
     }
 
-    /// Ends job workers that have taken too long.
+    /// Ends job workers that have taken too long, and marks the queues of those that do not end.
     pub fn stop_late(&mut self) {
         self.crew.stop_late();
+        let unending: Vec<Oid> = jobs::unending(self.database).into_iter().map(Oid::from).collect();
+        self.unending.retain(|table| unending.contains(table));
+        for table in unending {
+            if !self.unending.contains(&table) && unending::mark(table) {
+                self.unending.insert(table);
+            }
+        }
     }
 
-    /// How long until a job worker may have taken too long.
+    /// How long until a job worker may have taken too long, or an owner may have one again.
     pub fn pause(&self) -> Option<Duration> {
-        self.crew.pause()
+        let now = Instant::now();
+        let owners = self.ended.values().filter_map(|slowness| slowness.left(now));
+        let ending = !jobs::ending_owners(self.database).is_empty();
+        owners.chain(self.crew.pause()).chain(ending.then_some(ENDING_INTERVAL)).min()
     }
 }

@@ -39,6 +39,11 @@ impl Slowness {
         self.until = Some(now + self.pause);
     }
 
+    /// It was not slow: the next pause is half as long as it would be.
+    pub fn note_good(&mut self) {
+        self.pause /= 2;
+    }
+
     /// How long it is slow yet; None if it is not.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);

@@ -298,3 +298,72 @@ fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
     slow.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}");
     slow.wait_for("waiting", 0);
 }
+
+fn signal(name: &str, process: i32) {
+    let sent = std::process::Command::new("kill").args([name, &process.to_string()]).status();
+    assert!(sent.expect("kill").success());
+}
+
+/// A process that is stopped hears no signal, as a loop in C that looks for none.
+#[test]
+fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
+    let server = Cluster::new("xqueue.max_job_workers = 1\nxqueue.worker_timeout = '200ms'\n");
+    let mut c = server.client();
+    c.batch_execute(
+        "CREATE ROLE deaf; CREATE ROLE other; GRANT CREATE ON SCHEMA public TO deaf, other",
+    )
+    .unwrap();
+    let mut queue = |name: &str, owner: &str, body: &str| {
+        let mut q = Queue::make_at(server.config(), name, COLUMNS, &options());
+        q.sql(&format!(
+            "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NEW; END $$;
+             CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f();
+             ALTER TABLE {{q}} OWNER TO {owner}"
+        ));
+        q
+    };
+    let mut deaf = queue(
+        "first",
+        "deaf",
+        "LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP",
+    );
+    let mut second = queue("second", "deaf", "NULL");
+    let mut other = queue("third", "other", "NULL");
+    deaf.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    let asleep = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue job worker' \
+                  AND wait_event = 'PgSleep'";
+    wait_until("its code runs", || !c.query(asleep, &[]).unwrap().is_empty());
+    let stopped: i32 = c.query(asleep, &[]).unwrap()[0].get(0);
+    signal("-STOP", stopped);
+    second.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+    let left_alone = |q: &mut Queue| {
+        let error = |q: &mut Queue| q.stats()["error"].as_str().unwrap_or_default().to_string();
+        wait_until("it is left alone", || {
+            error(q).contains("did not end when its worker was told to")
+        });
+    };
+    left_alone(&mut deaf);
+    is_served(&mut other, 3);
+    assert_eq!(second.counted()["waiting"], json!(1), "its owner has a job worker");
+    signal("-CONT", stopped);
+    second.wait_for("ready", 1);
+    left_alone(&mut deaf);
+    // A crash is no way round it.
+    for q in [&mut deaf, &mut second, &mut other] {
+        q.abandon();
+    }
+    server.stop("immediate");
+    server.start();
+    let again = |name: &str| Queue::adopt_at(server.config(), name);
+    let (mut deaf, mut second, mut other) = (again("first"), again("second"), again("third"));
+    left_alone(&mut deaf);
+    // What had become ready before the crash may be waiting again.
+    for q in [&mut second, &mut other] {
+        q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+        q.wait_for("waiting", 0);
+    }
+    assert_eq!(deaf.counted()["waiting"], json!(1));
+    deaf.sql("DROP TRIGGER own ON {q}; SELECT xqueue.upgrade('{q}')");
+    deaf.wait_for("ready", 1);
+    assert_eq!(deaf.stats()["error"], Value::Null);
+}

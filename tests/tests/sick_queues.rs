@@ -125,7 +125,7 @@ fn whatever_runs_the_owners_code_is_left_to_a_job_worker() {
              END IF; RETURN true; END $$;
          CREATE FUNCTION deaf_hook(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
              IF event = 'delay' THEN PERFORM public.deaf(1); END IF; END $$;
-         CREATE TABLE log (id bigint)",
+         CREATE TABLE log (id bigint); GRANT INSERT ON log TO PUBLIC",
     )
     .unwrap();
     for (name, ddl) in [
@@ -152,13 +152,16 @@ fn whatever_runs_the_owners_code_is_left_to_a_job_worker() {
     ] {
         let mut q = Queue::new_in(&database.name, name);
         q.sql(ddl);
+        // The pauses of one that is ended by force grow.
+        let owner = unique(name);
+        q.sql(&format!("CREATE ROLE {owner}; ALTER TABLE {{q}} OWNER TO {owner}"));
         q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now() + interval '20 milliseconds')");
         wait_until(&format!("{name} is tried"), || {
             error_of(&mut q).contains("its worker was ended")
         });
         is_served(&mut healthy, 2);
         q.abandon();
-        q.sql("SET lock_timeout = '15s'; DROP TABLE {q} CASCADE");
+        q.sql(&format!("SET lock_timeout = '15s'; DROP TABLE {{q}} CASCADE; DROP ROLE {owner}"));
     }
 }
 

@@ -24,6 +24,8 @@ use std::cell::Cell;
 const START_TIMEOUT: i64 = 10_000_000;
 /// Interval between signals to a job worker that has not ended (µs).
 const SIGNAL_INTERVAL: i64 = 1_000_000;
+/// One that has not ended this long after the first signal (µs) hears none.
+const UNENDING_AFTER: i64 = 5_000_000;
 
 /// A use of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +80,8 @@ pub(in crate::parts) struct Job {
     idle_since: i64,
     /// When the job worker is terminated unless it reports progress (µs).
     stop_at: i64,
-    /// It was terminated because it took too long.
-    is_stopped: bool,
+    /// When it was first terminated because it took too long; 0 if it was not.
+    stopped_at: i64,
     /// The worker that ordered the work has ended.
     is_orphan: bool,
     order: Order,
@@ -186,7 +188,7 @@ pub fn order(id: JobId, table: u32, work: &Work) {
     with(|jobs| {
         if let Some(job) = find(jobs, id).filter(|job| job.state == State::Reserved) {
             job.order.write_work(table, work);
-            (job.state, job.is_stopped, job.stop_at) = (State::Ordered, false, stop_at);
+            (job.state, job.stopped_at, job.stop_at) = (State::Ordered, 0, stop_at);
             if job.pid != 0 {
                 latch::wake(job.process);
             }
@@ -233,10 +235,13 @@ pub fn dismiss_idle(database: u32) {
 pub fn collect(id: JobId) -> Option<Report> {
     let (sessions, error) = (orders::session_room(), orders::error_room());
     let ended = |code, message: &str| Report::failed(Failure { message: message.into(), code });
-    let was_stopped = ended(
-        PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
-        "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended",
-    );
+    let was_stopped = Report {
+        is_ended: true,
+        ..ended(
+            PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+            "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended",
+        )
+    };
     let was_ended = ended(PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN, "its worker was ended");
     let now = time::now();
     with(|jobs| {
@@ -255,7 +260,7 @@ pub fn collect(id: JobId) -> Option<Report> {
             }
             State::Ended => {
                 job.state = State::Free;
-                Some(if job.is_stopped { was_stopped } else { was_ended })
+                Some(if job.stopped_at != 0 { was_stopped } else { was_ended })
             }
             State::Free | State::Idle | State::Leaving => Some(was_ended),
         }
@@ -274,7 +279,9 @@ pub fn stop_late(ids: &[JobId]) -> Option<i64> {
             }
             if job.stop_at <= now {
                 job.stop_at = now + SIGNAL_INTERVAL;
-                job.is_stopped = job.state == State::Running;
+                if job.state == State::Running && job.stopped_at == 0 {
+                    job.stopped_at = now;
+                }
                 job.end();
             }
             let left = job.stop_at.saturating_sub(now);
@@ -285,6 +292,11 @@ pub fn stop_late(ids: &[JobId]) -> Option<i64> {
 }
 
 impl Job {
+    /// Returns whether it was terminated and has not ended; one that counts runs no code of users.
+    fn is_ending(&self) -> bool {
+        self.state != State::Free && self.pid != 0 && self.stopped_at != 0 && self.owner != COUNTER
+    }
+
     /// Terminates the job worker, by a signal that user code cannot catch.
     fn end(&mut self) {
         if self.pid != 0 {
@@ -299,15 +311,43 @@ impl Job {
 
 /// Makes the job workers of a database end, unreported, as its worker begins or ends.
 pub fn end_all(database: u32) {
+    let now = time::now();
     with(|jobs| {
         for job in jobs.iter_mut().filter(|job| job.database == database) {
             job.is_orphan = true;
+            if job.stopped_at == 0 {
+                job.stopped_at = now;
+            }
             job.end();
             if job.pid == 0 {
                 job.state = State::Free;
             }
         }
     });
+}
+
+/// Returns the owners in a database whose job workers were terminated and have not ended: they get no other.
+pub fn ending_owners(database: u32) -> Vec<u32> {
+    let mut owners = Vec::with_capacity(limit());
+    with(|jobs| {
+        let ending = jobs.iter().filter(|job| job.database == database && job.is_ending());
+        owners.extend(ending.map(|job| job.owner));
+    });
+    owners
+}
+
+/// Returns the tables on which code of their owners hears no signal.
+pub fn unending(database: u32) -> Vec<u32> {
+    let now = time::now();
+    let mut tables = Vec::with_capacity(limit());
+    with(|jobs| {
+        let is_deaf = |job: &&Job| {
+            let is_at_work = job.database == database && job.state == State::Running;
+            is_at_work && job.is_ending() && now.saturating_sub(job.stopped_at) >= UNENDING_AFTER
+        };
+        tables.extend(jobs.iter().filter(is_deaf).map(|job| job.order.table));
+    });
+    tables
 }
 
 /// Returns how many job workers count, in all databases.
@@ -347,7 +387,7 @@ pub fn next() -> Option<(u32, Work)> {
 pub fn put_off(stop_at: i64) {
     let Some(id) = own() else { return };
     with(|jobs| {
-        if let Some(job) = find(jobs, id).filter(|job| !job.is_stopped) {
+        if let Some(job) = find(jobs, id).filter(|job| job.stopped_at == 0) {
             job.stop_at = stop_at;
         }
     });

@@ -79,6 +79,8 @@ pub struct Report {
     /// Of the table, with `OtherOwner`.
     pub owner: u32,
     pub failure: Option<Failure>,
+    /// Its job worker was terminated, as it took too long. Not reported by itself.
+    pub is_ended: bool,
 }
 
 impl Report {
@@ -195,6 +197,7 @@ impl Order {
             first: self.first,
             owner: self.owner,
             failure: self.has_failed.then(failure),
+            is_ended: false,
         }
     }
 }
