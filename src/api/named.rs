@@ -97,7 +97,7 @@ fn ask<'to>(queue: &Queue, picker: &str, count: i32, tube: Option<&str>) -> Resu
             spi::connect(|spi| keys(&spi.run_with(&sql, &arguments), &memory, queue))
         })
     };
-    context::hinted_if_undefined(hint, || context::hinted(hint, ask))
+    context::hinted_if_undefined(&sql, hint, || context::hinted(hint, ask))
 }
 
 /// Returns the keys in the function's result, without NULLs.

@@ -137,7 +137,6 @@ unsafe extern "C-unwind" fn run_at_exit(_code: i32, index: Datum) {
     }
 }
 
-#[pgrx::pg_guard]
 unsafe extern "C-unwind" fn transaction(
     event: pg_sys::XactEvent::Type,
     _argument: *mut std::ffi::c_void,
@@ -150,10 +149,17 @@ unsafe extern "C-unwind" fn transaction(
         pg_sys::XactEvent::XACT_EVENT_ABORT => TransactionEvent::Abort,
         _ => return,
     };
-    allocator::reserve();
-    if let Some(handlers) = handlers() {
-        diagnostics::keeping_names_in(|| (handlers.transaction)(event));
-    }
+    let handle = || {
+        allocator::reserve();
+        if event == TransactionEvent::Commit {
+            diagnostics::forget();
+        }
+        if let Some(handlers) = handlers() {
+            (handlers.transaction)(event);
+        }
+    };
+    // SAFETY: called by the server; there is nothing to drop here.
+    unsafe { diagnostics::guard(handle) }
 }
 
 #[pgrx::pg_guard]
@@ -193,7 +199,6 @@ unsafe extern "C-unwind" fn function_changed(_argument: Datum, _cache: i32, _has
     CHANGED_FUNCTIONS.set(CHANGED_FUNCTIONS.get() + 1);
 }
 
-#[pgrx::pg_guard]
 unsafe extern "C-unwind" fn object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: Oid,
@@ -201,12 +206,16 @@ unsafe extern "C-unwind" fn object_access(
     part: i32,
     argument: *mut std::ffi::c_void,
 ) {
-    // SAFETY: the hook that was there before, with its arguments.
+    // SAFETY: the hook that was there before, with its arguments; there is nothing here to drop.
     unsafe {
         if let Some(previous) = PREVIOUS_OBJECT_ACCESS {
-            pg_guard_ffi_boundary(|| previous(access, class, object, part, argument));
+            previous(access, class, object, part, argument);
         }
+        diagnostics::guard(|| object_accessed(access, class, object, part));
     }
+}
+
+fn object_accessed(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid, part: i32) {
     use pg_sys::ObjectAccessType::{OAT_DROP, OAT_POST_ALTER, OAT_POST_CREATE};
     let event = match (class, access, part) {
         (pg_sys::RelationRelationId, OAT_DROP, 0) => ObjectEvent::TableDropped,
@@ -230,8 +239,7 @@ unsafe extern "C-unwind" fn object_access(
     }
 }
 
-/// Almost all commands pass by without being touched: an error that went through Rust would lose
-/// its CONTEXT.
+/// Almost all commands pass by without being touched.
 #[allow(clippy::too_many_arguments, reason = "the server's signature")]
 unsafe extern "C-unwind" fn utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -254,7 +262,6 @@ unsafe extern "C-unwind" fn utility(
     }
 }
 
-#[pgrx::pg_guard]
 #[allow(clippy::too_many_arguments, reason = "the server's signature")]
 unsafe extern "C-unwind" fn watched_utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -267,19 +274,20 @@ unsafe extern "C-unwind" fn watched_utility(
     completion: *mut pg_sys::QueryCompletion,
 ) {
     // SAFETY: as above.
-    let command = unsafe { command((*statement).utilityStmt) };
-    let mut after = AfterCommand { command, succeeded: false };
-    if let (Some(command), Some(handlers)) = (&after.command, HANDLERS.get()) {
-        (handlers.before_command)(command);
-    }
-    // SAFETY: as above.
-    unsafe {
+    let handle = || unsafe {
+        let command = command((*statement).utilityStmt);
+        let mut after = AfterCommand { command, succeeded: false };
+        if let (Some(command), Some(handlers)) = (&after.command, HANDLERS.get()) {
+            (handlers.before_command)(command);
+        }
         let next = PREVIOUS_UTILITY.unwrap_or(crate::server::foreign::standard_ProcessUtility);
         pg_guard_ffi_boundary(|| {
             next(statement, text, read_only, context, parameters, environment, receiver, completion)
         });
-    }
-    after.succeeded = true;
+        after.succeeded = true;
+    };
+    // SAFETY: called by the server; there is nothing here to drop.
+    unsafe { diagnostics::guard(handle) }
 }
 
 /// Reports a command's end, after an error too.

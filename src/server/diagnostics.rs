@@ -1,21 +1,40 @@
-//! What an error of the server's own would lose on its way through Rust: the names of the
-//! constraint, table, column and type that it is about, which drivers and ORMs show and ask for. And what it would
-//! gain: a backtrace.
+//! Errors of the server on their way through Rust. pgrx makes a panic of each, and an error of the panic where it leaves
+//! Rust. The panic has a SQLSTATE that pgrx knows, message, DETAIL and HINT: another SQLSTATE, the CONTEXT and the names
+//! of constraint, table, column and type would be lost. So the error is copied as it is raised, and the copy is
+//! raised again where the panic leaves Rust.
+//!
+//! 1. [`guard`] puts a callback on the stack of those that add to the CONTEXT of an error.
+//! 2. The callback links [`LAST`] behind all others, for this error: only then is the CONTEXT complete.
+//! 3. `LAST` copies the error, and takes itself off.
+//! 4. pgrx catches the error and panics.
+//! 5. [`guard`] catches the panic, and raises the copy.
+//!
+//! A panic of another error, and the server's own of having no memory, which is not copied, leave as pgrx has them.
 
-use crate::server::allocator;
+use crate::server::{allocator, foreign, raw};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{self, ErrorContextCallback};
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_void};
+use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel, pgrx_extern_c_guard};
+use pgrx::pg_sys::{self, ErrorContextCallback, ErrorData, MemoryContext};
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
-/// Fields of an error by their code.
-type Names = Vec<(u8, CString)>;
+use std::ptr::{addr_eq, null_mut};
 
 thread_local! {
-    /// SQLSTATE, message and names of the last error that had names.
-    static KEPT: RefCell<Option<(i32, CString, Names)>> = const { RefCell::new(None) };
+    /// The last error that passed through Rust, in memory of its own.
+    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
 }
+
+#[derive(Clone, Copy)]
+struct Kept {
+    memory: MemoryContext,
+    error: *mut ErrorData,
+}
+
+/// The callback that is called last.
+static mut LAST: ErrorContextCallback =
+    ErrorContextCallback { previous: null_mut(), callback: Some(keep), arg: null_mut() };
 
 /// Keeps backtraces out of errors for as long as the process lives, and those that it forks. With RUST_BACKTRACE in the
 /// server's environment pgrx would add one, some kilobytes about this library's inside, to the DETAIL that clients
@@ -35,131 +54,167 @@ pub fn leave_out_backtraces() {
     }
 }
 
-/// Calls `function`, whose errors keep their names.
+/// Runs `work` for the server. An error of the server's that leaves it is raised as it was, and any other panic becomes
+/// an error.
 ///
 /// # Safety
-/// `function` turns panics into errors of the server, which leave this frame by a long jump: it
-/// has nothing to drop.
-pub unsafe fn keeping_names(
-    function: unsafe extern "C-unwind" fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
-    info: pg_sys::FunctionCallInfo,
-) -> pg_sys::Datum {
-    // SAFETY: the callback is taken off the stack at the end; what catches an error puts the stack
-    // back itself.
+/// The caller is called by the server, and has nothing to drop: errors leave its frame by a long jump.
+pub unsafe fn guard<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the callback is taken off the stack at the end; what catches an error puts the stack back itself.
     unsafe {
+        let handler = pg_sys::PG_exception_stack;
         let mut callback = ErrorContextCallback {
             previous: pg_sys::error_context_stack,
-            callback: Some(keep_or_give_back),
-            arg: std::ptr::null_mut(),
+            callback: Some(link_last),
+            arg: null_mut(),
         };
-        callback.arg = (&raw mut callback).cast();
         pg_sys::error_context_stack = &mut callback;
-        let result = function(info);
-        pg_sys::error_context_stack = callback.previous;
-        result
-    }
-}
-
-/// The same for what the server calls otherwise: for `work` that turns errors into panics and may leave by one.
-pub fn keeping_names_in<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: the callback is taken off the stack in every case, as no error leaves `work` by a long jump.
-    unsafe {
-        let mut callback = ErrorContextCallback {
-            previous: pg_sys::error_context_stack,
-            callback: Some(keep_or_give_back),
-            arg: std::ptr::null_mut(),
-        };
-        callback.arg = (&raw mut callback).cast();
-        pg_sys::error_context_stack = &mut callback;
-        let result = catch_unwind(AssertUnwindSafe(work));
-        pg_sys::error_context_stack = callback.previous;
-        result.unwrap_or_else(|panic| resume_unwind(panic))
-    }
-}
-
-/// Called twice: when the server raises the error, with the names, and when it is raised again on
-/// the way out of Rust, without them.
-#[pgrx::pg_guard]
-unsafe extern "C-unwind" fn keep_or_give_back(callback: *mut c_void) {
-    // SAFETY: an error is being reported; `callback` is only compared. The error's data is copied into memory of its
-    // own, and freed with that: FreeErrorData leaves some of it.
-    unsafe {
-        if !is_innermost(callback) {
-            return;
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(value) => {
+                pg_sys::error_context_stack = callback.previous;
+                value
+            }
+            Err(panic) => {
+                // Where pgrx has found no memory to copy the error, both lead to frames that are left.
+                pg_sys::PG_exception_stack = handler;
+                pg_sys::error_context_stack = &mut callback;
+                leave(panic)
+            }
         }
-        // The server's own want of memory. It is about nothing that has a name, and is copied once it is out here.
-        if pg_sys::geterrcode() == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
+    }
+}
+
+/// # Safety
+/// As for `guard`.
+#[cold]
+unsafe fn leave(panic: Box<dyn Any + Send>) -> ! {
+    let kept = match panic.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report)) => kept(report),
+        _ => None,
+    };
+    // SAFETY: the server copies the error before it jumps, and nothing is left here to drop.
+    unsafe {
+        if let Some(error) = kept {
+            drop(panic);
+            foreign::ReThrowError(error);
+        }
+        pgrx_extern_c_guard(|| resume_unwind(panic))
+    }
+}
+
+/// Forgets the last error, which has been told.
+pub fn forget() {
+    if let Some(kept) = KEPT.take() {
+        // SAFETY: nothing else points into this memory.
+        unsafe { raw::MemoryContextDelete(kept.memory) }
+    }
+}
+
+/// Returns the copy of the error that pgrx has caught.
+fn kept(report: &ErrorReportWithLevel) -> Option<*mut ErrorData> {
+    let error = KEPT.get()?.error;
+    // SAFETY: a copy of the server's; its message is null or a C string.
+    let is_same = unsafe {
+        let (code, line) = ((*error).sqlerrcode, (*error).lineno as u32);
+        PgSqlErrorCode::from(code) == report.sql_error_code()
+            && line == report.line_number()
+            && !(*error).message.is_null()
+            && CStr::from_ptr((*error).message).to_string_lossy() == report.message()
+    };
+    is_same.then_some(error)
+}
+
+/// Has `LAST` called for the error that is being raised.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn link_last(_argument: *mut c_void) {
+    // SAFETY: an error is being raised, so that the stack has entries, whose frames live; and `LAST` does for ever.
+    unsafe {
+        if is_out_of_memory() {
             return allocator::make_room_for_error();
         }
+        let mut entry = pg_sys::error_context_stack;
+        while !(*entry).previous.is_null() {
+            entry = (*entry).previous;
+        }
+        if !addr_eq(entry, &raw const LAST) {
+            (*entry).previous = &raw mut LAST;
+        }
+    }
+}
+
+/// Copies the error, as all others have added to it.
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn keep(_argument: *mut c_void) {
+    // SAFETY: as above. `LAST` is the end of the stack, as it was just called.
+    unsafe {
+        let mut link = &raw mut pg_sys::error_context_stack;
+        while !(*link).is_null() && !addr_eq(*link, &raw const LAST) {
+            link = &raw mut (**link).previous;
+        }
+        *link = null_mut();
+        if is_out_of_memory() {
+            return;
+        }
+        let copy = copy(pg_sys::TopMemoryContext);
+        if (*copy.error).elevel == pgrx::PgLogLevel::ERROR as i32 {
+            forget();
+            KEPT.set(Some(copy));
+        } else {
+            raw::MemoryContextDelete(copy.memory);
+        }
+    }
+}
+
+/// An error that is being raised.
+pub struct Raised {
+    /// Its SQLSTATE, as the server encodes it.
+    pub code: i32,
+    pub has_hint: bool,
+    /// The statement that cannot be parsed, if a function runs it.
+    pub query: Option<String>,
+}
+
+/// Returns the error that is being raised, but None for the server's own of having no memory.
+///
+/// # Safety
+/// Called by an error context callback.
+pub(super) unsafe fn raised() -> Option<Raised> {
+    if is_out_of_memory() {
+        return None;
+    }
+    // SAFETY: an error is being raised, whose strings are null or C strings.
+    unsafe {
+        let copy = copy(pg_sys::ErrorContext);
+        let error = &*copy.error;
+        let query = (!error.internalquery.is_null())
+            .then(|| CStr::from_ptr(error.internalquery).to_string_lossy().into_owned());
+        let raised = Raised { code: error.sqlerrcode, has_hint: !error.hint.is_null(), query };
+        raw::MemoryContextDelete(copy.memory);
+        Some(raised)
+    }
+}
+
+/// # Safety
+/// An error is being raised, and not that there is no memory.
+unsafe fn copy(parent: MemoryContext) -> Kept {
+    // SAFETY: by the contract of this function. The copy has memory of its own, as FreeErrorData leaves some of it.
+    unsafe {
         let memory = pg_sys::AllocSetContextCreateExtended(
-            pg_sys::ErrorContext,
-            c"xqueue: an error".as_ptr(),
+            parent,
+            c"xqueue's last error".as_ptr(),
             pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
             pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
             pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
         );
-        let reporting = pg_sys::MemoryContextSwitchTo(memory);
-        let data = pg_sys::CopyErrorData();
-        pg_sys::MemoryContextSwitchTo(reporting);
-        if (*data).elevel >= pgrx::PgLogLevel::ERROR as i32 {
-            let names = names(&*data);
-            let (code, message) = ((*data).sqlerrcode, text((*data).message).unwrap_or_default());
-            if !names.is_empty() {
-                KEPT.set(Some((code, message, names)));
-            } else if let Some(kept) = KEPT.take()
-                && kept.0 == code
-                && kept.1 == message
-            {
-                for (field, name) in &kept.2 {
-                    pg_sys::err_generic_string(i32::from(*field), name.as_ptr());
-                }
-                // It may have to come through another call.
-                KEPT.set(Some(kept));
-            }
-        }
-        pg_sys::MemoryContextDelete(memory);
+        let before = pg_sys::MemoryContextSwitchTo(memory);
+        let error = pg_sys::CopyErrorData();
+        pg_sys::MemoryContextSwitchTo(before);
+        Kept { memory, error }
     }
 }
 
-/// Returns whether of all callbacks of this kind, one for each call in progress, this is the first to be called. The others
-/// would find what it has done, after they had copied the CONTEXT of all levels between.
-///
-/// # Safety
-/// An error is being reported.
-unsafe fn is_innermost(callback: *const c_void) -> bool {
-    let kind = keep_or_give_back as unsafe extern "C-unwind" fn(*mut c_void);
-    // SAFETY: the entries of the stack live in frames further out.
-    unsafe {
-        let mut entry = pg_sys::error_context_stack;
-        while let Some(ErrorContextCallback { previous, callback: function, .. }) = entry.as_ref() {
-            if function.is_some_and(|function| std::ptr::fn_addr_eq(function, kind)) {
-                return entry.cast_const().cast() == callback;
-            }
-            entry = *previous;
-        }
-    }
-    true
-}
-
-/// # Safety
-/// The strings of `data` are null or C strings.
-unsafe fn names(data: &pg_sys::ErrorData) -> Names {
-    [
-        (pg_sys::PG_DIAG_SCHEMA_NAME, data.schema_name),
-        (pg_sys::PG_DIAG_TABLE_NAME, data.table_name),
-        (pg_sys::PG_DIAG_COLUMN_NAME, data.column_name),
-        (pg_sys::PG_DIAG_DATATYPE_NAME, data.datatype_name),
-        (pg_sys::PG_DIAG_CONSTRAINT_NAME, data.constraint_name),
-    ]
-    .into_iter()
-    // SAFETY: by the contract of this function.
-    .filter_map(|(field, name)| Some((field, unsafe { text(name) }?)))
-    .collect()
-}
-
-/// # Safety
-/// `string` is null or a C string.
-unsafe fn text(string: *const c_char) -> Option<CString> {
-    // SAFETY: by the contract of this function.
-    (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_owned())
+/// Returns whether the error that is being raised is that there is no memory. It is copied once it is out here.
+fn is_out_of_memory() -> bool {
+    // SAFETY: called while an error is being raised.
+    unsafe { pg_sys::geterrcode() == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 }
 }

@@ -31,6 +31,8 @@ unsafe extern "C-unwind" {
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn datumCopy(value: pg_sys::Datum, by_value: bool, length: c_int) -> pg_sys::Datum;
     pub fn errhint(format: *const c_char, ...) -> c_int;
+    // In pgrx it returns, with PostgreSQL 18.
+    pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
 }
 
 /// The element of a list of pointers.

@@ -51,10 +51,7 @@ macro_rules! sql_functions {
             pub unsafe extern "C-unwind" fn $symbol(
                 info: pgrx::pg_sys::FunctionCallInfo,
             ) -> pgrx::pg_sys::Datum {
-                #[pgrx::pg_guard]
-                unsafe extern "C-unwind" fn guarded(
-                    info: pgrx::pg_sys::FunctionCallInfo,
-                ) -> pgrx::pg_sys::Datum {
+                let answer = || {
                     let nested = $crate::server::nesting::Nested::begin();
                     // The server has served them before a statement that calls this; triggers serve them themselves.
                     if nested.is_inner() {
@@ -64,10 +61,9 @@ macro_rules! sql_functions {
                     let result = $crate::result_type!($($result)?);
                     // SAFETY: called by the server with its call information.
                     unsafe { $crate::server::function::answer(info, function, result) }
-                }
-
-                // SAFETY: `guarded` lets no panic out, and there is nothing to drop here.
-                unsafe { $crate::server::diagnostics::keeping_names(guarded, info) }
+                };
+                // SAFETY: called by the server; there is nothing to drop here.
+                unsafe { $crate::server::diagnostics::guard(answer) }
             }
 
             #[unsafe(no_mangle)]

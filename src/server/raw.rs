@@ -44,6 +44,7 @@ functions! {
     ) -> pg_sys::BlockNumber;
     pub fn palloc0(size: usize) -> *mut c_void;
     pub fn MemoryContextReset(context: pg_sys::MemoryContext);
+    pub fn MemoryContextDelete(context: pg_sys::MemoryContext);
     pub fn fmgr_info_cxt(function: Oid, info: *mut pg_sys::FmgrInfo, memory: pg_sys::MemoryContext);
     pub fn lookup_rowtype_tupdesc_noerror(
         row_type: Oid,

@@ -34,9 +34,9 @@ macro_rules! background_worker {
         /// As the server calls it.
         #[allow(unsafe_code, reason = "a symbol that the server looks up")]
         #[unsafe(no_mangle)]
-        #[pgrx::pg_guard]
         pub extern "C-unwind" fn $symbol(argument: pgrx::pg_sys::Datum) {
-            $crate::server::diagnostics::keeping_names_in(|| $function(argument.value() as u32))
+            // SAFETY: called by the server; there is nothing to drop here.
+            unsafe { $crate::server::diagnostics::guard(|| $function(argument.value() as u32)) }
         }
     };
 }

@@ -85,7 +85,7 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
     };
     let arguments = [(queue.row_type, Some(task)), (types::TEXT, Some(Value::text(event)))];
     let call = format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)");
-    context::hinted_if_undefined(hint, || {
+    context::hinted_if_undefined(&call, hint, || {
         transaction::aside(|| spi::connect(|spi| drop(spi.run_with(&call, &arguments))));
     });
     Ok(())
