@@ -4,10 +4,12 @@ use crate::server::foreign::attribute;
 use pgrx::pg_sys::{self, Oid};
 use std::marker::PhantomData;
 
+/// What two rows of one shape have in common of each column: type, modifier, collation, and whether it was dropped.
+type Column = (Oid, i32, Oid, bool);
+
 /// What a row type is from one change of its table to the next.
 pub struct RowType {
-    /// The type of each column, and whether it was dropped: by these two rows have the same shape or not.
-    columns: Vec<(Oid, bool)>,
+    columns: Vec<Column>,
     version: Version,
 }
 
@@ -90,8 +92,9 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The type of each, and whether it was dropped.
-    fn shape(self) -> impl Iterator<Item = (Oid, bool)> {
-        self.attributes().map(|column| (column.atttypid, column.attisdropped))
+    fn shape(self) -> impl Iterator<Item = Column> {
+        self.attributes().map(|column| {
+            (column.atttypid, column.atttypmod, column.attcollation, column.attisdropped)
+        })
     }
 }
