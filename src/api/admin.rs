@@ -7,7 +7,6 @@ use crate::api::look::named_status;
 use crate::api::settle;
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
-use crate::model::form::Form;
 use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::queue::{self, Arguments, Queue, census};
@@ -17,7 +16,7 @@ use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::{privileges, user};
 use crate::statement::{Change, Parameter, Verb};
-use crate::write::{counting, start};
+use crate::write::{counting, start, unchanged};
 use crate::{sql_functions, transaction};
 
 sql_functions! {
@@ -69,8 +68,8 @@ fn plow_impl(call: &Call) -> Result<Option<Value<'_>>> {
     if ttl.is_some() && !queue.features().expires() {
         return Err(not_enabled("ttl", &queue));
     }
-    plow(&queue, target.form, count, delay, ttl, |rows| {
-        output.push_all(rows, target.form);
+    plow(&queue, count, delay, ttl, |rows| {
+        queue.show(&output, rows, target.form);
         Ok(())
     })?;
     Ok(None)
@@ -80,18 +79,17 @@ fn kick_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::kick::queue)?;
     let count = call.require(arg::kick::n)?;
     let queue = target.open(Lock::RowExclusive)?;
-    let kicked = plow(&queue, target.form, Some(count), None, None, |_| Ok(()))?;
+    let kicked = plow(&queue, Some(count), None, None, |_| Ok(()))?;
     Ok(number_of(kicked))
 }
 
 /// Brings back the first `count` buried tasks in take order; all of them if `count` is None.
 fn plow(
     queue: &Queue,
-    form: Form,
     count: Option<i32>,
     delay: Option<Value>,
     ttl: Option<Value>,
-    deliver: impl FnMut(&Rows) -> Result<()>,
+    mut deliver: impl FnMut(&Rows) -> Result<()>,
 ) -> Result<usize> {
     require_buried(queue)?;
     let count = count.unwrap_or(i32::MAX);
@@ -104,9 +102,14 @@ fn plow(
     arguments.set_or_null(Parameter::Ttl, ttl);
     let marked = start::start(queue, Group::Buried, &mut arguments, count as u32);
     let (delay, ttl) = (delay.is_some(), ttl.is_some());
-    let change = Change::Plow { form, delay, ttl, marked };
+    let change = Change::Plow { delay, ttl, marked };
     counting::run(queue, Kind::Kick, None, || {
-        spi::connect(|spi| queue.change(spi, change, &arguments, deliver))
+        spi::connect(|spi| {
+            queue.change(spi, change, &arguments, |rows| {
+                unchanged::refuse(queue, rows, |status| status != Status::Buried)?;
+                deliver(rows)
+            })
+        })
     })
 }
 

@@ -23,6 +23,7 @@ use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
 use crate::statement::{Change, Parameter, Verb};
 use crate::write::counting::{self, Transition};
+use crate::write::passed::Passed;
 use crate::write::subqueues::Take;
 use crate::write::{direct, start};
 use pgrx::PgSqlErrorCode;
@@ -61,7 +62,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if target.form == Form::Row {
             output.expects(&queue.row_columns, &queue.name)?;
         }
-        output.push_all(rows, target.form);
+        queue.show(&output, rows, target.form);
         Ok(())
     };
     let has_acked = call.value(arg::take::done).is_some() && ack_done(call, &target)?;
@@ -98,7 +99,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn ack_done(call: &Call, target: &Target) -> Result<bool> {
     let queue = target.open(Lock::RowExclusive)?;
     let keys = argument::keys(call, arg::take::done, &queue)?;
-    Plan::unseen(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
+    Plan::new(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
     Ok(!keys.is_empty())
 }
 
@@ -168,7 +169,7 @@ fn next<'call>(
                 Form::Json => vec![argument::key_of_object(task, &queue)?],
                 Form::Row => vec![argument::key_of_row(task, &queue)?],
             };
-            Plan::unseen(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
+            Plan::new(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
         }
         let mut look = |order: &Order| {
             let seen = look(order, &mut taken)?;
@@ -243,13 +244,16 @@ fn take_named(
 ) -> Result<()> {
     let queue = target.open(Lock::RowExclusive)?;
     let (tube, ttr) = (order.tube.is_some(), order.ttr.is_some());
-    let change = Change::TakeNamed { form: target.form, tube, ttr, any: true };
+    let change = Change::TakeNamed { tube, ttr, any: true };
     let arguments = order.arguments(order.ttr, &queue)?;
     let keys = argument::keys(call, arg::take::id, &queue)?;
     if queue.paused_until().is_some() {
         return Ok(());
     }
-    named::take(&queue, change, &arguments, keys, usize::MAX, &mut deliver)?;
+    let mut passed = Passed::none(&queue, target.form);
+    if named::take(&queue, change, &arguments, keys, usize::MAX, &mut passed, &mut deliver)? == 0 {
+        passed.insist(change, &arguments, deliver)?;
+    }
     Ok(())
 }
 
@@ -271,17 +275,23 @@ fn take_now(
     if let Some(until) = queue.paused_until() {
         return Ok(Look::paused(until));
     }
-    let (form, tube, ttr) = (target.form, order.tube.is_some(), ttr.is_some());
+    let (tube, ttr) = (order.tube.is_some(), ttr.is_some());
+    let by_key = Change::TakeNamed { tube, ttr, any: false };
+    let mut passed = Passed::none(&queue, target.form);
     if let Some(picker) = queue.features().picker() {
-        let change = Change::TakeNamed { form, tube, ttr, any: false };
         let wanted = (order.count, order.tube.as_deref());
-        let taken = named::take_picked(&queue, picker, change, &arguments, wanted, &mut deliver)?;
+        let (passed, deliver) = (&mut passed, &mut deliver);
+        let mut taken =
+            named::take_picked(&queue, picker, by_key, &arguments, wanted, passed, deliver)?;
+        if taken == 0 {
+            taken = passed.insist(by_key, &arguments, deliver)?;
+        }
         return Ok(Look::of(taken, &queue));
     }
     if queue.features().has_subqueues() {
         let tube = arguments.get(Parameter::Tube).zip(queue.tube());
         let subqueue = tube.map(|(value, column)| queue.tube_named(value, column).hash);
-        let take = Take { queue: &queue, form, ttr, arguments };
+        let take = Take { queue: &queue, passed, ttr, arguments };
         let taken = counting::run(&queue, Kind::Take, None, || {
             let count = order.count as usize;
             spi::connect(|spi| take.run(spi, count, subqueue, |rows| deliver(rows, &queue)))
@@ -298,8 +308,8 @@ fn take_now(
         let marked = start::start(&queue, group, &mut arguments, left as u32);
         arguments.set(Parameter::Limit, Value::int4(left));
         let within = start::within(group, &mut arguments);
-        let change = Change::Take { form, within, ttr, marked, many };
-        if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, form)? {
+        let change = Change::Take { within, ttr, marked, many };
+        if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, &mut passed)? {
             if !taken.rows.is_empty() {
                 deliver(&taken.rows, &queue)?;
             }
@@ -312,13 +322,13 @@ fn take_now(
             }
             arguments.set(Parameter::Limit, Value::int4(left));
         }
-        let taken = counting::run(&queue, Kind::Take, transition, || {
-            spi::connect(|spi| queue.change(spi, change, &arguments, |rows| deliver(rows, &queue)))
-        })?;
-        left -= taken as i32;
+        left -= passed.take(change, transition, &arguments, &mut deliver)? as i32;
         if left <= 0 {
             break;
         }
+    }
+    if left == order.count {
+        left -= passed.insist(by_key, &arguments, &mut deliver)? as i32;
     }
     Ok(Look::of((order.count - left) as usize, &queue))
 }

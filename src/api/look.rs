@@ -33,8 +33,8 @@ fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
     for key in named_keys(call, arg::peek::id, &target, &queue)? {
         arguments.set_key(&key);
         spi::connect(|spi| {
-            let rows = queue.run(spi, &Statement::Peek(target.form), &arguments);
-            output.push_all(&rows, target.form);
+            let rows = queue.run(spi, &Statement::Peek, &arguments);
+            queue.show(&output, &rows, target.form);
         });
     }
     Ok(None)
@@ -133,10 +133,10 @@ fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let output = target.output(call, &queue)?;
     let status = named_status(&status, &queue)?;
     let mut left = count.map_or(i64::MAX, i64::from);
-    for sql in queue.sql.tasks_in(status, target.form) {
+    for sql in queue.sql.tasks_in(status) {
         spi::connect(|spi| {
             let rows = spi.run_with(&sql, &[(types::INT8, Some(Value::int8(left)))]);
-            output.push_all(&rows, target.form);
+            queue.show(&output, &rows, target.form);
             left -= rows.len() as i64;
         });
     }

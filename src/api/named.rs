@@ -2,7 +2,6 @@
 
 use crate::api::argument::{self, Key};
 use crate::error::Result;
-use crate::model::change::Call as Kind;
 use crate::model::status::Status;
 use crate::queue::{Arguments, Queue};
 use crate::server::memory::Memory;
@@ -11,7 +10,8 @@ use crate::server::value::Value;
 use crate::server::{catalog, context, types};
 use crate::statement::Change;
 use crate::transaction;
-use crate::write::counting::{self, Transition};
+use crate::write::counting::Transition;
+use crate::write::passed::Passed;
 use crate::write::subqueues;
 
 /// Maximum calls of the pick function per take if none of the tasks it names can be taken: they may be taken by other
@@ -25,6 +25,7 @@ pub fn take(
     arguments: &Arguments,
     keys: Vec<Key>,
     count: usize,
+    passed: &mut Passed,
     deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<usize> {
     // The state that a task comes from and its deadline differ by row.
@@ -39,13 +40,7 @@ pub fn take(
             break;
         }
         arguments.set_key(&key);
-        let mut run = || {
-            counting::run(queue, Kind::Take, is_known.then_some(out_of_ready), || {
-                spi::connect(|spi| {
-                    queue.change(spi, change, &arguments, |rows| deliver(rows, queue))
-                })
-            })
-        };
+        let mut run = || passed.take(change, is_known.then_some(out_of_ready), &arguments, deliver);
         taken += match queue.features().has_subqueues() {
             true => subqueues::take_named(queue, &arguments, run)?,
             false => run()?,
@@ -61,6 +56,7 @@ pub fn take_picked(
     change: Change,
     arguments: &Arguments,
     (count, tube): (i32, Option<&str>),
+    passed: &mut Passed,
     deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<usize> {
     for _ in 0..ROUNDS {
@@ -68,7 +64,7 @@ pub fn take_picked(
         if keys.is_empty() {
             break;
         }
-        let taken = take(queue, change, arguments, keys, count.max(0) as usize, deliver)?;
+        let taken = take(queue, change, arguments, keys, count.max(0) as usize, passed, deliver)?;
         if taken > 0 {
             return Ok(taken);
         }

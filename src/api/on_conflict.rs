@@ -87,7 +87,7 @@ impl<'call> Put<'call> {
         let Some(key) = key else { return Ok(false) };
         self.arguments.set_key(key);
         spi::connect(|spi| {
-            let rows = self.queue.run(spi, &Statement::Peek(self.statement.form), &self.arguments);
+            let rows = self.queue.run(spi, &Statement::Peek, &self.arguments);
             if !rows.is_empty() {
                 deliver(&rows)?;
             }

@@ -65,7 +65,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
         }
         put.statement.conflict = conflict;
         put.run(call.value(arg::put::task), target.row, |rows| {
-            output.push_all(rows, target.form);
+            queue.show(&output, rows, target.form);
             Ok(())
         })
     };

@@ -6,7 +6,6 @@ use crate::api::task_error;
 use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::model::change::{Call as Kind, Outcome};
-use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::queue::{Arguments, Queue, Statement};
@@ -18,7 +17,7 @@ use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::statement::{Parameter, Step, Verb};
 use crate::write::counting::{self, Transition};
-use crate::write::direct;
+use crate::write::{direct, unchanged};
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use std::collections::HashSet;
@@ -116,17 +115,12 @@ pub struct Plan<'m> {
 }
 
 impl<'m> Plan<'m> {
-    pub fn new(verb: Verb, form: Form) -> Result<Plan<'m>> {
+    pub fn new(verb: Verb) -> Result<Plan<'m>> {
         let mut arguments = Arguments::default();
         if verb.applies().own {
             arguments.set(Parameter::Session, Value::uuid(session::current()?));
         }
-        Ok(Plan { step: Step::new(verb, form), arguments })
-    }
-
-    /// Returns a step whose tasks the caller does not see: as rows they need no conversion to jsonb.
-    pub fn unseen(verb: Verb) -> Result<Plan<'m>> {
-        Plan::new(verb, Form::Row)
+        Ok(Plan { step: Step::new(verb), arguments })
     }
 
     pub fn give(&mut self, value: Option<Value<'m>>, parameter: Parameter) {
@@ -214,7 +208,7 @@ impl<'m> Plan<'m> {
         let session = self.arguments.get(Parameter::Session).map(Value::to_uuid);
         let is_plain = self.deletes(queue) && !self.step.attempt;
         let Some(session) = session.filter(|_| is_plain) else { return Ok(0) };
-        let rows = direct::ack(queue, keys, session, self.step.form);
+        let rows = direct::ack(queue, keys, session);
         if !rows.is_empty() {
             deliver(&rows)?;
         }
@@ -224,6 +218,22 @@ impl<'m> Plan<'m> {
     /// Returns whether the step is an ack that deletes the task.
     fn deletes(&self, queue: &Queue) -> bool {
         self.step.verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay)
+    }
+
+    /// Refuses tasks whose state a trigger of the table has kept.
+    fn refuse_unchanged(&self, queue: &Queue, rows: &Rows) -> Result<()> {
+        let verb = self.step.verb;
+        let is_right = |status| match verb {
+            // A task that waits may wait again.
+            Verb::Restart if self.step.delay => !matches!(status, Status::Zombie | Status::Done),
+            Verb::Switch(to) => status == to,
+            _ => !verb.applies().states.include(status),
+        };
+        match verb {
+            Verb::Touch | Verb::Delete => Ok(()),
+            Verb::Ack if self.deletes(queue) => Ok(()),
+            _ => unchanged::refuse(queue, rows, is_right),
+        }
     }
 
     /// Applies the step to these tasks in one statement.
@@ -247,6 +257,7 @@ impl<'m> Plan<'m> {
                     self.arguments.set_key(key);
                     return Err(task_error::explain(spi, queue, key, verb, &self.arguments));
                 }
+                self.refuse_unchanged(queue, &rows)?;
                 deliver(&rows)?;
                 Ok(rows.len())
             })
@@ -298,11 +309,11 @@ pub fn run<'call>(
     let target = Target::of(call, queue)?;
     let queue = target.open(Lock::RowExclusive)?;
     let output = target.output(call, &queue)?;
-    let mut plan = Plan::new(verb, target.form)?;
+    let mut plan = Plan::new(verb)?;
     prepare(&mut plan, &queue)?;
     let keys = named_keys(call, id, &target, &queue)?;
     plan.settle(&queue, &keys, |rows| {
-        output.push_all(rows, target.form);
+        queue.show(&output, rows, target.form);
         Ok(())
     })?;
     Ok(None)

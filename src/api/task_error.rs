@@ -12,6 +12,7 @@ use crate::server::spi::Spi;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::statement::{Parameter, Verb};
+use crate::write::unchanged;
 use pgrx::PgSqlErrorCode;
 
 /// The actual state of a task, for the error message.
@@ -178,8 +179,7 @@ impl Found {
     }
 
     fn unchanged(&self) -> Error {
-        not_in_state(format!("task {} was left unchanged", self.task))
-            .hint("A trigger or a row security policy of the table has kept it.")
+        unchanged::error(&self.task)
     }
 
     fn state(&self) -> &'static str {

@@ -14,6 +14,7 @@ use crate::queue::direct::Directs;
 use crate::queue::fitness::Fitness;
 use crate::queue::order::Order;
 use crate::queue::plans::Plans;
+use crate::queue::shown::Shows;
 use crate::queue::status::StatusColumn;
 use crate::queue::store::Entry;
 use crate::queue::triggers::{self, Tracking};
@@ -63,6 +64,9 @@ pub struct Queue {
     paused_until: Option<i64>,
     /// Number of redefinitions when it was read.
     pub(super) redefinitions: u64,
+    pub shows: Shows,
+    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check or a domain.
+    pub may_refuse: bool,
     /// No triggers, rules or constraints of the user's act on the table.
     pub is_sole_writer: bool,
     /// The same, and a statement's effect on all its tasks is the same: there are no tubes.
@@ -178,6 +182,12 @@ impl Queue {
         let has_simple_key = matches!(key.as_slice(), [key] if !key.is_array);
         let is_sole_writer =
             triggers::are_all_own(relation, &sql) && definition.options.features.hook().is_none();
+        let columns = relation.columns();
+        let is_domain = |column: &ColumnType| column.base != column.oid;
+        let may_refuse = triggers::run_user_code(relation, &sql)
+            || definition.options.features.hook().is_some()
+            || relation.has_checks()
+            || columns.iter().any(is_domain);
         let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;
         Ok(Queue {
             table,
@@ -198,11 +208,13 @@ impl Queue {
             tells_keys,
             tracking,
             is_tracked,
+            shows: Shows::of(&columns),
+            may_refuse,
             has_row_security,
             is_sole_writer,
             counts_itself: is_sole_writer && !definition.options.features.has_tubes(),
             definition,
-            columns: relation.columns(),
+            columns,
             numbers,
             plans: Plans::default(),
             directs: Directs::default(),
@@ -312,10 +324,13 @@ impl Queue {
         if number == 0 { None } else { row.value(number) }
     }
 
+    pub fn key_of<'row>(&self, row: &'row impl Row) -> Vec<Value<'row>> {
+        self.key.iter().filter_map(|key| row.value(key.number)).collect()
+    }
+
     /// Formats the key of a row for people.
     pub fn key_text_of(&self, row: &impl Row) -> String {
-        let key: Vec<_> = self.key.iter().filter_map(|key| row.value(key.number)).collect();
-        crate::queue::key_text(&key)
+        crate::queue::key_text(&self.key_of(row))
     }
 
     /// Returns the column of a field, if it has one.

@@ -14,6 +14,7 @@ mod position;
 pub mod recount;
 mod requirements;
 mod run;
+pub mod shown;
 mod status;
 mod store;
 pub mod triggers;

@@ -1,6 +1,5 @@
 //! The kept plans of a queue's statements, and the values that they are run with.
 
-use crate::model::form::Form;
 use crate::server::spi::Plan;
 use crate::server::value::Value;
 use crate::statement::{Change, Parameter, Put, Step, Within};
@@ -18,7 +17,7 @@ pub enum Statement {
     ChangeOne(Change),
     Step(Step),
     Put(Put),
-    Peek(Form),
+    Peek,
     /// The first of some tasks.
     First(Within),
     /// The first ready task, of a tube or of all, whose priority is a given one or comes later.

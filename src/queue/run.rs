@@ -79,7 +79,7 @@ impl Queue {
             Statement::ChangeOne(change) => self.sql.change_one(*change),
             Statement::Step(step) => self.sql.step(step),
             Statement::Put(put) => self.sql.put(put),
-            Statement::Peek(form) => self.sql.peek(*form),
+            Statement::Peek => self.sql.peek(),
             Statement::First(within) => self.sql.first(*within),
             Statement::NextLevel { tube } => self.sql.next_level(*tube),
             Statement::Least { marked } => self.sql.least(*marked),

@@ -53,6 +53,16 @@ pub fn are_all_own(relation: &Relation, sql: &Table) -> bool {
     !relation.has_rules() && triggers.iter().all(|trigger| is_right(trigger, relation, sql))
 }
 
+/// Returns whether triggers or rules of the user's act on changes of the table. The server's own triggers, of foreign keys, do
+/// not count: no change of a queue's columns makes them fail.
+pub fn run_user_code(relation: &Relation, sql: &Table) -> bool {
+    let is_of_users = |trigger: &Present| {
+        u32::from(trigger.function) >= pgrx::pg_sys::FirstNormalObjectId
+            && !is_right(trigger, relation, sql)
+    };
+    relation.triggers().iter().any(is_of_users) || relation.has_rules()
+}
+
 /// The table's triggers that have a name of ours and call the function that belongs to it.
 pub fn own(relation: &Relation) -> Vec<Present> {
     let mut triggers = relation.triggers();

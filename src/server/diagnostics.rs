@@ -110,6 +110,15 @@ pub fn forget() {
     }
 }
 
+/// Returns the SQLSTATE of an error that was caught, as the server encodes it: users make up their own.
+pub(super) fn code(caught: &CaughtError) -> i32 {
+    let (CaughtError::PostgresError(report)
+    | CaughtError::ErrorReport(report)
+    | CaughtError::RustPanic { ereport: report, .. }) = caught;
+    // SAFETY: a copy of the server's.
+    kept(report).map_or(report.sql_error_code() as i32, |error| unsafe { (*error).sqlerrcode })
+}
+
 /// Returns the copy of the error that pgrx has caught.
 fn kept(report: &ErrorReportWithLevel) -> Option<*mut ErrorData> {
     let error = KEPT.get()?.error;

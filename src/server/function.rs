@@ -1,11 +1,9 @@
 //! SQL functions in C: their arguments, and the rows they give back.
 
 use crate::error::{Error, OrRaise, Result};
-use crate::model::form::Form;
 use crate::server::foreign::{attribute, list};
 use crate::server::row_type::{Columns, RowType, Version};
 use crate::server::scan::{self, Kept};
-use crate::server::spi::Rows;
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::PgSqlErrorCode;
@@ -275,16 +273,6 @@ impl Output {
         let row_type = RowType::of(row.type_oid());
         if !row_type.is_some_and(|now| self.has_columns_of(&now)) {
             Error::columns_changed(&types::type_name(row.type_oid())).raise()
-        }
-    }
-
-    /// Adds all rows of a statement that gives back one value each.
-    pub fn push_all(&self, rows: &Rows, form: Form) {
-        for value in (0..rows.len()).filter_map(|row| rows.value(row, 1)) {
-            match form {
-                Form::Json => self.push(value),
-                Form::Row => self.push_row(value),
-            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Transactions and subtransactions.
 
 use crate::error::Error;
-use crate::server::raw;
+use crate::server::{diagnostics, raw};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
@@ -69,6 +69,13 @@ pub struct Failure {
 }
 
 impl Failure {
+    fn of(caught: &CaughtError) -> Failure {
+        let (CaughtError::PostgresError(report)
+        | CaughtError::ErrorReport(report)
+        | CaughtError::RustPanic { ereport: report, .. }) = caught;
+        Failure { message: report.message().to_string(), code: report.sql_error_code() }
+    }
+
     /// It took too long, or a user has cancelled it.
     pub fn is_canceled(&self) -> bool {
         self.code == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
@@ -114,6 +121,43 @@ pub fn in_subtransaction_unless<T>(code: PgSqlErrorCode, work: impl FnOnce() -> 
             .catch_when(code, |_| Verdict::Undo)
             .execute()
     })
+}
+
+/// Runs `work`, which holds nothing that the end of a subtransaction would give back if an error about the values of a task is
+/// raised in it. Such an error is given back; any other goes on.
+pub fn unless_of_task<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    let work = AssertUnwindSafe(work);
+    pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Ok({ work }.0())))
+        .catch_others(|caught| match is_of_task(diagnostics::code(&caught)) {
+            true => Err(Failure::of(&caught)),
+            false => caught.rethrow(),
+        })
+        .execute()
+}
+
+/// Returns whether an error with this SQLSTATE is about the values of a task, or was raised on purpose by a user's code: other
+/// tasks may not have it. All others (rights, cancellation, locks, serialization, lack of space) concern the caller.
+fn is_of_task(code: i32) -> bool {
+    // A class is the first two characters. Users make up classes of their own.
+    const OF_THE_SERVER: &str = "00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 10 20 21 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F \
+                                 40 42 44 53 55 57 58 72 F0 HV XX";
+    let character = |place: u32| char::from((code >> (6 * place) & 0x3f) as u8 + b'0');
+    let class = [character(0), character(1)].iter().collect::<String>();
+    !OF_THE_SERVER.split(' ').any(|known| known == class)
+}
+
+/// Does the same for any work, in a subtransaction, which each error undoes.
+pub fn in_subtransaction_unless_of_task<T, E: From<Failure>>(
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let subtransaction = Subtransaction::begin();
+    let work = AssertUnwindSafe(|| unless_of_task(work).map_err(E::from).flatten());
+    let outcome = std::panic::catch_unwind(work);
+    match &outcome {
+        Ok(Ok(_)) => subtransaction.commit(),
+        _ => subtransaction.roll_back(),
+    }
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs `work` in a subtransaction; an error undoes it and is given back.
@@ -219,11 +263,6 @@ pub fn see_own_changes() {
 fn catching<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let work = AssertUnwindSafe(work);
     pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Ok({ work }.0())))
-        .catch_others(|caught| {
-            let (CaughtError::PostgresError(report)
-            | CaughtError::ErrorReport(report)
-            | CaughtError::RustPanic { ereport: report, .. }) = &caught;
-            Err(Failure { message: report.message().to_string(), code: report.sql_error_code() })
-        })
+        .catch_others(|caught| Err(Failure::of(&caught)))
         .execute()
 }

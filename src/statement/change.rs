@@ -1,7 +1,6 @@
 //! Statements that pick their tasks themselves: takes, and the changes of the worker.
 
 use crate::model::field::Field;
-use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::rule::{Applies, Return};
 use crate::statement::step::hidden;
@@ -12,7 +11,6 @@ use crate::statement::{AT_LEAST, OBSERVED, Parameter, Parameters, Table, Text, W
 pub enum Change {
     /// Ready tasks become taken by a session.
     Take {
-        form: Form,
         within: Within,
         /// The caller gives a time to run.
         ttr: bool,
@@ -23,7 +21,6 @@ pub enum Change {
     },
     /// The task with a given key becomes taken by a session, if it can be taken now.
     TakeNamed {
-        form: Form,
         tube: bool,
         ttr: bool,
         /// Also waiting and buried tasks.
@@ -31,7 +28,6 @@ pub enum Change {
     },
     /// The first task of a sub-queue becomes taken, if it is takeable.
     TakeInSubqueue {
-        form: Form,
         ttr: bool,
         marked: bool,
         /// Only up to a given level.
@@ -57,7 +53,7 @@ pub enum Change {
     /// The tasks of a session come back, as it gives them back itself.
     GiveBack,
     /// The first buried tasks come back, in take order.
-    Plow { form: Form, delay: bool, ttl: bool, marked: bool },
+    Plow { delay: bool, ttl: bool, marked: bool },
 }
 
 /// The states in which a task's life may end.
@@ -101,23 +97,18 @@ impl Table {
             _ => update,
         };
         match change {
-            Change::Take { form, many: true, .. } | Change::Plow { form, .. }
-                if self.has(Field::Priority) =>
-            {
+            Change::Take { many: true, .. } | Change::Plow { .. } if self.has(Field::Priority) => {
                 format!(
-                    "WITH task AS ({update} RETURNING task.*) SELECT {} FROM task ORDER BY {}",
-                    match form {
-                        Form::Json => self.result(form),
-                        Form::Row => format!("ROW(task.*)::{table}"),
-                    },
+                    "WITH task AS ({update} RETURNING task.*) SELECT ROW(task.*)::{table} FROM task \
+                     ORDER BY {}",
                     self.take_order("task.")
                 )
             }
-            Change::Take { form, .. }
-            | Change::TakeNamed { form, .. }
-            | Change::TakeInSubqueue { form, .. }
-            | Change::Plow { form, .. } => {
-                format!("{update} RETURNING {}", self.result(form))
+            Change::Take { .. }
+            | Change::TakeNamed { .. }
+            | Change::TakeInSubqueue { .. }
+            | Change::Plow { .. } => {
+                format!("{update} RETURNING {}", self.row())
             }
             _ => update,
         }
@@ -228,7 +219,6 @@ mod tests {
     use crate::statement::tests::table;
 
     const TAKE: Change = Change::Take {
-        form: Form::Json,
         within: Within::Ready { tube: false, level: false },
         ttr: false,
         marked: false,
@@ -251,7 +241,6 @@ mod tests {
     fn a_take_follows_priority_tube_and_life() {
         let table = table(r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5}"#);
         let take = Change::Take {
-            form: Form::Row,
             within: Within::Ready { tube: true, level: false },
             ttr: false,
             marked: false,
@@ -276,7 +265,7 @@ mod tests {
     #[test]
     fn a_take_by_key_leaves_the_planner_the_key_alone() {
         let table = table(r#"{"delayed": true, "buried": true, "ttl": true}"#);
-        let take = Change::TakeNamed { form: Form::Row, tube: false, ttr: false, any: true };
+        let take = Change::TakeNamed { tube: false, ttr: false, any: true };
         let pick = table.pick(take).sql;
         assert!(pick.contains("coalesce(task.status OPERATOR(pg_catalog.=) ANY"), "{pick}");
         assert!(pick.contains("task.expires IS NULL"), "{pick}");

@@ -1,7 +1,6 @@
 //! Read-only statements.
 
 use crate::model::field::Field;
-use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::change::MORTAL;
 use crate::statement::step::hidden;
@@ -9,8 +8,8 @@ use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table, Text, Wit
 
 impl Table {
     /// Selects one task in any state.
-    pub fn peek(&self, form: Form) -> Text {
-        self.look(&self.result(form))
+    pub fn peek(&self) -> Text {
+        self.look(&self.row())
     }
 
     /// Selects status, owner and number of attempts of one task.
@@ -28,7 +27,7 @@ impl Table {
 
     /// Selects the tasks in a state, in the order in which they leave it, up to the limit given as parameter. With two
     /// statements, the tasks of the second follow those of the first.
-    pub fn tasks_in(&self, status: Status, form: Form) -> Vec<String> {
+    pub fn tasks_in(&self, status: Status) -> Vec<String> {
         let runat = format!("task.{}", self.field(Field::Runat));
         let key = self.key_list("task.");
         let is_timed = self.has(Field::Runat) && self.timed_states().contains(&status);
@@ -43,7 +42,7 @@ impl Table {
         let statement = |(condition, order): (String, String)| {
             format!(
                 "SELECT {} FROM ONLY {} AS task WHERE {}{condition} ORDER BY {order} LIMIT $1",
-                self.result(form),
+                self.row(),
                 self.qualified(),
                 self.is(status)
             )

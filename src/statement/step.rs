@@ -1,7 +1,6 @@
 //! Statements about tasks named by key, for consumers and administrators.
 
 use crate::model::field::Field;
-use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::{EQUALS, OBSERVED, Parameter, Parameters, Table, Text, join};
 
@@ -27,7 +26,6 @@ pub enum Verb {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     pub verb: Verb,
-    pub form: Form,
     pub delay: bool,
     pub ttl: bool,
     pub attempt: bool,
@@ -46,10 +44,9 @@ pub struct Step {
 }
 
 impl Step {
-    pub fn new(verb: Verb, form: Form) -> Step {
+    pub fn new(verb: Verb) -> Step {
         Step {
             verb,
-            form,
             delay: false,
             ttl: false,
             attempt: false,
@@ -70,7 +67,7 @@ impl Table {
         let mut parameters = Parameters::default();
         let set = self.on_step(step).map(|set| self.assign(set, &mut parameters));
         let condition = self.is_fit(step, &mut parameters);
-        let (table, mut result) = (self.qualified(), self.result(step.form));
+        let (table, mut result) = (self.qualified(), self.row());
         if step.many {
             result += &format!(", {}", self.key_list("task."));
         }
@@ -144,7 +141,7 @@ mod tests {
     use crate::statement::tests::table;
 
     fn step(verb: Verb) -> Step {
-        Step::new(verb, Form::Json)
+        Step::new(verb)
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
 use crate::write::assign::{Assignments, Values, applies, applies_to_own};
 use crate::write::direct::ahead::{Attempt, Search, bounds};
+use crate::write::passed::Passed;
 use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
@@ -51,13 +52,13 @@ struct Way {
 }
 
 /// Takes up to `count` of the ready tasks of a group: candidates that were read ahead, then those from the mark among the
-/// arguments on.
+/// arguments on. The tasks are as the caller wants them; those that cannot be so are passed over.
 pub fn take(
     queue: &Queue,
     group: Group,
     arguments: &Arguments,
     count: usize,
-    form: Form,
+    passed: &mut Passed,
 ) -> Result<Option<Taken>> {
     let is_bulk = is_bulk(queue, count) && !queue.features().has_deadlines();
     if is_bulk || xact::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
@@ -78,14 +79,25 @@ pub fn take(
             return Attempt::Unfit;
         }
         let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
-        if !found.update(&changes) {
-            return match found.holder() {
-                Holder::Changes(by) => Attempt::Changed(by),
-                Holder::Locks(locker) => Attempt::Locked(Some(locker)),
-                Holder::None | Holder::Several => Attempt::Locked(None),
-            };
+        let mut delivered = None;
+        let see = |task: Value<'static>| {
+            delivered = Some(passed.converted(task)?);
+            Ok(())
+        };
+        match found.update_unless_refused(&changes, None, see) {
+            Ok(true) => rows.extend(delivered),
+            Ok(false) => {
+                return match found.holder() {
+                    Holder::Changes(by) => Attempt::Changed(by),
+                    Holder::Locks(locker) => Attempt::Locked(Some(locker)),
+                    Holder::None | Holder::Several => Attempt::Locked(None),
+                };
+            }
+            Err(refusal) => {
+                passed.note(&queue.key_of(found), refusal);
+                return Attempt::Refused;
+            }
         }
-        rows.push(found.updated());
         taken::keep(queue, found.written());
         note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
         if rows.len() < count { Attempt::Taken } else { Attempt::Enough }
@@ -99,8 +111,8 @@ pub fn take(
     if is_passing {
         transaction::note_only_taken();
     }
-    let rows = shown(rows, form);
     drop(open);
+    let rows = Rows::of(rows);
     counting::note(queue, Call::Take, None, rows.len());
     shortcuts::count(Shortcut::Take, rows.len());
     Ok(Some(Taken { rows, needs_statement }))
@@ -129,7 +141,7 @@ fn assignments_of_take<'m>(queue: &Queue, arguments: &Arguments<'m>) -> Option<A
 
 /// Deletes, of the tasks with these keys, those up to the first that is not there to be acked by this
 /// session.
-pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: Form) -> Rows<'to> {
+pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'to> {
     let none = || Rows::of(vec![]);
     let is_fixed = xact::has_fixed_snapshot();
     if is_bulk(queue, keys.len()) || is_fixed || !privileges::may_delete_all(queue.table) {
@@ -166,7 +178,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16], form: For
         }
         row
     };
-    let rows = shown(keys.iter().map_while(delete).collect(), form);
+    let rows = Rows::of(keys.iter().map_while(delete).collect());
     drop(open);
     counting::note(queue, Call::Ack, None, rows.len());
     shortcuts::count(Shortcut::Ack, rows.len());

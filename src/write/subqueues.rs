@@ -7,7 +7,6 @@ mod ring;
 
 use crate::error::{Error, Result};
 use crate::model::change::{Call, Place};
-use crate::model::form::Form;
 use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::model::position::FIRST;
 use crate::parts::subqueues::pool::{Back, Refusal, Scan};
@@ -19,13 +18,14 @@ use crate::server::row::Tuple;
 use crate::server::spi::{self, Rows, Spi};
 use crate::server::xact;
 use crate::transaction;
+use crate::write::passed::Passed;
 use look::Looked;
 use pgrx::PgSqlErrorCode;
 
 /// A take from sub-queues.
 pub struct Take<'a> {
     pub queue: &'a Queue,
-    pub form: Form,
+    pub passed: Passed<'a>,
     /// Whether `arguments` hold a time to run.
     pub ttr: bool,
     pub arguments: Arguments<'a>,
@@ -73,10 +73,14 @@ impl Take<'_> {
         only: Option<u64>,
         mut see: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        match only {
-            Some(subqueue) => self.take_from_one(spi, subqueue, &mut see),
-            None if self.queue.has_levels() => self.take_by_level(spi, count, &mut see),
-            None => self.take_in_turns(spi, count, &mut see),
+        let taken = match only {
+            Some(subqueue) => self.take_from_one(spi, subqueue, &mut see)?,
+            None if self.queue.has_levels() => self.take_by_level(spi, count, &mut see)?,
+            None => self.take_in_turns(spi, count, &mut see)?,
+        };
+        match self.passed.error().filter(|_| taken == 0) {
+            Some(error) => Err(error),
+            None => Ok(taken),
         }
     }
 

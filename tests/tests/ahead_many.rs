@@ -20,14 +20,14 @@ fn tasks_whose_take_fails_in_the_middle_come_first_again() {
     }
 }
 
-/// The last of many tasks cannot be shown, which turns out once their rows are changed.
+/// The last of many tasks cannot be shown to this role, which turns out once the rows of the others are changed.
 fn fails_in_the_middle(many: i32) {
     let mut q = Queue::with("ahead", COLUMNS, &json!({}));
     let name = q.name.clone();
     q.sql(&format!(
         "CREATE TYPE {{q}}_kind AS ENUM ('good', 'bad'); \
          CREATE FUNCTION {{q}}_json({{q}}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN \
-           IF $1 = 'bad' THEN PERFORM pg_advisory_xact_lock('{{q}}'::regclass::bigint); RAISE 'a bad one'; END IF; \
+           IF $1 = 'bad' THEN PERFORM pg_advisory_xact_lock('{{q}}'::regclass::bigint); RAISE 'a bad one' USING ERRCODE = 'insufficient_privilege'; END IF; \
            RETURN to_json($1::text); \
          END $$; \
          CREATE CAST ({{q}}_kind AS json) WITH FUNCTION {{q}}_json({{q}}_kind); \

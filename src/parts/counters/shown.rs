@@ -15,9 +15,14 @@ struct Problem {
 pub struct Problems {
     /// The worker's last failure.
     error: Problem,
+    /// A task that takes have passed over.
+    refused: Problem,
     /// What the table has lost of what `upgrade` has made.
     lack: Problem,
 }
+
+/// Microseconds for which a task is shown that takes have passed over. Each take that passes over it shows it again.
+const REFUSED_FOR: i64 = 60_000_000;
 
 /// Under the queue's lock.
 #[repr(C)]
@@ -28,6 +33,7 @@ pub struct Shared {
     /// The state of the queue as it was then, see `version`.
     pub(super) ready_at: i64,
     has_error: bool,
+    has_refused: bool,
     lacks: bool,
 }
 
@@ -38,18 +44,22 @@ impl Default for Shared {
             ready_since: 0,
             ready_at: 0,
             has_error: false,
+            has_refused: false,
             lacks: false,
         }
     }
 }
 
 impl Shared {
-    /// Returns the worker's last failure, or else what the table lacks, and when that was found.
-    pub(super) fn problem(&self, of: &Problems) -> Option<(Text<ERROR_LENGTH>, i64)> {
-        let problem = match (self.has_error, self.lacks) {
-            (true, _) => &of.error,
-            (false, true) => &of.lack,
-            (false, false) => return None,
+    /// Returns the worker's last failure, or else the task that takes pass over, or else what the table lacks, and when that was
+    /// found.
+    pub(super) fn problem(&self, of: &Problems, now: i64) -> Option<(Text<ERROR_LENGTH>, i64)> {
+        let refuses = self.has_refused && now.saturating_sub(of.refused.at) < REFUSED_FOR;
+        let problem = match (self.has_error, refuses, self.lacks) {
+            (true, _, _) => &of.error,
+            (_, true, _) => &of.refused,
+            (_, _, true) => &of.lack,
+            (false, false, false) => return None,
         };
         Some((Text(problem.text), problem.at))
     }
@@ -67,6 +77,11 @@ impl Shared {
 
     pub(super) fn clear_error(&mut self) {
         self.has_error = false;
+    }
+
+    pub(super) fn set_refused(&mut self, of: &mut Problems, refused: &str, now: i64) {
+        self.has_refused = true;
+        of.refused.set(refused, now);
     }
 
     pub(super) fn set_lack(&mut self, of: &mut Problems, lack: &str, now: i64) {
@@ -117,9 +132,11 @@ mod tests {
     #[test]
     fn a_failure_is_shown_before_what_is_missing() {
         let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
-        let (mut shown, mut of) = (Shared::default(), Problems { error: none(), lack: none() });
-        let problem =
-            |shown: &Shared, of: &Problems| shown.problem(of).map(|(text, at)| (text.read(), at));
+        let (mut shown, mut of) =
+            (Shared::default(), Problems { error: none(), refused: none(), lack: none() });
+        let problem = |shown: &Shared, of: &Problems| {
+            shown.problem(of, 9).map(|(text, at)| (text.read(), at))
+        };
         assert_eq!(problem(&shown, &of), None);
         shown.set_lack(&mut of, "an index", 5);
         shown.set_lack(&mut of, "an index", 6);
@@ -132,5 +149,17 @@ mod tests {
         assert_eq!(problem(&shown, &of), None);
         shown.set_lack(&mut of, "an index", 9);
         assert_eq!(problem(&shown, &of), Some(("an index".to_string(), 9)));
+    }
+
+    #[test]
+    fn a_task_passed_over_is_shown_for_a_minute() {
+        let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
+        let (mut shown, mut of) =
+            (Shared::default(), Problems { error: none(), refused: none(), lack: none() });
+        shown.set_lack(&mut of, "an index", 5);
+        shown.set_refused(&mut of, "a task", 6);
+        let at = |now| shown.problem(&of, now).map(|(text, _)| text.read());
+        assert_eq!(at(5 + REFUSED_FOR), Some("a task".to_string()));
+        assert_eq!(at(6 + REFUSED_FOR), Some("an index".to_string()));
     }
 }

@@ -29,7 +29,7 @@ pub struct Statistics {
     /// Room reserved by open and prepared transactions.
     pub reserved: i64,
     pub exact: bool,
-    /// Last failure of the worker, or else what the table lacks, and when that was found.
+    /// Last failure of the worker, a task that takes pass over, or else what the table lacks, and when that was found.
     pub error: Option<(Text<ERROR_LENGTH>, i64)>,
 }
 
@@ -48,7 +48,7 @@ impl QueueGuard {
             capacity: self.capacity.capacity,
             reserved: self.capacity.reserved + self.capacity.prepared(),
             exact: self.counters.exact,
-            error: self.shown.problem(self.apart.problems),
+            error: self.shown.problem(self.apart.problems, time::now()),
         }
     }
 
@@ -129,6 +129,11 @@ impl QueueGuard {
 
     pub fn clear_error(&mut self) {
         self.shown.clear_error();
+    }
+
+    /// Records a task that a take has passed over.
+    pub fn set_refused(&mut self, refused: &str) {
+        self.queue.shown.set_refused(self.apart.problems, refused, time::now());
     }
 
     /// Records what the table lacks; an empty text if nothing.

@@ -62,7 +62,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
     let within = if many { Within::Buried } else { Within::Ready { tube, level } };
     let without_parameters = |sql| Text { sql, parameters: vec![] };
     match part {
-        0 => changes(form, within, flags)
+        0 => changes(within, flags)
             .into_iter()
             .flat_map(|change| [table.change(change), table.change_one(change), table.pick(change)])
             .collect(),
@@ -74,7 +74,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
                     attempt: level && table.has(Field::Attempts),
                     at_once: tube,
                     many,
-                    ..Step::new(verb, form)
+                    ..Step::new(verb)
                 };
                 let update = Step { update: vec![1, 3], plain: marked, ..step.clone() };
                 [table.step(&step), table.step(&update)]
@@ -111,12 +111,12 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
                 vec![table.holder(), table.holders(), table.holding(marked), table.next_due()];
             texts.extend([table.least(marked), table.next_level(tube), table.first_level()]);
             texts.extend([table.free_subqueue(), table.is_takeable(), table.subqueues()]);
-            texts.extend([table.peek(form), table.first(within)]);
+            texts.extend([table.peek(), table.first(within)]);
             texts
         }
         4 => definitions(table, names).into_iter().map(without_parameters).collect(),
         _ => {
-            let lists = Status::ALL.into_iter().flat_map(|status| table.tasks_in(status, form));
+            let lists = Status::ALL.into_iter().flat_map(|status| table.tasks_in(status));
             let mut texts: Vec<(String, bool)> = lists.map(|sql| (sql, false)).collect();
             texts.extend(["(integer)", "(integer, text)"].map(|arguments| {
                 let (schema, function) = (quote(&names.schema), quote(&names.function));
@@ -139,12 +139,12 @@ fn possible(table: &Table, [tube, level, ttr, marked, many, delay, ttl, other]: 
     [tube, level, ttr, marked, many, delay, ttl && features.expires(), other]
 }
 
-fn changes(form: Form, within: Within, flags: Flags) -> Vec<Change> {
+fn changes(within: Within, flags: Flags) -> Vec<Change> {
     let [tube, level, ttr, marked, many, delay, ttl, other] = flags;
     vec![
-        Change::Take { form, within, ttr, marked, many },
-        Change::TakeNamed { form, tube, ttr, any: other },
-        Change::TakeInSubqueue { form, ttr, marked, limited: level },
+        Change::Take { within, ttr, marked, many },
+        Change::TakeNamed { tube, ttr, any: other },
+        Change::TakeInSubqueue { ttr, marked, limited: level },
         Change::Promote,
         Change::ExpireLeases,
         Change::DeleteZombies,
@@ -153,7 +153,7 @@ fn changes(form: Form, within: Within, flags: Flags) -> Vec<Change> {
         Change::ReapOwnerless,
         Change::SnatchAll,
         Change::GiveBack,
-        Change::Plow { form, delay, ttl, marked },
+        Change::Plow { delay, ttl, marked },
     ]
 }
 

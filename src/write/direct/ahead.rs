@@ -45,6 +45,8 @@ pub enum Attempt {
     Enough,
     /// It is not to be taken.
     Unfit,
+    /// It cannot be taken, or delivered.
+    Refused,
     /// The transaction of this number is changing it, or has.
     Changed(u32),
     /// Another transaction has locked it, if it is known which.
@@ -198,9 +200,9 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         seen
     }
 
-    /// Tells the ring what the take has passed over because of another transaction.
+    /// Tells the ring what the take has passed over because of another transaction, or because it cannot be taken.
     fn note(&self, handed: &Handed, seen: &Attempt) {
-        if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_))
+        if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_) | Attempt::Refused)
             && let Some(mut slot) = slot::lock(self.queue.slot)
         {
             match seen {

@@ -32,7 +32,7 @@ pub fn take(
                 Attempt::Impossible => needs_statement = Some(true),
                 Attempt::Changed(holder) => note(Some(holder)),
                 Attempt::Locked(holder) => note(holder),
-                Attempt::Taken | Attempt::Unfit => {}
+                Attempt::Taken | Attempt::Unfit | Attempt::Refused => {}
             }
             if needs_statement.is_some() { Scan::Ends } else { Scan::GoesOn }
         });

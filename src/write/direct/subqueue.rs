@@ -3,7 +3,6 @@
 
 use crate::error::Result;
 use crate::model::change::Call;
-use crate::model::form::Form;
 use crate::model::level::{self, Level};
 use crate::model::status::Status;
 use crate::parts::subqueues;
@@ -17,12 +16,13 @@ use crate::statement::rule::Applies;
 use crate::trace::{Shortcut, shortcuts};
 use crate::transaction;
 use crate::write::assign::{is_alive, is_in_state};
-use crate::write::direct::{assignments_of_take, is_passing, note_move, shown};
+use crate::write::direct::{assignments_of_take, is_passing, note_move};
+use crate::write::passed::Passed;
 
 /// The result of a look at the first task of a sub-queue.
 pub enum First {
-    /// It has been taken. No task behind it has a lesser level than this.
-    Taken(Rows<'static>, Level),
+    /// It has been taken. No task behind it has a lesser level than this; None if tasks before it were passed over.
+    Taken(Rows<'static>, Option<Level>),
     /// Its level is this, which is beyond the limit.
     Later(Level),
     /// Another transaction has locked it, or changed it since.
@@ -38,8 +38,8 @@ pub fn take(
     queue: &Queue,
     subqueue: u64,
     arguments: &Arguments,
-    form: Form,
     limit: Level,
+    passed: &mut Passed,
 ) -> Result<Option<First>> {
     let is_known = subqueues::is_clear(queue.slot, subqueue) && queue.is_tracked;
     if !is_known || transaction::has_redefined(queue.slot) || xact::has_fixed_snapshot() {
@@ -57,6 +57,7 @@ pub fn take(
     let bounds: Vec<_> = [of_subqueue].into_iter().chain(mark).collect();
     let mut first = Some(First::Missing);
     let mut row = None;
+    let mut has_passed = false;
     let has_levels = queue.has_levels();
     let mut next_level = if has_levels { level::LAST } else { level::UNKNOWN };
     open.scan(index, &bounds, |found| {
@@ -68,19 +69,36 @@ pub fn take(
             next_level = level;
             return Scan::Ends;
         }
+        let mut delivered = None;
+        let see = |task: Value<'static>| {
+            delivered = Some(passed.converted(task)?);
+            Ok(())
+        };
         first = match assignments.values(queue, found) {
             _ if !is_in_state(queue, Applies::TO_TAKE, found) => Some(First::Waits),
             _ if level > limit => Some(First::Later(level)),
-            Some(changes) if found.update_unique(&changes, Some(in_flight)) => {
-                note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
-                row = Some(found.updated());
-                None
-            }
-            changes => changes.map(|_| First::Locked),
+            None => None,
+            Some(changes) => match found.update_unless_refused(&changes, Some(in_flight), see) {
+                Ok(true) => {
+                    note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
+                    row = delivered;
+                    None
+                }
+                Ok(false) => Some(First::Locked),
+                Err(refusal) => {
+                    passed.note(&queue.key_of(found), refusal);
+                    has_passed = true;
+                    return Scan::GoesOn;
+                }
+            },
         };
         if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
     });
-    let Some(row) = row else { return Ok(first) };
+    let Some(row) = row else {
+        // What was passed over is still there.
+        let is_missing = has_passed && matches!(first, Some(First::Missing));
+        return Ok(if is_missing { Some(First::Locked) } else { first });
+    };
     // A task may just have been taken by hand, by a transaction that has not found the sub-queue claimed yet.
     if !subqueues::is_clear(queue.slot, subqueue) {
         open.require_unique(in_flight);
@@ -89,5 +107,5 @@ pub fn take(
         transaction::note_only_taken();
     }
     shortcuts::count(Shortcut::TakeInSubqueue, 1);
-    Ok(Some(First::Taken(shown(vec![row], form), next_level)))
+    Ok(Some(First::Taken(Rows::of(vec![row]), (!has_passed).then_some(next_level))))
 }

@@ -65,9 +65,13 @@ impl Take<'_> {
         self.arguments.set(Parameter::Level, Value::int8(limit));
         let none_left = if self.queue.has_levels() { LAST_LEVEL } else { UNKNOWN };
         let first = match is_alone {
-            true => {
-                direct::subqueue::take(self.queue, subqueue, &self.arguments, self.form, limit)?
-            }
+            true => direct::subqueue::take(
+                self.queue,
+                subqueue,
+                &self.arguments,
+                limit,
+                &mut self.passed,
+            )?,
             false => None,
         };
         let by_statement = first.is_none();
@@ -78,7 +82,7 @@ impl Take<'_> {
         let (looked, end) = match first {
             Some(First::Taken(rows, level)) => {
                 see(&rows)?;
-                (Looked::Taken, Some((taken_first().0, level)))
+                (Looked::Taken, level.map(|level| (taken_first().0, level)))
             }
             Some(First::Later(level)) => (Looked::Later, Some((FIRST, level))),
             Some(First::Locked) => (Looked::Locked, None),
@@ -108,18 +112,26 @@ impl Take<'_> {
     }
 
     fn take_by_statement(
-        &self,
+        &mut self,
         spi: &Spi,
         marked: bool,
         limit: Level,
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
-        let queue = self.queue;
+        let (queue, passed) = (self.queue, &mut self.passed);
         injection::point(c"xqueue-subqueue-is-to-be-looked-into");
         let limited = limit != LAST_LEVEL;
-        let change = Change::TakeInSubqueue { form: self.form, ttr: self.ttr, marked, limited };
-        let take = || queue.change(spi, change, &self.arguments, &mut *see);
-        let taken = unless_hidden(queue, take)?;
+        let change = Change::TakeInSubqueue { ttr: self.ttr, marked, limited };
+        let arguments = &self.arguments;
+        if passed.may_fail() {
+            return Ok(match passed.take_first(change, arguments, see)? {
+                Some(0) => Looked::InVain,
+                Some(_) => Looked::Taken,
+                None => Looked::Locked,
+            });
+        }
+        let deliver = |rows: &Rows| passed.deliver(rows, &mut *see);
+        let taken = unless_hidden(queue, || queue.change(spi, change, arguments, deliver))?;
         Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
     }
 

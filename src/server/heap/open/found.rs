@@ -5,10 +5,14 @@ use crate::server::heap::access;
 use crate::server::heap::open::Open;
 use crate::server::row::Row;
 use crate::server::value::Value;
+use crate::server::xact::{self, Failure};
 use crate::server::{process, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
+
+/// Is shown a row, whole, before it is written.
+type See<'a, E> = &'a mut dyn FnMut(Value<'static>) -> Result<(), E>;
 
 /// A row that a scan has found.
 pub struct Found<'open> {
@@ -83,27 +87,42 @@ impl Found<'_> {
     /// Changes some columns. False, without waiting, if another transaction has locked the row for a change, or
     /// changed it since.
     pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
-        self.update_unique(changes, None)
+        self.update_row::<Failure>(changes, None, None).unwrap_or(false)
     }
 
-    /// The same where the caller knows that one unique index has no other row with the values of this one.
-    pub fn update_unique(&self, changes: &[(i16, Option<Value>)], index: Option<Oid>) -> bool {
+    /// The same, unless the checks of the table or `see`, which is shown the row as it will be, refuse the task: then nothing is
+    /// done. `index`: a unique one of which the caller knows that it has no other row with the values of this one.
+    pub fn update_unless_refused<E: From<Failure>>(
+        &self,
+        changes: &[(i16, Option<Value>)],
+        index: Option<Oid>,
+        mut see: impl FnMut(Value<'static>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        self.update_row(changes, index, Some(&mut see))
+    }
+
+    fn update_row<E: From<Failure>>(
+        &self,
+        changes: &[(i16, Option<Value>)],
+        index: Option<Oid>,
+        mut see: Option<See<E>>,
+    ) -> Result<bool, E> {
         // Without a lock first, one buffer is locked and logged less. A server with assertions has one that
         // `heap_update` is never told not to wait.
         let may_skip_lock = !process::has_assertions() && self.holder() == Holder::None;
-        let is_written =
-            may_skip_lock && self.write(changes, index, false) == pg_sys::TM_Result::TM_Ok;
-        is_written || self.lock() && self.write(changes, index, true) == pg_sys::TM_Result::TM_Ok
+        let is_written = may_skip_lock && self.write(changes, index, false, &mut see)?;
+        Ok(is_written || self.lock() && self.write(changes, index, true, &mut see)?)
     }
 
-    /// Writes the row anew. Another transaction that is changing it, or has locked it, is waited for if `waits`; else nothing is
-    /// done then.
-    fn write(
+    /// Writes the row anew, and returns whether that was done. Another transaction that is changing it, or has locked it, is waited
+    /// for if `waits`; else nothing is done then.
+    fn write<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
         index: Option<Oid>,
         waits: bool,
-    ) -> pg_sys::TM_Result::Type {
+        see: &mut Option<See<E>>,
+    ) -> Result<bool, E> {
         let (open, relation) = (self.open, self.open.relation.pointer());
         let mut values = self.values();
         for (number, value) in changes {
@@ -115,10 +134,19 @@ impl Found<'_> {
         let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
         let unchecked = index.and_then(|index| open.heap.position(index));
-        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values.
+        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values. The checks, which call only
+        // functions of the server's, fail before anything is held or written.
         unsafe {
-            pg_guard_ffi_boundary(|| {
-                let row = open.write(&values);
+            let fill = || pg_guard_ffi_boundary(|| open.write(&values));
+            let row = match see {
+                None => fill(),
+                Some(see) => {
+                    let row = xact::unless_of_task(fill)?;
+                    see(pg_guard_ffi_boundary(|| open.record(row)))?;
+                    row
+                }
+            };
+            let result = pg_guard_ffi_boundary(|| {
                 raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
                 let result = update(
                     relation,
@@ -136,20 +164,14 @@ impl Found<'_> {
                     open.add_to_indexes(row, indexes, unchecked, changes);
                 }
                 result
-            })
+            });
+            Ok(result == pg_sys::TM_Result::TM_Ok)
         }
     }
 
     /// The row as `update` has just left it.
     pub fn written(&self) -> &Open<'_> {
         self.open
-    }
-
-    /// The same, whole: what is stored apart from it is read.
-    pub fn updated<'to>(&self) -> Value<'to> {
-        // SAFETY: `update` has filled in the row; what it took over from the old one is there while that is
-        // found.
-        unsafe { pg_guard_ffi_boundary(|| self.open.record(self.open.heap.row)) }
     }
 
     /// Locks the row for a change of it, if that can be done at once.

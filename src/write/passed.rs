@@ -1,0 +1,374 @@
+//! Tasks that a take passes over, because jsonb cannot hold them or an UPDATE of them fails, and the slow way to take those
+//! behind them.
+//!
+//! A take that may fail for a single task runs in a subtransaction, or refuses the task before it has written anything. Where a
+//! statement has failed, its tasks are tried one by one. If nothing else can be taken, the first task that no UPDATE can write is
+//! tried once more without protection, so that the caller gets the error as it is.
+
+use crate::error::{Error, OrRaise, Result};
+use crate::model::change::Call;
+use crate::model::form::Form;
+use crate::model::status::Status;
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::parts::waiters::change::Ready;
+use crate::queue::{self, Arguments, Queue, Statement};
+use crate::server::memory::Memory;
+use crate::server::spi::{self, Rows};
+use crate::server::time;
+use crate::server::value::Value;
+use crate::server::xact::{self, Failure, Verdict};
+use crate::statement::{Change, Parameter};
+use crate::transaction;
+use crate::write::counting::{self, Transition};
+use crate::write::unchanged;
+use pgrx::PgSqlErrorCode;
+use std::cell::RefCell;
+
+/// Maximum number of tasks that a statement's take passes over; beyond it the take ends.
+const MOST: i32 = 100;
+
+/// Pauses in microseconds before a session tries a task again that it could not write, doubled each time.
+const PAUSES: (i64, i64) = (100_000, 60_000_000);
+
+/// A task that rests.
+struct Rest {
+    slot: SlotId,
+    key: u64,
+    pause: i64,
+    until: i64,
+    failure: Failure,
+}
+
+thread_local! {
+    /// The tasks that this session could not write; at most `MOST`.
+    static RESTS: RefCell<Vec<Rest>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The tasks that a take has passed over.
+pub struct Passed<'take> {
+    queue: &'take Queue,
+    pub form: Form,
+    /// Memory of the call, for what outlives a subtransaction.
+    memory: Memory,
+    /// One has been shown.
+    is_shown: bool,
+    /// The first that no UPDATE can write.
+    refused: Option<(Vec<Value<'take>>, Failure)>,
+}
+
+/// Is shown the tasks that a statement has returned.
+type See<'a> = &'a mut dyn FnMut(&Rows) -> Result<()>;
+
+/// Why a task is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// jsonb cannot hold it.
+    Unshown,
+    /// No UPDATE can write it.
+    Unwritten,
+}
+
+/// The refusal of a task.
+pub struct Refusal {
+    pub why: Why,
+    pub failure: Failure,
+}
+
+type Attempted<T> = std::result::Result<T, Refusal>;
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal { why: Why::Unwritten, failure }
+    }
+}
+
+impl<'take> Passed<'take> {
+    pub fn none(queue: &'take Queue, form: Form) -> Passed<'take> {
+        Passed { queue, form, memory: Memory::current(), is_shown: false, refused: None }
+    }
+
+    /// Returns a task as the caller wants it, or why it cannot be delivered.
+    pub fn converted<'to>(&self, task: Value<'to>) -> Attempted<Value<'to>> {
+        match self.form {
+            Form::Row => Ok(task),
+            Form::Json => {
+                let converted = self.queue.converted(task);
+                converted.map_err(|failure| Refusal { why: Why::Unshown, failure })
+            }
+        }
+    }
+
+    /// Delivers the tasks of a statement that is not protected. One that jsonb cannot hold is an error.
+    pub fn deliver(&self, rows: &Rows, mut see: impl FnMut(&Rows) -> Result<()>) -> Result<()> {
+        if self.form == Form::Row {
+            return see(rows);
+        }
+        let tasks = (0..rows.len()).filter_map(|row| rows.value(row, 1));
+        let tasks = tasks.map(|task| self.converted(task)).collect::<Attempted<Vec<_>>>();
+        let error = |Refusal { failure, .. }| {
+            Error::new(failure.code, failure.message).hint("Take the task as a row, or delete it.")
+        };
+        see(&Rows::of(tasks.map_err(error)?))
+    }
+
+    /// Notes a task that is passed over, and shows the first as the queue's error.
+    pub fn note(&mut self, key: &[Value], refusal: Refusal) {
+        let (queue, task) = (self.queue, queue::key_text(key));
+        let Refusal { why, failure } = refusal;
+        if !std::mem::replace(&mut self.is_shown, true) {
+            let (what, hint) = match why {
+                Why::Unshown => ("delivered as jsonb", "Take it as a row, or delete it."),
+                Why::Unwritten => ("taken", "Mend or delete it, or what refuses its UPDATE."),
+            };
+            let text = format!("task {task} cannot be {what}: {}. {hint}", failure.message);
+            if let Some(mut slot) = slot::lock(queue.slot) {
+                slot.set_refused(&text);
+            }
+        }
+        if why == Why::Unwritten && self.refused.is_none() {
+            let key = key.iter().map(|value| self.memory.run(|| value.copied()));
+            self.refused = Some((key.collect(), failure));
+        }
+    }
+
+    /// Returns whether a statement's take may fail because of a single task.
+    pub fn may_fail(&self) -> bool {
+        self.queue.may_refuse || self.form == Form::Json && self.queue.shows.has_doubtful_types
+    }
+
+    /// Takes by a statement, and one by one where that fails.
+    pub fn take(
+        &mut self,
+        change: Change,
+        transition: Option<Transition>,
+        arguments: &Arguments,
+        deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
+    ) -> Result<usize> {
+        let queue = self.queue;
+        if !self.may_fail() {
+            return self.run(change, transition, arguments, |rows| {
+                self.deliver(rows, |rows| deliver(rows, queue))
+            });
+        }
+        let has_rests = RESTS.with_borrow(|rests| rests.iter().any(|rest| rest.slot == queue.slot));
+        let mut tasks = match has_rests {
+            true => vec![],
+            false => {
+                let all = |see: See| self.run(change, transition, arguments, see);
+                self.tried(all).unwrap_or_default()
+            }
+        };
+        if tasks.is_empty() {
+            tasks = self.one_by_one(change, transition, arguments);
+        }
+        let taken = tasks.len();
+        if taken > 0 {
+            deliver(&Rows::of(tasks), queue)?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes the first task that no UPDATE could write, if there is one, so that the caller gets its error. `change` takes a task
+    /// by its key.
+    pub fn insist(
+        &self,
+        change: Change,
+        arguments: &Arguments,
+        mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
+    ) -> Result<usize> {
+        let Some((key, failure)) = &self.refused else { return Ok(0) };
+        let mut arguments = arguments.clone();
+        arguments.set_key(key);
+        arguments.set(Parameter::Limit, Value::int4(1));
+        arguments.set(Parameter::Skip, Value::int4(0));
+        let taken = self.run(change, None, &arguments, |rows| {
+            unchanged::refuse(self.queue, rows, |status| status == Status::Taken)?;
+            self.deliver(rows, |rows| deliver(rows, self.queue))
+        })?;
+        match taken {
+            0 if failure.code == unchanged::CODE => Err(unchanged::error(&queue::key_text(key))),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Returns the error of the first task that no UPDATE could write.
+    pub fn error(&self) -> Option<Error> {
+        let (key, failure) = self.refused.as_ref()?;
+        let error = Error::new(failure.code, failure.message.clone());
+        let (queue, task) = (&self.queue.name, queue::key_text(key));
+        Some(error.detail(format!("Task {task} of queue \"{queue}\" cannot be taken.")))
+    }
+
+    fn run(
+        &self,
+        change: Change,
+        transition: Option<Transition>,
+        arguments: &Arguments,
+        see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        counting::run(self.queue, Call::Take, transition, || {
+            spi::connect(|spi| self.queue.change(spi, change, arguments, see))
+        })
+    }
+
+    /// Takes in a subtransaction, which is undone if one of the tasks cannot be taken or delivered.
+    fn tried<'to>(&self, work: impl FnOnce(See) -> Result<usize>) -> Attempted<Vec<Value<'to>>> {
+        let (queue, mut tasks, mut refused) = (self.queue, Vec::new(), None);
+        xact::in_subtransaction(|| {
+            let mut refusal = None;
+            let mut see = |rows: &Rows| {
+                if let Some(task) = unchanged::find(queue, rows, |status| status == Status::Taken) {
+                    refusal = Some(unchanged::failure(&task).into());
+                }
+                for task in (0..rows.len()).filter_map(|row| rows.value(row, 1)) {
+                    match self.memory.run(|| self.converted(task).map(Value::copied)) {
+                        Ok(task) => tasks.push(task),
+                        Err(refused) => refusal = Some(refused),
+                    }
+                }
+                Ok(())
+            };
+            let failure = xact::unless_of_task(|| work(&mut see).or_raise()).err();
+            refused = failure.map(Refusal::from).or(refusal);
+            if refused.is_none() {
+                return Verdict::Keep(());
+            }
+            // A task that was passed over wakes nobody: a consumer that waits would wake itself again and again.
+            transaction::note(queue.slot, |delta| delta.waiters.unmade_ready = Ready::default());
+            Verdict::Undo
+        });
+        refused.map_or(Ok(tasks), Err)
+    }
+
+    /// Takes the first task of a sub-queue by a statement. None if it was passed over.
+    pub fn take_first(
+        &mut self,
+        change: Change,
+        arguments: &Arguments,
+        mut see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Option<usize>> {
+        let queue = self.queue;
+        let take = |see: See| spi::connect(|spi| queue.change(spi, change, arguments, see));
+        let mut tried = self.tried(take);
+        if matches!(&tried, Ok(tasks) if tasks.is_empty())
+            && let Some(key) = self.picked(change, arguments)
+        {
+            // It is there, and now it is locked.
+            tried = self.tried(take);
+            if matches!(&tried, Ok(tasks) if tasks.is_empty()) {
+                tried = Err(unchanged::failure(&queue::key_text(&key)).into());
+            }
+        }
+        match tried {
+            Ok(tasks) => {
+                let taken = tasks.len();
+                if taken > 0 {
+                    see(&Rows::of(tasks))?;
+                }
+                Ok(Some(taken))
+            }
+            // Row security hides another task of the sub-queue that is in flight.
+            Err(Refusal { failure, .. })
+                if queue.has_row_security
+                    && failure.code == PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION =>
+            {
+                Ok(Some(0))
+            }
+            Err(refusal) => {
+                if let Some(key) = self.picked(change, arguments) {
+                    self.note(&key, refusal);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes the tasks one by one. Those that cannot be taken stay locked, so that the others keep their places behind them.
+    fn one_by_one<'to>(
+        &mut self,
+        change: Change,
+        transition: Option<Transition>,
+        arguments: &Arguments,
+    ) -> Vec<Value<'to>> {
+        let queue = self.queue;
+        let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer);
+        let mut arguments = arguments.clone();
+        arguments.set(Parameter::Limit, Value::int4(1));
+        let (mut tasks, mut skip) = (Vec::new(), 0);
+        while (tasks.len() as i64) < count && skip < MOST {
+            arguments.set(Parameter::Skip, Value::int4(skip));
+            let Some(key) = self.picked(change, &arguments) else { break };
+            let hash = queue.key_hash(key.iter().copied().map(Some));
+            if let Some(failure) = rest_of(queue.slot, hash) {
+                self.note(&key, failure.into());
+                skip += 1;
+                continue;
+            }
+            arguments.set_key(&key);
+            let change_one = |see: See| {
+                spi::connect(|spi| {
+                    let rows = queue.run(spi, &Statement::ChangeOne(change), &arguments);
+                    see(&rows)?;
+                    Ok(rows.len())
+                })
+            };
+            let one = |see: See| counting::run(queue, Call::Take, transition, || change_one(see));
+            match self.tried(one) {
+                Ok(task) if task.is_empty() => {
+                    let failure = unchanged::failure(&queue::key_text(&key));
+                    rest(queue.slot, hash, &failure);
+                    self.note(&key, failure.into());
+                    skip += 1;
+                }
+                Ok(task) => {
+                    end_rest(queue.slot, hash);
+                    tasks.extend(task);
+                }
+                Err(refusal) => {
+                    if refusal.why == Why::Unwritten {
+                        rest(queue.slot, hash, &refusal.failure);
+                    }
+                    self.note(&key, refusal);
+                    skip += 1;
+                }
+            }
+        }
+        tasks
+    }
+
+    /// Returns the key of a task that a statement picks, and locks it.
+    fn picked<'to>(&self, change: Change, arguments: &Arguments) -> Option<Vec<Value<'to>>> {
+        spi::connect(|spi| {
+            let rows = self.queue.run(spi, &Statement::Pick(change), arguments);
+            let part =
+                |column| rows.value(0, column).map(|value| self.memory.run(|| value.copied()));
+            (1..=self.queue.key.len() as i32).map(part).collect()
+        })
+    }
+}
+
+/// Returns why a task could not be written, if it rests.
+fn rest_of(slot: SlotId, key: u64) -> Option<Failure> {
+    let now = time::now();
+    RESTS.with_borrow(|rests| {
+        let rest = rests.iter().find(|rest| (rest.slot, rest.key) == (slot, key))?;
+        (rest.until > now).then(|| rest.failure.clone())
+    })
+}
+
+/// Lets a task rest that could not be written, each time for twice as long.
+fn rest(slot: SlotId, key: u64, failure: &Failure) {
+    RESTS.with_borrow_mut(|rests| {
+        let known = rests.iter().position(|rest| (rest.slot, rest.key) == (slot, key));
+        let last = known.map_or(0, |at| rests.remove(at).pause);
+        let pause = (last * 2).clamp(PAUSES.0, PAUSES.1);
+        rests.truncate(MOST as usize - 1);
+        let (until, failure) = (time::now().saturating_add(pause), failure.clone());
+        rests.insert(0, Rest { slot, key, pause, until, failure });
+    });
+}
+
+fn end_rest(slot: SlotId, key: u64) {
+    RESTS.with_borrow_mut(|rests| rests.retain(|rest| (rest.slot, rest.key) != (slot, key)));
+}
