@@ -26,6 +26,10 @@ pub struct Direct {
     pub in_flight: Option<Oid>,
     /// The index of the tasks by the instant at which the worker has to act.
     pub due: Option<Oid>,
+    /// The index of the tasks by the end of their life.
+    pub expiry: Option<Oid>,
+    /// The index of the taken tasks by session.
+    pub taken: Option<Oid>,
     /// The index of the key.
     pub key: Option<Oid>,
     /// The indexes that hold only tasks in certain states.
@@ -150,14 +154,14 @@ impl Queue {
 }
 
 impl Direct {
-    /// Opens the table for changes, with the indexes that hold tasks in the state `written`. None where the statement path has
+    /// Opens the table for changes, with the indexes that hold tasks in the states that are `written`. None where the statement path has
     /// to be used: while the table is open already, and once this transaction has altered it, which user code may do during
     /// a call.
-    pub fn open(&self, written: Option<Status>) -> Option<Open<'_>> {
+    pub fn open(&self, written: &[Status]) -> Option<Open<'_>> {
         if self.stale.get() {
             return None;
         }
-        self.heap.open(|index| written.is_some_and(|status| self.may_hold(index, status)))
+        self.heap.open(|index| written.iter().any(|status| self.may_hold(index, *status)))
     }
 
     fn of(queue: &Queue) -> Option<Direct> {
@@ -190,6 +194,8 @@ impl Direct {
             subqueue: serves(queue.sql.order_index()),
             in_flight: serves(Index::InFlight),
             due: serves(Index::Due),
+            expiry: serves(Index::Expiry),
+            taken: serves(Index::Taken),
             key: present.iter().find(|index| queue.has_key(index)).map(|index| index.oid),
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),

@@ -90,13 +90,6 @@ impl Queue {
         }
     }
 
-    /// An array of the keys that stand in some places; None if the queue has no marks.
-    pub fn keys_at<'to>(&self, positions: &[Position]) -> Option<Value<'to>> {
-        let keys = positions.iter().map(|position| self.key_at(*position));
-        let keys = keys.collect::<Option<Vec<_>>>()?;
-        Some(Value::array(keys.into_iter(), self.key_base()))
-    }
-
     fn key_base(&self) -> Oid {
         self.key.first().map_or(Oid::INVALID, |key| key.base)
     }

@@ -2,7 +2,7 @@
 //! the functions of its operator classes, which only superusers make; its expressions and its predicate are not
 //! evaluated, so that a caller looks at each row itself.
 
-use crate::server::heap::{Bound, Is, access, column_type};
+use crate::server::heap::{Bound, Is, access, column_type, null_key};
 use crate::server::relation::{Lock, Relation, Snapshot};
 use crate::server::row::Tuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -65,6 +65,8 @@ unsafe fn key(
     let strategy = match bound.is {
         Is::Equal => pg_sys::BTEqualStrategyNumber,
         Is::AtLeast => pg_sys::BTGreaterEqualStrategyNumber,
+        Is::After => pg_sys::BTGreaterStrategyNumber,
+        Is::Null => return null_key(column + 1),
     };
     let mut key = pg_sys::ScanKeyData::default();
     // SAFETY: by the contract of this function; a btree family has these operators for its types, and the value is of the

@@ -12,6 +12,7 @@ pub const INT4: Oid = pg_sys::INT4OID;
 pub const INT8: Oid = pg_sys::INT8OID;
 pub const CHAR: Oid = pg_sys::CHAROID;
 pub const TEXT: Oid = pg_sys::TEXTOID;
+pub const VARCHAR: Oid = pg_sys::VARCHAROID;
 pub const UUID: Oid = pg_sys::UUIDOID;
 pub const XID: Oid = pg_sys::XIDOID;
 pub const UUID_ARRAY: Oid = pg_sys::UUIDARRAYOID;

@@ -21,6 +21,10 @@ pub struct Value<'m> {
 }
 
 impl<'m> Value<'m> {
+    /// Stands where a value is not looked at; of no type.
+    pub(super) const NONE: Value<'static> =
+        Value { datum: Datum::null(), oid: Oid::INVALID, _memory: PhantomData };
+
     /// # Safety
     /// The datum is a value of the type, not NULL, and what it points to lives for `'m`.
     pub(super) unsafe fn new(datum: Datum, oid: Oid) -> Value<'m> {
@@ -260,6 +264,12 @@ impl Value<'_> {
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
             Value::new(Datum::from(text), types::TEXT)
         }
+    }
+
+    /// A text as a value of type text or varchar; None for other types.
+    pub fn string(text: &str, oid: Oid) -> Option<Self> {
+        // A varchar is stored as a text is.
+        [types::TEXT, types::VARCHAR].contains(&oid).then(|| Value { oid, ..Value::text(text) })
     }
 
     pub fn uuid(uuid: [u8; 16]) -> Self {

@@ -2,7 +2,7 @@
 
 use crate::model::field::Field;
 use crate::model::status::Status;
-use crate::statement::rule::{Applies, Return};
+use crate::statement::rule::{Applies, Assignment, Return};
 use crate::statement::step::hidden;
 use crate::statement::{AT_LEAST, OBSERVED, Parameter, Parameters, Table, Text, Within, join};
 
@@ -57,7 +57,7 @@ pub enum Change {
 }
 
 /// The states in which a task's life may end.
-pub(super) const MORTAL: [Status; 3] = [Status::Ready, Status::Waiting, Status::Buried];
+pub const MORTAL: [Status; 3] = [Status::Ready, Status::Waiting, Status::Buried];
 
 impl Table {
     /// Picks and changes tasks in one statement, for a key of one column.
@@ -114,10 +114,14 @@ impl Table {
         }
     }
 
-    /// Returns the assignments of a change; none if it deletes.
     fn set(&self, change: Change, parameters: &mut Parameters) -> Vec<String> {
+        self.assign(self.on_change(change), parameters)
+    }
+
+    /// Returns the assignments of a change; none if it deletes.
+    pub fn on_change(&self, change: Change) -> Vec<Assignment> {
         let failed = |why| self.on_return(Return { failed: Some(why), ..Return::default() });
-        let set = match change {
+        match change {
             Change::Take { ttr, .. }
             | Change::TakeInSubqueue { ttr, .. }
             | Change::TakeNamed { ttr, any: false, .. } => self.on_take(ttr).collect(),
@@ -132,8 +136,7 @@ impl Table {
             Change::Plow { delay, ttl, .. } => {
                 self.on_return(Return { delay, ttl, ..Return::default() })
             }
-        };
-        self.assign(set, parameters)
+        }
     }
 
     fn picking(&self, change: Change, parameters: &mut Parameters) -> String {

@@ -20,7 +20,7 @@ mod subqueue;
 mod tests;
 mod within;
 
-pub use change::Change;
+pub use change::{Change, MORTAL};
 pub use ddl::{ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, UPDATE_TRIGGER};
 pub use index::Index;
 pub use put::{Put, Source, Update};

@@ -67,7 +67,6 @@ impl Applies {
     /// Takes by key may also be of waiting and buried tasks.
     pub const TO_TAKE_ANY: Applies =
         Applies::to_takeable(&[Status::Ready, Status::Waiting, Status::Buried]);
-    pub const TO_PROMOTE: Applies = Applies::to(&[Status::Waiting]);
 
     const fn to_takeable(states: &'static [Status]) -> Applies {
         Applies { alive: true, ..Applies::to(states) }
@@ -181,7 +180,7 @@ impl Table {
     }
 
     /// Returns what becomes of a waiting task that is due.
-    pub fn on_promotion(&self) -> [Assignment; 2] {
+    pub(super) fn on_promotion(&self) -> [Assignment; 2] {
         [set(Field::Status, Assigned::State(Status::Ready)), set(Field::Runat, Assigned::Null)]
     }
 

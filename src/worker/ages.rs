@@ -16,7 +16,7 @@ pub fn note(tables: impl Iterator<Item = Oid>) {
         let outdated = slot::lock(id).filter(|slot| slot.is_ready_since_outdated());
         let Some(version) = outdated.map(|slot| slot.version()) else { continue };
         let look = || {
-            if !relation::try_lock(table, Lock::AccessShare) {
+            if !relation::try_lock_whole(table, Lock::AccessShare) {
                 return None;
             }
             let queue = queue::find(table).or_raise();

@@ -2,22 +2,19 @@
 //! a failing queue affects no other.
 
 use crate::error::{Error, OrRaise};
-use crate::model::change::Call;
 use crate::parts::schedule::jobs;
-use crate::queue::{self, Arguments, Queue};
+use crate::queue;
 use crate::server::relation::{self, Lock, Relation};
-use crate::server::spi::{self, Spi};
-use crate::server::value::Value;
 use crate::server::worker::Timeout;
 use crate::server::xact::{self, Failure};
-use crate::server::{catalog, subscription, time, user};
+use crate::server::{catalog, spi, subscription, time, user};
 use crate::settings;
-use crate::statement::{Change, Parameter};
+use crate::statement::Change;
 use crate::worker::authors;
-use crate::write::{counting, direct};
+use crate::worker::means::{Means, Passed};
+use crate::write::direct::upkeep::Wanted;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// What came of a job.
@@ -77,9 +74,9 @@ impl Drop for Limit {
 }
 
 /// Runs `work` on a queue.
-pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<T>, Failure> {
+pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, Failure> {
     xact::try_in_transaction(|| {
-        if !queue::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
+        if !queue::try_lock() || !relation::try_lock_whole(table, Lock::RowExclusive) {
             return Outcome::Busy;
         }
         let queue = match queue::find(table) {
@@ -92,8 +89,10 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
         };
         match jobs::served_owner() {
             Some(served) if Oid::from(served) != owner => return Outcome::OwnedBy(owner),
+            // A security-restricted operation refuses deferred triggers.
+            Some(_) => spi::connect(|spi| drop(spi.run("SET CONSTRAINTS ALL IMMEDIATE"))),
             None if queue.runs_user_code() => return Outcome::RunsUserCode,
-            _ => {}
+            None => {}
         }
         if jobs::served_owner().is_some() && user::is_superuser(owner) {
             let owner = catalog::role_name(owner);
@@ -101,13 +100,10 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
                 return Outcome::Busy;
             }
         }
-        // A security-restricted operation refuses deferred triggers.
-        spi::connect(|spi| {
-            spi.run("SET CONSTRAINTS ALL IMMEDIATE");
-        });
         let _limit = Limit::begin();
         let _role = user::act_restricted_as(owner);
-        let done = work(&queue);
+        let Some(means) = Means::of(&queue) else { return Outcome::RunsUserCode };
+        let done = work(&means);
         // Rows of another server are visible only with the subscription.
         if subscription::copies(table) {
             Error::new(
@@ -122,12 +118,10 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Rc<Queue>) -> T) -> Result<Outcome<
 
 /// A change of as many tasks as a batch has.
 pub struct Batch<'a> {
-    queue: &'a Queue,
-    change: Change,
-    /// The parameters of the pick, but for the number of tasks.
-    arguments: Arguments<'a>,
-    call: Call,
-    manner: Manner,
+    pub means: &'a Means<'a>,
+    pub change: Change,
+    pub wanted: Wanted<'a>,
+    pub manner: Manner,
 }
 
 /// What came of a batch.
@@ -140,26 +134,10 @@ pub struct Changed {
     pub failure: Option<Failure>,
 }
 
-impl<'a> Batch<'a> {
-    pub fn of(
-        queue: &'a Queue,
-        change: Change,
-        arguments: Arguments<'a>,
-        manner: Manner,
-    ) -> Batch<'a> {
-        let call = match change {
-            Change::Promote => Call::Delay,
-            Change::ExpireLeases => Call::Ttr,
-            Change::Expire => Call::Ttl,
-            Change::DeleteZombies => Call::Zombie,
-            _ => Call::Session,
-        };
-        Batch { queue, change, arguments, call, manner }
-    }
-
+impl Batch<'_> {
     /// Changes a batch of tasks; how many.
     fn run(&self) -> usize {
-        self.run_some(settings::batch_size(), 0)
+        self.run_some(settings::batch_size(), &Passed::default())
     }
 
     /// Does the same; if that fails, one by one, so that a task that cannot be changed, or only slowly, holds up no
@@ -187,16 +165,16 @@ impl<'a> Batch<'a> {
             Manner::Patient => 2 * settings::worker_timeout(),
             Manner::Brief | Manner::Careful => settings::worker_timeout(),
         };
-        let (mut changed, mut passed) = (Changed::default(), 0);
-        while changed.tasks + (passed as usize) < settings::batch_size() as usize {
+        let (mut changed, mut passed) = (Changed::default(), Passed::default());
+        while changed.tasks + (passed.count as usize) < settings::batch_size() as usize {
             Limit::restart();
-            match xact::try_in_subtransaction(|| self.run_some(1, passed)) {
+            match xact::try_in_subtransaction(|| self.run_some(1, &passed)) {
                 Ok(0) => break,
                 Ok(_) => changed.tasks += 1,
                 Err(failure) => {
                     changed.is_slow |= failure.is_canceled();
                     changed.failure = Some(failure);
-                    passed += 1;
+                    passed.note_failure();
                 }
             }
             changed.is_slow |= begun.elapsed() > limit;
@@ -208,23 +186,7 @@ impl<'a> Batch<'a> {
         changed
     }
 
-    fn run_some(&self, limit: i32, passed: i32) -> usize {
-        if let Some(changed) = self.promote_directly(limit, passed) {
-            return changed;
-        }
-        let mut arguments = self.arguments.clone();
-        arguments.set(Parameter::Limit, Value::int4(limit));
-        arguments.set(Parameter::Skip, Value::int4(passed));
-        let change = |spi: &Spi| self.queue.change(spi, self.change, &arguments, |_| Ok(()));
-        counting::run(self.queue, self.call, None, || spi::connect(change)).or_raise()
-    }
-
-    fn promote_directly(&self, limit: i32, passed: i32) -> Option<usize> {
-        let time = |parameter| self.arguments.get(parameter).map(Value::to_instant);
-        let (now, since) = time(Parameter::Now).zip(time(Parameter::Since))?;
-        if self.change != Change::Promote || passed > 0 {
-            return None;
-        }
-        direct::promote(self.queue, now, since, limit as usize).or_raise()
+    fn run_some(&self, limit: i32, passed: &Passed) -> usize {
+        self.means.change(self.change, self.wanted, limit, passed)
     }
 }

@@ -43,7 +43,7 @@ fn ended(end: End) -> Report {
 
 /// What comes to nothing is asked for again by the claim that is dropped.
 fn recount(table: Oid, purpose: Purpose, most_pages: u32) -> Option<End> {
-    if !queue::try_lock() || !relation::try_lock(table, Lock::AccessShare) {
+    if !queue::try_lock() || !relation::try_lock_whole(table, Lock::AccessShare) {
         return Some(End::Busy);
     }
     let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());

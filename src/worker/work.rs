@@ -1,22 +1,21 @@
 //! The jobs of a queue: what each does in its transaction, in whatever process.
 
 use crate::error::OrRaise;
-use crate::model::change::has_progressed;
 use crate::model::field::Field;
 use crate::model::position::Position;
 use crate::model::status::Status;
 use crate::parts::leases::store;
 use crate::parts::schedule::orders::{End, Progress, Report, Work};
 use crate::parts::slot;
-use crate::queue::{Arguments, Queue, Statement};
+use crate::queue::Queue;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::server::xact::Failure;
-use crate::server::{spi, time};
-use crate::statement::{Change, Parameter};
-use crate::transaction;
+use crate::statement::Change;
 use crate::worker::job::{self, Batch, Changed, Manner, Outcome};
+use crate::worker::means::Means;
 use crate::worker::recounter;
+use crate::write::direct::upkeep::Wanted;
 use pgrx::pg_sys::Oid;
 
 /// Does a job and says what came of it.
@@ -24,16 +23,16 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
     if *work == Work::Recount {
         return recounter::recount_at_leisure(table);
     }
-    let done = job::run(table, |queue| {
+    let done = job::run(table, |means| {
         let report = match work {
             Work::Timed { now, since, first } => {
-                act_on_time(queue, (*now, *since), usize::from(*first), manner)
+                act_on_time(means, (*now, *since), usize::from(*first), manner)
             }
-            Work::FindLost => find_lost(queue, manner),
-            Work::Reap { sessions, places } => reap(queue, sessions, places.as_deref(), manner),
+            Work::FindLost => find_lost(means, manner),
+            Work::Reap { sessions, places } => reap(means, sessions, places.as_deref(), manner),
             Work::Recount => return Report::none(End::Busy),
         };
-        Report { end: End::Done, has_row_security: queue.has_row_security, ..report }
+        Report { end: End::Done, has_row_security: means.queue.has_row_security, ..report }
     });
     match done {
         Ok(Outcome::Done(report)) => report,
@@ -52,25 +51,25 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
 
 /// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
 /// next job begins with the kind after that.
-fn act_on_time(queue: &Queue, (now, since): (i64, i64), first: usize, manner: Manner) -> Report {
+fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize, manner: Manner) -> Report {
+    let queue = means.queue;
     if !may_have_timed(queue) {
         return Report { progress: Progress::Made, ..Report::default() };
     }
     let since = if queue.is_tracked { since } else { i64::MIN };
-    let mut times = Arguments::of(Parameter::Now, Value::instant(now));
-    times.set(Parameter::Since, Value::instant(since));
-    let before = if tells(queue) { None } else { next_due(queue, &times) };
+    let wanted = Wanted::Due { now, since };
+    let before = if means.tells() { None } else { means.next_due(since) };
     let mut failure: Option<Failure> = None;
     let changes: Vec<Change> = timed_changes(queue).collect();
     let slow = in_turn(changes.len(), first).find(|index| {
-        let changed = Batch::of(queue, changes[*index], times.clone(), manner).run_or_each();
+        let changed = Batch { means, change: changes[*index], wanted, manner }.run_or_each();
         failure = changed.failure.or(failure.take());
         changed.is_slow
     });
-    let next = next_due(queue, &times);
-    let has_made = || if tells(queue) { has_made_progress(queue) } else { next != before };
+    let next = means.next_due(since);
+    let has_made = || if means.tells() { means.has_made_progress() } else { next != before };
     let progress = match next {
-        Some(next) if next <= now && !has_made() => left(queue, timed_changes(queue), &times),
+        Some(next) if next <= now && !has_made() => means.left(timed_changes(queue), wanted),
         _ => Progress::Made,
     };
     let first = slow.map_or(0, |index| index as u8 + 1);
@@ -105,23 +104,16 @@ fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
     .filter_map(|(is_on, change)| is_on.then_some(change))
 }
 
-fn next_due(queue: &Queue, times: &Arguments) -> Option<i64> {
-    spi::connect(|spi| {
-        let rows = queue.run(spi, &Statement::NextDue, times);
-        rows.value(0, 1).map(Value::to_instant)
-    })
-}
-
 /// Gives back what no session holds, and finds the sessions that have ended unnoticed.
-fn find_lost(queue: &Queue, manner: Manner) -> Report {
-    let none = Arguments::default();
-    let holders = owners(queue, &Statement::Holders, &none);
+fn find_lost(means: &Means, manner: Manner) -> Report {
+    let (change, wanted) = (Change::ReapOwnerless, Wanted::Ownerless);
+    let holders = means.holders();
     let has_more = holders.contains(&None);
     let (mut changed, mut progress) = (Changed::default(), Progress::Made);
     if has_more {
-        changed = Batch::of(queue, Change::ReapOwnerless, none.clone(), manner).run_or_each();
-        if !has_made_progress(queue) {
-            progress = left(queue, [Change::ReapOwnerless].into_iter(), &none);
+        changed = Batch { means, change, wanted, manner }.run_or_each();
+        if !means.has_made_progress() {
+            progress = means.left([change].into_iter(), wanted);
         }
     }
     let sessions = store::lost(holders.into_iter().flatten().collect()).or_raise();
@@ -130,59 +122,24 @@ fn find_lost(queue: &Queue, manner: Manner) -> Report {
 }
 
 /// Gives back tasks that sessions had taken, those in these places if they are given.
-fn reap(queue: &Queue, sessions: &[Uuid], places: Option<&[Position]>, manner: Manner) -> Report {
-    let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
+fn reap(means: &Means, sessions: &[Uuid], places: Option<&[Position]>, manner: Manner) -> Report {
+    let queue = means.queue;
     // Without triggers that report changes, their positions are not reliable.
-    let keys = places.filter(|_| queue.is_tracked).and_then(|places| queue.keys_at(places));
-    let named = keys.is_some();
-    arguments.set_or_null(Parameter::Keys, keys);
+    let places = places.filter(|_| queue.is_tracked);
+    let keys = places.and_then(|places| {
+        places.iter().map(|place| queue.key_at(*place)).collect::<Option<Vec<Value>>>()
+    });
+    let (named, wanted) = (keys.is_some(), Wanted::Held { sessions, keys: keys.as_deref() });
     let change = Change::Reap { named };
-    let Changed { tasks, is_slow, failure } =
-        Batch::of(queue, change, arguments.clone(), manner).run_or_each();
+    let Changed { tasks, is_slow, failure } = Batch { means, change, wanted, manner }.run_or_each();
     // Locked rows were passed over: then there is more to do.
-    let holders = owners(queue, &Statement::Holding { named }, &arguments);
-    let holders: Vec<Uuid> = holders.into_iter().flatten().collect();
-    let has_made = || if tells(queue) { has_made_progress(queue) } else { tasks > 0 };
+    let holders = means.holding(named, wanted);
+    let has_made = || if means.tells() { means.has_made_progress() } else { tasks > 0 };
     let progress = match holders.is_empty() || has_made() {
         true => Progress::Made,
-        false => left(queue, [change].into_iter(), &arguments),
+        false => means.left([change].into_iter(), wanted),
     };
     Report { progress, sessions: holders, is_slow, failure, ..Report::default() }
-}
-
-/// The sessions that a statement finds; None for no session.
-fn owners(queue: &Queue, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
-    spi::connect(|spi| {
-        let rows = queue.run(spi, find, arguments);
-        (0..rows.len()).map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
-    })
-}
-
-/// Returns whether the triggers say what becomes of each task.
-fn tells(queue: &Queue) -> bool {
-    queue.is_tracked || queue.has_row_security
-}
-
-/// Returns whether tasks have left the states in which they were found. A trigger may revert a change or put the
-/// task back, and a rule may do nothing: how many rows a statement has changed says nothing.
-fn has_made_progress(queue: &Queue) -> bool {
-    let (transitions, due) = transaction::transitions(queue.slot);
-    has_progressed(&transitions, due.is_some_and(|due| due <= time::now()))
-}
-
-/// Why tasks are left that were to be changed: if one can be locked, the change has come to nothing.
-fn left(
-    queue: &Queue,
-    mut changes: impl Iterator<Item = Change>,
-    arguments: &Arguments,
-) -> Progress {
-    let mut arguments = arguments.clone();
-    arguments.set(Parameter::Limit, Value::int4(1));
-    arguments.set(Parameter::Skip, Value::int4(0));
-    let finds = |change| {
-        spi::connect(|spi| !queue.run(spi, &Statement::Pick(change), &arguments).is_empty())
-    };
-    if changes.any(finds) { Progress::Stuck } else { Progress::Locked }
 }
 
 #[cfg(test)]

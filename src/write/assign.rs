@@ -4,7 +4,7 @@ use crate::model::field::Field;
 use crate::queue::{Arguments, Queue};
 use crate::server::row::Row;
 use crate::server::time;
-use crate::server::types::Uuid;
+use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::statement::rule::{Applies, Assigned, Assignment, Length};
 
@@ -30,33 +30,25 @@ impl<'m> Assignments<'m> {
         let (mut common, mut own) = (Vec::with_capacity(4), Vec::new());
         for assignment in assignments {
             let Assignment { field, value, after_last } = assignment;
+            if value != after_last || depends_on_task(value) {
+                let is_known = |value| is_known_of_task(queue, field, value);
+                if !is_known(value) || !is_known(after_last) {
+                    return None;
+                }
+                own.push(assignment);
+                continue;
+            }
             let value = match value {
                 Assigned::State(status) => Some(queue.status_value(status).ok()?),
                 Assigned::Null => None,
                 Assigned::Argument(parameter) => {
                     Some(fitting(queue, field, arguments.get(parameter)?)?)
                 }
-                Assigned::Later(Length::OwnTtr(_), None) => {
-                    own.push(assignment);
-                    continue;
-                }
-                Assigned::OneMore => {
-                    // None of a domain, whose checks are the statement's.
-                    Value::integer(0, queue.column_of(field)?.oid)?;
-                    own.push(assignment);
-                    continue;
-                }
                 Assigned::Later(first, second) => {
                     Some(Value::instant(later(first, second, arguments)?))
                 }
-                Assigned::PutOff(_)
-                | Assigned::OneLess
-                | Assigned::Renewed { .. }
-                | Assigned::Burial(..) => return None,
+                _ => return None,
             };
-            if assignment.value != after_last {
-                return None;
-            }
             common.push((queue.number_of(field), value));
         }
         Some(Assignments { common, own })
@@ -70,16 +62,76 @@ impl<'m> Assignments<'m> {
     /// Returns the values that a task gets; None if one is out of range.
     pub fn values(&self, queue: &Queue, old: &impl Row) -> Option<Values<'m>> {
         let mut values = self.common.clone();
-        for assignment in &self.own {
-            let value = match assignment.value {
-                Assigned::OneMore => Some(one_more(queue, assignment.field, old)?),
+        for Assignment { field, value, after_last } in &self.own {
+            let is_last = value != after_last && is_last_attempt(queue, old);
+            let value = match if is_last { *after_last } else { *value } {
+                Assigned::State(status) => Some(queue.status_value(status).ok()?),
+                Assigned::Null => None,
+                Assigned::OneMore => Some(one_more(queue, *field, old)?),
                 Assigned::Later(Length::OwnTtr(default), _) => end_of_ttr(queue, default, old),
+                Assigned::Later(Length::Backoff, _) => {
+                    Some(Value::instant(time::after(time::now(), backoff(queue, old))?))
+                }
+                Assigned::Burial(why, limit, _) => Some(burial(queue, why, limit, old)?),
                 _ => return None,
             };
-            values.push((queue.number_of(assignment.field), value));
+            values.push((queue.number_of(*field), value));
         }
         Some(values)
     }
+}
+
+fn depends_on_task(value: Assigned) -> bool {
+    matches!(
+        value,
+        Assigned::OneMore
+            | Assigned::Later(Length::OwnTtr(_) | Length::Backoff, None)
+            | Assigned::Burial(..)
+    )
+}
+
+/// Returns whether a value can be computed of a task, besides those that are the same for all. Checks of domains are the statement's.
+fn is_known_of_task(queue: &Queue, field: Field, value: Assigned) -> bool {
+    let column = queue.column_of(field);
+    match value {
+        Assigned::State(_) | Assigned::Null => true,
+        Assigned::OneMore => column.is_some_and(|column| Value::integer(0, column.oid).is_some()),
+        Assigned::Burial(_, _, None) => {
+            column.is_some_and(|column| [types::TEXT, types::VARCHAR].contains(&column.oid))
+        }
+        value => depends_on_task(value) && !matches!(value, Assigned::Burial(..)),
+    }
+}
+
+fn attempts(queue: &Queue, row: &impl Row) -> Option<i64> {
+    queue.value_of(row, Field::Attempts).and_then(Value::try_integer)
+}
+
+/// Returns whether a task is to be buried if the attempt that it has begun fails.
+fn is_last_attempt(queue: &Queue, row: &impl Row) -> bool {
+    let limit = queue.features().limit().map_or(0, i64::from);
+    let is_last = |attempts: i64| attempts > 0 && attempts.checked_rem(limit) == Some(0);
+    attempts(queue, row).is_some_and(is_last)
+}
+
+/// Returns the delay before the next attempt, in microseconds.
+fn backoff(queue: &Queue, row: &impl Row) -> i64 {
+    let Some(backoff) = queue.features().backoff() else { return 0 };
+    let before = attempts(queue, row).map_or(0, |attempts| attempts.saturating_sub(1));
+    // The counter never restarts; these are the attempts of the present round.
+    let done = queue.features().limit().map_or(before, |limit| before % i64::from(limit));
+    let done = done.clamp(0, backoff.steps().into());
+    let seconds = backoff.longest.min(backoff.first * backoff.factor.powf(done as f64));
+    (seconds * 1e6).round_ties_even() as i64
+}
+
+/// Returns the reason of a task that is buried after its last attempt, cut to the length of its column.
+fn burial<'m>(queue: &Queue, why: &str, limit: u32, row: &impl Row) -> Option<Value<'m>> {
+    let attempts = attempts(queue, row).map_or(String::new(), |attempts| attempts.to_string());
+    let text = format!("{why} after attempt {attempts}, the limit is {limit}");
+    let most = queue.sql.reason_length.map_or(usize::MAX, |length| length.max(0) as usize);
+    let text: String = text.chars().take(most).collect();
+    Value::string(&text, queue.column_of(Field::Reason)?.oid)
 }
 
 /// Returns an argument in the type of the column: priorities are given as bigint.

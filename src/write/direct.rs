@@ -1,4 +1,4 @@
-//! Direct path: take, ack, put and promotion through the table access method, for tables without triggers, rules or
+//! Direct path: take, ack, put and the worker's changes through the table access method, for tables without triggers, rules or
 //! row security of the user's.
 //!
 //! The rules are those of [`crate::statement::rule`]; changes are recorded as the triggers would record them. What
@@ -8,6 +8,7 @@ mod ahead;
 mod search;
 pub mod subqueue;
 mod taken;
+pub mod upkeep;
 
 use crate::error::Result;
 use crate::model::change::{Call, Place};
@@ -69,7 +70,7 @@ pub fn take(
     let Some(bounds) = bounds(queue, group, arguments, mark) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let ahead = (count <= FEW).then(|| ahead::begin(queue, group, count)).flatten();
-    let Some(mut open) = way.direct.open(Some(Status::Taken)) else {
+    let Some(mut open) = way.direct.open(&[Status::Taken]) else {
         return Ok(None);
     };
     let is_passing = is_passing(queue, &way.direct);
@@ -150,7 +151,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     let Some(direct) = queue.direct() else { return none() };
     let Some(index) = direct.key else { return none() };
     // The index is opened for what is not where this session has written it.
-    let Some(mut open) = direct.open(None) else { return none() };
+    let Some(mut open) = direct.open(&[]) else { return none() };
     let delete_found = |found: &Found| {
         let is_own = applies_to_own(queue, Verb::Ack.applies(), found, session);
         let row = is_own.then(|| found.delete()).flatten()?;
@@ -185,33 +186,6 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     rows
 }
 
-/// Makes up to `limit` waiting tasks ready that are due, of which none is due before `since`, and returns their
-/// number. Locked ones are passed over.
-pub fn promote(queue: &Queue, now: i64, since: i64, limit: usize) -> Result<Option<usize>> {
-    if !privileges::may_update_all(queue.table) {
-        return Ok(None);
-    }
-    let Some(direct) = queue.direct() else { return Ok(None) };
-    let Some(index) = direct.due else { return Ok(None) };
-    let Some(open) = direct.open(Some(Status::Ready)) else { return Ok(None) };
-    let assignments = Assignments::of(queue, queue.sql.on_promotion(), &Arguments::default());
-    let Some(assignments) = assignments else { return Ok(None) };
-    let mut promoted = 0;
-    open.scan(index, &[Bound { is: Is::AtLeast, value: Value::instant(since) }], |found| {
-        let is_due = queue.instant_of(found, Field::Runat).is_some_and(|instant| instant <= now);
-        let is_fit = is_due && applies(queue, Applies::TO_PROMOTE, found);
-        if is_fit && found.update(assignments.common()) {
-            promoted += 1;
-            note_move(queue, found, (Status::Waiting, Status::Ready), Call::Delay);
-        }
-        if is_due && promoted < limit { Scan::GoesOn } else { Scan::Ends }
-    });
-    drop(open);
-    counting::note(queue, Call::Delay, None, promoted);
-    shortcuts::count(Shortcut::Promote, promoted);
-    Ok(Some(promoted))
-}
-
 /// Returns what the direct path of `put` needs, if it can be used.
 pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     let is_allowed = !xact::has_fixed_snapshot() && privileges::may_insert_all(queue.table);
@@ -229,7 +203,7 @@ pub fn put(
     let assignments = Assignments::of(queue, queue.sql.on_put(put), arguments);
     let Some(assignments) = assignments else { return Ok(None) };
     let status = put.status();
-    let Some(open) = direct.open(Some(status)) else { return Ok(None) };
+    let Some(open) = direct.open(&[status]) else { return Ok(None) };
     let insert = |task: &Values| {
         let row = open.insert(task.iter().chain(assignments.common()));
         let place = Place { status, tube: queue.tube_of(&open) };

@@ -5,8 +5,8 @@ pub(super) mod access;
 mod open;
 pub mod unique;
 
-pub(super) use open::column_type;
 pub use open::{Bound, Found, Holder, Is, Open, Scan};
+pub(super) use open::{column_type, null_key};
 
 use crate::server::memory::{Memory, Scratch};
 use crate::server::relation::{Lock, Relation};
@@ -62,6 +62,7 @@ struct Index {
 struct Comparisons {
     equal: pg_sys::FmgrInfo,
     at_least: pg_sys::FmgrInfo,
+    after: pg_sys::FmgrInfo,
 }
 
 /// The functions of the table's access method.
@@ -326,6 +327,7 @@ unsafe fn comparisons(index: pg_sys::Relation, column: usize) -> Comparisons {
         Comparisons {
             equal: function(pg_sys::BTEqualStrategyNumber),
             at_least: function(pg_sys::BTGreaterEqualStrategyNumber),
+            after: function(pg_sys::BTGreaterStrategyNumber),
         }
     }
 }

@@ -61,6 +61,13 @@ pub struct Bound<'m> {
 pub enum Is {
     Equal,
     AtLeast,
+    After,
+    Null,
+}
+
+impl Bound<'_> {
+    /// No value.
+    pub const NULL: Bound<'static> = Bound { is: Is::Null, value: Value::NONE };
 }
 
 /// Whether a scan goes on.
@@ -323,6 +330,8 @@ unsafe fn key(
     let (strategy, function) = match bound.is {
         Is::Equal => (pg_sys::BTEqualStrategyNumber, &column.equal),
         Is::AtLeast => (pg_sys::BTGreaterEqualStrategyNumber, &column.at_least),
+        Is::After => (pg_sys::BTGreaterStrategyNumber, &column.after),
+        Is::Null => return null_key(number),
     };
     let mut key = pg_sys::ScanKeyData::default();
     // SAFETY: by the contract of this function; the value is of the column's type, the function's description is
@@ -339,6 +348,19 @@ unsafe fn key(
             std::ptr::from_ref(function).cast_mut(),
             value,
         );
+    }
+    key
+}
+
+/// The test of a column of an index for NULL.
+pub(in crate::server) fn null_key(number: usize) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    let flags = pg_sys::SK_ISNULL | pg_sys::SK_SEARCHNULL;
+    let (none, number) = (Oid::INVALID, number as i16);
+    // SAFETY: fills in the key; without a function nothing is looked up.
+    unsafe {
+        let value = Datum::from(0);
+        pg_sys::ScanKeyEntryInitialize(&mut key, flags as i32, number, 0, none, none, none, value);
     }
     key
 }

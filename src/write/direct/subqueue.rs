@@ -49,7 +49,7 @@ pub fn take(
     let direct = queue.direct().filter(|_| privileges::may_update_all(queue.table));
     let Some(direct) = direct else { return Ok(None) };
     let Some((index, in_flight)) = direct.subqueue.zip(direct.in_flight) else { return Ok(None) };
-    let Some(open) = direct.open(Some(Status::Taken)) else { return Ok(None) };
+    let Some(open) = direct.open(&[Status::Taken]) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let is_passing = is_passing(queue, &direct);
     let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };

@@ -111,7 +111,8 @@ impl Found<'_> {
         // `heap_update` is never told not to wait.
         let may_skip_lock = !process::has_assertions() && self.holder() == Holder::None;
         let is_written = may_skip_lock && self.write(changes, index, false, &mut see)?;
-        Ok(is_written || self.lock() && self.write(changes, index, true, &mut see)?)
+        let mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+        Ok(is_written || self.lock(mode) && self.write(changes, index, true, &mut see)?)
     }
 
     /// Writes the row anew, and returns whether that was done. Another transaction that is changing it, or has locked it, is waited
@@ -175,7 +176,7 @@ impl Found<'_> {
     }
 
     /// Locks the row for a change of it, if that can be done at once.
-    fn lock(&self) -> bool {
+    fn lock(&self, mode: pg_sys::LockTupleMode::Type) -> bool {
         let relation = self.open.relation.pointer();
         let mut failure = pg_sys::TM_FailureData::default();
         let lock = self.open.heap.methods.lock;
@@ -189,7 +190,7 @@ impl Found<'_> {
                     raw::GetActiveSnapshot(),
                     self.slot,
                     raw::GetCurrentCommandId(true),
-                    pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+                    mode,
                     pg_sys::LockWaitPolicy::LockWaitSkip,
                     0,
                     &mut failure,
@@ -201,27 +202,43 @@ impl Found<'_> {
 
     /// Deletes the row, waiting for its lock, and returns it. None if it was changed since.
     pub fn delete<'to>(&self) -> Option<Value<'to>> {
-        let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
-        let mut failure = pg_sys::TM_FailureData::default();
         // With the values of columns that were added since the row was written.
         let values = self.values();
-        // SAFETY: as above.
+        // SAFETY: the row is one of the table.
         unsafe {
             pg_guard_ffi_boundary(|| {
-                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
                 let row = self.open.record(self.open.store(&values));
-                let result = delete(
-                    relation,
-                    &mut (*self.slot).tts_tid,
-                    raw::GetCurrentCommandId(true),
-                    raw::GetActiveSnapshot(),
-                    null_mut(),
-                    true,
-                    &mut failure,
-                    false,
-                );
-                (result == pg_sys::TM_Result::TM_Ok).then_some(row)
+                self.remove().then_some(row)
             })
         }
+    }
+
+    /// Deletes the row. False, without waiting, if another transaction has locked it, or changed it since.
+    pub fn delete_at_once(&self) -> bool {
+        let mode = pg_sys::LockTupleMode::LockTupleExclusive;
+        // SAFETY: within a guard.
+        self.lock(mode) && unsafe { pg_guard_ffi_boundary(|| self.remove()) }
+    }
+
+    /// # Safety
+    /// To be called within a guard.
+    unsafe fn remove(&self) -> bool {
+        let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
+        let mut failure = pg_sys::TM_FailureData::default();
+        // SAFETY: as for `insert`.
+        let result = unsafe {
+            raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
+            delete(
+                relation,
+                &mut (*self.slot).tts_tid,
+                raw::GetCurrentCommandId(true),
+                raw::GetActiveSnapshot(),
+                null_mut(),
+                true,
+                &mut failure,
+                false,
+            )
+        };
+        result == pg_sys::TM_Result::TM_Ok
     }
 }

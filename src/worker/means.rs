@@ -1,0 +1,174 @@
+//! The two ways in which a job looks at tasks and changes them: directly, or by statements. What a statement is planned and run
+//! with may be code of the table's owner, so only a job worker runs any.
+
+use crate::error::OrRaise;
+use crate::model::change::{Call, has_progressed};
+use crate::model::row_id::RowId;
+use crate::parts::schedule::jobs;
+use crate::parts::schedule::orders::Progress;
+use crate::queue::{Arguments, Queue, Statement};
+use crate::server::spi::{self, Spi};
+use crate::server::time;
+use crate::server::types::Uuid;
+use crate::server::value::Value;
+use crate::statement::{Change, Parameter};
+use crate::transaction;
+use crate::write::counting;
+use crate::write::direct::upkeep::{Upkeep, Wanted};
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+
+/// How a job works on a queue.
+pub struct Means<'q> {
+    pub queue: &'q Queue,
+    is_direct: bool,
+}
+
+/// The tasks that a batch passes over because their changes have failed.
+#[derive(Default)]
+pub struct Passed {
+    /// Where their rows are, as far as they were changed directly.
+    rows: RefCell<HashSet<RowId>>,
+    /// The row that is being changed.
+    tried: Cell<Option<RowId>>,
+    /// How many there are.
+    pub count: i32,
+}
+
+impl Passed {
+    fn tries(&self, row: RowId) -> bool {
+        let is_tried = !self.rows.borrow().contains(&row);
+        if is_tried {
+            self.tried.set(Some(row));
+        }
+        is_tried
+    }
+
+    /// Passes over the task whose change has just failed.
+    pub fn note_failure(&mut self) {
+        self.count += 1;
+        self.rows.borrow_mut().extend(self.tried.take());
+    }
+}
+
+impl<'q> Means<'q> {
+    /// None if only statements can do it, in the worker of a database.
+    pub fn of(queue: &'q Queue) -> Option<Means<'q>> {
+        let is_direct = Upkeep::of(queue).is_some();
+        (is_direct || jobs::served_owner().is_some()).then_some(Means { queue, is_direct })
+    }
+
+    /// Does directly what can be done so. Until the table is looked at again, what another command has changed meanwhile may be in the
+    /// way: then there is nothing, as if all tasks were locked.
+    fn directly<T: Default>(&self, work: impl FnOnce(&Upkeep) -> Option<T>) -> T {
+        Upkeep::of(self.queue).and_then(|upkeep| work(&upkeep)).unwrap_or_default()
+    }
+
+    /// Changes up to `limit` tasks, but for those passed over, and returns their number.
+    pub fn change(&self, change: Change, wanted: Wanted, limit: i32, passed: &Passed) -> usize {
+        if self.is_direct {
+            return self.directly(|upkeep| {
+                upkeep.change(change, wanted, limit as usize, |found| passed.tries(found.id()))
+            });
+        }
+        let mut arguments = self.arguments(wanted);
+        arguments.set(Parameter::Limit, Value::int4(limit));
+        arguments.set(Parameter::Skip, Value::int4(passed.count));
+        let change_all = |spi: &Spi| self.queue.change(spi, change, &arguments, |_| Ok(()));
+        counting::run(self.queue, call(change), None, || spi::connect(change_all)).or_raise()
+    }
+
+    /// Returns the next instant at which there is something to do, none of which is before `since`.
+    pub fn next_due(&self, since: i64) -> Option<i64> {
+        if self.is_direct {
+            return self.directly(|upkeep| upkeep.next_due(since, |_| true));
+        }
+        spi::connect(|spi| {
+            let since = Arguments::of(Parameter::Since, Value::instant(since));
+            let rows = self.queue.run(spi, &Statement::NextDue, &since);
+            rows.value(0, 1).map(Value::to_instant)
+        })
+    }
+
+    /// Returns the sessions that hold tasks; None for no session.
+    pub fn holders(&self) -> Vec<Option<Uuid>> {
+        match self.is_direct {
+            true => self.directly(|upkeep| upkeep.holders()),
+            false => self.owners(&Statement::Holders, &Arguments::default()),
+        }
+    }
+
+    /// Returns those of the sessions that hold tasks which are wanted.
+    pub fn holding(&self, named: bool, wanted: Wanted) -> Vec<Uuid> {
+        let change = Change::Reap { named };
+        let holding = match self.is_direct {
+            true => self.directly(|upkeep| upkeep.holding(change, wanted)),
+            false => self.owners(&Statement::Holding { named }, &self.arguments(wanted)),
+        };
+        holding.into_iter().flatten().collect()
+    }
+
+    /// The sessions that a statement finds; None for no session.
+    fn owners(&self, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
+        spi::connect(|spi| {
+            let rows = self.queue.run(spi, find, arguments);
+            (0..rows.len()).map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
+        })
+    }
+
+    /// Returns whether what becomes of each task is noted.
+    pub fn tells(&self) -> bool {
+        self.is_direct || self.queue.is_tracked || self.queue.has_row_security
+    }
+
+    /// Returns whether tasks have left the states in which they were found. A trigger may revert a change or put the
+    /// task back, and a rule may do nothing: how many rows a statement has changed says nothing.
+    pub fn has_made_progress(&self) -> bool {
+        let (transitions, due) = transaction::transitions(self.queue.slot);
+        has_progressed(&transitions, due.is_some_and(|due| due <= time::now()))
+    }
+
+    /// Why tasks are left that were to be changed: if one can be locked, the change has come to nothing. Changed directly, it never
+    /// does.
+    pub fn left(&self, mut changes: impl Iterator<Item = Change>, wanted: Wanted) -> Progress {
+        if self.is_direct {
+            return Progress::Locked;
+        }
+        let mut arguments = self.arguments(wanted);
+        arguments.set(Parameter::Limit, Value::int4(1));
+        arguments.set(Parameter::Skip, Value::int4(0));
+        let pick =
+            |spi: &Spi, change| self.queue.run(spi, &Statement::Pick(change), &arguments).len();
+        let finds = |change| spi::connect(|spi| pick(spi, change) > 0);
+        if changes.any(finds) { Progress::Stuck } else { Progress::Locked }
+    }
+
+    fn arguments<'a>(&self, wanted: Wanted<'a>) -> Arguments<'a> {
+        match wanted {
+            Wanted::Due { now, since } => {
+                let mut times = Arguments::of(Parameter::Now, Value::instant(now));
+                times.set(Parameter::Since, Value::instant(since));
+                times
+            }
+            Wanted::Held { sessions, keys } => {
+                let keys =
+                    keys.map(|keys| Value::array(keys.iter().copied(), self.queue.key[0].base));
+                let mut held = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
+                held.set_or_null(Parameter::Keys, keys);
+                held
+            }
+            Wanted::Ownerless => Arguments::default(),
+        }
+    }
+}
+
+/// The call as which a change is counted.
+fn call(change: Change) -> Call {
+    match change {
+        Change::Promote => Call::Delay,
+        Change::ExpireLeases => Call::Ttr,
+        Change::Expire => Call::Ttl,
+        Change::DeleteZombies => Call::Zombie,
+        _ => Call::Session,
+    }
+}

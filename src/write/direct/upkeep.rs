@@ -1,0 +1,270 @@
+//! The worker's changes, without statements: of tasks that are due, and of those whose session has ended. It also finds what is left
+//! and what is next.
+//!
+//! What a statement would plan may call code of the table's owner; here an index of the queue's own is scanned, and each task
+//! that it leads to is looked at and changed by the rules of [`crate::statement::rule`].
+
+use crate::error::Error;
+use crate::model::change::{Call, Place};
+use crate::model::field::Field;
+use crate::model::status::Status;
+use crate::queue::{Arguments, Direct, Queue};
+use crate::server::heap::{Bound, Found, Is, Open, Scan};
+use crate::server::privileges;
+use crate::server::types::Uuid;
+use crate::server::value::Value;
+use crate::statement::{Change, Index, MORTAL};
+use crate::trace::{Shortcut, shortcuts};
+use crate::write::assign::Assignments;
+use crate::write::counting;
+use crate::write::direct::note_move;
+use crate::write::row;
+use crate::write::seen::Seen;
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+use std::rc::Rc;
+
+/// The tasks that a change of the worker's is about.
+#[derive(Clone, Copy)]
+pub enum Wanted<'a> {
+    /// Those that are due at `now`; none is due before `since`.
+    Due { now: i64, since: i64 },
+    /// Those that these sessions hold; with keys, only the tasks of these keys.
+    Held { sessions: &'a [Uuid], keys: Option<&'a [Value<'a>]> },
+    /// Those that no session holds.
+    Ownerless,
+}
+
+/// How the tasks of a change are found.
+struct Kind {
+    index: Index,
+    states: &'static [Status],
+    /// The field that says when a task is due.
+    instant: Option<Field>,
+    call: Call,
+}
+
+fn kind(change: Change) -> Option<Kind> {
+    const TAKEN: &[Status] = &[Status::Taken];
+    let due = |index, states, field, call| Kind { index, states, instant: Some(field), call };
+    Some(match change {
+        Change::Promote => due(Index::Due, &[Status::Waiting], Field::Runat, Call::Delay),
+        Change::ExpireLeases => due(Index::Due, TAKEN, Field::Runat, Call::Ttr),
+        Change::DeleteZombies => due(Index::Due, &[Status::Zombie], Field::Runat, Call::Zombie),
+        Change::Expire => due(Index::Expiry, &MORTAL, Field::Expires, Call::Ttl),
+        Change::Reap { .. } | Change::ReapOwnerless => {
+            Kind { index: Index::Taken, states: TAKEN, instant: None, call: Call::Session }
+        }
+        _ => return None,
+    })
+}
+
+/// A queue's table as the worker looks at it and changes it.
+pub struct Upkeep<'q> {
+    queue: &'q Queue,
+    direct: Rc<Direct>,
+}
+
+impl Upkeep<'_> {
+    /// None where statements have to do it.
+    pub fn of(queue: &Queue) -> Option<Upkeep<'_>> {
+        let table = queue.table;
+        if !privileges::may_update_all(table) || !privileges::may_delete_all(table) {
+            return None;
+        }
+        let upkeep = Upkeep { queue, direct: queue.direct()? };
+        let needed = [Index::Taken, Index::Due, Index::Expiry].into_iter();
+        let mut needed = needed.filter(|index| queue.sql.needs_index(*index));
+        let is_possible = needed.all(|index| upkeep.index(index).is_some());
+        (is_possible && upkeep.assignments(Change::ReapOwnerless).is_some()).then_some(upkeep)
+    }
+
+    fn index(&self, index: Index) -> Option<Oid> {
+        match index {
+            Index::Due => self.direct.due,
+            Index::Expiry => self.direct.expiry,
+            Index::Taken => self.direct.taken,
+            _ => None,
+        }
+    }
+
+    fn assignments(&self, change: Change) -> Option<Assignments<'static>> {
+        let assignments = self.queue.sql.on_change(change);
+        Assignments::of(self.queue, assignments, &Arguments::default())
+    }
+
+    /// Changes up to `limit` tasks and returns their number; those are passed over that are locked, and for which `is_tried` says no.
+    /// None where a statement has to do it.
+    pub fn change(
+        &self,
+        change: Change,
+        wanted: Wanted,
+        limit: usize,
+        is_tried: impl Fn(&Found) -> bool,
+    ) -> Option<usize> {
+        let (queue, kind) = (self.queue, kind(change)?);
+        let assignments = self.assignments(change)?;
+        let deletes = matches!(change, Change::Expire | Change::DeleteZombies);
+        // What comes back may be ready, waiting for its next attempt, or buried.
+        let open = self.direct.open(if deletes { &[] } else { &MORTAL })?;
+        let mut changed = 0;
+        self.scan(&open, change, wanted, |found, from| {
+            if !is_tried(found) {
+                return Scan::GoesOn;
+            }
+            let is_changed = match deletes {
+                true => found.delete_at_once() && note_end(queue, found, from, kind.call),
+                false => {
+                    let values = assignments.values(queue, found);
+                    let values = values.unwrap_or_else(|| out_of_range(queue, found).raise());
+                    found.update(&values) && note(queue, found, from, kind.call)
+                }
+            };
+            changed += usize::from(is_changed);
+            if changed < limit { Scan::GoesOn } else { Scan::Ends }
+        });
+        drop(open);
+        counting::note(queue, kind.call, None, changed);
+        if change == Change::Promote {
+            shortcuts::count(Shortcut::Promote, changed);
+        }
+        Some(changed)
+    }
+
+    /// Shows the tasks that a change is about, with their states.
+    fn scan(
+        &self,
+        open: &Open,
+        change: Change,
+        wanted: Wanted,
+        mut see: impl FnMut(&Found, Status) -> Scan,
+    ) {
+        let Some(kind) = kind(change) else { return };
+        let queue = self.queue;
+        let is_wanted = |found: &Found| {
+            let status = queue.status_read(queue.value_of(found, Field::Status));
+            status.filter(|status| kind.states.contains(status))
+        };
+        let mut ends = false;
+        let mut along = |index: Option<Oid>, bounds: &[Bound], is_held: &dyn Fn(&Found) -> bool| {
+            let Some(index) = index.filter(|_| !ends) else { return };
+            open.scan(index, bounds, |found| {
+                if let Wanted::Due { now, .. } = wanted {
+                    let instant = kind.instant.and_then(|field| queue.instant_of(found, field));
+                    if instant.is_none_or(|instant| instant > now) {
+                        return Scan::Ends;
+                    }
+                }
+                let status = is_wanted(found).filter(|_| is_held(found));
+                let next = status.map_or(Scan::GoesOn, |status| see(found, status));
+                ends = next == Scan::Ends;
+                next
+            });
+        };
+        let equal = |value| Bound { is: Is::Equal, value };
+        let (index, always) = (self.index(kind.index), |_: &Found| true);
+        match wanted {
+            Wanted::Due { since, .. } => {
+                let since = Bound { is: Is::AtLeast, value: Value::instant(since) };
+                along(index, &[since], &always);
+            }
+            Wanted::Ownerless => along(index, &[Bound::NULL], &always),
+            Wanted::Held { sessions, keys: None } => {
+                for session in sessions {
+                    along(index, &[equal(Value::uuid(*session))], &always);
+                }
+            }
+            Wanted::Held { sessions, keys: Some(keys) } => {
+                let is_held = |found: &Found| {
+                    let owner = queue.value_of(found, Field::Owner).map(Value::to_uuid);
+                    owner.is_some_and(|owner| sessions.contains(&owner))
+                };
+                for key in keys {
+                    along(self.direct.key, &[equal(*key)], &is_held);
+                }
+            }
+        }
+    }
+
+    /// Returns the next instant at which the worker must act, of the tasks that `is_tried` lets pass; none is before `since`.
+    pub fn next_due(&self, since: i64, is_tried: impl Fn(&Found) -> bool) -> Option<Option<i64>> {
+        let (queue, open) = (self.queue, self.direct.open(&[])?);
+        let first = |index: Option<Oid>, field: Field, acts: &dyn Fn(Status) -> bool| {
+            let mut first = None;
+            let since = Bound { is: Is::AtLeast, value: Value::instant(since) };
+            open.scan(index?, &[since], |found| {
+                let status = queue.status_read(queue.value_of(found, Field::Status));
+                if !status.is_some_and(acts) || !is_tried(found) {
+                    return Scan::GoesOn;
+                }
+                first = queue.instant_of(found, field);
+                Scan::Ends
+            });
+            first
+        };
+        let runat = first(self.direct.due, Field::Runat, &|status| queue.is_timed(status));
+        let expires = first(self.direct.expiry, Field::Expires, &|status| MORTAL.contains(&status));
+        Some([runat, expires].into_iter().flatten().min())
+    }
+
+    /// Returns the sessions that hold tasks; None for no session.
+    pub fn holders(&self) -> Option<Vec<Option<Uuid>>> {
+        let (queue, open) = (self.queue, self.direct.open(&[])?);
+        let taken = self.direct.taken?;
+        let first = |bounds: &[Bound]| {
+            let mut first = None;
+            open.scan(taken, bounds, |found| {
+                let status = queue.status_read(queue.value_of(found, Field::Status));
+                if status != Some(Status::Taken) {
+                    return Scan::GoesOn;
+                }
+                first = Some(queue.value_of(found, Field::Owner).map(Value::to_uuid));
+                Scan::Ends
+            });
+            first
+        };
+        let (mut holders, mut next) = (Vec::new(), first(&[]));
+        while let Some(Some(session)) = next {
+            holders.push(Some(session));
+            next = first(&[Bound { is: Is::After, value: Value::uuid(session) }]);
+        }
+        holders.extend(first(&[Bound::NULL]));
+        Some(holders)
+    }
+
+    /// Returns those of the sessions that hold tasks which are wanted.
+    pub fn holding(&self, change: Change, wanted: Wanted) -> Option<Vec<Option<Uuid>>> {
+        let Wanted::Held { sessions, keys } = wanted else { return Some(vec![]) };
+        let open = self.direct.open(&[])?;
+        let is_holding = |session: &&Uuid| {
+            let (mut is_holding, sessions) = (false, std::slice::from_ref(*session));
+            self.scan(&open, change, Wanted::Held { sessions, keys }, |_, _| {
+                is_holding = true;
+                Scan::Ends
+            });
+            is_holding
+        };
+        Some(sessions.iter().filter(is_holding).copied().map(Some).collect())
+    }
+}
+
+fn out_of_range(queue: &Queue, found: &Found) -> Error {
+    let (key, name) = (queue.key_text_of(found), &queue.name);
+    let message = format!("task {key} of queue \"{name}\" has values out of range");
+    Error::new(PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message)
+        .hint("Correct its row, or delete the task.")
+}
+
+/// Records that a task has moved to the state in which it was written.
+fn note(queue: &Queue, found: &Found, from: Status, call: Call) -> bool {
+    let to = queue.status_read(queue.value_of(found.written(), Field::Status));
+    note_move(queue, found, (from, to.unwrap_or(from)), call);
+    true
+}
+
+/// Records that a task was deleted.
+fn note_end(queue: &Queue, found: &Found, status: Status, call: Call) -> bool {
+    let old = Seen { place: Place { status, tube: queue.tube_of(found) }, row: found };
+    row::note(queue, Some(old), None::<Seen<Found>>, Some(call));
+    true
+}
