@@ -6,11 +6,10 @@ use crate::server::relation::{ColumnType, Lock, Relation};
 use crate::server::types;
 
 impl Queue {
-    /// Returns whether a change of the table's rows may run more than the extension's triggers and immutable functions
-    /// of the server's own: other triggers and those of foreign keys, rules, policies, the hook, and whatever
-    /// checks, indexes with their operator classes, generated columns, and types that users have made, call. Defaults
-    /// are none of these: a change makes no new row. In doubt it may. Other functions of the server's own may run
-    /// statements that they are given as text.
+    /// Returns whether a change of the table's rows may run more than the extension's triggers and cheap expressions: other triggers
+    /// and those of foreign keys, rules, policies, the hook, and what checks, indexes with their operator classes,
+    /// generated columns, and types that users have made, call. Which expressions are cheap:
+    /// [`crate::server::expression`]. Defaults are none of these: a change makes no new row. In doubt it may.
     ///
     /// The caller holds a lock on the table that keeps away who would add such things.
     pub fn runs_user_code(&self) -> bool {
@@ -31,9 +30,7 @@ impl Queue {
         };
         !table.is_heap()
             || table.is_partition()
-            // The planner evaluates their expressions where it can, built or not.
-            || table.has_extended_statistics()
             || table.columns().iter().any(is_of_users)
-            || !table.has_only_harmless_expressions()
+            || !table.has_only_cheap_expressions()
     }
 }

@@ -3,6 +3,7 @@
 use crate::server::relation::Relation;
 use crate::server::{index, types};
 use pgrx::pg_sys::{self, Oid};
+use std::ffi::{CStr, c_char};
 
 /// Returns whether an expression calls only functions of the server's own and makes no values of domains, composite
 /// types and other types of users. What users define may be replaced, and is not always made to be kept. It is looked at
@@ -25,22 +26,117 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
     }
 }
 
+/// Maximum number of nodes of an expression that is cheap, and of bytes in which one is stored: what is longer is not read.
+const NODES: usize = 200;
+pub(super) const STORED: usize = 16 << 10;
+/// Maximum number of indexes whose expressions are looked at.
+const INDEXES: usize = 64;
+
+/// The functions that cheap expressions call, beside comparisons: lengths, conversions without loss, and the hash of a sub-queue.
+const CHEAP: [u32; 19] = [
+    pg_sys::F_LENGTH_TEXT,
+    pg_sys::F_LENGTH_BPCHAR,
+    pg_sys::F_LENGTH_BYTEA,
+    pg_sys::F_CHAR_LENGTH_TEXT,
+    pg_sys::F_CHAR_LENGTH_BPCHAR,
+    pg_sys::F_CHARACTER_LENGTH_TEXT,
+    pg_sys::F_CHARACTER_LENGTH_BPCHAR,
+    pg_sys::F_OCTET_LENGTH_TEXT,
+    pg_sys::F_OCTET_LENGTH_BPCHAR,
+    pg_sys::F_OCTET_LENGTH_BYTEA,
+    pg_sys::F_TEXT_BPCHAR,
+    pg_sys::F_TEXT_CHAR,
+    pg_sys::F_INT2_INT4,
+    pg_sys::F_INT4_INT2,
+    pg_sys::F_INT8_INT2,
+    pg_sys::F_INT8_INT4,
+    pg_sys::F_FLOAT8_INT4,
+    pg_sys::F_NUMERIC_INT4,
+    pg_sys::F_HASH_ARRAY_EXTENDED,
+];
+
 impl Relation {
-    /// Returns whether all that the table's checks, and its indexes, call are immutable functions of the server's
-    /// own, those of operator classes among them. They are read as they are stored: the server would compute what it
-    /// takes for constant.
-    pub fn has_only_harmless_expressions(&self) -> bool {
+    /// Returns whether all that the table's checks and indexes evaluate is cheap, and the operator classes are the server's own. More
+    /// indexes than a table has in practice are not cheap either.
+    /// The expressions are read as they are stored: the server would compute what it takes for constant.
+    pub fn has_only_cheap_expressions(&self) -> bool {
         // SAFETY: an open table; an expression that was just read is the caller's own.
         unsafe {
-            let is_harmless = |node: *mut pg_sys::Node| {
-                is_of_the_server(node) && !pg_sys::contain_mutable_functions(node)
-            };
-            let mut indexes = self.indexes().into_iter().filter_map(index::stored);
-            checks(self.description()).all(is_harmless)
-                && indexes.all(|index| {
-                    index.is_of_the_server && index.expressions.into_iter().all(is_harmless)
-                })
+            let is_cheap =
+                |node: Option<*mut pg_sys::Node>| node.is_some_and(|node| is_cheap(node));
+            let indexes = self.indexes();
+            let has_few = indexes.len() <= INDEXES;
+            let mut indexes = indexes.into_iter().filter_map(index::stored);
+            has_few
+                && cheap_checks(self.description()).all(is_cheap)
+                && indexes
+                    .all(|index| index.is_simple && index.expressions.into_iter().all(is_cheap))
         }
+    }
+}
+
+/// Returns whether an expression is certain to be evaluated in a moment, whatever its owner has written: comparisons of columns and
+/// constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Being immutable and the server's own is not enough:
+/// `xpath` and regular expressions can take hours, and do not hear that they are cancelled.
+///
+/// # Safety
+/// `expression` is a valid expression of the caller's own.
+unsafe fn is_cheap(expression: *mut pg_sys::Node) -> bool {
+    let mut nodes = 0usize;
+    // SAFETY: by the contract of this function; the walk ends before the count does.
+    unsafe { !may_be_costly(expression, (&raw mut nodes).cast()) }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn may_be_costly(
+    node: *mut pg_sys::Node,
+    context: *mut std::ffi::c_void,
+) -> bool {
+    use pg_sys::NodeTag;
+    if node.is_null() {
+        return false;
+    }
+    // SAFETY: a node of an expression, whose tag says what it is; the context is the number of nodes so far.
+    unsafe {
+        let nodes = context.cast::<usize>();
+        *nodes += 1;
+        let is_cheap = match (*node).type_ {
+            // A whole row, and what the server keeps of it, are compared otherwise.
+            NodeTag::T_Var => (*node.cast::<pg_sys::Var>()).varattno > 0,
+            NodeTag::T_OpExpr => compares((*node.cast::<pg_sys::OpExpr>()).opno),
+            NodeTag::T_ScalarArrayOpExpr => {
+                compares((*node.cast::<pg_sys::ScalarArrayOpExpr>()).opno)
+            }
+            NodeTag::T_FuncExpr => {
+                CHEAP.contains(&(*node.cast::<pg_sys::FuncExpr>()).funcid.into())
+            }
+            NodeTag::T_NullTest => !(*node.cast::<pg_sys::NullTest>()).argisrow,
+            NodeTag::T_Const
+            | NodeTag::T_BoolExpr
+            | NodeTag::T_BooleanTest
+            | NodeTag::T_RelabelType
+            | NodeTag::T_ArrayExpr
+            // The elements of an array, each relabelled.
+            | NodeTag::T_ArrayCoerceExpr
+            | NodeTag::T_CaseTestExpr
+            | NodeTag::T_List => true,
+            _ => false,
+        };
+        !is_cheap
+            || *nodes > NODES
+            || pg_sys::expression_tree_walker(node, Some(may_be_costly), context)
+    }
+}
+
+/// Returns whether an operator of the server's own compares two values as a btree orders them.
+fn compares(operator: Oid) -> bool {
+    // SAFETY: look-ups; null, or a list.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+        let families = pg_sys::get_op_btree_interpretation(operator);
+        #[cfg(feature = "pg18")]
+        let families = pg_sys::get_op_index_interpretation(operator);
+        u32::from(operator) < pg_sys::FirstNormalObjectId && !families.is_null()
     }
 }
 
@@ -84,13 +180,33 @@ unsafe extern "C-unwind" fn makes_users_values(
 /// # Safety
 /// `description` is that of an open table.
 pub unsafe fn checks(description: pg_sys::TupleDesc) -> impl Iterator<Item = *mut pg_sys::Node> {
+    // SAFETY: by the contract of this function; each is an expression as text.
+    unsafe { stored_checks(description).map(|check| pg_sys::stringToNode(check).cast()) }
+}
+
+/// The same; None for one that is too long to be cheap.
+///
+/// # Safety
+/// As above.
+unsafe fn cheap_checks(
+    description: pg_sys::TupleDesc,
+) -> impl Iterator<Item = Option<*mut pg_sys::Node>> {
+    // SAFETY: as above; a text that ends with NUL.
+    unsafe {
+        stored_checks(description).map(|check| {
+            let is_short = CStr::from_ptr(check).count_bytes() <= STORED;
+            is_short.then(|| pg_sys::stringToNode(check).cast())
+        })
+    }
+}
+
+/// # Safety
+/// As above.
+unsafe fn stored_checks(description: pg_sys::TupleDesc) -> impl Iterator<Item = *mut c_char> {
     // SAFETY: null, or a description of as many checks as it says, each as text.
     unsafe {
         let constraints = (*description).constr.as_ref();
         let count = constraints.map_or(0, |constraints| constraints.num_check as usize);
-        (0..count).filter_map(move |index| {
-            let check = constraints?.check.add(index);
-            Some(pg_sys::stringToNode((*check).ccbin).cast())
-        })
+        (0..count).filter_map(move |index| Some((*constraints?.check.add(index)).ccbin))
     }
 }

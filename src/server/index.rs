@@ -1,5 +1,6 @@
 //! The indexes of a table.
 
+use crate::server::expression::STORED;
 use crate::server::foreign::list_nth;
 use crate::server::relation::{Lock, Relation};
 use crate::server::types;
@@ -77,7 +78,11 @@ impl Entry {
     /// The expression in a column of pg_index, as the server shows it.
     fn shown(&self, number: u32) -> Option<String> {
         // SAFETY: the columns that hold expressions hold them as text.
-        unsafe { shown_tree(self.attribute(number)?, self.form().indrelid) }
+        let tree = self.attribute(number)?;
+        // SAFETY: as above. What is longer than any of ours is none of ours, and takes long to show.
+        let is_long = unsafe { pg_sys::toast_raw_datum_size(tree) } > STORED;
+        let shown = || unsafe { shown_tree(tree, self.form().indrelid) };
+        if is_long { Some(String::new()) } else { shown() }
     }
 
     /// The columns of an index that refuses two equal rows immediately; None of another one.
@@ -175,11 +180,11 @@ fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid)
 
 /// What the catalogue says of an index.
 pub(super) struct Stored {
-    /// The expressions and the predicate.
-    pub(super) expressions: Vec<*mut pg_sys::Node>,
-    /// The operator classes, and with them the access method, are the server's own, and there are no operators for
-    /// exclusion, which are named one by one.
-    pub(super) is_of_the_server: bool,
+    /// The expressions and the predicate; None for what is too long to be cheap.
+    pub(super) expressions: Vec<Option<*mut pg_sys::Node>>,
+    /// A btree or hash index with operator classes of the server's own, whose check, if it has one, is for equal values and at once:
+    /// the direct path can add rows to it.
+    pub(super) is_simple: bool,
 }
 
 /// An index as it is stored.
@@ -187,15 +192,21 @@ pub(super) fn stored(index: Oid) -> Option<Stored> {
     let entry = Entry::of(index)?;
     // SAFETY: the text of an expression.
     let node = |text: Datum| unsafe {
-        pg_sys::stringToNode(pg_sys::text_to_cstring(text.cast_mut_ptr())).cast()
+        let is_short = pg_sys::toast_raw_datum_size(text) <= STORED;
+        let node = || pg_sys::stringToNode(pg_sys::text_to_cstring(text.cast_mut_ptr())).cast();
+        is_short.then(node)
     };
     let stored = [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred];
     let expressions = stored.into_iter().filter_map(|number| entry.attribute(number)).map(node);
     let is_own = |class: &Oid| u32::from(*class) < pg_sys::FirstNormalObjectId;
     // SAFETY: a vector of oids.
     let classes = unsafe { entry.vector::<Oid>(pg_sys::Anum_pg_index_indclass) };
-    let is_of_the_server = !entry.form().indisexclusion && classes.iter().all(is_own);
-    Some(Stored { expressions: expressions.collect(), is_of_the_server })
+    let (form, method) = (entry.form(), method(index)?);
+    let is_simple = !form.indisexclusion
+        && (form.indimmediate || !form.indisunique)
+        && [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
+        && classes.iter().all(is_own);
+    Some(Stored { expressions: expressions.collect(), is_simple })
 }
 
 /// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the definition

@@ -106,7 +106,6 @@ pub struct ColumnType {
 enum List {
     Indexes,
     Sequences,
-    Statistics,
 }
 
 impl Relation {
@@ -174,7 +173,6 @@ impl Relation {
             let list = match what {
                 List::Indexes => pg_sys::RelationGetIndexList(self.pointer),
                 List::Sequences => pg_sys::getOwnedSequences(self.oid()),
-                List::Statistics => pg_sys::RelationGetStatExtList(self.pointer),
             };
             let Some(list) = list.as_ref() else { return vec![] };
             let oid = |index| (*list.elements.add(index)).oid_value;
@@ -197,11 +195,6 @@ impl Relation {
 
     pub fn schema(&self) -> Oid {
         self.form().relnamespace
-    }
-
-    /// Returns whether the planner has statistics to look at that the owner has asked for, and may be made of expressions.
-    pub fn has_extended_statistics(&self) -> bool {
-        !self.list(List::Statistics).is_empty()
     }
 
     /// Size in pages.

@@ -3,7 +3,7 @@
 
 use crate::error::OrRaise;
 use crate::parts::slot;
-use crate::queue;
+use crate::queue::{self, Queue};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, process, spi};
@@ -13,6 +13,7 @@ use crate::worker::maintenance::QueueMaintenance;
 use crate::worker::prepared::Prepared;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 /// Retry delay for a queue whose table is locked exclusively.
@@ -30,6 +31,9 @@ pub struct Definitions {
     unfit: HashMap<Oid, (bool, Instant)>,
     /// The same for tables that have lost triggers or indexes.
     lacking: HashMap<Oid, (bool, Instant)>,
+    /// The same for tables whose changes run code of users, as they were last described. They are looked at when there is
+    /// another round anyway.
+    user_code: HashMap<Oid, (bool, Instant, Weak<Queue>)>,
     /// The time of the last round did not suffice for all.
     has_left_some: bool,
     /// The worker before this one has left nothing that has to be looked for, in queues that are read for the first time.
@@ -44,6 +48,7 @@ impl Definitions {
             unread: HashMap::new(),
             unfit: HashMap::new(),
             lacking: HashMap::new(),
+            user_code: HashMap::new(),
             has_left_some: false,
             resumes,
         }
@@ -53,6 +58,7 @@ impl Definitions {
     pub fn list(&mut self, listed: HashMap<Oid, bool>) {
         self.unfit.retain(|table, _| listed.contains_key(table));
         self.lacking.retain(|table, _| listed.contains_key(table));
+        self.user_code.clear();
         self.unread = listed;
     }
 
@@ -126,6 +132,11 @@ impl Definitions {
                 return Outcome::Done(None);
             }
             let queue = queue::find(table).or_raise();
+            let looked = self.user_code.get(&table).and_then(|(.., looked)| looked.upgrade());
+            let pair = looked.zip(queue.as_ref()).filter(|_| is_settled);
+            if pair.is_some_and(|(looked, queue)| Rc::ptr_eq(&looked, queue)) {
+                return Outcome::Done(None);
+            }
             match queue.zip(catalog::table_name(table)) {
                 Some((queue, (schema, name))) => {
                     let lack = queue.lack(is_copy);
@@ -168,6 +179,12 @@ impl Definitions {
                 maintenance.set_row_security(queue.has_row_security);
                 maintenance.set_tracked(queue.is_tracked);
             }
+            if *runs_user_code {
+                let again = Instant::now() + UNFIT_PAUSE;
+                self.user_code.insert(table, (is_copy, again, Rc::downgrade(queue)));
+            } else {
+                self.user_code.remove(&table);
+            }
             let is_healed = !is_ill || healing::heal(table);
             if *lacks || !is_healed {
                 self.lacking.insert(table, (is_copy, Instant::now() + UNFIT_PAUSE));
@@ -194,10 +211,15 @@ impl Definitions {
         counts_apart
     }
 
-    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired unreported.
+    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired unreported, and a
+    /// check that was code of users be dropped.
     pub fn look_at_unfit(&mut self) {
         let now = Instant::now();
-        for (table, (is_copy, again)) in self.unfit.iter_mut().chain(&mut self.lacking) {
+        let user_code = self.user_code.iter_mut();
+        let user_code = user_code.map(|(table, (is_copy, again, _))| (table, is_copy, again));
+        let others = self.unfit.iter_mut().chain(&mut self.lacking);
+        let others = others.map(|(table, (is_copy, again))| (table, is_copy, again));
+        for (table, is_copy, again) in others.chain(user_code) {
             if *again <= now {
                 *again = now + UNFIT_PAUSE;
                 self.unread.insert(*table, *is_copy);

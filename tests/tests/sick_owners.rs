@@ -313,7 +313,7 @@ fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
         "CREATE ROLE deaf; CREATE ROLE other; GRANT CREATE ON SCHEMA public TO deaf, other",
     )
     .unwrap();
-    let mut queue = |name: &str, owner: &str, body: &str| {
+    let queue = |name: &str, owner: &str, body: &str| {
         let mut q = Queue::make_at(server.config(), name, COLUMNS, &options());
         q.sql(&format!(
             "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NEW; END $$;

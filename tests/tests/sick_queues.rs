@@ -308,7 +308,7 @@ fn is_left(q: &mut Queue) -> bool {
 }
 
 #[test]
-fn types_and_operator_classes_of_users_are_code_of_theirs() {
+fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
     let server = Cluster::new("max_worker_processes = 4\n");
     server.wait_running();
     let mut c = server.client();
@@ -374,18 +374,39 @@ fn types_and_operator_classes_of_users_are_code_of_theirs() {
         column("pair[]"),
         column("bigint GENERATED ALWAYS AS (id + 1) STORED"),
     ];
-    let servers = [
-        indexed("letters", "btree (x)"),
+    let check = |condition: &str| format!("ALTER TABLE {{q}} ADD CHECK ({condition})");
+    // No code of users, but what may take hours, or what only a statement does.
+    let costly = [
+        check("status::text !~ '(a*)*b'"),
+        check("octet_length(repeat(status::text, 3)) > 0"),
+        check("factorial(id) > 0"),
+        check("status::text LIKE '%'"),
+        check("coalesce(id, 5) > 0"),
+        check(&vec!["id > 0"; 300].join(" AND ")),
+        check(&format!("status::text <> '{}'", "x".repeat(10_000))),
+        "CREATE INDEX ON {q} (lower(status::text))".to_string(),
+        "CREATE INDEX ON {q} (id) WHERE status::text ~ 'x'".to_string(),
+        (0..65).map(|_| "CREATE INDEX ON {q} (id);").collect(),
         indexed("letters[]", "gin (x)"),
-        indexed("text COLLATE own", "btree (x)"),
         indexed("int8range", "gist (x)"),
         indexed("int8range", "spgist (x)"),
         indexed("jsonb", "gin (x jsonb_path_ops)"),
         indexed("tsvector", "gist (x)"),
-        "CREATE INDEX ON {q} USING hash (id)".to_string(),
         "CREATE INDEX ON {q} USING brin (id int8_minmax_multi_ops)".to_string(),
+    ];
+    let servers = [
+        indexed("letters", "btree (x)"),
+        indexed("text COLLATE own", "btree (x)"),
+        "CREATE INDEX ON {q} USING hash (id)".to_string(),
         "CREATE INDEX ON {q} (id) INCLUDE (status) WHERE id > 5".to_string(),
         column("bigint DEFAULT five()"),
+        // The planner would evaluate it.
+        "CREATE STATISTICS own ON (five() + id), status FROM {q}".to_string(),
+        column("letters CHECK (x IN ('a', 'b'))"),
+        column("varchar(9) CHECK (length(x) > 0 AND x IN ('a', 'b') OR x IS NULL)"),
+        column("numeric CHECK (NOT x <= 0 AND (x = 5) IS NOT TRUE)"),
+        column("int CHECK (x BETWEEN 1 AND 5::smallint) CHECK (x = ANY (ARRAY[1, 2]))"),
+        column("timestamptz CHECK (x < '2100-01-01Z')"),
     ];
     // Coercions that are found while an expression runs.
     let json = [
@@ -394,7 +415,7 @@ fn types_and_operator_classes_of_users_are_code_of_theirs() {
     ];
     let version: i32 = scalar(&mut c, "SELECT current_setting('server_version_num')::int", &[]);
     let json = json.iter().filter(|_| version >= 170_000);
-    let users = users.iter().chain(json);
+    let users = users.iter().chain(json).chain(&costly);
     let kinds = users.map(|ddl| (ddl, true)).chain(servers.iter().map(|ddl| (ddl, false)));
     for (number, (ddl, is_users)) in kinds.enumerate() {
         let mut q = queue_at(&server, &format!("kind{number}"));
