@@ -12,6 +12,7 @@ use crate::settings;
 use crate::statement::Change;
 use crate::worker::authors;
 use crate::worker::means::{Means, Passed};
+use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -143,7 +144,7 @@ impl Batch<'_> {
     /// Does the same; if that fails, one by one, so that a task that cannot be changed, or only slowly, holds up no
     /// others.
     pub fn run_or_each(&self) -> Changed {
-        if self.manner == Manner::Careful {
+        if self.manner == Manner::Careful || resting::tries_again(self.means.queue.table) {
             return self.run_each();
         }
         match xact::try_in_subtransaction(|| self.run()) {
@@ -171,10 +172,10 @@ impl Batch<'_> {
             match xact::try_in_subtransaction(|| self.run_some(1, &passed)) {
                 Ok(0) => break,
                 Ok(_) => changed.tasks += 1,
-                Err(failure) => {
+                Err(mut failure) => {
                     changed.is_slow |= failure.is_canceled();
+                    passed.note_failure(self.means.queue, &mut failure);
                     changed.failure = Some(failure);
-                    passed.note_failure();
                 }
             }
             changed.is_slow |= begun.elapsed() > limit;

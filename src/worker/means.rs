@@ -7,21 +7,27 @@ use crate::model::row_id::RowId;
 use crate::parts::schedule::jobs;
 use crate::parts::schedule::orders::Progress;
 use crate::queue::{Arguments, Queue, Statement};
+use crate::server::heap::Found;
 use crate::server::spi::{self, Spi};
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
+use crate::server::xact::Failure;
 use crate::statement::{Change, Parameter};
 use crate::transaction;
+use crate::worker::resting;
 use crate::write::counting;
 use crate::write::direct::upkeep::{Upkeep, Wanted};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::rc::Rc;
 
 /// How a job works on a queue.
 pub struct Means<'q> {
-    pub queue: &'q Queue,
-    is_direct: bool,
+    pub queue: &'q Rc<Queue>,
+    pub is_direct: bool,
+    /// Tasks rested when the job began.
+    pub has_rested: bool,
 }
 
 /// The tasks that a batch passes over because their changes have failed.
@@ -29,33 +35,45 @@ pub struct Means<'q> {
 pub struct Passed {
     /// Where their rows are, as far as they were changed directly.
     rows: RefCell<HashSet<RowId>>,
-    /// The row that is being changed.
-    tried: Cell<Option<RowId>>,
+    /// The row that is being changed, and its key if it is changed alone.
+    tried: Cell<Option<(RowId, String)>>,
     /// How many there are.
     pub count: i32,
 }
 
 impl Passed {
-    fn tries(&self, row: RowId) -> bool {
-        let is_tried = !self.rows.borrow().contains(&row);
-        if is_tried {
-            self.tried.set(Some(row));
+    fn tries(&self, queue: &Queue, found: &Found, is_alone: bool) -> bool {
+        let row = found.id();
+        if self.rows.borrow().contains(&row) || resting::is_resting(queue.table, row) {
+            return false;
         }
-        is_tried
+        if is_alone {
+            self.tried.set(Some((row, queue.key_text_of(found))));
+        }
+        true
     }
 
-    /// Passes over the task whose change has just failed.
-    pub fn note_failure(&mut self) {
+    /// Passes over the task whose change has just failed, and lets it rest.
+    pub fn note_failure(&mut self, queue: &Rc<Queue>, failure: &mut Failure) {
         self.count += 1;
-        self.rows.borrow_mut().extend(self.tried.take());
+        if let Some((row, key)) = self.tried.take() {
+            failure.message = format!("task {key}: {}", failure.message);
+            self.rows.borrow_mut().insert(row);
+            resting::note_failure(queue, row, failure);
+        }
     }
 }
 
 impl<'q> Means<'q> {
     /// None if only statements can do it, in the worker of a database.
-    pub fn of(queue: &'q Queue) -> Option<Means<'q>> {
+    pub fn of(queue: &'q Rc<Queue>) -> Option<Means<'q>> {
         let is_direct = Upkeep::of(queue).is_some();
-        (is_direct || jobs::served_owner().is_some()).then_some(Means { queue, is_direct })
+        let has_rested = resting::begin(queue);
+        (is_direct || jobs::served_owner().is_some()).then_some(Means {
+            queue,
+            is_direct,
+            has_rested,
+        })
     }
 
     /// Does directly what can be done so. Until the table is looked at again, what another command has changed meanwhile may be in the
@@ -68,7 +86,8 @@ impl<'q> Means<'q> {
     pub fn change(&self, change: Change, wanted: Wanted, limit: i32, passed: &Passed) -> usize {
         if self.is_direct {
             return self.directly(|upkeep| {
-                upkeep.change(change, wanted, limit as usize, |found| passed.tries(found.id()))
+                let is_tried = |found: &Found| passed.tries(self.queue, found, limit == 1);
+                upkeep.change(change, wanted, limit as usize, is_tried)
             });
         }
         let mut arguments = self.arguments(wanted);
@@ -78,10 +97,11 @@ impl<'q> Means<'q> {
         counting::run(self.queue, call(change), None, || spi::connect(change_all)).or_raise()
     }
 
-    /// Returns the next instant at which there is something to do, none of which is before `since`.
+    /// Returns the next instant at which there is something to do, none of which is before `since`; tasks that rest are passed over.
     pub fn next_due(&self, since: i64) -> Option<i64> {
         if self.is_direct {
-            return self.directly(|upkeep| upkeep.next_due(since, |_| true));
+            let is_tried = |found: &Found| !resting::is_resting(self.queue.table, found.id());
+            return self.directly(|upkeep| upkeep.next_due(since, is_tried));
         }
         spi::connect(|spi| {
             let since = Arguments::of(Parameter::Since, Value::instant(since));

@@ -20,6 +20,7 @@ mod pool;
 mod prepared;
 mod recounter;
 mod recounts;
+mod resting;
 mod retry;
 mod shares;
 mod slowness;

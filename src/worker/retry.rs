@@ -74,6 +74,11 @@ impl Retry {
                     Progress::Stuck => self.after(STUCK_PAUSES),
                 }
             }
+            // The tasks that have failed rest by themselves.
+            (End::Done, Some(failure)) if report.progress == Progress::Made => {
+                self.note_failure(failure);
+                (self.at, self.pause) = (None, Duration::ZERO);
+            }
             (End::Done | End::Failed, Some(failure)) => self.note_failure(failure),
             (End::Busy, _) => self.after(BUSY_PAUSES),
             (End::Gone, _) => self.after(SLOW_PAUSES),

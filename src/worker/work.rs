@@ -8,6 +8,7 @@ use crate::parts::leases::store;
 use crate::parts::schedule::orders::{End, Progress, Report, Work};
 use crate::parts::slot;
 use crate::queue::Queue;
+use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::server::xact::Failure;
@@ -15,8 +16,10 @@ use crate::statement::Change;
 use crate::worker::job::{self, Batch, Changed, Manner, Outcome};
 use crate::worker::means::Means;
 use crate::worker::recounter;
+use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::pg_sys::Oid;
+use std::time::Duration;
 
 /// Does a job and says what came of it.
 pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
@@ -32,6 +35,7 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
             Work::Reap { sessions, places } => reap(means, sessions, places.as_deref(), manner),
             Work::Recount => return Report::none(End::Busy),
         };
+        let report = with_resting(means, report);
         Report { end: End::Done, has_row_security: means.queue.has_row_security, ..report }
     });
     match done {
@@ -49,6 +53,24 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
     }
 }
 
+/// Adds to a report what rests because it has failed, and when one of that is tried again. Where statements have failed, nothing rests:
+/// all is tried again after a pause.
+fn with_resting(means: &Means, mut report: Report) -> Report {
+    match resting::end(means.queue.table).filter(|_| means.is_direct) {
+        Some((left, failure)) => {
+            let again = match left {
+                Duration::ZERO => i64::MIN,
+                left => time::now().saturating_add(left.as_micros() as i64),
+            };
+            report.next = report.next.into_iter().chain([again]).min();
+            report.failure = report.failure.or(failure);
+        }
+        None if report.failure.is_some() => report.progress = Progress::Stuck,
+        None => {}
+    }
+    report
+}
+
 /// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
 /// next job begins with the kind after that.
 fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize, manner: Manner) -> Report {
@@ -56,7 +78,9 @@ fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize, manner: Ma
     if !may_have_timed(queue) {
         return Report { progress: Progress::Made, ..Report::default() };
     }
-    let since = if queue.is_tracked { since } else { i64::MIN };
+    // Tasks that rest, in this process or in one before it that has left an error, are due earlier.
+    let may_rest = means.has_rested || slot::lock(queue.slot).is_none_or(|slot| slot.has_error());
+    let since = if queue.is_tracked && !may_rest { since } else { i64::MIN };
     let wanted = Wanted::Due { now, since };
     let before = if means.tells() { None } else { means.next_due(since) };
     let mut failure: Option<Failure> = None;

@@ -189,3 +189,35 @@ fn the_worker_of_a_database_evaluates_nothing_that_an_owner_adds_and_waits_for_n
         q.sql("DROP STATISTICS {q}_own; TRUNCATE {q}; TRUNCATE other");
     }
 }
+
+/// A check that refuses promotions is met once by each task, and from then on by one task after each pause.
+#[test]
+fn tasks_whose_change_fails_rest_and_hold_up_no_other() {
+    let database = Database::new("refused");
+    let mut q = Queue::new_in(&database.name, "refused");
+    q.sql("ALTER TABLE {q} ADD CONSTRAINT own CHECK (status <> 'R' OR id > 100)");
+    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 120)");
+    q.wait_for("ready", 20);
+    let error = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
+    // Rows that were written and undone are dead, and nothing else is.
+    let dead =
+        "SELECT n_dead_tup + n_tup_upd FROM pg_stat_user_tables WHERE relid = $1::text::regclass";
+    let attempts = |q: &mut Queue| -> i64 {
+        let name = q.name.clone();
+        q.sql("SELECT pg_stat_clear_snapshot()");
+        scalar(&mut q.admin, dead, &[&name])
+    };
+    for n in 1..=20 {
+        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+        q.wait_for("ready", 20 + n);
+        let shown: String = scalar(&mut q.admin, error, &[&q.name]);
+        assert!(shown.contains("task ") && shown.contains("\"own\""), "{shown}");
+    }
+    let most = attempts(&mut q);
+    assert!(most < 400, "{most} attempts");
+    q.sql("ALTER TABLE {q} DROP CONSTRAINT own");
+    q.wait_for("waiting", 0);
+    wait_until("the error is gone", || {
+        scalar::<String>(&mut q.admin, error, &[&q.name]).is_empty()
+    });
+}
