@@ -12,6 +12,7 @@ use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::queue::direct::Directs;
 use crate::queue::fitness::Fitness;
+use crate::queue::labels::hashes;
 use crate::queue::order::Order;
 use crate::queue::plans::Plans;
 use crate::queue::shown::Shows;
@@ -51,6 +52,8 @@ pub struct Queue {
     pub order: Option<Order>,
     /// There is a mark for each priority.
     pub by_priority: bool,
+    /// Hashes of the labels of the tubes that are counted; None for one that is no value of the column any more.
+    pub(super) counted_labels: Vec<Option<u64>>,
     /// Labels of tubes are equal where their hashes are.
     pub tells_tubes: bool,
     /// The same of keys.
@@ -128,6 +131,7 @@ impl Queue {
         let status =
             fields.get(&Field::Status).ok_or_else(|| lost_column(table, Field::Status.name()))?;
         let status = StatusColumn::new(status, &fitness)?;
+        let counted_labels = hashes(&fitness, &fields)?;
         let sql = table_names(relation, &definition.options, &fields, &key)?;
         let database = process::database();
         let capacity = definition.options.features.capacity();
@@ -141,9 +145,8 @@ impl Queue {
             .hint("Raise xqueue.max_queues in postgresql.conf and restart the server.")
         })?;
         databases::want_worker(database.into(), is_new);
-        let counts_tubes = !definition.options.tubes_counted().is_empty();
         if let Some(mut slot) = slot::lock(slot) {
-            slot.note_kind(counts_tubes, paused_until.is_some());
+            slot.note_kind(!counted_labels.is_empty(), paused_until.is_some());
             slot.set_has_subqueues(definition.options.features.has_subqueues());
         }
         // A definition of this transaction does not hold before its end.
@@ -204,6 +207,7 @@ impl Queue {
             hook: definition.options.features.hook().map(String::from),
             order,
             by_priority: by_priority == Some(true),
+            counted_labels,
             tells_tubes,
             tells_keys,
             tracking,

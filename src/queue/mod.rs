@@ -7,6 +7,7 @@ mod fitness;
 mod handle;
 mod hash;
 mod kept;
+mod labels;
 mod lacking;
 mod order;
 mod plans;

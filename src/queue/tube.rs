@@ -23,22 +23,11 @@ impl Queue {
 
     /// The tube that a value of the tube column names.
     pub fn tube_named(&self, value: Value, column: &ColumnType) -> Tube {
-        let tubes = self.definition.options.tubes_counted();
-        let is_padded = column.base == types::BPCHAR;
-        let trimmed = |text: &'_ str| if is_padded { text.trim_end().len() } else { text.len() };
-        let counted = (!tubes.is_empty()).then(|| value.shown());
-        let counted = counted.and_then(|label| {
-            tubes.iter().position(|tube| tube[..trimmed(tube)] == label[..trimmed(&label)])
-        });
         let is_subqueue = self.features().has_subqueues();
-        let hash = match is_subqueue {
-            true => subqueue(value, column),
-            // With the server's secret, so that no user finds two labels of the same hash, which would share a mark.
-            false => {
-                let [secret, seed] = shared_memory::secret();
-                combined([secret, part(value, column.collation, seed)].into_iter())
-            }
-        };
+        let labels = &self.counted_labels;
+        let keyed = (!is_subqueue || !labels.is_empty()).then(|| keyed(value, column));
+        let hash = keyed.filter(|_| !is_subqueue).unwrap_or_else(|| subqueue(value, column));
+        let counted = labels.iter().position(|label| label.is_some() && *label == keyed);
         Tube { hash, counted, is_subqueue, is_strict: self.features().has_strict_subqueues() }
     }
 
@@ -79,6 +68,13 @@ impl Queue {
         let number = self.number_of(Field::Tube);
         self.columns().iter().find(|column| number != 0 && column.number == number)
     }
+}
+
+/// The hash of a label with the server's secret, so that no user finds two labels of the same hash, which would share a
+/// mark.
+pub(super) fn keyed(label: Value, column: &ColumnType) -> u64 {
+    let [secret, seed] = shared_memory::secret();
+    combined([secret, part(label, column.collation, seed)].into_iter())
 }
 
 /// The tube of tasks that have no label.

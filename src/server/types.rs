@@ -52,6 +52,11 @@ pub fn greatest_integer(oid: Oid) -> i64 {
     }
 }
 
+/// Returns whether a type is one of dates and times of day.
+pub fn is_of_time(oid: Oid) -> bool {
+    [pg_sys::DATEOID, pg_sys::TIMEOID, pg_sys::TIMESTAMPOID, pg_sys::TIMESTAMPTZOID].contains(&oid)
+}
+
 /// A uuid as text.
 pub fn uuid_text(uuid: [u8; 16]) -> String {
     let hex: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();

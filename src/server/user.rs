@@ -1,6 +1,7 @@
 //! Acting as another role for a while.
 
 use pgrx::pg_sys::{self, Oid};
+use std::ffi::CStr;
 
 /// The role whose rights count just now.
 pub fn current() -> Oid {
@@ -72,19 +73,34 @@ pub struct Pinned(i32);
 impl Pinned {
     /// Nothing but the catalogue is in the search path.
     pub fn search_path() -> Pinned {
+        Pinned::set(&[(c"search_path", c"pg_catalog, pg_temp")])
+    }
+
+    /// A text means the same value in every session.
+    pub fn formats() -> Pinned {
+        Pinned::set(&[
+            (c"DateStyle", c"ISO, MDY"),
+            (c"IntervalStyle", c"postgres"),
+            (c"TimeZone", c"UTC"),
+        ])
+    }
+
+    fn set(settings: &[(&'static CStr, &'static CStr)]) -> Pinned {
         // SAFETY: a counter of the backend; the C strings are static.
         unsafe {
             let pinned = Pinned(pg_sys::NewGUCNestLevel());
-            pg_sys::set_config_option(
-                c"search_path".as_ptr(),
-                c"pg_catalog, pg_temp".as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
+            for (name, value) in settings {
+                pg_sys::set_config_option(
+                    name.as_ptr(),
+                    value.as_ptr(),
+                    pg_sys::GucContext::PGC_USERSET,
+                    pg_sys::GucSource::PGC_S_SESSION,
+                    pg_sys::GucAction::GUC_ACTION_SAVE,
+                    true,
+                    0,
+                    false,
+                );
+            }
             pinned
         }
     }

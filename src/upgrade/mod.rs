@@ -13,7 +13,7 @@ use crate::model::definition::{Column, Definition, Made};
 use crate::model::field::Field;
 use crate::model::options::Options;
 use crate::model::status::Status;
-use crate::queue;
+use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, injection};
 use crate::statement::Table;
@@ -73,6 +73,9 @@ impl UpgradePlan {
         refuse_shared_columns(&fields)?;
         refuse_key_columns(&fields, &key)?;
         refuse_never_empty(relation, &fields)?;
+        if let Some(tube) = fields.get(&Field::Tube) {
+            Fitness { options: &options, queue: None }.refuse_vague_labels(tube)?;
+        }
         let mut made = match (&previous, &note) {
             (Some(known), _) => known.made.clone(),
             (None, Some(note)) => note.made(relation),

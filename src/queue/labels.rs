@@ -1,0 +1,79 @@
+//! The labels of the tubes that are counted, as values of the tube column: a session may show and write a value in many
+//! ways, as its settings say.
+
+use crate::error::{Error, Result};
+use crate::model::field::Field;
+use crate::queue::fitness::Fitness;
+use crate::queue::tube::keyed;
+use crate::server::relation::ColumnType;
+use crate::server::user::Pinned;
+use crate::server::value::Value;
+use crate::server::{context, operators, types};
+use std::collections::BTreeMap;
+
+/// Parts of a text that stand for another date each day.
+const MOVING: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
+
+impl Fitness<'_> {
+    /// Returns the values of the labels in `tube_stats`; None for one that an enum has no more.
+    pub fn labels<'to>(&self, column: &ColumnType) -> Result<Vec<Option<Value<'to>>>> {
+        let labels = self.options.tubes_counted();
+        if labels.is_empty() {
+            return Ok(vec![]);
+        }
+        if !operators::is_told_by_hash(column.base) && column.base != types::INTERVAL {
+            let what = format!("tubes of type {} cannot be counted", types::type_name(column.oid));
+            let hint = "Leave tube_stats out, or use a tube column of type text, integer, uuid, date, timestamp, \
+                        interval, numeric, bytea or an enum.";
+            return Err(self.refused(Field::Tube, column, &what, hint));
+        }
+        let is_gone = |label: &str| {
+            self.queue.is_some()
+                && types::is_enum(column.base)
+                && types::enum_value(column.base, label).is_none()
+        };
+        let read = |label: &String| match is_gone(label) {
+            true => Ok(None),
+            false => operators::parse_value(label, column.base).map(Some),
+        };
+        let hint = || {
+            "It is a label in tube_stats, which have to be values of the tube column.".to_string()
+        };
+        let _formats = Pinned::formats();
+        context::hinted(hint, || labels.iter().map(read).collect())
+    }
+
+    /// Refuses labels that are one value, and those that stand for another one each day.
+    pub fn refuse_vague_labels(&self, column: &ColumnType) -> Result<()> {
+        let (labels, values) = (self.options.tubes_counted(), self.labels(column)?);
+        let refused = |what: String| {
+            Err(Error::invalid(what).hint("Name each tube in tube_stats once, by its value."))
+        };
+        for (index, (label, value)) in labels.iter().zip(&values).enumerate() {
+            let is_equal = |other: &&Option<Value>| {
+                value
+                    .zip(**other)
+                    .is_some_and(|(value, other)| operators::equal(value, other, column.collation))
+            };
+            if values[..index].iter().find(is_equal).is_some() {
+                return refused(format!(
+                    "tube \"{label}\" is in tube_stats twice, as another text of the same value"
+                ));
+            }
+            let lower = label.to_lowercase();
+            if types::is_of_time(column.base) && MOVING.iter().any(|word| lower.contains(word)) {
+                return refused(format!(
+                    "tube \"{label}\" in tube_stats is not always the same value"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the hashes of the labels in `tube_stats`, as [`Fitness::labels`] reads them.
+pub fn hashes(fitness: &Fitness, fields: &BTreeMap<Field, ColumnType>) -> Result<Vec<Option<u64>>> {
+    let Some(column) = fields.get(&Field::Tube) else { return Ok(vec![]) };
+    let hash = |label: Option<Value>| label.map(|label| keyed(label, column));
+    Ok(fitness.labels(column)?.into_iter().map(hash).collect())
+}
