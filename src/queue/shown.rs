@@ -81,7 +81,7 @@ impl Shows {
         }
     }
 
-    fn calls_no_cast(&self) -> bool {
+    pub fn calls_no_cast(&self) -> bool {
         self.has_plain_types && !self.enums.iter().any(|oid| types::has_cast_to_json(*oid))
     }
 }

@@ -73,7 +73,7 @@ pub fn take(
     let Some(mut open) = way.direct.open(&[Status::Taken]) else {
         return Ok(None);
     };
-    let is_passing = is_passing(queue, &way.direct);
+    let is_passing = is_passing(queue, &way.direct, passed);
     let mut rows = Vec::new();
     let mut attempt = |found: &Found| {
         if !applies(queue, Applies::TO_TAKE, found) {
@@ -108,7 +108,6 @@ pub fn take(
         ahead::take(queue, search, &mut open, ahead, &mut attempt)
     });
     let needs_statement = is_to_search && search::take(&open, way.index, &bounds, &mut attempt);
-    // What makes jsonb of a type may write as well.
     if is_passing {
         transaction::note_only_taken();
     }
@@ -120,11 +119,12 @@ pub fn take(
 }
 
 /// Returns whether the writes of a take may be lost in a crash, which ends the session and gives its tasks back. The
-/// number of attempts has to last, and so has whatever a check may write.
-fn is_passing(queue: &Queue, direct: &Direct) -> bool {
+/// number of attempts has to last, and so has whatever a check, or a user's conversion to jsonb, may write.
+fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
     queue.column_of(Field::Attempts).is_none()
         && !session::outlives_connection()
         && direct.heap.only_looks_at_rows()
+        && passed.only_looks_at_rows()
         && transaction::has_only_taken()
 }
 

@@ -99,6 +99,11 @@ impl<'take> Passed<'take> {
         }
     }
 
+    /// Returns whether the conversion of tasks calls no code of a user's, which may write.
+    pub fn only_looks_at_rows(&self) -> bool {
+        self.form == Form::Row || self.queue.shows.calls_no_cast()
+    }
+
     /// Delivers the tasks of a statement that is not protected. One that jsonb cannot hold is an error.
     pub fn deliver(&self, rows: &Rows, mut see: impl FnMut(&Rows) -> Result<()>) -> Result<()> {
         if self.form == Form::Row {

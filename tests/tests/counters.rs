@@ -210,7 +210,7 @@ fn two_phase_commit_and_rollback() {
         q.sql(&format!("{outcome} PREPARED '{gid}'"));
         q.assert_tasks(&[("ready", ready), ("taken", 1), ("total", ready + 1)]);
         q.sql(&format!(
-            "UPDATE {{q}} SET status = 'R' WHERE status = 'T'; DELETE FROM {{q}} WHERE id = {id}"
+            "UPDATE {{q}} SET status = 'R', owner = NULL WHERE status = 'T'; DELETE FROM {{q}} WHERE id = {id}"
         ));
         q.assert_tasks(&[("ready", ready), ("total", ready)]);
     }

@@ -51,7 +51,7 @@ pub fn take(
     let Some((index, in_flight)) = direct.subqueue.zip(direct.in_flight) else { return Ok(None) };
     let Some(open) = direct.open(&[Status::Taken]) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
-    let is_passing = is_passing(queue, &direct);
+    let is_passing = is_passing(queue, &direct, passed);
     let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
     let bounds: Vec<_> = [of_subqueue].into_iter().chain(mark).collect();
