@@ -114,7 +114,7 @@ fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
     q.sql(
         "BEGIN; UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3;
          UPDATE {q} SET payload = '{}' WHERE id = 3;
-         UPDATE {q} SET status = 'R' WHERE id = 3;
+         UPDATE {q} SET status = 'R', owner = NULL WHERE id = 3;
          UPDATE {q} SET status = 'T' WHERE id = 4; COMMIT",
     );
     assert!(taken(&mut q).is_empty());
