@@ -156,8 +156,7 @@ impl<'take> Passed<'take> {
                 self.deliver(rows, |rows| deliver(rows, queue))
             });
         }
-        let has_rests = RESTS.with_borrow(|rests| rests.iter().any(|rest| rest.slot == queue.slot));
-        let mut tasks = match has_rests {
+        let mut tasks = match has_rests(queue.slot) {
             true => vec![],
             false => {
                 let all = |see: See| self.run(change, transition, arguments, see);
@@ -351,6 +350,14 @@ impl<'take> Passed<'take> {
             (1..=self.queue.key.len() as i32).map(part).collect()
         })
     }
+}
+
+/// Returns whether a task of a queue rests. One whose pause has ended may be gone: only a statement of all tells.
+fn has_rests(slot: SlotId) -> bool {
+    RESTS.with_borrow(|rests| {
+        let mut rests = rests.iter().filter(|rest| rest.slot == slot);
+        rests.any(|rest| rest.until > time::now())
+    })
 }
 
 /// Returns why a task could not be written, if it rests.

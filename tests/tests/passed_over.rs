@@ -1,7 +1,7 @@
 //! Tasks that a take passes over: jsonb cannot hold them, or no UPDATE can write them. Those behind them are taken, the
 //! queue's error names them, and whatever ends or moves a task does not need it as jsonb.
 
-use xqueue_tests::{Client, Queue, Value, ask, expect_error, ids, json};
+use xqueue_tests::{Client, Queue, Value, ask, expect_error, ids, json, wait_until};
 
 /// Shapes of queues: columns besides the tasks', and features. With sub-queues each task is in one of its own.
 const SHAPES: [(&str, &str); 5] = [
@@ -218,6 +218,25 @@ fn a_take_passes_over_what_no_update_can_write() {
             }
         }
     }
+}
+
+/// A session that has passed over a task takes several at once again some time after that is gone.
+#[test]
+fn a_session_forgets_a_task_that_is_gone() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[1], "bad", "{}", SHAPES[0].1);
+    q.sql(REFUSALS[1].0);
+    let (name, mut c) = (q.name.clone(), q.client());
+    let take = "SELECT xqueue.take('{q}', count => 3)";
+    assert_eq!(taken(&mut c, &name, take), [2, 3, 4]);
+    q.sql("DELETE FROM {q} WHERE payload = 'bad'");
+    wait_until("one subtransaction takes them", || {
+        ask(&mut c, &name, "SELECT xqueue.release('{q}', id) FROM generate_series(2, 4) AS id");
+        assert_eq!(taken(&mut c, &name, take), [2, 3, 4]);
+        let writers = "SELECT to_jsonb(count(DISTINCT xmin::text)) FROM {q} WHERE status = 'T'";
+        q.ask_one(writers) == json!(1)
+    });
+    drop_functions(&mut q);
 }
 
 /// A trigger that keeps the state: no verb says that it has done what it has not.
