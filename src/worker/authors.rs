@@ -4,8 +4,8 @@
 //! function that one of its checks calls. Superusers are trusted, ordinary owners risk nothing but what is theirs. So for a
 //! superuser every object that a change may use has to belong to a superuser. These are found by their dependencies: what
 //! belongs to the table (triggers, rules, checks, indexes, defaults, statistics), the functions, operators and types that
-//! this uses, and the tables to which foreign keys hand a change on, with the same of theirs. Objects that nobody depends on
-//! are the server's own. A trigger's condition has no owner, so it may call immutable functions only.
+//! this uses, and the tables to which foreign keys hand a change on, with the same of theirs. A table that a foreign key
+//! refers to is none of them: no change of a task runs its code. Objects that nobody depends on are the server's own. A trigger's condition has no owner, so it may call immutable functions only.
 
 use crate::error::{Error, Result};
 use crate::queue::Queue;
@@ -28,7 +28,11 @@ WITH RECURSIVE used(classid, objid) AS (
         OPERATOR(pg_catalog.=) pg_catalog.parse_ident($2)
     UNION SELECT next.classid, next.objid FROM used u, LATERAL (
         SELECT d.refclassid AS classid, d.refobjid AS objid FROM pg_catalog.pg_depend d
+        LEFT JOIN pg_catalog.pg_constraint k ON k.oid OPERATOR(pg_catalog.=) d.objid
+            AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_constraint'::pg_catalog.regclass
+            AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
         WHERE d.classid OPERATOR(pg_catalog.=) u.classid AND d.objid OPERATOR(pg_catalog.=) u.objid
+            AND (k.contype OPERATOR(pg_catalog.=) 'f' AND k.conrelid OPERATOR(pg_catalog.<>) d.refobjid) IS NOT TRUE
             AND u.classid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_proc'::pg_catalog.regclass
             AND d.deptype OPERATOR(pg_catalog.<>) 'e'
         UNION ALL

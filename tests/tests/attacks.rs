@@ -154,6 +154,21 @@ fn code_of_others_does_not_run_as_a_superuser() {
     }
 }
 
+/// A foreign key of a superuser's queue runs no code of the table to which it refers.
+#[test]
+fn a_superusers_queue_may_refer_to_a_table_of_others() {
+    let (role, mut q) =
+        (Role::create(), Queue::with("priv", "id bigserial PRIMARY KEY", &options()));
+    let (mut c, name) = (role.client(), q.name.clone());
+    c.batch_execute(&format!("CREATE TABLE {name}_c (id bigint PRIMARY KEY)")).unwrap();
+    q.sql(
+        "ALTER TABLE {q} ADD customer bigint REFERENCES {q}_c;
+         INSERT INTO {q} (status, runat) VALUES ('W', now())",
+    );
+    q.wait_for("ready", 1);
+    q.sql("DROP TABLE {q}_c CASCADE");
+}
+
 /// Functions that ask who has connected are told the owner: also one that cannot log in, has no connection left, and may not
 /// connect to the database.
 #[test]
