@@ -127,7 +127,7 @@ fn complain_of_failure(database: u32) {
 /// Returns whether a database accepts connections. If that cannot be found out, its worker finds out.
 fn is_connectable(database: u32) -> bool {
     let connectable = xact::try_in_transaction(catalog::connectable_databases);
-    connectable.is_ok_and(|connectable| connectable.contains(&database))
+    connectable.map_or(true, |connectable| connectable.contains(&database))
 }
 
 /// Databases that may have the extension and are in no list yet: a worker finds out, and leaves if one has not. At first
