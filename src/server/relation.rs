@@ -256,12 +256,12 @@ impl Relation {
         }
     }
 
-    /// Returns whether rules rewrite statements on the table.
     /// Returns whether it has check constraints.
     pub fn has_checks(&self) -> bool {
         self.form().relchecks > 0
     }
 
+    /// Returns whether rules rewrite statements on the table.
     pub fn has_rules(&self) -> bool {
         self.form().relhasrules
     }
