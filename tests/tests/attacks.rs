@@ -112,6 +112,11 @@ fn code_of_others_does_not_run_as_a_superuser() {
         ("", "CREATE INDEX ON {q} ({q}_i(id::int))"),
         ("", "CREATE INDEX ON {q} (id) WHERE {q}_i(id::int)"),
         ("", "ALTER TABLE {q} ADD COLUMN g boolean GENERATED ALWAYS AS ({q}_i(id::int)) STORED"),
+        // Without the check no statement is planned, which alone would call this.
+        (
+            "",
+            "ALTER TABLE {q} ADD CHECK (id + 0 > 0); CREATE STATISTICS {q}_s ON {q}_i(id::int) FROM {q}",
+        ),
         ("", "CREATE RULE own AS ON UPDATE TO {q} DO ALSO SELECT {q}_v()"),
         (
             "",
