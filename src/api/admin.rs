@@ -103,7 +103,7 @@ fn plow(
     let marked = start::start(queue, Group::Buried, &mut arguments, count as u32);
     let (delay, ttl) = (delay.is_some(), ttl.is_some());
     let change = Change::Plow { delay, ttl, marked };
-    counting::run(queue, Kind::Kick, None, || {
+    counting::run(queue, Kind::Kick, || {
         spi::connect(|spi| {
             queue.change(spi, change, &arguments, |rows| {
                 unchanged::refuse(queue, rows, |status| status != Status::Buried)?;
@@ -176,7 +176,7 @@ fn release_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let queue = target.open(Lock::RowExclusive)?;
     let mut arguments = Arguments::of(Parameter::Limit, Value::int4(i32::MAX));
     arguments.set(Parameter::Skip, Value::int4(0));
-    let released = counting::run(&queue, Kind::Snatch, None, || {
+    let released = counting::run(&queue, Kind::Snatch, || {
         spi::connect(|spi| queue.change(spi, Change::SnatchAll, &arguments, |_| Ok(())))
     })?;
     Ok(number_of(released))

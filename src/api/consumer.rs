@@ -8,7 +8,6 @@ use crate::api::waiting::{ConsumerWait, Look, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::model::change::Call as Kind;
 use crate::model::form::Form;
-use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::parts::waiters::wait::{Deadline, InVain, Place};
 use crate::queue::{Arguments, Queue};
@@ -22,7 +21,7 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
 use crate::statement::{Change, Parameter, Verb};
-use crate::write::counting::{self, Transition};
+use crate::write::counting;
 use crate::write::passed::Passed;
 use crate::write::subqueues::Take;
 use crate::write::{direct, start};
@@ -292,17 +291,12 @@ fn take_now(
         let tube = arguments.get(Parameter::Tube).zip(queue.tube());
         let subqueue = tube.map(|(value, column)| queue.tube_named(value, column).hash);
         let take = Take { queue: &queue, passed, ttr, arguments };
-        let taken = counting::run(&queue, Kind::Take, None, || {
+        let taken = counting::run(&queue, Kind::Take, || {
             let count = order.count as usize;
             spi::connect(|spi| take.run(spi, count, subqueue, |rows| deliver(rows, &queue)))
         })?;
         return Ok(Look::of(taken, &queue));
     }
-    // With a time to run the deadline differs by row, and a key of several columns needs a statement per task: in both
-    // cases the transition is not known beforehand.
-    let is_known = !queue.features().has_deadlines() && queue.has_simple_key;
-    let transition = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
-    let transition = is_known.then_some(transition);
     let (mut left, many) = (order.count, order.count > 1);
     for group in start::groups(&queue, &arguments) {
         let marked = start::start(&queue, group, &mut arguments, left as u32);
@@ -322,7 +316,7 @@ fn take_now(
             }
             arguments.set(Parameter::Limit, Value::int4(left));
         }
-        left -= passed.take(change, transition, &arguments, &mut deliver)? as i32;
+        left -= passed.take(change, &arguments, &mut deliver)? as i32;
         if left <= 0 {
             break;
         }

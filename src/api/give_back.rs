@@ -61,7 +61,7 @@ fn give_back(queue: &Queue, session: Uuid) -> Result<usize> {
     let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(&[session]));
     arguments.set(Parameter::Limit, Value::int4(i32::MAX));
     arguments.set(Parameter::Skip, Value::int4(0));
-    counting::run(queue, Kind::GiveBack, None, || {
+    counting::run(queue, Kind::GiveBack, || {
         spi::connect(|spi| queue.change(spi, Change::GiveBack, &arguments, |_| Ok(())))
     })
 }

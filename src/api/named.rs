@@ -2,7 +2,6 @@
 
 use crate::api::argument::{self, Key};
 use crate::error::Result;
-use crate::model::status::Status;
 use crate::queue::{Arguments, Queue};
 use crate::server::memory::Memory;
 use crate::server::spi::{self, Rows};
@@ -10,7 +9,6 @@ use crate::server::value::Value;
 use crate::server::{catalog, context, types};
 use crate::statement::Change;
 use crate::transaction;
-use crate::write::counting::Transition;
 use crate::write::passed::Passed;
 use crate::write::subqueues;
 
@@ -28,11 +26,6 @@ pub fn take(
     passed: &mut Passed,
     deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<usize> {
-    // The state that a task comes from and its deadline differ by row.
-    let is_known = matches!(change, Change::TakeNamed { any: false, .. })
-        && !queue.features().has_deadlines()
-        && queue.has_simple_key;
-    let out_of_ready = Transition { from: Some(Status::Ready), to: Some(Status::Taken) };
     let mut arguments = arguments.clone();
     let mut taken = 0;
     for key in keys {
@@ -40,7 +33,7 @@ pub fn take(
             break;
         }
         arguments.set_key(&key);
-        let mut run = || passed.take(change, is_known.then_some(out_of_ready), &arguments, deliver);
+        let mut run = || passed.take(change, &arguments, deliver);
         taken += match queue.features().has_subqueues() {
             true => subqueues::take_named(queue, &arguments, run)?,
             false => run()?,

@@ -11,7 +11,6 @@ use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::names::Id;
 use crate::model::position::Group;
-use crate::model::status::Status;
 use crate::parts::marks::change::Lowest;
 use crate::parts::waiters::wait::Deadline;
 use crate::queue::{Arguments, Queue, Statement};
@@ -23,7 +22,7 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{context, record};
 use crate::statement::{self, Parameter, Source};
-use crate::write::counting::{self, Transition};
+use crate::write::counting;
 use crate::write::front;
 use crate::write::reservation::{self, Lack};
 use crate::{sql_functions, transaction};
@@ -299,9 +298,8 @@ impl<'call> Put<'call> {
             && !self.may_meet_others()
             && !queue.features().expires()
             && !self.may_have_to_wait();
-        let ready = Transition { from: None, to: Some(Status::Ready) };
         let mut lowest = Lowest::default();
-        let tasks = counting::run(queue, Kind::Put, is_plain.then_some(ready), || {
+        let work = || {
             spi::connect(|spi| {
                 let rows = queue.run(spi, &statement, &self.arguments);
                 deliver(&rows)?;
@@ -313,7 +311,11 @@ impl<'call> Put<'call> {
                 }
                 Ok(rows.len())
             })
-        })?;
+        };
+        let tasks = match is_plain {
+            true => counting::run_put(queue, work),
+            false => counting::run(queue, Kind::Put, work),
+        }?;
         // Where triggers count, they have noted it.
         if queue.counts_itself && is_plain {
             transaction::note(queue.slot, |delta| {

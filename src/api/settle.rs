@@ -5,7 +5,7 @@ use crate::api::features::not_enabled;
 use crate::api::task_error;
 use crate::api::values::Values;
 use crate::error::{Error, Result};
-use crate::model::change::{Call as Kind, Outcome};
+use crate::model::change::Call as Kind;
 use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::queue::{Arguments, Queue, Statement};
@@ -15,10 +15,10 @@ use crate::server::function::{Call, Output};
 use crate::server::relation::Lock;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
+use crate::sql_functions;
 use crate::statement::{Parameter, Step, Verb};
-use crate::write::counting::{self, Transition};
+use crate::write::counting;
 use crate::write::{direct, unchanged};
-use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use std::collections::HashSet;
 
@@ -244,12 +244,10 @@ impl<'m> Plan<'m> {
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         let verb = self.step.verb;
-        let deletes = self.deletes(queue);
-        let acked = Transition { from: Some(Status::Taken), to: None };
         let statement = Statement::Step(self.step.clone());
         let plain = self.step.plain;
         spi::connect(|spi| {
-            counting::run(queue, kind(&self.step), deletes.then_some(acked), || {
+            counting::run(queue, kind(&self.step), || {
                 let run = || queue.run(spi, &statement, &self.arguments);
                 // Non-plain values are parsed within the statement, so its errors get the hint.
                 let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
@@ -262,11 +260,6 @@ impl<'m> Plan<'m> {
                 Ok(rows.len())
             })
         })?;
-        if deletes && queue.counts_itself {
-            transaction::note(queue.slot, |delta| {
-                keys.iter().for_each(|key| delta.waiters.end(|| hash(key, queue), Outcome::Acked));
-            });
-        }
         Ok(())
     }
 }

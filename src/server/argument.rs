@@ -87,7 +87,6 @@ pub mod sql_type {
         interval: Interval = Value::to_interval;
         uuid: [u8; 16] = Value::to_uuid;
         regclass: Oid = Value::to_oid;
-        xid: u32 = Value::to_xid;
     }
 
     impl NamesQueue for queue {}

@@ -14,7 +14,6 @@ pub const CHAR: Oid = pg_sys::CHAROID;
 pub const TEXT: Oid = pg_sys::TEXTOID;
 pub const VARCHAR: Oid = pg_sys::VARCHAROID;
 pub const UUID: Oid = pg_sys::UUIDOID;
-pub const XID: Oid = pg_sys::XIDOID;
 pub const UUID_ARRAY: Oid = pg_sys::UUIDARRAYOID;
 pub const BPCHAR: Oid = pg_sys::BPCHAROID;
 pub const NUMERIC: Oid = pg_sys::NUMERICOID;

@@ -113,10 +113,6 @@ impl<'m> Value<'m> {
         Oid::from(self.require(enum_type).value() as u32)
     }
 
-    pub fn to_xid(self) -> u32 {
-        self.require(types::XID).value() as u32
-    }
-
     pub fn to_uuid(self) -> [u8; 16] {
         let datum = self.require(types::UUID);
         // SAFETY: a value of type uuid is 16 bytes, passed by reference.

@@ -4,7 +4,7 @@ use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::statement::rule::{Applies, Assignment, Return};
 use crate::statement::step::hidden;
-use crate::statement::{AT_LEAST, OBSERVED, Parameter, Parameters, Table, Text, Within, join};
+use crate::statement::{AT_LEAST, Parameter, Parameters, Table, Text, Within, join};
 
 /// A change that picks its tasks itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,10 +92,6 @@ impl Table {
         }
         let update =
             format!("UPDATE ONLY {table} AS task SET {} WHERE {condition}", set.join(", "));
-        let update = match change {
-            Change::Take { .. } | Change::TakeNamed { .. } => format!("{update} AND {OBSERVED}"),
-            _ => update,
-        };
         match change {
             Change::Take { many: true, .. } | Change::Plow { .. } if self.has(Field::Priority) => {
                 format!(

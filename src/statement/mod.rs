@@ -133,8 +133,6 @@ impl Parameters {
     }
 }
 
-/// Notes since when a task was in the state that it leaves, for statements that run without the row triggers; true.
-const OBSERVED: &str = "xqueue.observed(task.xmin)";
 const EQUALS: &str = "OPERATOR(pg_catalog.=)";
 const AT_LEAST: &str = "OPERATOR(pg_catalog.>=)";
 const PLUS: &str = "OPERATOR(pg_catalog.+)";

@@ -2,7 +2,7 @@
 
 use crate::model::field::Field;
 use crate::model::status::Status;
-use crate::statement::{EQUALS, OBSERVED, Parameter, Parameters, Table, Text, join};
+use crate::statement::{EQUALS, Parameter, Parameters, Table, Text, join};
 
 /// A step with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,9 +122,6 @@ impl Table {
         if step.attempt {
             let attempt = parameters.add(Parameter::Attempt);
             conditions.push(format!("task.{} {EQUALS} {attempt}", self.field(Field::Attempts)));
-        }
-        if step.verb == Verb::Ack {
-            conditions.push(OBSERVED.into());
         }
         join(conditions.into_iter(), " AND ")
     }

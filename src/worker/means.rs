@@ -94,7 +94,7 @@ impl<'q> Means<'q> {
         arguments.set(Parameter::Limit, Value::int4(limit));
         arguments.set(Parameter::Skip, Value::int4(passed.count));
         let change_all = |spi: &Spi| self.queue.change(spi, change, &arguments, |_| Ok(()));
-        counting::run(self.queue, call(change), None, || spi::connect(change_all)).or_raise()
+        counting::run(self.queue, call(change), || spi::connect(change_all)).or_raise()
     }
 
     /// Returns the next instant at which there is something to do, none of which is before `since`; tasks that rest are passed over.

@@ -35,7 +35,7 @@ use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 
-/// Maximum number of tasks changed one by one; where there are more, a statement counts them at once.
+/// Maximum number of tasks of a take for which candidates are read ahead.
 const FEW: usize = 200;
 
 /// The result of a take.
@@ -61,8 +61,7 @@ pub fn take(
     count: usize,
     passed: &mut Passed,
 ) -> Result<Option<Taken>> {
-    let is_bulk = is_bulk(queue, count) && !queue.features().has_deadlines();
-    if is_bulk || xact::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
+    if xact::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
         return Ok(None);
     }
     let Some(way) = way(queue, group) else { return Ok(None) };
@@ -113,7 +112,7 @@ pub fn take(
     }
     drop(open);
     let rows = Rows::of(rows);
-    counting::note(queue, Call::Take, None, rows.len());
+    counting::note(queue, Call::Take, rows.len());
     shortcuts::count(Shortcut::Take, rows.len());
     Ok(Some(Taken { rows, needs_statement }))
 }
@@ -145,7 +144,7 @@ fn assignments_of_take<'m>(queue: &Queue, arguments: &Arguments<'m>) -> Option<A
 pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'to> {
     let none = || Rows::of(vec![]);
     let is_fixed = xact::has_fixed_snapshot();
-    if is_bulk(queue, keys.len()) || is_fixed || !privileges::may_delete_all(queue.table) {
+    if is_fixed || !privileges::may_delete_all(queue.table) {
         return none();
     }
     let Some(direct) = queue.direct() else { return none() };
@@ -181,7 +180,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     };
     let rows = Rows::of(keys.iter().map_while(delete).collect());
     drop(open);
-    counting::note(queue, Call::Ack, None, rows.len());
+    counting::note(queue, Call::Ack, rows.len());
     shortcuts::count(Shortcut::Ack, rows.len());
     rows
 }
@@ -224,11 +223,6 @@ fn note_move(queue: &Queue, found: &Found, (from, to): (Status, Status), call: C
     let (old, new) = (place(from), place(to));
     let old = Seen { place: old, row: found };
     row::note(queue, Some(old), Some(Seen { place: new, row: found.written() }), Some(call));
-}
-
-/// Returns whether a statement is cheaper: there are many tasks, and none has to be recorded one by one.
-fn is_bulk(queue: &Queue, tasks: usize) -> bool {
-    tasks > FEW && queue.counts_itself && queue.has_simple_key
 }
 
 /// Called while the table is open: a conversion to jsonb may need a snapshot.

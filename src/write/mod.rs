@@ -5,7 +5,6 @@ pub mod counting;
 pub mod direct;
 pub mod front;
 mod guard;
-mod observed;
 pub mod passed;
 pub mod reservation;
 pub mod row;

@@ -20,7 +20,7 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Failure, Verdict};
 use crate::statement::{Change, Parameter};
 use crate::transaction;
-use crate::write::counting::{self, Transition};
+use crate::write::counting;
 use crate::write::unchanged;
 use pgrx::PgSqlErrorCode;
 use std::cell::RefCell;
@@ -146,25 +146,23 @@ impl<'take> Passed<'take> {
     pub fn take(
         &mut self,
         change: Change,
-        transition: Option<Transition>,
         arguments: &Arguments,
         deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
     ) -> Result<usize> {
         let queue = self.queue;
         if !self.may_fail() {
-            return self.run(change, transition, arguments, |rows| {
-                self.deliver(rows, |rows| deliver(rows, queue))
-            });
+            return self
+                .run(change, arguments, |rows| self.deliver(rows, |rows| deliver(rows, queue)));
         }
         let mut tasks = match has_rests(queue.slot) {
             true => vec![],
             false => {
-                let all = |see: See| self.run(change, transition, arguments, see);
+                let all = |see: See| self.run(change, arguments, see);
                 self.tried(all).unwrap_or_default()
             }
         };
         if tasks.is_empty() {
-            tasks = self.one_by_one(change, transition, arguments);
+            tasks = self.one_by_one(change, arguments);
         }
         let taken = tasks.len();
         if taken > 0 {
@@ -186,7 +184,7 @@ impl<'take> Passed<'take> {
         arguments.set_key(key);
         arguments.set(Parameter::Limit, Value::int4(1));
         arguments.set(Parameter::Skip, Value::int4(0));
-        let taken = self.run(change, None, &arguments, |rows| {
+        let taken = self.run(change, &arguments, |rows| {
             unchanged::refuse(self.queue, rows, |status| status == Status::Taken)?;
             self.deliver(rows, |rows| deliver(rows, self.queue))
         })?;
@@ -207,11 +205,10 @@ impl<'take> Passed<'take> {
     fn run(
         &self,
         change: Change,
-        transition: Option<Transition>,
         arguments: &Arguments,
         see: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        counting::run(self.queue, Call::Take, transition, || {
+        counting::run(self.queue, Call::Take, || {
             spi::connect(|spi| self.queue.change(spi, change, arguments, see))
         })
     }
@@ -289,12 +286,7 @@ impl<'take> Passed<'take> {
     }
 
     /// Takes the tasks one by one. Those that cannot be taken stay locked, so that the others keep their places behind them.
-    fn one_by_one<'to>(
-        &mut self,
-        change: Change,
-        transition: Option<Transition>,
-        arguments: &Arguments,
-    ) -> Vec<Value<'to>> {
+    fn one_by_one<'to>(&mut self, change: Change, arguments: &Arguments) -> Vec<Value<'to>> {
         let queue = self.queue;
         let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer);
         let mut arguments = arguments.clone();
@@ -317,7 +309,7 @@ impl<'take> Passed<'take> {
                     Ok(rows.len())
                 })
             };
-            let one = |see: See| counting::run(queue, Call::Take, transition, || change_one(see));
+            let one = |see: See| counting::run(queue, Call::Take, || change_one(see));
             match self.tried(one) {
                 Ok(task) if task.is_empty() => {
                     let failure = unchanged::failure(&queue::key_text(&key));

@@ -94,10 +94,6 @@ COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature del
 CREATE FUNCTION xqueue.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
 COMMENT ON FUNCTION xqueue.truncated() IS 'Trigger of a queue: TRUNCATE sets the counters to zero. Set by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.observed(writer xid)
-RETURNS boolean LANGUAGE c COST 1000 AS 'MODULE_PATHNAME', 'observed';
-COMMENT ON FUNCTION xqueue.observed(xid) IS 'A condition of the statements of take and ack, always true: notes how long ago the row was written by this transaction, for the view xqueue.latency.';
-
 -- Creator ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION xqueue.upgrade(queue text, options jsonb DEFAULT '{}', dry_run boolean DEFAULT false)

@@ -107,10 +107,6 @@ impl Change {
         self.histogram(spent).add(length);
     }
 
-    pub fn spend_all(&mut self, spent: Spent, lengths: &Histogram) {
-        self.histogram(spent).absorb(lengths);
-    }
-
     fn histogram(&mut self, spent: Spent) -> &mut Histogram {
         match spent {
             Spent::Ready => &mut self.waits,

@@ -135,11 +135,6 @@ pub fn outlives_connection() -> bool {
     is_joined() || sessions::own_is_identified()
 }
 
-/// Returns whether this connection acts for its own session.
-pub fn is_own() -> bool {
-    !is_joined() && joined(Part::Own).is_some()
-}
-
 /// Returns whether this connection acts for a session that it has joined.
 pub fn is_joined() -> bool {
     [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some())

@@ -124,7 +124,7 @@ impl Upkeep<'_> {
             if changed < limit { Scan::GoesOn } else { Scan::Ends }
         });
         drop(open);
-        counting::note(queue, kind.call, None, changed);
+        counting::note(queue, kind.call, changed);
         if change == Change::Promote {
             shortcuts::count(Shortcut::Promote, changed);
         }
