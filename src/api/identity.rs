@@ -54,14 +54,7 @@ fn require_connection() -> Result<()> {
         )
         .hint("A background process, such as one that runs triggers for the queue's worker, joins no session."));
     }
-    if matches!(user::rights(), Rights::Restricted) {
-        return Err(Error::new(
-            PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
-            format!("{FUNCTION} cannot be called within a security-restricted operation"),
-        )
-        .hint("Call it as a statement of its own."));
-    }
-    Ok(())
+    session::refuse_restricted()
 }
 
 /// Refuses to change the acting session for code that runs with other rights than the connection's.

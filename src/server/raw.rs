@@ -34,6 +34,8 @@ functions! {
     pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     pub fn GetUserId() -> Oid;
     pub fn GetOuterUserId() -> Oid;
+    pub fn InSecurityRestrictedOperation() -> bool;
+    pub fn InLocalUserIdChange() -> bool;
     pub fn GetCurrentTimestamp() -> i64;
 }
 

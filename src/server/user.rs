@@ -1,18 +1,19 @@
 //! Acting as another role for a while.
 
+use crate::server::raw;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::CStr;
 
 /// The role whose rights count just now.
 pub fn current() -> Oid {
     // SAFETY: reads a backend variable.
-    unsafe { crate::server::raw::GetUserId() }
+    unsafe { raw::GetUserId() }
 }
 
 /// The role that the connection acts as, also inside a function that acts as its owner.
 pub fn outer() -> Oid {
     // SAFETY: reads a backend variable.
-    unsafe { crate::server::raw::GetOuterUserId() }
+    unsafe { raw::GetOuterUserId() }
 }
 
 /// The role that the connection was opened as, whatever it acts as now.
@@ -59,7 +60,7 @@ pub enum Rights {
 pub fn rights() -> Rights {
     // SAFETY: reads a backend variable.
     unsafe {
-        match (pg_sys::InSecurityRestrictedOperation(), pg_sys::InLocalUserIdChange()) {
+        match (raw::InSecurityRestrictedOperation(), raw::InLocalUserIdChange()) {
             (true, _) => Rights::Restricted,
             (false, true) => Rights::Borrowed,
             (false, false) => Rights::Own,

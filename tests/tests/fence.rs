@@ -22,7 +22,7 @@ const BARE: [&str; 10] = [
 ];
 /// A change that removes one lowers the number here, so that each new one is seen.
 const UNSAFE_BLOCKS: usize = 381;
-const PROTOTYPES: usize = 61;
+const PROTOTYPES: usize = 63;
 /// Safe functions of its own that take what is bare.
 const TRUSTING: usize = 4;
 

@@ -136,6 +136,67 @@ fn a_security_restricted_operation_changes_no_identity() {
     c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
 }
 
+/// Nor does it take tasks for the connection, or settle or give back those that the connection has taken: by whichever
+/// command it runs, on a bare table and on one with a foreign key.
+#[test]
+fn a_security_restricted_operation_uses_no_session() {
+    let hostile = Role::create();
+    let mut c = hostile.client();
+    let mut superuser = connect();
+    for reference in ["", "; ALTER TABLE {q} ADD other bigint REFERENCES {q}"] {
+        let name = unique("identity_restricted");
+        let make = "CREATE TABLE {q} (id bigserial PRIMARY KEY, payload jsonb); \
+                    SELECT xqueue.upgrade('{q}', '{\"features\": {\"buried\": true, \"ttr\": \"1 hour\"}}')";
+        c.batch_execute(&format!("{make}{reference}").replace("{q}", &name)).unwrap();
+        c.batch_execute(&format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')")).unwrap();
+        assert_eq!(take(&mut superuser, &name, "0", 1).len(), 1);
+        for (n, call) in [
+            "take('public.{q}')",
+            "take(NULL::public.{q})",
+            "take('public.{q}', id => 2)",
+            "take('public.{q}', '1 hour')",
+            "ack('public.{q}', 1)",
+            "ack(NULL::public.{q}, 1)",
+            "release('public.{q}', 1)",
+            "bury('public.{q}', 1)",
+            "touch('public.{q}', 1, '1 hour')",
+            "give_back('public.{q}')",
+            "give_back()",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let (f, call) = (format!("{name}_{n}"), call.replace("{q}", &name));
+            trier(&mut c, &f, "", &format!("SELECT xqueue.{call}"));
+            // The errors are noted, since an index expression and ANALYZE show none.
+            c.batch_execute(&format!(
+                "CREATE TABLE {f}_log (error text); CREATE TABLE {f}_t (id bigint); INSERT INTO {f}_t VALUES (1);
+                 CREATE FUNCTION {f}_note() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+                   INSERT INTO public.{f}_log SELECT public.{f}(); END $$;
+                 CREATE FUNCTION {f}_i(bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+                   IF session_user <> current_user THEN PERFORM public.{f}_note(); END IF; RETURN $1; END $$;
+                 CREATE INDEX {f}_x ON {f}_t (public.{f}_i(id));
+                 CREATE MATERIALIZED VIEW {f}_v AS SELECT public.{f}_i(1) WITH NO DATA"
+            ))
+            .unwrap();
+            for command in
+                ["REFRESH MATERIALIZED VIEW {f}_v", "ANALYZE {f}_t", "REINDEX INDEX {f}_x"]
+            {
+                superuser.batch_execute(&command.replace("{f}", &f)).unwrap();
+                let log = format!(
+                    "WITH log AS (DELETE FROM {f}_log RETURNING error) SELECT string_agg(DISTINCT error, ' ') FROM log"
+                );
+                let errors: Option<String> = scalar(&mut superuser, &log, &[]);
+                assert_eq!(errors.as_deref(), Some("42501"), "{call} by {command}");
+            }
+        }
+        let mut q = Queue::adopt(&database(), &name);
+        q.assert_tasks(&[("ready", 1), ("taken", 1), ("total", 2)]);
+        ack(&mut superuser, &name, 1);
+        q.abandon();
+    }
+}
+
 /// The caller's connection is not the function owner's to give away, also if the caller is a superuser; nor may the
 /// owner's code use the caller's rights to join the caller's sessions.
 #[test]

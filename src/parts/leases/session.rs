@@ -8,7 +8,8 @@ use crate::parts::leases::held;
 use crate::parts::leases::sessions::{self, Part};
 use crate::parts::schedule::databases;
 use crate::server::types::{self, Uuid};
-use crate::server::{callbacks, process, shared_memory, time, user, worker};
+use crate::server::user::{self, Rights};
+use crate::server::{callbacks, process, shared_memory, time, worker};
 use crate::trace;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -57,6 +58,7 @@ pub fn current() -> Result<Uuid> {
 
 /// Returns the same with the role that it belongs to.
 pub fn acting() -> Result<Session> {
+    refuse_restricted()?;
     let known = ACTS_FOR.into_iter().find_map(|part| Some((part, session(part)?)));
     let role = user::outer();
     match known {
@@ -64,6 +66,19 @@ pub fn acting() -> Result<Session> {
         Some((part, session)) => check(part, session, role),
         None => open_own(role),
     }
+}
+
+/// Refuses code that must not reach the connection around it, such as an index expression: what it takes would stay with
+/// that connection, and what it gives back is in progress there. In a worker of ours there is no such connection.
+pub fn refuse_restricted() -> Result<()> {
+    if !matches!(user::rights(), Rights::Restricted) || worker::is_own() {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "cannot use the session of the connection within a security-restricted operation",
+    )
+    .hint("Call it as a statement of its own, not in REFRESH MATERIALIZED VIEW, ANALYZE or an index expression."))
 }
 
 /// Returns the session that this connection acts for, if it has acted for one yet.
