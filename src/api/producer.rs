@@ -302,7 +302,8 @@ impl<'call> Put<'call> {
         let work = || {
             spi::connect(|spi| {
                 let rows = queue.run(spi, &statement, &self.arguments);
-                deliver(&rows)?;
+                let tasks = (0..rows.len()).filter_map(|row| rows.value(row, 1));
+                deliver(&queue.in_form(tasks, self.statement.form))?;
                 for row in 0..rows.len() {
                     if let Some(position) = rows.value(row, 2).and_then(|key| queue.position(key)) {
                         let priority = rows.value(row, 3).map(|priority| priority.to_integer());

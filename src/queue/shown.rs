@@ -4,6 +4,7 @@ use crate::error::OrRaise;
 use crate::model::form::Form;
 use crate::queue::Queue;
 use crate::server::function::Output;
+use crate::server::json_cast::{self, Calls};
 use crate::server::relation::ColumnType;
 use crate::server::spi::Rows;
 use crate::server::value::Value;
@@ -30,34 +31,85 @@ impl Queue {
         self.converted(task).unwrap_or_else(|_| self.shown_in_part(task))
     }
 
-    /// Returns a task, or the value of one of its columns, as jsonb, or why jsonb cannot hold it.
+    /// Returns a task as jsonb, or why jsonb cannot hold it.
+    pub fn converted<'to>(&self, task: Value) -> Result<Value<'to>, Failure> {
+        let calls = self.shows.calls();
+        self.attempt(calls, || self.convert(task, calls))
+    }
+
+    /// Returns a task as jsonb. A column whose conversion would call another role's code is shown as text.
+    pub fn to_jsonb<'to>(&self, task: Value) -> Value<'to> {
+        self.convert(task, self.shows.calls())
+    }
+
+    /// Returns new tasks as a caller gets them.
+    pub fn in_form<'m>(&self, tasks: impl Iterator<Item = Value<'m>>, form: Form) -> Rows<'m> {
+        Rows::of(match form {
+            Form::Row => tasks.collect(),
+            Form::Json => tasks.map(|task| self.to_jsonb(task)).collect(),
+        })
+    }
+
+    fn convert<'to>(&self, task: Value, calls: Calls) -> Value<'to> {
+        match calls {
+            Calls::Nothing | Calls::Trusted => jsonb::of(task),
+            Calls::Foreign => self.object(task, |column, value| {
+                Some(convert_column(value, self.shows.calls_of(column)))
+            }),
+        }
+    }
+
+    /// Returns what a conversion gives, or why jsonb cannot hold that.
     ///
     /// The conversion of the server's types fails before it holds anything that a subtransaction would have to give back.
     /// A cast of a user's may do anything.
-    pub fn converted<'to>(&self, value: Value) -> Result<Value<'to>, Failure> {
-        match self.shows.calls_no_cast() {
-            true => xact::unless_of_task(|| jsonb::of(value)),
-            false => xact::in_subtransaction_unless_of_task(|| Ok(jsonb::of(value))),
+    fn attempt<'to>(
+        &self,
+        calls: Calls,
+        convert: impl FnOnce() -> Value<'to>,
+    ) -> Result<Value<'to>, Failure> {
+        match calls == Calls::Nothing && self.shows.has_plain_types {
+            true => xact::unless_of_task(convert),
+            false => xact::in_subtransaction_unless_of_task(|| Ok(convert())),
         }
     }
 
     fn shown_in_part<'to>(&self, task: Value) -> Value<'to> {
+        let show = |column: &ColumnType, value: Value| {
+            let calls = self.shows.calls_of(column);
+            self.attempt(calls, || convert_column(value, calls)).ok()
+        };
+        // All values together may be too long, too.
+        let whole = xact::unless_of_task(|| self.object(task, show));
+        whole.unwrap_or_else(|_| {
+            let is_key = |column: &ColumnType| self.is_key_column(column.number);
+            self.object(task, |column, value| is_key(column).then(|| show(column, value))?)
+        })
+    }
+
+    /// Returns a task as an object of its columns, each as `show` gives it, or else null.
+    fn object<'to, 'column>(
+        &self,
+        task: Value,
+        show: impl Fn(&ColumnType, Value) -> Option<Value<'column>>,
+    ) -> Value<'to> {
         let fields = record::fields(task).or_raise();
-        let value = |column: &ColumnType| *fields.get(column.number as usize - 1)?;
-        let member = |column: &ColumnType, value: Option<Value>| {
-            let value = value.and_then(|value| self.converted(value).ok());
+        let member = |column: &ColumnType| {
+            let value = fields.get(column.number as usize - 1).copied().flatten();
+            let value = value.and_then(|value| show(column, value));
             let value = value.map_or("null".into(), jsonb::text);
             format!("{}: {value}", serde_json::Value::from(column.name.as_str()))
         };
-        let object = |is_shown: &dyn Fn(&ColumnType) -> bool| {
-            let shown = |column: &ColumnType| value(column).filter(|_| is_shown(column));
-            let members = self.columns().iter().map(|column| member(column, shown(column)));
-            let text = format!("{{{}}}", members.collect::<Vec<_>>().join(", "));
-            operators::parse_value(&text, types::JSONB).or_raise()
-        };
-        // All values together may be too long, too.
-        let whole = xact::unless_of_task(|| object(&|_| true));
-        whole.unwrap_or_else(|_| object(&|column| self.is_key_column(column.number)))
+        let members = self.columns().iter().map(member).collect::<Vec<_>>();
+        let text = format!("{{{}}}", members.join(", "));
+        operators::parse_value(&text, types::JSONB).or_raise()
+    }
+}
+
+fn convert_column<'to>(value: Value, calls: Calls) -> Value<'to> {
+    match calls {
+        Calls::Nothing | Calls::Trusted => jsonb::of(value),
+        Calls::Foreign => jsonb::of(Value::text(&value.shown())),
     }
 }
 
@@ -65,27 +117,38 @@ impl Queue {
 pub struct Shows {
     /// Conversions call no function of a user's, but for casts of enums, which may be made at any time.
     has_plain_types: bool,
-    enums: Vec<Oid>,
+    /// The columns of types that users have defined, and their types without domains and arrays.
+    of_users: Vec<(i16, Oid)>,
     /// jsonb may be unable to hold a task, other than for its length.
     pub has_doubtful_types: bool,
 }
 
 impl Shows {
     pub(super) fn of(columns: &[ColumnType]) -> Shows {
-        let elements: Vec<Oid> = columns.iter().map(element).collect();
-        let has_plain_types = !elements.iter().any(|oid| types::is_made_by_users(*oid));
+        let elements = columns.iter().map(|column| (column.number, json_cast::element(column.oid)));
+        let elements: Vec<(i16, Oid)> = elements.collect();
+        let has_plain_types = !elements.iter().any(|(_, oid)| types::is_made_by_users(*oid));
+        let has_json = elements.iter().any(|(_, oid)| *oid == types::JSON);
+        let of_users = |(_, oid): &(i16, Oid)| json_cast::is_of_users(*oid);
         Shows {
             has_plain_types,
-            has_doubtful_types: !has_plain_types || elements.contains(&types::JSON),
-            enums: elements.into_iter().filter(|oid| types::is_enum(*oid)).collect(),
+            has_doubtful_types: !has_plain_types || has_json,
+            of_users: elements.into_iter().filter(of_users).collect(),
         }
     }
 
     pub fn calls_no_cast(&self) -> bool {
-        self.has_plain_types && !self.enums.iter().any(|oid| types::has_cast_to_json(*oid))
+        self.has_plain_types && self.calls() == Calls::Nothing
     }
-}
 
-fn element(column: &ColumnType) -> Oid {
-    types::element_type(column.base).unwrap_or(column.base)
+    /// Returns what converting a task calls.
+    fn calls(&self) -> Calls {
+        let calls = self.of_users.iter().map(|(_, oid)| json_cast::calls(*oid));
+        calls.max().unwrap_or(Calls::Nothing)
+    }
+
+    fn calls_of(&self, column: &ColumnType) -> Calls {
+        let of_users = self.of_users.iter().find(|(number, _)| *number == column.number);
+        of_users.map_or(Calls::Nothing, |(_, oid)| json_cast::calls(*oid))
+    }
 }

@@ -184,16 +184,24 @@ pub fn connectable_databases() -> Vec<u32> {
 
 /// Returns whether a function is written in C.
 pub fn is_in_c(function: Oid) -> bool {
+    of_function(function, |form| form.prolang) == Some(LANGUAGE_C)
+}
+
+pub fn owner_of_function(function: Oid) -> Option<Oid> {
+    of_function(function, |form| form.proowner)
+}
+
+fn of_function(function: Oid, see: fn(&pg_sys::FormData_pg_proc) -> Oid) -> Option<Oid> {
     let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
     // SAFETY: a look-up; the row is released once it has been read.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, Datum::from(function));
         if row.is_null() {
-            return false;
+            return None;
         }
-        let language = (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_proc>()).prolang;
+        let seen = see(&*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_proc>());
         pg_sys::ReleaseSysCache(row);
-        language == LANGUAGE_C
+        Some(seen)
     }
 }
 

@@ -21,6 +21,7 @@ pub mod heap;
 pub mod index;
 mod index_scan;
 pub mod injection;
+pub mod json_cast;
 pub mod jsonb;
 pub mod latch;
 pub mod memory;

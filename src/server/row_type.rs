@@ -25,6 +25,11 @@ impl RowType {
         Some(RowType { columns: columns.shape().collect(), version })
     }
 
+    /// The types of its columns.
+    pub fn types(&self) -> impl Iterator<Item = Oid> {
+        self.columns.iter().filter(|column| !column.3).map(|column| column.0)
+    }
+
     pub(super) fn matches(&self, columns: Columns) -> bool {
         columns.shape().eq(self.columns.iter().copied())
     }

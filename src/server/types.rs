@@ -132,12 +132,6 @@ pub fn is_enum(oid: Oid) -> bool {
     kind(oid) == pg_sys::TYPTYPE_ENUM
 }
 
-/// Returns whether a type has a cast to json, which conversions to jsonb call.
-pub fn has_cast_to_json(oid: Oid) -> bool {
-    // SAFETY: a look-up.
-    unsafe { pg_sys::get_cast_oid(oid, JSON, true) != Oid::INVALID }
-}
-
 /// The value of an enum by its label.
 pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
     let label = CString::new(label).ok()?;

@@ -29,7 +29,6 @@ pub use within::Within;
 
 use crate::model::features::Features;
 use crate::model::field::Field;
-use crate::model::form::Form;
 use crate::model::status::Status;
 use std::collections::BTreeMap;
 
@@ -207,13 +206,6 @@ impl Table {
         let keys = parameters.add(Parameter::Keys);
         let columns = self.key.iter().take(1);
         join(columns.map(|key| format!("task.{} {} ANY ({keys})", key.name, key.equals)), "")
-    }
-
-    fn result(&self, form: Form) -> String {
-        match form {
-            Form::Json => "pg_catalog.to_jsonb(task.*)".into(),
-            Form::Row => self.row(),
-        }
     }
 
     /// Returns a task as a row, which the caller may make jsonb of: what jsonb cannot hold does not make a statement fail.

@@ -99,7 +99,7 @@ impl Table {
         };
         parameters.text(format!(
             "INSERT INTO {table} AS task ({names}) {values}{conflict} RETURNING {}{key}",
-            self.result(put.form)
+            self.row()
         ))
     }
 
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             text.sql,
             "INSERT INTO app.\"Jobs\" AS task (status, progress) VALUES ('R', $1) \
-             RETURNING pg_catalog.to_jsonb(task.*)"
+             RETURNING task.*::app.\"Jobs\""
         );
         assert_eq!(text.parameters, [Parameter::Column(7)]);
     }

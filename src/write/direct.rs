@@ -13,7 +13,6 @@ pub mod upkeep;
 use crate::error::Result;
 use crate::model::change::{Call, Place};
 use crate::model::field::Field;
-use crate::model::form::Form;
 use crate::model::position::Group;
 use crate::model::status::Status;
 use crate::parts::leases::session;
@@ -21,7 +20,7 @@ use crate::queue::{Arguments, Direct, Queue};
 use crate::server::heap::{Bound, Found, Holder, Is, Scan};
 use crate::server::spi::Rows;
 use crate::server::value::Value;
-use crate::server::{jsonb, privileges, xact};
+use crate::server::{privileges, xact};
 use crate::statement::Verb;
 use crate::statement::rule::Applies;
 use crate::statement::{Parameter, Put};
@@ -209,7 +208,9 @@ pub fn put(
         row::note(queue, None::<Seen<Found>>, Some(Seen { place, row: &open }), Some(Call::Put));
         row
     };
-    let rows = shown(tasks.iter().map(insert).collect(), put.form);
+    let rows: Vec<_> = tasks.iter().map(insert).collect();
+    // While the table is open: a conversion to jsonb may need a snapshot.
+    let rows = queue.in_form(rows.into_iter(), put.form);
     drop(open);
     transaction::note(queue.slot, |delta| delta.counters.call(Call::Put, rows.len()));
     shortcuts::count(Shortcut::Put, rows.len());
@@ -223,12 +224,4 @@ fn note_move(queue: &Queue, found: &Found, (from, to): (Status, Status), call: C
     let (old, new) = (place(from), place(to));
     let old = Seen { place: old, row: found };
     row::note(queue, Some(old), Some(Seen { place: new, row: found.written() }), Some(call));
-}
-
-/// Called while the table is open: a conversion to jsonb may need a snapshot.
-fn shown<'m>(rows: Vec<Value<'m>>, form: Form) -> Rows<'m> {
-    Rows::of(match form {
-        Form::Row => rows,
-        Form::Json => rows.into_iter().map(jsonb::of).collect(),
-    })
 }

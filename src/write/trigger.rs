@@ -83,10 +83,13 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
             catalog::quote_literal(&queue.name)
         )
     };
-    let arguments = [(queue.row_type, Some(task)), (types::TEXT, Some(Value::text(event)))];
-    let call = format!("SELECT {hook}(pg_catalog.to_jsonb($1), $2)");
+    let call = format!("SELECT {hook}($1, $2)");
     context::hinted_if_undefined(&call, hint, || {
-        transaction::aside(|| spi::connect(|spi| drop(spi.run_with(&call, &arguments))));
+        transaction::aside(|| {
+            let (task, event) = (queue.to_jsonb(task), Value::text(event));
+            let arguments = [(types::JSONB, Some(task)), (types::TEXT, Some(event))];
+            spi::connect(|spi| drop(spi.run_with(&call, &arguments)));
+        });
     });
     Ok(())
 }

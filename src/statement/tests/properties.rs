@@ -1,6 +1,7 @@
 //! Whatever the names: each statement of a queue is made of the same tokens as that of a table with plain ones.
 
 use crate::model::conflict::Conflict;
+use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::statement::tests::names::{KEY, Names, names, quote};
 use crate::statement::tests::tokens::{Token, tokens};
