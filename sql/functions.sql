@@ -360,6 +360,10 @@ CREATE FUNCTION xqueue.in_flight(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 10 AS 'MODULE_PATHNAME', 'in_flight';
 COMMENT ON FUNCTION xqueue.in_flight(regclass) IS 'The taken tasks of a queue, 10,000 at most: read the view xqueue.tasks_in_flight.';
 
+CREATE FUNCTION xqueue.buried(queue regclass, count integer)
+RETURNS SETOF jsonb LANGUAGE c ROWS 50 AS 'MODULE_PATHNAME', 'buried';
+COMMENT ON FUNCTION xqueue.buried(regclass, integer) IS 'The first buried tasks of a queue, their columns as text: read by the board. tasks_by_state gives them as they are.';
+
 CREATE FUNCTION xqueue.database_workers()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'database_workers';
 COMMENT ON FUNCTION xqueue.database_workers() IS 'The workers of all databases: read the view xqueue.workers.';

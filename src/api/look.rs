@@ -109,7 +109,7 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
 
 /// Returns a task's key as an object, in the form of `to_jsonb`. User-defined types are shown as text, as their
 /// conversion to jsonb may be a cast of the type's owner.
-fn key_shown(row: &impl Row, queue: &Queue) -> Json {
+pub fn key_shown(row: &impl Row, queue: &Queue) -> Json {
     let shown = |value: Value| match types::is_of_the_server(value.type_oid()) {
         true => serde_json::from_str(&jsonb::text(jsonb::of(value))).unwrap_or(Json::Null),
         false => value.shown().into(),

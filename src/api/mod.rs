@@ -4,6 +4,7 @@ use crate::server::scan::Function;
 
 pub mod admin;
 pub mod argument;
+mod buried;
 pub mod check;
 pub mod consumer;
 pub mod creator;

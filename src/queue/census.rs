@@ -79,13 +79,28 @@ pub fn holders(queue: &Queue) -> Result<Holders> {
     Ok(holders)
 }
 
-/// Shows `see` the taken tasks of a queue, until it is false: by the index of taken tasks if it exists, else by a scan
-/// of all rows.
-pub fn taken(queue: &Queue, mut see: impl FnMut(&Tuple) -> bool) -> Result<()> {
+/// Shows `see` the taken tasks of a queue, until it is false.
+pub fn taken(queue: &Queue, see: impl FnMut(&Tuple) -> bool) -> Result<()> {
+    in_state(queue, Status::Taken, Index::Taken, see)
+}
+
+/// Shows `see` the buried tasks of a queue, until it is false. The index gives them in the order in which they are dug out.
+pub fn buried(queue: &Queue, see: impl FnMut(&Tuple) -> bool) -> Result<()> {
+    in_state(queue, Status::Buried, Index::Buried, see)
+}
+
+/// Shows `see` the tasks in a state, until it is false: by their index if it exists, else by a scan of all rows.
+fn in_state(
+    queue: &Queue,
+    status: Status,
+    index: Index,
+    mut see: impl FnMut(&Tuple) -> bool,
+) -> Result<()> {
     let relation = table(queue)?;
     let (snapshot, scratch) = (Snapshot::of_statement(), Scratch::new());
-    let mut see = |row: &Tuple| scratch.run(|| holder(row, queue).is_none() || see(row));
-    match queue.index(&relation, Index::Taken) {
+    let is_in = |row: &Tuple| queue.status_read(queue.value_of(row, Field::Status)) == Some(status);
+    let mut see = |row: &Tuple| scratch.run(|| !is_in(row) || see(row));
+    match queue.index(&relation, index) {
         Some(index) => relation.scan_by(index, &[], &snapshot, see),
         None => drop(relation.scan(&snapshot, &mut see)),
     }

@@ -24,6 +24,7 @@ const LOOKS: &[&str] = &[
     "SELECT xqueue.stats('{t}', 5)",
     "SELECT xqueue.stats('{t}', '[1, 7]'::jsonb)",
     "SELECT xqueue.stats(NULL::{t}, ARRAY[1, 7])",
+    "SELECT xqueue.buried('{t}', 50)",
     "SELECT xqueue.check('{t}')",
     "SELECT xqueue.check(NULL::{t})",
 ];
@@ -64,6 +65,9 @@ fn a_look_runs_nothing_of_the_owner() {
         let sql = trap.named("SELECT count(*) FROM {t} WHERE id = 1");
         careless.client().query(&sql, &[]).unwrap();
         assert!(trap.has_caught(&careless.name), "the trap is set");
+        let sql = trap.named("SELECT to_jsonb(t), kind::text FROM {t} AS t WHERE status = 'B'");
+        careless.client().query(&sql, &[]).unwrap();
+        assert!(trap.has_caught(&careless.name), "the trap of the casts is set");
         look(&mut trap, &mut c, &name, LOOKS);
         let check: Value = scalar(&mut c, &trap.named("SELECT xqueue.check('{t}')"), &[]);
         assert_eq!(check["ok"], json!(true), "{check}");
@@ -84,6 +88,21 @@ fn a_look_runs_nothing_of_the_owner() {
         look(&mut trap, &mut c, &name, LOOKS);
         look(&mut trap, &mut superuser, "postgres", LOOKS);
         look(&mut trap, &mut superuser, "postgres", DRY_RUNS);
+    }
+}
+
+/// Values are shown by the output functions of their types; a cast may be the owner's.
+#[test]
+fn buried_tasks_are_shown_without_casts() {
+    let trap = Trap::set(&kinds()[0]);
+    let mut superuser = connect();
+    let sql = trap.named("SELECT xqueue.buried('{t}', 1)");
+    let wanted = json!({"id": {"id": 5}, "key": "5", "attempts": null, "reason": null,
+        "columns": {"made": "t", "kind": "a", "kinds": "{a,b}", "named": "b", "pair": "(a,7)", "span": "[a,b]"}});
+    assert_eq!(values(&mut superuser, &sql, &[]), [wanted]);
+    for (count, tasks) in [(-1, 0), (0, 0), (1, 1), (50, 2)] {
+        let sql = trap.named(&format!("SELECT xqueue.buried('{{t}}', {count})"));
+        assert_eq!(values(&mut superuser, &sql, &[]).len(), tasks, "{count}");
     }
 }
 

@@ -121,6 +121,7 @@ fn the_table_names_every_function() {
                WHERE nspname = 'xqueue' AND prorettype <> 'trigger'::regtype";
     // Helpers of the views, and what names no queue or belongs to its tables' defaults.
     let others = [
+        "buried",
         "call_counts",
         "condition",
         "database_workers",

@@ -34,8 +34,21 @@ impl Trap {
              CREATE FUNCTION {t}_pick(count integer) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN
                PERFORM public.{t}_note(1); END $$;
              CREATE DOMAIN {t}_key AS bigint CHECK ({t}_note(VALUE));
+             CREATE TYPE {t}_kind AS ENUM ('a', 'b');
+             CREATE TYPE {t}_pair AS (kind {t}_kind, no int);
+             CREATE TYPE {t}_span AS RANGE (subtype = {t}_kind);
+             CREATE DOMAIN {t}_named AS {t}_kind CHECK ({t}_note(length(VALUE::text)));
+             DO $$ DECLARE source text; target text; BEGIN
+               FOREACH source IN ARRAY ARRAY['{t}_kind', '{t}_pair', '{t}_span'] LOOP
+                 FOREACH target IN ARRAY ARRAY['json', 'jsonb', 'text'] LOOP
+                   EXECUTE format('CREATE FUNCTION %1$s_%2$s(%1$s) RETURNS %2$s LANGUAGE plpgsql AS
+                     ''BEGIN PERFORM public.{t}_note(1); RETURN 7; END'';
+                     CREATE CAST (%1$s AS %2$s) WITH FUNCTION %1$s_%2$s(%1$s) AS IMPLICIT', source, target);
+                 END LOOP; END LOOP; END $$;
              CREATE TABLE {t} (id {t}_key PRIMARY KEY, payload jsonb,
-               made boolean GENERATED ALWAYS AS ({t}_note(id)) STORED, CHECK ({t}_note(id)));",
+               made boolean GENERATED ALWAYS AS ({t}_note(id)) STORED, CHECK ({t}_note(id)),
+               kind {t}_kind DEFAULT 'a', kinds {t}_kind[] DEFAULT '{a,b}', named {t}_named DEFAULT 'b',
+               pair {t}_pair DEFAULT '(a,7)', span {t}_span DEFAULT '[a,b]');",
         );
         let sql = "SELECT xqueue.upgrade($1::text, $2::jsonb)";
         scalar::<Value>(&mut hostile, sql, &[&table, options]);

@@ -1,0 +1,60 @@
+//! The function behind the board's list of buried tasks.
+
+use crate::api::look::key_shown;
+use crate::error::Result;
+use crate::model::field::Field;
+use crate::parts::leases::session;
+use crate::queue::Queue;
+use crate::queue::census::{self, Sight};
+use crate::server::function::{Call, Output};
+use crate::server::jsonb;
+use crate::server::row::{Row, Tuple};
+use crate::server::value::Value;
+use crate::sql_functions;
+use serde_json::{Map, Value as Json, json};
+
+sql_functions! {
+    "buried" as buried, pg_finfo_buried(queue: regclass, count: integer) -> [jsonb] => buried_impl;
+}
+
+/// Characters shown of a value; the rest is left out.
+const CHARACTERS: usize = 1000;
+
+/// Returns the first buried tasks of a queue, up to `count`.
+fn buried_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    session::require_loaded()?;
+    let output = Output::open(call);
+    let count = usize::try_from(call.require(arg::buried::count)?).unwrap_or(0);
+    let mut tasks = Vec::new();
+    let see = |queue: &Queue| match count {
+        0 => Ok(()),
+        _ => census::buried(queue, |row| {
+            tasks.push(described(queue, row));
+            tasks.len() < count
+        }),
+    };
+    if let Sight::Seen(()) = census::sight(call.require(arg::buried::queue)?, see)? {
+        tasks.iter().for_each(|task| output.push(jsonb::from_value(task)));
+    }
+    Ok(None)
+}
+
+/// Values are shown by the output functions of their types, which belong to superusers: a cast may be the owner's.
+/// Columns that are NULL are left out, and so are virtual generated ones, which would have to be computed.
+fn described(queue: &Queue, row: &Tuple) -> Json {
+    let shown = |value: Value| value.shown().chars().take(CHARACTERS).collect::<String>();
+    let is_of_user = |number| {
+        !queue.key.iter().any(|key| key.number == number)
+            && !Field::ALL.iter().any(|field| queue.number_of(*field) == number)
+    };
+    let columns = queue.columns().iter().filter(|column| is_of_user(column.number));
+    let columns = columns
+        .filter_map(|column| Some((column.name.clone(), shown(row.value(column.number)?).into())));
+    json!({
+        "id": key_shown(row, queue),
+        "key": queue.key_text_of(row),
+        "attempts": queue.value_of(row, Field::Attempts).and_then(Value::try_integer),
+        "reason": queue.value_of(row, Field::Reason).map(shown),
+        "columns": columns.collect::<Map<_, _>>(),
+    })
+}
