@@ -1,9 +1,8 @@
 //! What a viewer may do with `--write`: each is one call of a function of docs/reference/functions.md, as the viewer's role.
 
 use hyper::StatusCode;
-use tokio_postgres::Client;
-use tokio_postgres::types::Type;
 
+use crate::database::Session;
 use crate::failure::Failure;
 use crate::json;
 use crate::query::Query;
@@ -46,15 +45,9 @@ fn action(name: &str, query: &Query) -> Option<Action> {
 }
 
 /// Does what the page asks for, and returns the answer: how many tasks or queues it was done to.
-pub async fn act(client: &Client, name: &str, query: &Query) -> Result<String, Failure> {
+pub async fn act(session: &Session, name: &str, query: &Query) -> Result<String, Failure> {
     let no_action = || Failure::new(StatusCode::NOT_FOUND, "there is no such action");
     let action = action(name, query).ok_or_else(no_action)?;
-    let parameters: Vec<_> = action
-        .parameters
-        .iter()
-        .map(|value| (value as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT))
-        .collect();
-    let row = client.query_typed_one(action.statement, &parameters).await;
-    let done: i64 = row.map_err(|error| Failure::of_statement(&error))?.get(0);
+    let done = session.act(action.statement, &action.parameters).await?;
     Ok(json::object(&[("done", &done.to_string())]))
 }

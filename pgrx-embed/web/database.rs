@@ -5,27 +5,28 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, NoTls, Row};
 
 use crate::failure::{Failure, asks_password};
 use crate::login::Credentials;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Settings of every session. Names are shown with their schema, and nothing that the role's `search_path` names gets into
-/// the board's own statements.
-const LOOKING: &str = "-c default_transaction_read_only=on -c search_path=pg_catalog \
-    -c statement_timeout=3s -c lock_timeout=1s -c client_min_messages=error -c jit=off";
+/// How a transaction begins. It sets all settings that the board relies on: an earlier statement can have changed those of
+/// the session.
+/// In one that looks, names are shown with their schema, and nothing that the role's `search_path` names gets into the
+/// board's own statements.
+const LOOKING: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; \
+    SET LOCAL statement_timeout = '3s'; SET LOCAL lock_timeout = '1s'; SET LOCAL client_min_messages = error; \
+    SET LOCAL jit = off";
 
 /// Triggers of the table's run with the role's `search_path`, as in any other session of the role.
-const ACTING: &str = "-c default_transaction_read_only=off -c statement_timeout=10s -c lock_timeout=2s \
-    -c client_min_messages=error";
+const ACTING: &str = "BEGIN READ WRITE; SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '2s'; \
+    SET LOCAL client_min_messages = error";
 
-#[derive(Clone, Copy)]
-pub enum Purpose {
-    Look,
-    Act,
-}
+/// A session for one request, discarded with it: what a statement sets in it does not reach the next look.
+pub struct Session(Client);
 
 /// Where the database is, and as which role the board's own viewer acts.
 pub struct Database {
@@ -61,29 +62,17 @@ impl Database {
     }
 
     /// Connects as the viewer: with the credentials of its login, or else as the role that started the board.
-    pub async fn connect(
-        &self,
-        credentials: Option<&Credentials>,
-        purpose: Purpose,
-    ) -> Result<Client, Failure> {
+    pub async fn connect(&self, credentials: Option<&Credentials>) -> Result<Session, Failure> {
         let mut config = self.config.clone();
-        let settings = match purpose {
-            Purpose::Look => LOOKING,
-            Purpose::Act => ACTING,
-        };
-        let given = config.get_options().unwrap_or_default().to_string();
-        config.options(format!("{given} {settings}"));
         if let Some(credentials) = credentials {
-            config.user(&credentials.role);
-            self.require_password_check(&credentials.role).await?;
-            config.password(&credentials.password);
+            config.user(&credentials.role).password(&credentials.password);
         }
-        open(&config).await.map_err(|error| Failure::of_connect(&error))
+        open(&config).await.map(Session).map_err(|error| Failure::of_connect(&error))
     }
 
     /// A server that trusts the board's host lets every role in with any password: a login would prove nothing. Its
     /// silence after a client that leaves instead of giving a password is usual, psql does the same.
-    async fn require_password_check(&self, role: &str) -> Result<(), Failure> {
+    pub async fn require_password_check(&self, role: &str) -> Result<(), Failure> {
         let mut config = Config::new();
         for host in self.config.get_hosts() {
             match host {
@@ -110,6 +99,46 @@ impl Database {
             )
             .with_hint("Connect the board over TCP, with scram-sha-256 in pg_hba.conf.")),
         }
+    }
+}
+
+impl Session {
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Runs a statement that gives one value or no row, in a transaction that changes nothing.
+    pub async fn look(
+        &self,
+        statement: &str,
+        parameters: &[String],
+    ) -> Result<Option<String>, Failure> {
+        let answer = self.run(LOOKING, statement, parameters, "ROLLBACK").await?;
+        Ok(answer.and_then(|row| row.get(0)))
+    }
+
+    /// Runs a statement that gives a number.
+    pub async fn act(&self, statement: &str, parameters: &[String]) -> Result<i64, Failure> {
+        let answer = self.run(ACTING, statement, parameters, "COMMIT").await?;
+        Ok(answer.map_or(0, |row| row.get(0)))
+    }
+
+    async fn run(
+        &self,
+        begin: &str,
+        statement: &str,
+        parameters: &[String],
+        end: &str,
+    ) -> Result<Option<Row>, Failure> {
+        let parameters: Vec<_> =
+            parameters.iter().map(|value| (value as &(dyn ToSql + Sync), Type::TEXT)).collect();
+        let run = async {
+            self.0.batch_execute(begin).await?;
+            let row = self.0.query_typed_opt(statement, &parameters).await;
+            self.0.batch_execute(if row.is_ok() { end } else { "ROLLBACK" }).await?;
+            row
+        };
+        run.await.map_err(|error| Failure::of_statement(&error))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The board: a web page on the queues of a database, from one binary that holds the page as well.
 //!
-//! A request passes `admission` (is it meant for this board, and by which viewer was it sent), and is answered from that
-//! viewer's connection: what a viewer sees and does is decided by the privileges of the viewer's own database role.
+//! A request passes `admission` (is it meant for this board, and by which viewer was it sent), and is answered over a
+//! connection of that viewer's: what a viewer sees and does is decided by the privileges of the viewer's own database role.
 
 mod actions;
 mod admission;

@@ -98,16 +98,16 @@ SELECT json_build_object(
     'work', ARRAY[extract(epoch FROM work_p50), extract(epoch FROM work_p95), extract(epoch FROM work_p99)], 'acked', acked)::text
 FROM xqueue.latency WHERE queue::text = $1";
 
-/// The key goes to the page and back as text: numbers of JavaScript are not those of bigint.
+/// The tasks come from `xqueue.buried`, which shows values by the output functions of their types: a SELECT of the table would
+/// evaluate, and a conversion to json call, functions of its owner with the viewer's rights. The id goes to the page and
+/// back as text: numbers of JavaScript are not those of bigint.
 const BURIED: &str = "
 SELECT coalesce(json_agg(json_build_object(
-    'id', (SELECT jsonb_object_agg(name, t.task->name) FROM unnest(d.key) AS name)::text,
-    'key', (SELECT left(string_agg(t.task->>name, ', ' ORDER BY place), 200)
-            FROM unnest(d.key) WITH ORDINALITY AS k(name, place)),
-    'attempts', t.task->>(d.fields->>'attempts'),
-    'reason', left(t.task->>(d.fields->>'reason'), 500),
-    'task', left((t.task - d.key - ARRAY(SELECT value FROM jsonb_each_text(d.fields)))::text, 1000)) ORDER BY t.place), '[]')::text
-FROM xqueue.definitions d, xqueue.tasks_by_state(d.queue::text, 'buried', 50) WITH ORDINALITY AS t(task, place)
+    'id', (t.task->'id')::text, 'key', left(t.task->>'key', 200), 'attempts', t.task->>'attempts',
+    'reason', left(t.task->>'reason', 500),
+    'task', (SELECT left(string_agg(name || ': ' || value, E'\\n'), 1000) FROM jsonb_each_text(t.task->'columns') AS c(name, value))
+    ) ORDER BY t.place), '[]')::text
+FROM xqueue.definitions d, xqueue.buried(d.queue, 50) WITH ORDINALITY AS t(task, place)
 WHERE d.queue::text = $1 AND (d.features->'buried' IS NOT NULL OR d.features #> '{retry,limit}' IS NOT NULL)";
 
 const IN_FLIGHT: &str = "

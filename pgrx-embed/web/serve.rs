@@ -61,7 +61,7 @@ pub async fn serve(options: Options, database: Database) -> Result<Infallible, S
         viewers: Viewers::new(),
         write: options.write,
     });
-    tokio::spawn(close_idle(board.clone()));
+    tokio::spawn(forget_idle(board.clone()));
     accept(listener, board).await
 }
 
@@ -78,11 +78,11 @@ fn announce(address: SocketAddr, options: &Options, key: &str) {
     }
 }
 
-async fn close_idle(board: Arc<Board>) {
+async fn forget_idle(board: Arc<Board>) {
     let mut minutes = tokio::time::interval(Duration::from_secs(60));
     loop {
         minutes.tick().await;
-        board.viewers.close_idle().await;
+        board.viewers.forget_idle().await;
     }
 }
 

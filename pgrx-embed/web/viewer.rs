@@ -1,4 +1,4 @@
-//! Viewers: each has a connection of its own, as its own role, and what was last read over it.
+//! Viewers: each connects as its own role for each look, and keeps the sections that were last read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use tokio::sync::{Mutex, Semaphore};
-use tokio_postgres::Client;
-use tokio_postgres::types::{ToSql, Type};
 
 use crate::actions;
-use crate::database::{Database, Purpose};
+use crate::database::{Database, Session};
 use crate::failure::Failure;
 use crate::json;
 use crate::login::Credentials;
@@ -21,10 +19,10 @@ use crate::sections::{Section, sections};
 /// about a tenth of a core.
 const REST: u32 = 10;
 
-/// A connection is closed after this time without a request, as of a page that is hidden.
+/// A viewer that has not asked for this time is forgotten, and logs in anew.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A connection is made anew after this time, so that a role or password that is no longer valid ends there.
+/// After this time the login of a viewer is examined anew: whether the server still asks for its password.
 const LIFETIME: Duration = Duration::from_secs(600);
 
 /// After a failure to connect the same answer is given for this time.
@@ -39,21 +37,15 @@ const LOGIN_PENALTY: Duration = Duration::from_secs(1);
 
 pub struct Viewer {
     credentials: Option<Credentials>,
-    connection: Mutex<Connection>,
+    known: Mutex<Known>,
 }
 
-/// Statements of a viewer run one after the other.
-#[derive(Default)]
-struct Connection {
-    open: Option<Open>,
+/// The state of a viewer. It is locked during a look, so that a viewer has one connection for looks.
+struct Known {
     failed: Option<(Instant, Failure)>,
-    used: Option<Instant>,
+    used: Instant,
+    examined: Option<Instant>,
     read: HashMap<(String, Vec<String>), Read>,
-}
-
-struct Open {
-    client: Client,
-    since: Instant,
 }
 
 /// A section as it was read.
@@ -65,17 +57,31 @@ struct Read {
 
 impl Viewer {
     fn new(credentials: Option<Credentials>) -> Arc<Viewer> {
-        Arc::new(Viewer { credentials, connection: Mutex::default() })
+        let known =
+            Known { failed: None, used: Instant::now(), examined: None, read: HashMap::default() };
+        Arc::new(Viewer { credentials, known: Mutex::new(known) })
     }
 
-    /// Returns the sections that `query` asks for, as one JSON object.
+    /// Returns the sections that `query` asks for, as one JSON object. Connects if one of them has to be read.
     pub async fn look(&self, database: &Database, query: &Query) -> Result<String, Failure> {
-        let mut connection = self.connection.lock().await;
-        connection.used = Some(Instant::now());
+        let mut known = self.known.lock().await;
+        known.used = Instant::now();
+        known.read.retain(|_, read| read.at.elapsed() < read.rest);
+        let mut session = None;
         let mut members = vec![];
-        for section in sections(query) {
-            let name = section.name;
-            members.push((name, connection.section(database, &self.credentials, section).await?));
+        for Section { name, statement, parameters, at_most_every } in sections(query) {
+            let asked = (statement, parameters);
+            let value = match known.read.get(&asked) {
+                Some(read) => read.value.clone(),
+                None => {
+                    let session = match &session {
+                        Some(session) => session,
+                        None => session.insert(self.connect(database, &mut known).await?),
+                    };
+                    known.read(session, name, asked, at_most_every).await?
+                }
+            };
+            members.push((name, value));
         }
         let members: Vec<_> = members.iter().map(|(name, value)| (*name, value.as_str())).collect();
         Ok(json::object(&members))
@@ -88,97 +94,60 @@ impl Viewer {
         name: &str,
         query: &Query,
     ) -> Result<String, Failure> {
-        let client = database.connect(self.credentials.as_ref(), Purpose::Act).await?;
-        let answer = actions::act(&client, name, query).await;
-        self.connection.lock().await.read.clear();
+        let session = database.connect(self.credentials.as_ref()).await?;
+        let answer = actions::act(&session, name, query).await;
+        self.known.lock().await.read.clear();
         answer
     }
 
-    async fn close_if_idle(&self) {
-        let mut connection = self.connection.lock().await;
-        if connection.is_idle() {
-            *connection = Connection::default();
-        }
-    }
-}
-
-impl Connection {
-    fn is_idle(&self) -> bool {
-        self.used.is_none_or(|used| used.elapsed() > IDLE)
-    }
-
-    async fn section(
-        &mut self,
-        database: &Database,
-        credentials: &Option<Credentials>,
-        section: Section,
-    ) -> Result<String, Failure> {
-        self.read.retain(|_, read| read.at.elapsed() < read.rest.max(IDLE));
-        let asked = (section.statement, section.parameters);
-        if let Some(read) = self.read.get(&asked).filter(|read| read.at.elapsed() < read.rest) {
-            return Ok(read.value.clone());
-        }
-        let client = self.client(database, credentials).await?;
-        let begun = Instant::now();
-        let value = match ask(client, &asked.0, &asked.1).await {
-            Ok(value) => value.unwrap_or_else(|| "null".into()),
-            // Without what the first section tells there is nothing to show; what is wrong with another stands in its place.
-            Err(failure) if section.name == "server" || client.is_closed() => {
-                return Err(Failure { status: StatusCode::SERVICE_UNAVAILABLE, ..failure });
-            }
-            Err(failure) => failure.json(),
-        };
-        let rest = section.at_most_every.max(begun.elapsed() * REST);
-        self.read.insert(asked, Read { value: value.clone(), at: begun, rest });
-        Ok(value)
-    }
-
-    /// Returns the open connection, or connects.
-    async fn client(
-        &mut self,
-        database: &Database,
-        credentials: &Option<Credentials>,
-    ) -> Result<&Client, Failure> {
-        let is_usable = |open: &Open| !open.client.is_closed() && open.since.elapsed() < LIFETIME;
-        let open = match self.open.take().filter(is_usable) {
-            Some(open) => open,
-            None => self.connect(database, credentials).await?,
-        };
-        Ok(&self.open.insert(open).client)
-    }
-
-    async fn connect(
-        &mut self,
-        database: &Database,
-        credentials: &Option<Credentials>,
-    ) -> Result<Open, Failure> {
-        if let Some((at, failure)) = &self.failed
+    async fn connect(&self, database: &Database, known: &mut Known) -> Result<Session, Failure> {
+        if let Some((at, failure)) = &known.failed
             && at.elapsed() < RETRY
         {
             return Err(failure.clone());
         }
-        self.read.clear();
-        match database.connect(credentials.as_ref(), Purpose::Look).await {
-            Ok(client) => Ok(Open { client, since: Instant::now() }),
-            Err(failure) => {
-                self.failed = Some((Instant::now(), failure.clone()));
-                Err(failure)
+        let connected = async {
+            if let Some(credentials) = &self.credentials
+                && known.examined.is_none_or(|at| at.elapsed() > LIFETIME)
+            {
+                database.require_password_check(&credentials.role).await?;
+                known.examined = Some(Instant::now());
             }
+            database.connect(self.credentials.as_ref()).await
+        };
+        let connected = connected.await;
+        if let Err(failure) = &connected {
+            known.failed = Some((Instant::now(), failure.clone()));
         }
+        connected
+    }
+
+    async fn is_idle(&self) -> bool {
+        self.known.lock().await.used.elapsed() > IDLE
     }
 }
 
-/// Runs a statement that gives one JSON value or no row.
-async fn ask(
-    client: &Client,
-    statement: &str,
-    parameters: &[String],
-) -> Result<Option<String>, Failure> {
-    let parameters: Vec<_> =
-        parameters.iter().map(|value| (value as &(dyn ToSql + Sync), Type::TEXT)).collect();
-    let row = client.query_typed_opt(statement, &parameters).await;
-    let row = row.map_err(|error| Failure::of_statement(&error))?;
-    Ok(row.and_then(|row| row.get(0)))
+impl Known {
+    async fn read(
+        &mut self,
+        session: &Session,
+        name: &str,
+        asked: (String, Vec<String>),
+        at_most_every: Duration,
+    ) -> Result<String, Failure> {
+        let begun = Instant::now();
+        let value = match session.look(&asked.0, &asked.1).await {
+            Ok(value) => value.unwrap_or_else(|| "null".into()),
+            // Without what the first section tells there is nothing to show; what is wrong with another stands in its place.
+            Err(failure) if name == "server" || session.is_closed() => {
+                return Err(Failure { status: StatusCode::SERVICE_UNAVAILABLE, ..failure });
+            }
+            Err(failure) => failure.json(),
+        };
+        let rest = at_most_every.max(begun.elapsed() * REST);
+        self.read.insert(asked, Read { value: value.clone(), at: begun, rest });
+        Ok(value)
+    }
 }
 
 pub struct Viewers {
@@ -214,13 +183,10 @@ impl Viewers {
             unreachable!("the semaphore is never closed");
         };
         let viewer = Viewer::new(Some(credentials.clone()));
-        let mut connection = viewer.connection.lock().await;
-        connection.used = Some(Instant::now());
-        if let Err(failure) = connection.client(database, &viewer.credentials).await {
+        if let Err(failure) = viewer.connect(database, &mut *viewer.known.lock().await).await {
             tokio::time::sleep(LOGIN_PENALTY).await;
             return Err(failure);
         }
-        drop(connection);
         let mut logged_in = self.logged_in.lock().await;
         if logged_in.len() >= MAX_VIEWERS {
             return Err(Failure::new(
@@ -238,12 +204,11 @@ impl Viewers {
         }
     }
 
-    /// Closes connections that are not in use. A viewer that returns is connected, and logged in, anew.
-    pub async fn close_idle(&self) {
-        self.own.close_if_idle().await;
+    /// Forgets viewers that ask for nothing any more, with their passwords.
+    pub async fn forget_idle(&self) {
         let viewers: Vec<_> = self.logged_in.lock().await.values().cloned().collect();
         for viewer in viewers {
-            if viewer.connection.lock().await.is_idle() {
+            if viewer.is_idle().await {
                 self.log_out(&viewer).await;
             }
         }

@@ -7,8 +7,8 @@ import traceback
 import urllib.parse
 
 from browser import Browser
-from surroundings import (BIG, DATABASE, ODD, ODD_SHOWN, PASSWORD, READER, SCRIPT, STRANGER, Board, equal, make, server, sql,
-                          unmake, until)
+from surroundings import (BIG, DATABASE, FIRED, HOSTILE, ODD, ODD_SHOWN, PASSWORD, POISON, READER, SCRIPT, STRANGER, TRAP,
+                          Board, equal, failure, make, server, sql, unmake, until)
 
 TAKEN_TASK = "SELECT id FROM jobs WHERE status = 'T' ORDER BY id LIMIT 1"
 
@@ -105,7 +105,7 @@ def names_are_text(page):
     page.open(queue=ODD_SHOWN)
     equal(page.text("#title h2"), ODD_SHOWN)
     task, _, _, content = page.rows("buried")[0][:4]
-    equal((task, json.loads(content)), (f"x, y, {BIG}", {"note": SCRIPT}))
+    equal((task, content), (f"(x, y, {BIG})", f"note: {SCRIPT}"))
     equal(page.value("document.querySelectorAll('main script, main b, main i, main img').length"), 4 + 2)
     assert page.value("document.title").startswith(ODD_SHOWN)
 
@@ -250,13 +250,53 @@ def foreign_requests(page):
     equal([board.request(path, method)[0] for path, method in (("/none", "GET"), ("/", "PUT"))], [404, 405])
 
 
+def owners_code(page):
+    """no page runs a function of a queue's owner: not a cast, a check, one of an index or of statistics"""
+    sql(TRAP)
+    try:
+        for careless in ("SELECT to_jsonb(t) FROM trap AS t", "SELECT id::text FROM trap", "SELECT no FROM trap WHERE no = 1"):
+            assert FIRED in failure(careless), careless
+        for path in ("/api/board", "/api/board?queue=public.trap", "/api/board?sort=-ready&filter=trap"):
+            status, answer = page.board.request(path)
+            equal((path, status, FIRED in answer), (path, 200, False))
+        page.open(queue="public.trap")
+        task, attempts, _, content = page.rows("buried")[0][:4]
+        equal((task, attempts), ("(a, 1)", "0"))
+        equal(set(content.split("\n")), {"made: t", "named: b", "pair: (a,7)", "span: [a,b]", "kinds: {a,b}"})
+    finally:
+        sql(f"SET ROLE {HOSTILE}; SELECT xqueue.downgrade('trap'); RESET ROLE; DROP OWNED BY {HOSTILE} CASCADE")
+
+
 def one_connection(page):
-    """a viewer has one connection, whatever the number of windows"""
+    """a viewer has one connection at most, whatever the number of windows, and none is left after a look"""
     page.open()
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'xqueue board' AND datname = current_database()"
     for _ in range(3):
         page.board.request("/api/board?queue=public.jobs")
-    ours = "application_name = 'xqueue board' AND datname = current_database()"
-    equal(sql(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}"), "1")
+        assert int(sql(ours)) <= 1
+    page.browser.open("about:blank")
+    until(lambda: sql(ours) == "0", "the connections are closed")
+
+
+def settings_of_looks(_):
+    """each look is read-only, with the board's settings, on a connection that no other look has used"""
+    database = f"{DATABASE}_poisoned"
+    sql(f"CREATE DATABASE {database}", "postgres")
+    board = Board(PGDATABASE=database)
+
+    def look():
+        *settings, at = json.loads(board.request("/api/board")[1])["server"]["error"].split("; ")
+        return settings, at
+
+    try:
+        sql(POISON, database)
+        first = look()
+        second = until(lambda: (again := look()) != first and again, "another look")
+        for settings, _ in (second, first):
+            equal(settings, ["on", "pg_catalog, pg_temp", "3s"])
+    finally:
+        board.close()
+        sql(f"DROP DATABASE {database} WITH (FORCE)", "postgres")
 
 
 def authorization(role, password=PASSWORD):
@@ -332,9 +372,9 @@ def restarted_server(page):
 
 
 LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page,
-           read_only, one_connection)
+           read_only, owners_code, one_connection)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
-OTHERS = (logins, trusting_server, nothing_to_show)
+OTHERS = (logins, trusting_server, nothing_to_show, settings_of_looks)
 
 
 def main():

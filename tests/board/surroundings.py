@@ -8,6 +8,7 @@ import urllib.parse
 
 DATABASE = f"board_{os.getpid()}"
 READER, STRANGER, PASSWORD = f"reader_{os.getpid()}", f"stranger_{os.getpid()}", "se:cret ü"
+HOSTILE = f"hostile_{os.getpid()}"
 SCRIPT = "<script>document.title = 7</script>"
 # A name and a key that HTML, SQL and JavaScript's numbers would spoil.
 ODD, ODD_SHOWN = '"<b>Odd</b>""s"', 'public."<b>Odd</b>""s"'
@@ -31,6 +32,54 @@ SELECT xqueue.bury('{ODD}', ROW(a, b)) FROM xqueue.take(NULL::{ODD});
 CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}';
 CREATE ROLE {STRANGER} LOGIN PASSWORD '{PASSWORD}';
 GRANT SELECT ON mails TO {READER};
+CREATE ROLE {HOSTILE};
+"""
+
+# A queue whose owner has functions wherever a look at its tasks might call one. With the rights of another role each fails with
+# FIRED, which a read-only transaction does not hinder.
+FIRED = "code of the owner runs as another role"
+TRAP = f"""
+GRANT CREATE, USAGE ON SCHEMA public TO {HOSTILE};
+SET ROLE {HOSTILE};
+CREATE FUNCTION note(about text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+  IF current_user <> '{HOSTILE}' THEN RAISE '{FIRED}'; END IF;
+  RETURN true; END $$;
+CREATE TYPE kind AS ENUM ('a', 'b');
+CREATE TYPE pair AS (kind kind, no int);
+CREATE TYPE span AS RANGE (subtype = kind);
+CREATE DOMAIN named AS kind CHECK (note(VALUE::text));
+DO $$ DECLARE source text; target text; BEGIN
+  FOREACH source IN ARRAY ARRAY['kind', 'pair', 'span'] LOOP
+    FOREACH target IN ARRAY ARRAY['json', 'jsonb', 'text'] LOOP
+      EXECUTE format('CREATE FUNCTION of_%1$s_%2$s(%1$s) RETURNS %2$s LANGUAGE plpgsql AS
+        ''BEGIN PERFORM public.note(NULL); RETURN 7; END''; CREATE CAST (%1$s AS %2$s) WITH FUNCTION of_%1$s_%2$s(%1$s) AS IMPLICIT',
+        source, target);
+    END LOOP; END LOOP; END $$;
+CREATE TABLE trap (id kind, no int, PRIMARY KEY (id, no), kinds kind[] DEFAULT '{{a,b}}', named named DEFAULT 'b',
+  pair pair DEFAULT '(a,7)', span span DEFAULT '[a,b]', made boolean GENERATED ALWAYS AS (note(no::text)) STORED,
+  CHECK (note(no::text)));
+SELECT xqueue.upgrade('trap', '{{"features": {{"buried": true, "retry": {{}}}}}}');
+INSERT INTO trap (id, no, status) VALUES ('a', 1, 'B'), ('b', 2, 'R');
+CREATE INDEX ON trap (no) WHERE note('predicate');
+CREATE INDEX ON trap ((note(no::text)));
+CREATE STATISTICS looked ON (note(no::text)), (no + 1) FROM trap;
+ANALYZE trap;
+"""
+
+
+# Stands in for the extension: a view that tells how it is looked at, and sets in its session what the next look might find.
+POISON = """
+CREATE SCHEMA xqueue;
+CREATE FUNCTION xqueue.state() RETURNS text RETURN 'RUNNING';
+CREATE FUNCTION xqueue.poison() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE seen text := concat_ws('; ', current_setting('transaction_read_only'), current_setting('search_path'),
+  current_setting('statement_timeout'), current_setting('xqueue_board.poisoned', true));
+BEGIN
+  PERFORM set_config('default_transaction_read_only', 'off', false), set_config('search_path', 'public', false),
+    set_config('statement_timeout', '0', false), set_config('xqueue_board.poisoned', 'poisoned', false);
+  RETURN seen || '; ' || clock_timestamp();
+END $$;
+CREATE VIEW xqueue.workers AS SELECT current_database() AS database, xqueue.poison() AS error;
 """
 
 
@@ -47,12 +96,23 @@ def equal(actual, expected):
     assert actual == expected, f"expected {expected!r}, got {actual!r}"
 
 
-def sql(statements, database=DATABASE):
-    done = subprocess.run(
+def psql(statements, database):
+    return subprocess.run(
         ["psql", "-XAtqF", "|", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", "-"],
         input=statements, capture_output=True, text=True)
+
+
+def sql(statements, database=DATABASE):
+    done = psql(statements, database)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def failure(statements):
+    """What psql says of statements that fail."""
+    done = psql(statements, DATABASE)
+    assert done.returncode, done.stdout
+    return done.stderr
 
 
 class Session:
@@ -136,4 +196,4 @@ def make():
 
 
 def unmake():
-    sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE); DROP ROLE IF EXISTS {READER}, {STRANGER}", "postgres")
+    sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE); DROP ROLE IF EXISTS {READER}, {STRANGER}, {HOSTILE}", "postgres")
