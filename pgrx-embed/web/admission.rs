@@ -5,6 +5,7 @@
 //! | a page elsewhere whose name is made to point here (DNS rebinding) | `Host`: an address, localhost, or a name of `--host` |
 //! | a page elsewhere sends a form or a fetch | for POST, `Origin` is the board's own, and the token of the page is there |
 //! | another user of this machine opens the port | the key in the address, then in a cookie; with `--login` the password |
+//! | that user has a port too, which the browser sends the cookies of this host | the path of the cookie, which is secret |
 
 use std::net::IpAddr;
 
@@ -37,11 +38,14 @@ pub enum Viewer {
     Login(Credentials),
 }
 
+const COOKIE: &str = "board";
+
 pub struct Admission {
     pub login: bool,
     pub hosts: Vec<String>,
-    /// Cookies do not tell ports apart, names do.
-    pub cookie: String,
+    /// Under which all addresses of the board are: "" with a login. Cookies do not tell ports apart, but paths: nobody else
+    /// on this host has this one, and so nobody else is sent the cookie.
+    pub folder: String,
     pub key: String,
     pub token: String,
 }
@@ -64,9 +68,23 @@ impl Admission {
                 .map(Viewer::Login)
                 .ok_or(Refusal::NoLogin);
         }
-        let in_cookie = cookie(headers.cookie, &self.cookie);
-        let has_key = are_equal(headers.key, &self.key) || are_equal(in_cookie, &self.key);
+        let mut given = cookies(headers.cookie).chain([headers.key]);
+        let has_key = given.any(|given| are_equal(given, &self.key));
         if has_key { Ok(Viewer::Own) } else { Err(Refusal::NoKey) }
+    }
+
+    /// Returns the path of a request below the folder.
+    pub fn path<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let (folder, below) = path.split_at_checked(self.folder.len())?;
+        let is_own = self.folder.is_empty() || are_equal(folder, &self.folder);
+        (is_own && below.starts_with('/')).then_some(below)
+    }
+
+    /// Returns the header that makes a browser keep the key; none with a login.
+    pub fn cookie(&self) -> Option<String> {
+        let Admission { login, folder, key, .. } = self;
+        let cookie = || format!("{COOKIE}={key}; Path={folder}/; HttpOnly; SameSite=Strict");
+        (!login).then(cookie)
     }
 
     /// Any port will do: a tunnel has another.
@@ -81,9 +99,10 @@ impl Admission {
     }
 }
 
-fn cookie<'a>(header: &'a str, name: &str) -> &'a str {
+/// Returns what is given as the board's cookie: others on this host can add cookies of its name.
+fn cookies(header: &str) -> impl Iterator<Item = &str> {
     let pairs = header.split(';').filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(given, _)| *given == name).map(|(_, value)| value).next().unwrap_or("")
+    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value)
 }
 
 /// Compares secrets in a time that does not tell how much of them agrees.
@@ -101,7 +120,7 @@ mod tests {
         Admission {
             login,
             hosts: vec!["board.example.org".into()],
-            cookie: "board_8321".into(),
+            folder: "/5e5e".into(),
             key: "0a1b".into(),
             token: "7f7f".into(),
         }
@@ -142,11 +161,24 @@ mod tests {
         let with =
             |key, cookie| refusal(false, &Headers { host, key, cookie, ..Headers::default() });
         assert_eq!(with("0a1b", ""), None);
-        assert_eq!(with("", "a=b; board_8321=0a1b"), None);
+        assert_eq!(with("", "a=b; board=0a1b"), None);
+        assert_eq!(with("", "board=another; board=0a1b"), None);
         for (key, cookie) in
-            [("", ""), ("0a1", ""), ("0a1c", ""), ("", "board_8322=0a1b"), ("", "board_8321=")]
+            [("", ""), ("0a1", ""), ("0a1c", ""), ("", "boar=0a1b"), ("", "board=")]
         {
             assert_eq!(with(key, cookie), Some(Refusal::NoKey), "{key} {cookie}");
+        }
+    }
+
+    #[test]
+    fn board_is_in_a_folder_that_its_cookie_is_for() {
+        let board = board(false);
+        let cookie = board.cookie();
+        assert_eq!(cookie.as_deref(), Some("board=0a1b; Path=/5e5e/; HttpOnly; SameSite=Strict"));
+        assert_eq!(board.path("/5e5e/"), Some("/"));
+        assert_eq!(board.path("/5e5e/api/board"), Some("/api/board"));
+        for path in ["/", "/5e5e", "/5e5f/", "/5e5e5e/", "/api/board", "/5e5ü/"] {
+            assert_eq!(board.path(path), None, "{path}");
         }
     }
 
@@ -158,6 +190,8 @@ mod tests {
         };
         assert_eq!(with("Basic YW5uOnNlY3JldA=="), None);
         assert_eq!(with(""), Some(Refusal::NoLogin));
+        let board = Admission { folder: String::new(), ..board(true) };
+        assert_eq!((board.path("/"), board.cookie()), (Some("/"), None));
     }
 
     #[test]

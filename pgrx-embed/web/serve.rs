@@ -47,27 +47,20 @@ pub async fn serve(options: Options, database: Database) -> Result<Infallible, S
         .await
         .map_err(|error| format!("cannot listen on {wanted}: {error}"))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let key = random()?;
-    announce(address, &options, &key);
-    let board = Arc::new(Board {
-        admission: Admission {
-            login: options.login,
-            hosts: options.hosts,
-            cookie: format!("board_{}", address.port()),
-            key,
-            token: random()?,
-        },
-        database,
-        viewers: Viewers::new(),
-        write: options.write,
-    });
+    let folder = if options.login { String::new() } else { format!("/{}", random()?) };
+    let (key, token) = (random()?, random()?);
+    let admission = Admission { login: options.login, hosts: options.hosts, folder, key, token };
+    announce(address, &admission);
+    let board =
+        Arc::new(Board { admission, database, viewers: Viewers::new(), write: options.write });
     tokio::spawn(forget_idle(board.clone()));
     accept(listener, board).await
 }
 
-fn announce(address: SocketAddr, options: &Options, key: &str) {
-    if !options.login {
-        say(&format!("http://{address}/?key={key}"));
+fn announce(address: SocketAddr, admission: &Admission) {
+    let Admission { login, folder, key, .. } = admission;
+    if !login {
+        say(&format!("http://{address}{folder}/?key={key}"));
         return;
     }
     say(&format!("http://{address}/"));
@@ -110,8 +103,8 @@ async fn accept(listener: TcpListener, board: Arc<Board>) -> Result<Infallible, 
 }
 
 async fn answer(board: &Board, request: Request<Incoming>) -> Result<Answer, Infallible> {
-    let path = request.uri().path();
     let query = Query::parse(request.uri().query().unwrap_or(""));
+    let path = board.admission.path(request.uri().path()).unwrap_or("");
     let is_data = path.starts_with("/api/");
     let mut answer = match board.admit(&request, &query).await {
         Ok(viewer) => match board.route(request.method(), path, &query, &viewer).await {
@@ -197,7 +190,10 @@ impl Board {
             "/" => {
                 let page = page::index(&self.admission.token, self.write);
                 let mut answer = response(StatusCode::OK, "text/html; charset=utf-8", page);
-                self.remember_key(answer.headers_mut());
+                let cookie = self.admission.cookie();
+                if let Some(Ok(cookie)) = cookie.map(|cookie| HeaderValue::from_str(&cookie)) {
+                    answer.headers_mut().insert(header::SET_COOKIE, cookie);
+                }
                 Ok(answer)
             }
             "/api/board" => viewer.look(&self.database, query).await.map(data),
@@ -205,15 +201,6 @@ impl Board {
                 let (kind, content) = page::file(path).ok_or_else(no_page)?;
                 Ok(response(StatusCode::OK, kind, content))
             }
-        }
-    }
-
-    fn remember_key(&self, headers: &mut HeaderMap) {
-        let Admission { login, cookie, key, .. } = &self.admission;
-        let cookie =
-            HeaderValue::from_str(&format!("{cookie}={key}; Path=/; HttpOnly; SameSite=Strict"));
-        if let (false, Ok(cookie)) = (*login, cookie) {
-            headers.insert(header::SET_COOKIE, cookie);
         }
     }
 

@@ -8,7 +8,7 @@ import urllib.parse
 
 from browser import Browser
 from surroundings import (BIG, DATABASE, FIRED, HOSTILE, ODD, ODD_SHOWN, PASSWORD, POISON, READER, SCRIPT, STRANGER, TRAP,
-                          Board, equal, failure, make, server, sql, unmake, until)
+                          Board, Listener, equal, failure, make, server, sql, unmake, until)
 
 TAKEN_TASK = "SELECT id FROM jobs WHERE status = 'T' ORDER BY id LIMIT 1"
 
@@ -242,6 +242,8 @@ def foreign_requests(page):
         equal(board.request(path, key="")[0], 403)
         equal(board.request(path, key=board.key[:-1] + "x")[0], 403)
         equal(board.request(path)[0], 200)
+        for folder in ("", board.folder[:-1] + "x"):
+            equal([board.request(path, folder=folder, key=key)[0] for key in ("", board.key)], [403, 404])
     board.request("/")
     cookie = board.headers["Set-Cookie"]
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie, cookie
@@ -276,6 +278,21 @@ def one_connection(page):
         assert int(sql(ours)) <= 1
     page.browser.open("about:blank")
     until(lambda: sql(ours) == "0", "the connections are closed")
+
+
+def key_stays_here(page):
+    """the browser keeps the key for further windows, and gives it to no other server on this host"""
+    page.open()
+    page.browser.open("about:blank")
+    page.browser.open(page.board.url.split("?")[0])
+    page.until("document.getElementById('live-text')?.textContent === 'live'", "the page is live without the key")
+    other = Listener()
+    try:
+        page.browser.open(other.url)
+        page.until("document.title === 'heard'", "the other server's page")
+        equal(other.cookies, [None] * len(other.cookies))
+    finally:
+        other.close()
 
 
 def settings_of_looks(_):
@@ -372,7 +389,7 @@ def restarted_server(page):
 
 
 LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page,
-           read_only, owners_code, one_connection)
+           read_only, owners_code, one_connection, key_stays_here)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
 OTHERS = (logins, trusting_server, nothing_to_show, settings_of_looks)
 

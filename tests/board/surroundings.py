@@ -1,8 +1,10 @@
 """What the tests of the board need around it: a database with queues, sessions in it, the board's process, and requests."""
 
 import http.client
+import http.server
 import os
 import subprocess
+import threading
 import time
 import urllib.parse
 
@@ -115,6 +117,32 @@ def failure(statements):
     return done.stderr
 
 
+class Listener:
+    """A server of somebody else on this host, which notes the cookies that it is sent."""
+
+    def __init__(self):
+        cookies = self.cookies = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                cookies.append(self.headers["Cookie"])
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(b"<title>heard</title><link rel=icon href=data:,>")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
 class Session:
     """A psql that stays; the statement given last may still run."""
 
@@ -141,13 +169,13 @@ class Board:
         self.url = self.process.stdout.readline().strip()
         assert self.url, self.process.stderr.read()
         parts = urllib.parse.urlsplit(self.url)
-        self.host, self.port = parts.netloc, parts.port
+        self.host, self.port, self.folder = parts.netloc, parts.port, parts.path.rstrip("/")
         self.key = urllib.parse.parse_qs(parts.query).get("key", [""])[0]
 
-    def request(self, path, method="GET", key=None, **headers):
+    def request(self, path, method="GET", key=None, folder=None, **headers):
         """The status and the content of an answer. Headers are given with _ for -."""
         query = {"key": self.key if key is None else key}
-        path += ("&" if "?" in path else "?") + urllib.parse.urlencode(query)
+        path = (self.folder if folder is None else folder) + path + ("&" if "?" in path else "?") + urllib.parse.urlencode(query)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:

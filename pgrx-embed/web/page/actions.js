@@ -17,7 +17,7 @@ export async function act(name, queue, parameters, key) {
   const wanted = new URLSearchParams({ queue, ...parameters });
   try {
     const headers = { 'X-Board-Token': token };
-    const response = await fetch(`/api/${name}?${wanted}`, { method: 'POST', headers });
+    const response = await fetch(`api/${name}?${wanted}`, { method: 'POST', headers });
     const { done, error } = await response.json();
     if (error) notify([error.message, error.hint].filter(Boolean).join('. '), true);
     else notify(SAID[name](done, key), false);

@@ -83,7 +83,7 @@ async function ask() {
   request = new AbortController();
   const patience = setTimeout(() => request.abort(new Error('the board does not answer')), PATIENCE);
   try {
-    const response = await fetch(`/api/board?${wanted}`, { signal: request.signal });
+    const response = await fetch(`api/board?${wanted}`, { signal: request.signal });
     const answer = await response.json();
     if (answer.error) throw Object.assign(new Error(answer.error.message), answer.error);
     return { answer, of: queue };
