@@ -11,6 +11,7 @@ mod json;
 mod login;
 mod options;
 mod page;
+mod places;
 mod query;
 mod sections;
 mod serve;

@@ -13,22 +13,22 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use crate::admission::{Admission, Headers, Refusal, Viewer as Admitted};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::page;
+use crate::places::{Place, Places};
 use crate::query::Query;
 use crate::say;
 use crate::viewer::{Viewer, Viewers};
 
-/// Connections of browsers at a time; more wait.
+/// Connections of browsers at a time.
 const CONNECTIONS: usize = 128;
 
-/// A connection whose next request does not come is closed.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection whose first or next request does not come within this time is closed.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TOKEN: HeaderName = HeaderName::from_static("x-board-token");
 
@@ -80,42 +80,47 @@ async fn forget_idle(board: Arc<Board>) {
 }
 
 async fn accept(listener: TcpListener, board: Arc<Board>) -> Result<Infallible, String> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Places::new(CONNECTIONS);
     loop {
-        let place = places.clone().acquire_owned().await.map_err(|error| error.to_string())?;
         let Ok((stream, _)) = listener.accept().await else {
             // Too many open files, for example: others close theirs.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let board = board.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(&board, request));
+        places.start(|place| async move {
+            let service = service_fn(|request| answer(&board, &place, request));
             // A browser that leaves in the middle is no error of ours.
             let _ended = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
-            drop(place);
         });
     }
 }
 
-async fn answer(board: &Board, request: Request<Incoming>) -> Result<Answer, Infallible> {
+async fn answer(
+    board: &Board,
+    place: &Place,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
     let query = Query::parse(request.uri().query().unwrap_or(""));
     let path = board.admission.path(request.uri().path()).unwrap_or("");
     let is_data = path.starts_with("/api/");
     let mut answer = match board.admit(&request, &query).await {
-        Ok(viewer) => match board.route(request.method(), path, &query, &viewer).await {
-            Ok(answer) => answer,
-            Err(failure) => {
-                if failure.status == StatusCode::UNAUTHORIZED {
-                    board.viewers.log_out(&viewer).await;
+        Ok(viewer) => {
+            let _served = place.serve();
+            match board.route(request.method(), path, &query, &viewer).await {
+                Ok(answer) => answer,
+                Err(failure) => {
+                    if failure.status == StatusCode::UNAUTHORIZED {
+                        board.viewers.log_out(&viewer).await;
+                    }
+                    refused(&failure, is_data)
                 }
-                refused(&failure, is_data)
             }
-        },
+        }
         Err(failure) => refused(&failure, is_data),
     };
     let asks_login = answer.status() == StatusCode::UNAUTHORIZED && board.admission.login;

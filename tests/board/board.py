@@ -1,8 +1,10 @@
 """Tests of the board, by what its page shows in a browser and by what its process answers."""
 
 import base64
+import contextlib
 import json
 import os
+import socket
 import traceback
 import urllib.parse
 
@@ -295,6 +297,26 @@ def key_stays_here(page):
         other.close()
 
 
+def silent_connections(page):
+    """connections that say nothing, or have no key, take no place from a viewer"""
+    board, strangers = page.board, []
+    try:
+        for said in (b"", b"GET / HTTP/1.1\r\n", f"GET /api/board HTTP/1.1\r\nHost: {board.host}\r\n\r\n".encode()):
+            for _ in range(200):
+                strangers.append(stranger := socket.create_connection(("127.0.0.1", board.port), timeout=20))
+                stranger.sendall(said)
+            equal(board.request("/api/board")[0], 200)
+        # The board closes the remaining strangers as well.
+        for stranger in strangers:
+            with contextlib.suppress(ConnectionError):
+                while stranger.recv(4096):
+                    pass
+    finally:
+        for stranger in strangers:
+            stranger.close()
+    equal(board.request("/api/board")[0], 200)
+
+
 def settings_of_looks(_):
     """each look is read-only, with the board's settings, on a connection that no other look has used"""
     database = f"{DATABASE}_poisoned"
@@ -389,7 +411,8 @@ def restarted_server(page):
 
 
 LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page,
-           read_only, owners_code, one_connection, key_stays_here)
+           read_only, owners_code, one_connection, key_stays_here,
+           silent_connections)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
 OTHERS = (logins, trusting_server, nothing_to_show, settings_of_looks)
 
