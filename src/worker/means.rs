@@ -28,6 +28,9 @@ pub struct Means<'q> {
     pub is_direct: bool,
     /// Tasks rested when the job began.
     pub has_rested: bool,
+    /// Another command has outdated the description of the table in the middle of the job. The job has not seen all tasks, so it
+    /// has to be done again.
+    pub is_outdated: Cell<bool>,
 }
 
 /// The tasks that a batch passes over because their changes have failed.
@@ -73,13 +76,17 @@ impl<'q> Means<'q> {
             queue,
             is_direct,
             has_rested,
+            is_outdated: Cell::new(false),
         })
     }
 
-    /// Does directly what can be done so. Until the table is looked at again, what another command has changed meanwhile may be in the
-    /// way: then there is nothing, as if all tasks were locked.
+    /// Works without statements. Gives nothing if the description of the table is outdated, which is noted.
     fn directly<T: Default>(&self, work: impl FnOnce(&Upkeep) -> Option<T>) -> T {
-        Upkeep::of(self.queue).and_then(|upkeep| work(&upkeep)).unwrap_or_default()
+        let done = Upkeep::of(self.queue).and_then(|upkeep| work(&upkeep));
+        if done.is_none() {
+            self.is_outdated.set(true);
+        }
+        done.unwrap_or_default()
     }
 
     /// Changes up to `limit` tasks, but for those passed over, and returns their number.

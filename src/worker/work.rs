@@ -36,6 +36,9 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
             Work::Recount => return Report::none(End::Busy),
         };
         let report = with_resting(means, report);
+        if means.is_outdated.get() {
+            return Report::none(End::Busy);
+        }
         Report { end: End::Done, has_row_security: means.queue.has_row_security, ..report }
     });
     match done {
