@@ -5,7 +5,6 @@ use crate::model::change::Place;
 use crate::model::definition::{Column, Definition};
 use crate::model::features::Features;
 use crate::model::field::Field;
-use crate::model::options::Options;
 use crate::model::status::Status;
 use crate::parts::schedule::databases;
 use crate::parts::slot;
@@ -18,6 +17,7 @@ use crate::queue::plans::Plans;
 use crate::queue::shown::Shows;
 use crate::queue::status::StatusColumn;
 use crate::queue::store::Entry;
+use crate::queue::table_names::table_names;
 use crate::queue::triggers::{self, Tracking};
 use crate::queue::{column_of, not_a_queue, written};
 use crate::server::relation::{self, ColumnType, Relation};
@@ -25,7 +25,7 @@ use crate::server::row::Row;
 use crate::server::row_type::RowType;
 use crate::server::value::Value;
 use crate::server::{catalog, operators, process, time, types, xact};
-use crate::statement::{self, Index, KeyColumn};
+use crate::statement::{self, Index};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -370,40 +370,6 @@ impl Queue {
     pub fn is_key_column(&self, number: i16) -> bool {
         self.key.iter().any(|key| key.number == number)
     }
-}
-
-/// Returns the names that the statements of a queue use, quoted.
-pub fn table_names(
-    relation: &Relation,
-    options: &Options,
-    fields: &BTreeMap<Field, ColumnType>,
-    key: &[ColumnType],
-) -> Result<statement::Table> {
-    let fitness = Fitness { options, queue: None };
-    let key = key.iter().map(|column| {
-        let equals = fitness.equality("key", column)?;
-        Ok(KeyColumn { name: catalog::quote(&column.name), equals })
-    });
-    let tube_equals = fields.get(&Field::Tube).map(|column| fitness.equality("tube", column));
-    let status = fields.get(&Field::Status);
-    let quoted = |column: &ColumnType| catalog::quote(&column.name);
-    let attempts = fields.get(&Field::Attempts).map(|column| column.base);
-    // A modifier of char(n) or varchar(n) is n + 4.
-    let reason = fields.get(&Field::Reason);
-    let reason = reason.map(|column| types::base_modifier(column.oid, column.modifier) - 4);
-    Ok(statement::Table {
-        schema: catalog::quote(&catalog::schema_name(relation.schema())),
-        name: catalog::quote(&relation.name()),
-        key: key.collect::<Result<_>>()?,
-        fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
-        columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
-        status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
-        tube_equals: tube_equals.transpose()?.unwrap_or_default(),
-        most_attempts: types::greatest_integer(attempts.unwrap_or(types::INT8)),
-        reason_length: reason.filter(|length| *length > 0),
-        labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
-        features: options.features.clone(),
-    })
 }
 
 fn lost_column(table: Oid, column: &str) -> Error {

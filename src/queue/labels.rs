@@ -3,8 +3,8 @@
 
 use crate::error::{Error, Result};
 use crate::model::field::Field;
+use crate::queue::digest::keyed;
 use crate::queue::fitness::Fitness;
-use crate::queue::tube::keyed;
 use crate::server::relation::ColumnType;
 use crate::server::user::Pinned;
 use crate::server::value::Value;

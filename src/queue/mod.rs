@@ -2,6 +2,7 @@
 //! has changed.
 
 pub mod census;
+mod digest;
 mod direct;
 mod fitness;
 mod handle;
@@ -18,6 +19,7 @@ mod run;
 pub mod shown;
 mod status;
 mod store;
+mod table_names;
 pub mod triggers;
 mod tube;
 mod user_code;
@@ -36,7 +38,7 @@ use std::rc::Rc;
 
 pub use direct::Direct;
 pub use fitness::Fitness;
-pub use handle::{KeyType, Queue, table_names};
+pub use handle::{KeyType, Queue};
 pub use kept::{is_unchanged, stale};
 pub use plans::{Arguments, Statement};
 pub use status::StatusColumn;
@@ -44,6 +46,7 @@ pub use store::{
     Entry, count_of, delete, is_own_table, lock_those_with, oid, pause, read, redefine, resume,
     tables, try_lock, write,
 };
+pub use table_names::table_names;
 pub use wanted_index::WantedIndex;
 
 thread_local! {

@@ -4,12 +4,12 @@ use crate::model::change::Tube;
 use crate::model::field::Field;
 use crate::model::level::{self, Level};
 use crate::model::position::{FIRST, Position};
+use crate::queue::digest::keyed;
 use crate::queue::handle::Queue;
-use crate::queue::hash::{combined, part};
 use crate::server::relation::ColumnType;
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::server::{operators, shared_memory, types};
+use crate::server::{operators, types};
 
 impl Queue {
     /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
@@ -68,13 +68,6 @@ impl Queue {
         let number = self.number_of(Field::Tube);
         self.columns().iter().find(|column| number != 0 && column.number == number)
     }
-}
-
-/// The hash of a label with the server's secret, so that no user finds two labels of the same hash, which would share a
-/// mark.
-pub(super) fn keyed(label: Value, column: &ColumnType) -> u64 {
-    let [secret, seed] = shared_memory::secret();
-    combined([secret, part(label, column.collation, seed)].into_iter())
 }
 
 /// The tube of tasks that have no label.

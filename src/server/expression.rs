@@ -26,9 +26,8 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Maximum number of nodes of an expression that is cheap, and of bytes in which one is stored: what is longer is not read.
+/// Maximum number of nodes of an expression that is cheap.
 const NODES: usize = 200;
-pub(super) const STORED: usize = 16 << 10;
 /// Maximum number of indexes whose expressions are looked at.
 const INDEXES: usize = 64;
 
@@ -194,7 +193,7 @@ unsafe fn cheap_checks(
     // SAFETY: as above; a text that ends with NUL.
     unsafe {
         stored_checks(description).map(|check| {
-            let is_short = CStr::from_ptr(check).count_bytes() <= STORED;
+            let is_short = CStr::from_ptr(check).count_bytes() <= index::STORED;
             is_short.then(|| pg_sys::stringToNode(check).cast())
         })
     }

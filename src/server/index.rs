@@ -1,12 +1,14 @@
 //! The indexes of a table.
 
-use crate::server::expression::STORED;
 use crate::server::foreign::list_nth;
 use crate::server::relation::{Lock, Relation};
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::CString;
+
+/// Maximum number of bytes in which an expression is stored; a longer one is not read.
+pub(super) const STORED: usize = 16 << 10;
 
 /// A valid btree index in the default order of its columns, without others that are only included.
 pub struct Index {

@@ -1,0 +1,45 @@
+//! The names of a queue's table and columns, as its statements write them.
+
+use crate::error::Result;
+use crate::model::field::Field;
+use crate::model::options::Options;
+use crate::model::status::Status;
+use crate::queue::fitness::Fitness;
+use crate::server::relation::{ColumnType, Relation};
+use crate::server::{catalog, types};
+use crate::statement::{self, KeyColumn};
+use std::collections::BTreeMap;
+
+/// Returns the names that the statements of a queue use, quoted.
+pub fn table_names(
+    relation: &Relation,
+    options: &Options,
+    fields: &BTreeMap<Field, ColumnType>,
+    key: &[ColumnType],
+) -> Result<statement::Table> {
+    let fitness = Fitness { options, queue: None };
+    let key = key.iter().map(|column| {
+        let equals = fitness.equality("key", column)?;
+        Ok(KeyColumn { name: catalog::quote(&column.name), equals })
+    });
+    let tube_equals = fields.get(&Field::Tube).map(|column| fitness.equality("tube", column));
+    let status = fields.get(&Field::Status);
+    let quoted = |column: &ColumnType| catalog::quote(&column.name);
+    let attempts = fields.get(&Field::Attempts).map(|column| column.base);
+    // A modifier of char(n) or varchar(n) is n + 4.
+    let reason = fields.get(&Field::Reason);
+    let reason = reason.map(|column| types::base_modifier(column.oid, column.modifier) - 4);
+    Ok(statement::Table {
+        schema: catalog::quote(&catalog::schema_name(relation.schema())),
+        name: catalog::quote(&relation.name()),
+        key: key.collect::<Result<_>>()?,
+        fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
+        columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
+        status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
+        tube_equals: tube_equals.transpose()?.unwrap_or_default(),
+        most_attempts: types::greatest_integer(attempts.unwrap_or(types::INT8)),
+        reason_length: reason.filter(|length| *length > 0),
+        labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
+        features: options.features.clone(),
+    })
+}
