@@ -72,6 +72,7 @@ pub fn take(
         return Ok(None);
     };
     let is_passing = is_passing(queue, &way.direct, passed);
+    let locks_first = !passed.only_looks_at_rows();
     let mut rows = Vec::new();
     let mut attempt = |found: &Found| {
         if !applies(queue, Applies::TO_TAKE, found) {
@@ -83,7 +84,7 @@ pub fn take(
             delivered = Some(passed.converted(task)?);
             Ok(())
         };
-        match found.update_unless_refused(&changes, None, see) {
+        match found.update_unless_refused(&changes, None, locks_first, see) {
             Ok(true) => rows.extend(delivered),
             Ok(false) => {
                 return match found.holder() {

@@ -52,6 +52,7 @@ pub fn take(
     let Some(open) = direct.open(&[Status::Taken]) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let is_passing = is_passing(queue, &direct, passed);
+    let locks_first = !passed.only_looks_at_rows();
     let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
     let bounds: Vec<_> = [of_subqueue].into_iter().chain(mark).collect();
@@ -78,19 +79,21 @@ pub fn take(
             _ if !is_in_state(queue, Applies::TO_TAKE, found) => Some(First::Waits),
             _ if level > limit => Some(First::Later(level)),
             None => None,
-            Some(changes) => match found.update_unless_refused(&changes, Some(in_flight), see) {
-                Ok(true) => {
-                    note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
-                    row = delivered;
-                    None
+            Some(changes) => {
+                match found.update_unless_refused(&changes, Some(in_flight), locks_first, see) {
+                    Ok(true) => {
+                        note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
+                        row = delivered;
+                        None
+                    }
+                    Ok(false) => Some(First::Locked),
+                    Err(refusal) => {
+                        passed.note(&queue.key_of(found), refusal);
+                        has_passed = true;
+                        return Scan::GoesOn;
+                    }
                 }
-                Ok(false) => Some(First::Locked),
-                Err(refusal) => {
-                    passed.note(&queue.key_of(found), refusal);
-                    has_passed = true;
-                    return Scan::GoesOn;
-                }
-            },
+            }
         };
         if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
     });

@@ -87,29 +87,33 @@ impl Found<'_> {
     /// Changes some columns. False, without waiting, if another transaction has locked the row for a change, or
     /// changed it since.
     pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
-        self.update_row::<Failure>(changes, None, None).unwrap_or(false)
+        self.update_row::<Failure>(changes, None, false, None).unwrap_or(false)
     }
 
     /// The same, unless the checks of the table or `see`, which is shown the row as it will be, refuse the task: then nothing is
     /// done. `index`: a unique one of which the caller knows that it has no other row with the values of this one.
+    /// `locks_first`: `see` may take long, so that others should pass over the row meanwhile.
     pub fn update_unless_refused<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
         index: Option<Oid>,
+        locks_first: bool,
         mut see: impl FnMut(Value<'static>) -> Result<(), E>,
     ) -> Result<bool, E> {
-        self.update_row(changes, index, Some(&mut see))
+        self.update_row(changes, index, locks_first, Some(&mut see))
     }
 
     fn update_row<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
         index: Option<Oid>,
+        locks_first: bool,
         mut see: Option<See<E>>,
     ) -> Result<bool, E> {
         // Without a lock first, one buffer is locked and logged less. A server with assertions has one that
         // `heap_update` is never told not to wait.
-        let may_skip_lock = !process::has_assertions() && self.holder() == Holder::None;
+        let may_skip_lock =
+            !locks_first && !process::has_assertions() && self.holder() == Holder::None;
         let is_written = may_skip_lock && self.write(changes, index, false, &mut see)?;
         let mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
         Ok(is_written || self.lock(mode) && self.write(changes, index, true, &mut see)?)
