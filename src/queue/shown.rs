@@ -61,15 +61,14 @@ impl Queue {
 
     /// Returns what a conversion gives, or why jsonb cannot hold that.
     ///
-    /// The conversion of the server's types fails before it holds anything that a subtransaction would have to give back.
-    /// A cast of a user's may do anything.
+    /// The conversion of the server's types only reads. A cast of a user's may do anything.
     fn attempt<'to>(
         &self,
         calls: Calls,
         convert: impl FnOnce() -> Value<'to>,
     ) -> Result<Value<'to>, Failure> {
         match calls == Calls::Nothing && self.shows.has_plain_types {
-            true => xact::unless_of_task(convert),
+            true => xact::unless_of_task_holding(convert),
             false => xact::in_subtransaction_unless_of_task(|| Ok(convert())),
         }
     }

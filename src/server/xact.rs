@@ -135,6 +135,37 @@ pub fn unless_of_task<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
         .execute()
 }
 
+/// Does the same for work that may hold what the end of a subtransaction would give back, but changes nothing: an error ends what it
+/// holds, at a fraction of the price.
+pub fn unless_of_task_holding<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    // SAFETY: inside a transaction, as all callers are. The owner is a child of the surrounding one, which ends it after an error that
+    // goes on.
+    let (outer, own) = unsafe {
+        let outer = pg_sys::CurrentResourceOwner;
+        (outer, pg_sys::ResourceOwnerCreate(outer, c"xqueue".as_ptr()))
+    };
+    let outcome = unless_of_task(|| {
+        // SAFETY: an owner that was just made. The server puts back the surrounding one after an error that goes on.
+        unsafe { pg_sys::CurrentResourceOwner = own };
+        work()
+    });
+    use pg_sys::ResourceReleasePhase as Phase;
+    let phases = [
+        Phase::RESOURCE_RELEASE_BEFORE_LOCKS,
+        Phase::RESOURCE_RELEASE_LOCKS,
+        Phase::RESOURCE_RELEASE_AFTER_LOCKS,
+    ];
+    // SAFETY: the owner has no children. Locks go to the surrounding one after success, as what `work` has returned may need them.
+    unsafe {
+        pg_sys::CurrentResourceOwner = outer;
+        for phase in phases {
+            pg_sys::ResourceOwnerRelease(own, phase, outcome.is_ok(), false);
+        }
+        pg_sys::ResourceOwnerDelete(own);
+    }
+    outcome
+}
+
 /// Returns whether an error with this SQLSTATE is about the values of a task, or was raised on purpose by a user's code: other
 /// tasks may not have it. All others (rights, cancellation, locks, serialization, lack of space) concern the caller.
 fn is_of_task(code: i32) -> bool {
