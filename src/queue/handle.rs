@@ -68,7 +68,7 @@ pub struct Queue {
     /// Number of redefinitions when it was read.
     pub(super) redefinitions: u64,
     pub shows: Shows,
-    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check or a domain.
+    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check, a foreign key or a domain.
     pub may_refuse: bool,
     /// No triggers, rules or constraints of the user's act on the table.
     pub is_sole_writer: bool,
@@ -187,9 +187,13 @@ impl Queue {
             triggers::are_all_own(relation, &sql) && definition.options.features.hook().is_none();
         let columns = relation.columns();
         let is_domain = |column: &ColumnType| column.base != column.oid;
-        let may_refuse = triggers::run_user_code(relation, &sql)
+        let is_own = |number: &i16| {
+            Field::ALL.iter().any(|field| field.is_own() && numbers[*field as usize] == *number)
+        };
+        let may_refuse = triggers::are_made_by_users(relation, &sql)
             || definition.options.features.hook().is_some()
             || relation.has_checks()
+            || relation.foreign_key_columns().iter().any(is_own)
             || columns.iter().any(is_domain);
         let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;
         Ok(Queue {

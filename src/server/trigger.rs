@@ -36,6 +36,8 @@ pub struct Present {
     pub function: Oid,
     /// When it fires, as `kind` says it.
     pub kind: i16,
+    /// The server has made it, for a constraint.
+    pub is_internal: bool,
     /// It has no arguments, columns and transition tables, and is no constraint.
     pub is_plain: bool,
     /// It fires for what is done here.
@@ -107,6 +109,17 @@ impl Relation {
         }
     }
 
+    /// The columns of the table that refer to other tables by foreign keys.
+    pub fn foreign_key_columns(&self) -> Vec<i16> {
+        // SAFETY: an open relation; the list is its own, and is looked at before anything can change it.
+        unsafe {
+            let keys =
+                list::<pg_sys::ForeignKeyCacheInfo>(pg_sys::RelationGetFKeyList(self.pointer()));
+            let keys = keys.map(|key| &*key);
+            keys.flat_map(|key| key.conkey[..key.nkeys as usize].iter().copied()).collect()
+        }
+    }
+
     /// The triggers of the table, the server's own for foreign keys among them.
     pub fn triggers(&self) -> Vec<Present> {
         // SAFETY: an open relation; null, or a description of as many triggers as it says.
@@ -122,6 +135,7 @@ impl Relation {
                     name: CStr::from_ptr(trigger.tgname).to_string_lossy().into_owned(),
                     function: trigger.tgfoid,
                     kind: trigger.tgtype,
+                    is_internal: trigger.tgisinternal,
                     is_plain: !is_constraint
                         && !has_tables
                         && trigger.tgnattr == 0
