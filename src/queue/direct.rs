@@ -177,7 +177,8 @@ impl Direct {
             return None;
         }
         let relation = Relation::open(queue.table, Lock::None)?;
-        let heap = Heap::describe(&relation)?;
+        let mut heap = Heap::describe(&relation)?;
+        heap.set_refusing(&queue.refusing_indexes(&relation));
         let mut present = index::of(&relation);
         present.retain(|index| heap.has_index(index.oid));
         let needed = Index::ALL.into_iter().filter(|index| queue.sql.needs_index(*index));

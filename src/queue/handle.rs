@@ -86,6 +86,8 @@ pub struct Queue {
     pub(super) found: RefCell<Vec<(Index, Oid)>>,
     /// Which key or indexes are missing, once they were looked for.
     pub(super) lost: OnceCell<Option<String>>,
+    /// An index or a generated column of the user's may refuse a task, once it was determined.
+    pub(super) may_refuse_values: OnceCell<bool>,
     /// Changes of the table run code of its owner, once it was determined.
     pub(super) user_code: OnceCell<bool>,
     /// The key is one column, and no array: keys can be put into an array.
@@ -229,6 +231,7 @@ impl Queue {
             in_flight: OnceCell::new(),
             found: RefCell::default(),
             lost: OnceCell::new(),
+            may_refuse_values: OnceCell::new(),
             user_code: OnceCell::new(),
             has_simple_key,
             stale: Rc::default(),

@@ -14,6 +14,7 @@ mod order;
 mod plans;
 mod position;
 pub mod recount;
+mod refusing;
 mod requirements;
 mod run;
 pub mod shown;

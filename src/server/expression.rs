@@ -1,7 +1,9 @@
 //! Expressions of a table: which of them can be kept from one statement to the next.
 
+use crate::server::foreign::list_nth;
+use crate::server::index::{self, Stored};
 use crate::server::relation::Relation;
-use crate::server::{index, types};
+use crate::server::types;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::{CStr, c_char};
 
@@ -74,6 +76,47 @@ impl Relation {
     }
 }
 
+impl Relation {
+    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`.
+    ///
+    /// One that these columns are no part of has held the row before. What users have defined may have been replaced since.
+    pub fn indexes_that_may_refuse(&self, is_changed: impl Fn(i16) -> bool) -> Vec<Oid> {
+        let may_refuse = |oid: &Oid| {
+            let index = index::stored(*oid);
+            index.is_none_or(|index| self.may_refuse_in(&index, &is_changed))
+        };
+        self.indexes().into_iter().filter(may_refuse).collect()
+    }
+
+    fn may_refuse_in(&self, index: &Stored, is_changed: &impl Fn(i16) -> bool) -> bool {
+        let nodes: Option<Vec<_>> = index.expressions.iter().copied().collect();
+        let Some(nodes) = nodes else { return true };
+        // SAFETY: expressions that were just read are the caller's own; 0 stands for the whole row.
+        let (is_of_the_server, is_cheap, depends) = unsafe {
+            let depends = |node: &*mut pg_sys::Node| {
+                columns_of(*node).into_iter().any(|n| n == 0 || is_changed(n))
+            };
+            (
+                nodes.iter().all(|node| is_of_the_server(*node)),
+                nodes.iter().all(|node| is_cheap(*node)),
+                nodes.iter().any(depends),
+            )
+        };
+        // A row that comes into it may be too long.
+        let has_any_length = |number: i16| {
+            let mut columns = self.described().attributes();
+            columns.any(|column| column.attnum == number && column.attlen < 0)
+        };
+        let is_long =
+            |number: &i16| *number == 0 || !is_changed(*number) && has_any_length(*number);
+        let is_concerned = depends || index.key.iter().any(|number| is_changed(*number));
+        !is_of_the_server
+            || index.calls_users
+            || is_concerned && (index.compares_rows || !is_cheap)
+            || depends && index.key.iter().any(is_long)
+    }
+}
+
 /// Returns whether an expression is certain to be evaluated in a moment, whatever its owner has written: comparisons of columns and
 /// constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Being immutable and the server's own is not enough:
 /// `xpath` and regular expressions can take hours, and do not hear that they are cancelled.
@@ -107,7 +150,12 @@ unsafe extern "C-unwind" fn may_be_costly(
                 compares((*node.cast::<pg_sys::ScalarArrayOpExpr>()).opno)
             }
             NodeTag::T_FuncExpr => {
-                CHEAP.contains(&(*node.cast::<pg_sys::FuncExpr>()).funcid.into())
+                let call = &*node.cast::<pg_sys::FuncExpr>();
+                let is_constant =
+                    || (*list_nth::<pg_sys::Node>(call.args, 0)).type_ == NodeTag::T_Const;
+                // Of a column it loses something, and fails for it.
+                let is_lossy = u32::from(call.funcid) == pg_sys::F_INT2_INT4;
+                CHEAP.contains(&call.funcid.into()) && (!is_lossy || is_constant())
             }
             NodeTag::T_NullTest => !(*node.cast::<pg_sys::NullTest>()).argisrow,
             NodeTag::T_Const
@@ -124,6 +172,25 @@ unsafe extern "C-unwind" fn may_be_costly(
         !is_cheap
             || *nodes > NODES
             || pg_sys::expression_tree_walker(node, Some(may_be_costly), context)
+    }
+}
+
+/// The columns that an expression over a table's only row is about, 0 for the whole row.
+///
+/// # Safety
+/// `expression` is null, or a valid expression.
+pub(super) unsafe fn columns_of(expression: *mut pg_sys::Node) -> Vec<i16> {
+    // SAFETY: by the contract of this function; expressions of an index are about its only table, the first one.
+    unsafe {
+        let (mut columns, mut used, mut member) = (Vec::new(), std::ptr::null_mut(), -1);
+        pg_sys::pull_varattnos(expression, 1, &mut used);
+        loop {
+            member = pg_sys::bms_next_member(used, member);
+            if member < 0 {
+                return columns;
+            }
+            columns.push((member + pg_sys::FirstLowInvalidHeapAttributeNumber) as i16);
+        }
     }
 }
 

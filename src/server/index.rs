@@ -187,6 +187,12 @@ pub(super) struct Stored {
     /// A btree or hash index with operator classes of the server's own, whose check, if it has one, is for equal values and at once:
     /// the direct path can add rows to it.
     pub(super) is_simple: bool,
+    /// Numbers of the columns of its key, 0 for an expression.
+    pub(super) key: Vec<i16>,
+    /// It compares a new row with others: it is unique, or excludes some.
+    pub(super) compares_rows: bool,
+    /// It has operator classes of users.
+    pub(super) calls_users: bool,
 }
 
 /// An index as it is stored.
@@ -200,15 +206,22 @@ pub(super) fn stored(index: Oid) -> Option<Stored> {
     };
     let stored = [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred];
     let expressions = stored.into_iter().filter_map(|number| entry.attribute(number)).map(node);
-    let is_own = |class: &Oid| u32::from(*class) < pg_sys::FirstNormalObjectId;
-    // SAFETY: a vector of oids.
-    let classes = unsafe { entry.vector::<Oid>(pg_sys::Anum_pg_index_indclass) };
+    // SAFETY: vectors of these types.
+    let (classes, mut key) = unsafe {
+        (
+            entry.vector::<Oid>(pg_sys::Anum_pg_index_indclass),
+            entry.vector::<i16>(pg_sys::Anum_pg_index_indkey),
+        )
+    };
+    let calls_users = classes.iter().any(|class| u32::from(*class) >= pg_sys::FirstNormalObjectId);
     let (form, method) = (entry.form(), method(index)?);
     let is_simple = !form.indisexclusion
         && (form.indimmediate || !form.indisunique)
         && [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
-        && classes.iter().all(is_own);
-    Some(Stored { expressions: expressions.collect(), is_simple })
+        && !calls_users;
+    key.truncate(form.indnkeyatts as usize);
+    let compares_rows = form.indisunique || form.indisexclusion;
+    Some(Stored { expressions: expressions.collect(), is_simple, key, compares_rows, calls_users })
 }
 
 /// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the definition

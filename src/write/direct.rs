@@ -78,6 +78,9 @@ pub fn take(
         if !applies(queue, Applies::TO_TAKE, found) {
             return Attempt::Unfit;
         }
+        if passed.passes_over_resting(found) {
+            return Attempt::Refused;
+        }
         let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
         let mut delivered = None;
         let see = |task: Value<'static>| {
@@ -94,7 +97,7 @@ pub fn take(
                 };
             }
             Err(refusal) => {
-                passed.note(&queue.key_of(found), refusal);
+                passed.pass_over(&way.direct, found, refusal);
                 return Attempt::Refused;
             }
         }

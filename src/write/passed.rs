@@ -5,17 +5,18 @@
 //! statement has failed, its tasks are tried one by one. If nothing else can be taken, the first task that no UPDATE can write is
 //! tried once more without protection, so that the caller gets the error as it is.
 
+mod rests;
+
 use crate::error::{Error, OrRaise, Result};
 use crate::model::change::Call;
 use crate::model::form::Form;
 use crate::model::status::Status;
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::change::Ready;
-use crate::queue::{self, Arguments, Queue, Statement};
+use crate::queue::{self, Arguments, Direct, Queue, Statement};
 use crate::server::memory::Memory;
+use crate::server::row::Row;
 use crate::server::spi::{self, Rows};
-use crate::server::time;
 use crate::server::value::Value;
 use crate::server::xact::{self, Failure, Verdict};
 use crate::statement::{Change, Parameter};
@@ -23,27 +24,10 @@ use crate::transaction;
 use crate::write::counting;
 use crate::write::unchanged;
 use pgrx::PgSqlErrorCode;
-use std::cell::RefCell;
+use rests::{end_rest, has_rests, rest, rest_of};
 
 /// Maximum number of tasks that a statement's take passes over; beyond it the take ends.
 const MOST: i32 = 100;
-
-/// Pauses in microseconds before a session tries a task again that it could not write, doubled each time.
-const PAUSES: (i64, i64) = (100_000, 60_000_000);
-
-/// A task that rests.
-struct Rest {
-    slot: SlotId,
-    key: u64,
-    pause: i64,
-    until: i64,
-    failure: Failure,
-}
-
-thread_local! {
-    /// The tasks that this session could not write; at most `MOST`.
-    static RESTS: RefCell<Vec<Rest>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The tasks that a take has passed over.
 pub struct Passed<'take> {
@@ -118,7 +102,7 @@ impl<'take> Passed<'take> {
     }
 
     /// Notes a task that is passed over, and shows the first as the queue's error.
-    pub fn note(&mut self, key: &[Value], refusal: Refusal) {
+    fn note(&mut self, key: &[Value], refusal: Refusal) {
         let (queue, task) = (self.queue, queue::key_text(key));
         let Refusal { why, failure } = refusal;
         if !std::mem::replace(&mut self.is_shown, true) {
@@ -137,9 +121,36 @@ impl<'take> Passed<'take> {
         }
     }
 
+    /// Passes over a task that the direct path could not take. One that was written, and undone, is not tried again at once.
+    pub fn pass_over(&mut self, direct: &Direct, task: &impl Row, refusal: Refusal) {
+        let key = self.queue.key_of(task);
+        if refusal.why == Why::Unwritten && direct.heap.may_refuse() {
+            rest(self.queue.slot, self.hash(&key), &refusal.failure);
+        }
+        self.note(&key, refusal);
+    }
+
+    /// Passes over a task that this session could not write a short while ago; false if it is to be tried.
+    pub fn passes_over_resting(&mut self, task: &impl Row) -> bool {
+        if !has_rests(self.queue.slot) {
+            return false;
+        }
+        let key = self.queue.key_of(task);
+        let failure = rest_of(self.queue.slot, self.hash(&key));
+        let rests = failure.is_some();
+        failure.into_iter().for_each(|failure| self.note(&key, failure.into()));
+        rests
+    }
+
+    fn hash(&self, key: &[Value]) -> u64 {
+        self.queue.key_hash(key.iter().copied().map(Some))
+    }
+
     /// Returns whether a statement's take may fail because of a single task.
     pub fn may_fail(&self) -> bool {
-        self.queue.may_refuse || self.form == Form::Json && self.queue.shows.has_doubtful_types
+        self.queue.may_refuse
+            || self.queue.may_refuse_values()
+            || self.form == Form::Json && self.queue.shows.has_doubtful_types
     }
 
     /// Takes by a statement, and one by one where that fails.
@@ -295,7 +306,7 @@ impl<'take> Passed<'take> {
         while (tasks.len() as i64) < count && skip < MOST {
             arguments.set(Parameter::Skip, Value::int4(skip));
             let Some(key) = self.picked(change, &arguments) else { break };
-            let hash = queue.key_hash(key.iter().copied().map(Some));
+            let hash = self.hash(&key);
             if let Some(failure) = rest_of(queue.slot, hash) {
                 self.note(&key, failure.into());
                 skip += 1;
@@ -342,37 +353,4 @@ impl<'take> Passed<'take> {
             (1..=self.queue.key.len() as i32).map(part).collect()
         })
     }
-}
-
-/// Returns whether a task of a queue rests. One whose pause has ended may be gone: only a statement of all tells.
-fn has_rests(slot: SlotId) -> bool {
-    RESTS.with_borrow(|rests| {
-        let mut rests = rests.iter().filter(|rest| rest.slot == slot);
-        rests.any(|rest| rest.until > time::now())
-    })
-}
-
-/// Returns why a task could not be written, if it rests.
-fn rest_of(slot: SlotId, key: u64) -> Option<Failure> {
-    let now = time::now();
-    RESTS.with_borrow(|rests| {
-        let rest = rests.iter().find(|rest| (rest.slot, rest.key) == (slot, key))?;
-        (rest.until > now).then(|| rest.failure.clone())
-    })
-}
-
-/// Lets a task rest that could not be written, each time for twice as long.
-fn rest(slot: SlotId, key: u64, failure: &Failure) {
-    RESTS.with_borrow_mut(|rests| {
-        let known = rests.iter().position(|rest| (rest.slot, rest.key) == (slot, key));
-        let last = known.map_or(0, |at| rests.remove(at).pause);
-        let pause = (last * 2).clamp(PAUSES.0, PAUSES.1);
-        rests.truncate(MOST as usize - 1);
-        let (until, failure) = (time::now().saturating_add(pause), failure.clone());
-        rests.insert(0, Rest { slot, key, pause, until, failure });
-    });
-}
-
-fn end_rest(slot: SlotId, key: u64) {
-    RESTS.with_borrow_mut(|rests| rests.retain(|rest| (rest.slot, rest.key) != (slot, key)));
 }

@@ -1,6 +1,9 @@
 //! Tasks that a take passes over: jsonb cannot hold them, or no UPDATE can write them. Those behind them are taken, the
 //! queue's error names them, and whatever ends or moves a task does not need it as jsonb.
 
+#[path = "passed_over/by_server.rs"]
+mod by_server;
+
 use xqueue_tests::{Client, Queue, Value, ask, expect_error, ids, json, wait_until};
 
 /// Shapes of queues: columns besides the tasks', and features. With sub-queues each task is in one of its own.
@@ -39,7 +42,7 @@ const FUNCTIONS: &str = "
         END $$;";
 
 /// What refuses an UPDATE of the tasks whose payload is "bad", and the SQLSTATE of a take that finds nothing else.
-const REFUSALS: [(&str, &str); 5] = [
+const REFUSALS: [(&str, &str); 9] = [
     ("ALTER TABLE {q} ADD CHECK (payload <> 'bad') NOT VALID", "23514"),
     (
         "CREATE TRIGGER b_raises BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_raises()",
@@ -56,6 +59,23 @@ const REFUSALS: [(&str, &str); 5] = [
     (
         "CREATE TRIGGER b_drops BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_drops()",
         "55000",
+    ),
+    ("CREATE INDEX ON {q} ((1 / (payload <> 'bad')::int)) WHERE status = 'T'", "22012"),
+    (
+        "CREATE INDEX ON {q} (repeat(payload, CASE payload WHEN 'bad' THEN 1000000 ELSE 1 END))
+         WHERE status = 'T'",
+        "54000",
+    ),
+    // Task 12 has the place of all bad ones from the beginning.
+    (
+        "CREATE UNIQUE INDEX ON {q} ((CASE WHEN payload = 'bad' OR id = 12 THEN 0 ELSE id END))
+         WHERE status = 'T' OR id = 12",
+        "23505",
+    ),
+    (
+        "ALTER TABLE {q} ADD made int GENERATED ALWAYS AS
+         (CASE WHEN status = 'T' THEN 1 / (payload <> 'bad')::int END) STORED",
+        "22012",
     ),
 ];
 
@@ -83,7 +103,7 @@ fn drop_functions(q: &mut Queue) {
     q.sql("DROP TABLE {q}_other CASCADE");
 }
 
-/// Puts tasks 1 to 9, of which some are bad, in tubes of their own or all in one.
+/// Puts tasks 1 to 20, of which some are bad, in tubes of their own or all in one.
 fn fill(q: &mut Queue, bad: &[i64], payload: &str, doc: &str, features: &str) {
     let tube = if features.contains("utube") { "'t' || n" } else { "'a'" };
     let (column, tube) = match features.contains("tube") {
@@ -94,7 +114,7 @@ fn fill(q: &mut Queue, bad: &[i64], payload: &str, doc: &str, features: &str) {
         "INSERT INTO {{q}} (id, payload, doc{column})
          SELECT n, CASE WHEN n = ANY(ARRAY{bad:?}::bigint[]) THEN '{payload}' ELSE 'good' END,
              CASE WHEN n = ANY(ARRAY{bad:?}::bigint[]) THEN '{doc}' ELSE '{{}}' END::json{tube}
-         FROM generate_series(1, 9) AS n"
+         FROM generate_series(1, 20) AS n"
     ));
 }
 
@@ -110,12 +130,20 @@ fn taken(c: &mut Client, q: &str, sql: &str) -> Vec<i64> {
     ids
 }
 
-/// Takes everything that can be taken, in all the ways of a take, while tasks 1, 2 and 5 are bad.
-fn take_all_but_bad(q: &mut Queue, features: &str) -> Client {
+/// Takes everything that can be taken, in all the ways of a take, while tasks 1, 2 and 5 are bad, as jsonb or as rows.
+fn take_all_but_bad(q: &mut Queue, features: &str, as_rows: bool) -> Client {
     let name = q.name.clone();
     let mut c = q.client();
     assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')").len(), 1, "{features}");
     assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', '1 min')").len(), 1);
+    if as_rows {
+        for arguments in ["", ", '1 min'"] {
+            let sql = format!("SELECT to_jsonb(id) FROM xqueue.take(NULL::{{q}}{arguments})");
+            assert_eq!(ask(&mut c, &name, &sql).len(), 1, "{features}");
+        }
+        let next = format!("CALL xqueue.next(NULL::{name}, '1 min')");
+        assert!(c.simple_query(&next).is_ok_and(|rows| !rows.is_empty()), "{features}");
+    }
     let tube = if features.contains("utube") { "t6" } else { "a" };
     if features.contains("tube") {
         let sql = format!("SELECT xqueue.take('{{q}}', tube => '{tube}')");
@@ -123,16 +151,23 @@ fn take_all_but_bad(q: &mut Queue, features: &str) -> Client {
         assert!(expected.contains(&taken(&mut c, &name, &sql).len()));
     }
     let named = match q.name.contains("composite") {
-        true => "SELECT xqueue.take('{q}', id => ROW(9, 1))",
-        false => "SELECT xqueue.take('{q}', id => 9)",
+        true => "SELECT xqueue.take('{q}', id => ROW(19, 1))",
+        false => "SELECT xqueue.take('{q}', id => 19)",
     };
     if !features.contains("utube") {
         assert_eq!(taken(&mut c, &name, named).len(), 1);
     }
-    let next = format!("CALL xqueue.next('{name}', '1 min', task => NULL)");
-    let row = c.query_one(&next, &[]).expect("next");
-    assert!(row.get::<_, Option<Value>>(0).is_some(), "{features}");
-    taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 100)");
+    for next in ["'{q}', '1 min', task => NULL", "'{q}', '1 min', task => NULL, count => 2"] {
+        let next = format!("CALL xqueue.next({next})").replace("{q}", &name);
+        let row = c.query_one(&next, &[]).expect("next");
+        assert!(row.get::<_, Option<Value>>(0).is_some(), "{features}");
+    }
+    let done = "SELECT to_jsonb(max(id)) FROM {q} WHERE status = 'T' AND id <> 12";
+    let done = q.ask_one(done).as_i64().expect("a task");
+    let done =
+        if name.contains("composite") { format!("ROW({done}, 1)") } else { done.to_string() };
+    let last = format!("SELECT xqueue.take('{{q}}', count => 100, done => {done})");
+    assert!(!taken(&mut c, &name, &last).is_empty(), "{features}");
     let left = "SELECT to_jsonb(id) FROM {q} WHERE status = 'R' ORDER BY id";
     assert_eq!(q.ask(left), [json!(1), json!(2), json!(5)], "{features}");
     c
@@ -146,7 +181,7 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
             for doc in DOCS.into_iter().skip(at.min(2)).take(if at == 0 { 3 } else { 1 }) {
                 let mut q = queue(shape, company);
                 fill(&mut q, &[1, 2, 5], "good", doc, shape.1);
-                let mut c = take_all_but_bad(&mut q, shape.1);
+                let mut c = take_all_but_bad(&mut q, shape.1, false);
                 let error = error_of(&mut q);
                 assert!(
                     error.contains("cannot be delivered as jsonb"),
@@ -203,7 +238,7 @@ fn a_take_passes_over_what_no_update_can_write() {
                 let mut q = queue(shape, company);
                 fill(&mut q, &[1, 2, 5], "bad", "{}", shape.1);
                 q.sql(refusal);
-                let mut c = take_all_but_bad(&mut q, shape.1);
+                let mut c = take_all_but_bad(&mut q, shape.1, true);
                 let error = error_of(&mut q);
                 assert!(
                     error.contains("cannot be taken"),

@@ -52,6 +52,8 @@ struct Index {
     oid: Oid,
     /// It is wanted by what the table was last opened for.
     is_wanted: Cell<bool>,
+    /// It may refuse a row that comes into it, because of the row's values.
+    may_refuse: bool,
     /// The columns of the table that its key is made of.
     key: Vec<i16>,
     /// The comparisons with each of its columns.
@@ -174,6 +176,18 @@ impl Heap {
         self.only_looks_at_rows
     }
 
+    /// Says which indexes may refuse a row that comes into them, because of its values.
+    pub fn set_refusing(&mut self, indexes: &[Oid]) {
+        for index in &mut self.indexes {
+            index.may_refuse = indexes.contains(&index.oid);
+        }
+    }
+
+    /// Returns whether a change may have to be undone because an index refuses the row.
+    pub fn may_refuse(&self) -> bool {
+        self.indexes.iter().any(|index| index.may_refuse)
+    }
+
     pub fn has_index(&self, oid: Oid) -> bool {
         self.position(oid).is_some()
     }
@@ -207,6 +221,7 @@ impl Heap {
             self.indexes.push(Index {
                 oid,
                 is_wanted: Cell::default(),
+                may_refuse: false,
                 key: scratch.run(|| key(info)),
                 columns: columns.collect(),
             });
@@ -294,20 +309,13 @@ unsafe fn target(table: pg_sys::Relation, indexes: usize) -> *mut pg_sys::Result
 /// # Safety
 /// The description of an index of the table.
 unsafe fn key(info: *mut pg_sys::IndexInfo) -> Vec<i16> {
-    // SAFETY: by the contract of this function; expressions of an index are about its only table, the first one.
+    // SAFETY: by the contract of this function.
     unsafe {
         let info = &*info;
         let columns = &info.ii_IndexAttrNumbers[..info.ii_NumIndexKeyAttrs as usize];
         let mut key: Vec<i16> = columns.iter().copied().filter(|column| *column != 0).collect();
-        let (mut used, mut member) = (null_mut(), -1);
-        pg_sys::pull_varattnos(info.ii_Expressions.cast(), 1, &mut used);
-        loop {
-            member = pg_sys::bms_next_member(used, member);
-            if member < 0 {
-                return key;
-            }
-            key.push((member + pg_sys::FirstLowInvalidHeapAttributeNumber) as i16);
-        }
+        key.extend(expression::columns_of(info.ii_Expressions.cast()));
+        key
     }
 }
 

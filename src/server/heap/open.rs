@@ -1,6 +1,7 @@
 //! Changes of the rows of a table that is open for them.
 
 mod found;
+mod refused;
 
 pub use found::{Found, Holder};
 

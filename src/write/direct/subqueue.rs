@@ -70,6 +70,13 @@ pub fn take(
             next_level = level;
             return Scan::Ends;
         }
+        if is_in_state(queue, Applies::TO_TAKE, found)
+            && level <= limit
+            && passed.passes_over_resting(found)
+        {
+            has_passed = true;
+            return Scan::GoesOn;
+        }
         let mut delivered = None;
         let see = |task: Value<'static>| {
             delivered = Some(passed.converted(task)?);
@@ -88,7 +95,7 @@ pub fn take(
                     }
                     Ok(false) => Some(First::Locked),
                     Err(refusal) => {
-                        passed.note(&queue.key_of(found), refusal);
+                        passed.pass_over(&direct, found, refusal);
                         has_passed = true;
                         return Scan::GoesOn;
                     }

@@ -90,8 +90,8 @@ impl Found<'_> {
         self.update_row::<Failure>(changes, None, false, None).unwrap_or(false)
     }
 
-    /// The same, unless the checks of the table or `see`, which is shown the row as it will be, refuse the task: then nothing is
-    /// done. `index`: a unique one of which the caller knows that it has no other row with the values of this one.
+    /// The same, unless the checks or indexes of the table or `see`, which is shown the row as it will be, refuse the task: then
+    /// nothing is done. `index`: a unique one of which the caller knows that it has no other row with the values of this one.
     /// `locks_first`: `see` may take long, so that others should pass over the row meanwhile.
     pub fn update_unless_refused<E: From<Failure>>(
         &self,
@@ -139,19 +139,23 @@ impl Found<'_> {
         let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
         let unchecked = index.and_then(|index| open.heap.position(index));
-        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values. The checks, which call only
-        // functions of the server's, fail before anything is held or written.
+        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values. Checks and predicates of indexes,
+        // which call only functions of the server's, fail before anything is held or written.
         unsafe {
             let fill = || pg_guard_ffi_boundary(|| open.write(&values));
-            let row = match see {
-                None => fill(),
+            let (row, may_be_refused) = match see {
+                None => (fill(), false),
                 Some(see) => {
-                    let row = xact::unless_of_task(fill)?;
-                    see(pg_guard_ffi_boundary(|| open.record(row)))?;
-                    row
+                    let filled = || {
+                        let row = fill();
+                        (row, open.may_be_refused(row))
+                    };
+                    let filled = xact::unless_of_task(filled)?;
+                    see(pg_guard_ffi_boundary(|| open.record(filled.0)))?;
+                    filled
                 }
             };
-            let result = pg_guard_ffi_boundary(|| {
+            let change = || {
                 raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
                 let result = update(
                     relation,
@@ -169,7 +173,9 @@ impl Found<'_> {
                     open.add_to_indexes(row, indexes, unchecked, changes);
                 }
                 result
-            });
+            };
+            let change = || pg_guard_ffi_boundary(change);
+            let result = if may_be_refused { open.unless_refused(change)? } else { change() };
             Ok(result == pg_sys::TM_Result::TM_Ok)
         }
     }

@@ -1,0 +1,30 @@
+//! What may refuse a change of a task's state because of its values, without code of its own that runs: indexes and generated columns
+//! of the user's.
+
+use crate::queue::Queue;
+use crate::server::index;
+use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::statement::Index;
+use pgrx::pg_sys::Oid;
+
+impl Queue {
+    /// Returns whether there is such an index or column. The caller holds a lock on the table.
+    pub fn may_refuse_values(&self) -> bool {
+        *self.may_refuse_values.get_or_init(|| {
+            let is_generated = |column: &ColumnType| column.is_generated;
+            let Some(relation) = Relation::open(self.table, Lock::None) else { return true };
+            self.columns().iter().any(is_generated) || !self.refusing_indexes(&relation).is_empty()
+        })
+    }
+
+    /// Returns the indexes of the user's that may refuse a task when the queue's own columns change.
+    pub(super) fn refusing_indexes(&self, relation: &Relation) -> Vec<Oid> {
+        let mut found = relation.indexes_that_may_refuse(|number| self.is_own_column(number));
+        if !found.is_empty() {
+            let needed = Index::ALL.into_iter().filter(|index| self.sql.needs_index(*index));
+            let own = self.serving(relation, &index::of(relation), needed);
+            found.retain(|index| !own.iter().any(|(_, own)| own == index));
+        }
+        found
+    }
+}

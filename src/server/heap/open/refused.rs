@@ -1,0 +1,63 @@
+//! Changes of a row that an index may refuse.
+
+use crate::server::heap::access;
+use crate::server::heap::open::Open;
+use crate::server::xact::{self, Failure};
+use pgrx::pg_sys;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use std::ptr::null_mut;
+
+impl Open<'_> {
+    /// Returns whether a row comes into an index that may refuse it. The predicate of the index may fail, and holds nothing then.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table.
+    pub(super) unsafe fn may_be_refused(&self, row: *mut pg_sys::TupleTableSlot) -> bool {
+        let mut indexes = self.heap.indexes.iter().enumerate();
+        // SAFETY: by the contract of this function.
+        indexes.any(|(position, index)| unsafe {
+            index.may_refuse && index.is_wanted.get() && self.comes_into(position, row)
+        })
+    }
+
+    /// # Safety
+    /// As above; there is an index in this position of the table's list.
+    unsafe fn comes_into(&self, position: usize, row: *mut pg_sys::TupleTableSlot) -> bool {
+        // SAFETY: by the contract of this function; the predicate is prepared as the server does it before it inserts, and
+        // kept with the same state. No predicate, or none that says anything, is null.
+        unsafe {
+            let info = &mut **(*self.heap.target).ri_IndexRelationInfo.add(position);
+            if info.ii_PredicateState.is_null() {
+                info.ii_PredicateState =
+                    pg_sys::ExecPrepareQual(info.ii_Predicate, self.heap.state);
+            }
+            let predicate = info.ii_PredicateState;
+            let Some(evaluate) = predicate.as_ref().and_then(|predicate| predicate.evalfunc) else {
+                return true;
+            };
+            let (context, mut is_null) = (access::per_tuple_context(self.heap.state), false);
+            (*context).ecxt_scantuple = row;
+            pg_guard_ffi_boundary(|| evaluate(predicate, context, &mut is_null)).value() != 0
+        }
+    }
+
+    /// Runs a change that an index may refuse, which undoes it.
+    pub(super) fn unless_refused<T, E: From<Failure>>(
+        &self,
+        change: impl FnOnce() -> T,
+    ) -> Result<T, E> {
+        let outcome = xact::in_subtransaction_unless_of_task(|| Ok(change()));
+        if outcome.is_err() {
+            // An index that is added to without a check is out of its place meanwhile.
+            for (position, index) in self.heap.indexes.iter().enumerate() {
+                let open = self.indexes[position].get();
+                // SAFETY: the target has a place for each index.
+                unsafe {
+                    *(*self.heap.target).ri_IndexRelationDescs.add(position) =
+                        if index.is_wanted.get() { open } else { null_mut() };
+                }
+            }
+        }
+        outcome
+    }
+}

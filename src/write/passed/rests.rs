@@ -1,0 +1,57 @@
+//! Pauses before a session tries a task again that it could not write.
+
+use crate::parts::slot_id::SlotId;
+use crate::server::time;
+use crate::server::xact::Failure;
+use crate::write::passed::MOST;
+use std::cell::RefCell;
+
+/// Pauses in microseconds before a session tries a task again that it could not write, doubled each time.
+const PAUSES: (i64, i64) = (100_000, 60_000_000);
+
+/// A task that rests.
+struct Rest {
+    slot: SlotId,
+    key: u64,
+    pause: i64,
+    until: i64,
+    failure: Failure,
+}
+
+thread_local! {
+    /// The tasks that this session could not write; at most `MOST`.
+    static RESTS: RefCell<Vec<Rest>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns whether a task of a queue rests. One whose pause has ended may be gone: only a statement of all tells.
+pub(super) fn has_rests(slot: SlotId) -> bool {
+    RESTS.with_borrow(|rests| {
+        let mut rests = rests.iter().filter(|rest| rest.slot == slot);
+        rests.any(|rest| rest.until > time::now())
+    })
+}
+
+/// Returns why a task could not be written, if it rests.
+pub(super) fn rest_of(slot: SlotId, key: u64) -> Option<Failure> {
+    let now = time::now();
+    RESTS.with_borrow(|rests| {
+        let rest = rests.iter().find(|rest| (rest.slot, rest.key) == (slot, key))?;
+        (rest.until > now).then(|| rest.failure.clone())
+    })
+}
+
+/// Lets a task rest that could not be written, each time for twice as long.
+pub(super) fn rest(slot: SlotId, key: u64, failure: &Failure) {
+    RESTS.with_borrow_mut(|rests| {
+        let known = rests.iter().position(|rest| (rest.slot, rest.key) == (slot, key));
+        let last = known.map_or(0, |at| rests.remove(at).pause);
+        let pause = (last * 2).clamp(PAUSES.0, PAUSES.1);
+        rests.truncate(MOST as usize - 1);
+        let (until, failure) = (time::now().saturating_add(pause), failure.clone());
+        rests.insert(0, Rest { slot, key, pause, until, failure });
+    });
+}
+
+pub(super) fn end_rest(slot: SlotId, key: u64) {
+    RESTS.with_borrow_mut(|rests| rests.retain(|rest| (rest.slot, rest.key) != (slot, key)));
+}

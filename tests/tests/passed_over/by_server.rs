@@ -1,0 +1,180 @@
+//! What the server itself refuses: indexes, generated columns, triggers of its own functions, foreign keys.
+
+use std::sync::{Arc, Mutex};
+
+use super::{REFUSALS, SHAPES, drop_functions, error_of, fill, queue, take_all_but_bad, taken};
+use xqueue_tests::{Client, Queue, ask, expect_error, json, wait_until};
+
+/// Only a task that comes into an index which may refuse it costs a subtransaction.
+#[test]
+fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[], "", "", SHAPES[0].1);
+    for (index, has_one) in [
+        ("", false),
+        ("CREATE INDEX ON {q} (payload, status)", false),
+        ("CREATE INDEX ON {q} ((1 / id))", false),
+        ("CREATE INDEX ON {q} (id) WHERE status = 'T' AND payload > 'a'", false),
+        ("CREATE UNIQUE INDEX ON {q} (payload, id) WHERE status IN ('R', 'W')", false),
+        ("CREATE UNIQUE INDEX ON {q} (payload, id) WHERE status IN ('R', 'T')", true),
+    ] {
+        q.sql(index);
+        let (name, mut c) = (q.name.clone(), q.client());
+        // The statement path, which others' functions that change lead to, has one.
+        wait_until("the direct path takes", || {
+            c.batch_execute("BEGIN").expect("BEGIN");
+            assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 3)").len(), 3);
+            let writers = "SELECT to_jsonb(xmin <> pg_current_xact_id()::xid) FROM {q}
+                           WHERE status = 'T'";
+            let writers = ask(&mut c, &name, writers);
+            c.batch_execute("ROLLBACK").expect("ROLLBACK");
+            writers == vec![json!(has_one); 3]
+        });
+    }
+    drop_functions(&mut q);
+}
+
+/// A task that an index has refused is not written again at once.
+#[test]
+fn a_task_that_an_index_refuses_rests() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[1], "bad", "{}", SHAPES[0].1);
+    q.sql(REFUSALS[5].0);
+    let (name, mut c) = (q.name.clone(), q.client());
+    let writes = |c: &mut Client| {
+        ask(c, &name, "SELECT to_jsonb(xmax::text) FROM {q} WHERE id = 1").remove(0)
+    };
+    // The pauses grow to more than a second.
+    for _ in 0..5 {
+        let last = writes(&mut c);
+        wait_until("it is tried again", || {
+            ask(&mut c, &name, "SELECT xqueue.release('{q}', id) FROM {q} WHERE status = 'T'");
+            taken(&mut c, &name, "SELECT xqueue.take('{q}')");
+            writes(&mut c) != last
+        });
+    }
+    let last = writes(&mut c);
+    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 5)").len(), 5);
+    assert_eq!(writes(&mut c), last, "it rests");
+    assert!(error_of(&mut q).contains("task 1 cannot be taken"));
+    drop_functions(&mut q);
+}
+
+/// The tasks behind one that an index has refused come into all indexes: into that of the sub-queues in flight too.
+#[test]
+fn a_task_behind_a_refused_one_is_in_flight() {
+    let mut q = queue(SHAPES[4], "");
+    q.sql(REFUSALS[5].0);
+    let (name, mut c) = (q.name.clone(), q.client());
+    let put = |q: &mut Queue, tasks: &str| {
+        q.sql(&format!("INSERT INTO {{q}} (tube, id, payload) VALUES {tasks}"));
+    };
+    // From now on it is known that no task of the sub-queue is in flight.
+    put(&mut q, "('a', 1, 'good')");
+    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')"), [1]);
+    ask(&mut c, &name, "SELECT xqueue.ack('{q}', 1)");
+    put(&mut q, "('a', 2, 'bad'), ('a', 3, 'good'), ('a', 4, 'good')");
+    // A statement, which others' functions that change lead to, passes over the whole sub-queue.
+    wait_until("the direct path takes", || {
+        let take = format!("SELECT xqueue.take('{name}')->>'id'");
+        let task = c.query_opt(&take, &[]).ok().flatten();
+        task.is_some_and(|task| task.get::<_, String>(0) == "3")
+    });
+    let by_hand = format!("UPDATE {name} SET status = 'T' WHERE id = 4");
+    expect_error(&mut q.admin, &by_hand, "23505", "");
+    drop_functions(&mut q);
+}
+
+/// A conversion to jsonb that fails leaves nothing behind that the server warns of.
+#[test]
+fn what_jsonb_cannot_hold_leaves_nothing_behind() {
+    const COMPOSITE: &str = "
+        CREATE TYPE {q}_inner AS (number int, doc json);
+        CREATE DOMAIN {q}_domain AS {q}_inner CHECK ((VALUE).number > 0);
+        CREATE TYPE {q}_outer AS (inner_ {q}_inner, inners {q}_inner[], checked {q}_domain);
+        ALTER TABLE {q} ADD part_ {q}_outer";
+    const CATALOGUE: &str = "ALTER TABLE {q} ADD part_ pg_catalog.pg_namespace";
+    for columns in ["", COMPOSITE, CATALOGUE] {
+        let mut q = queue(SHAPES[0], "");
+        if !columns.is_empty() {
+            q.sql(columns);
+        }
+        fill(&mut q, &[1, 2, 5], "good", r#"{"a": "\u0000"}"#, SHAPES[0].1);
+        if columns == COMPOSITE {
+            q.sql(
+                r#"UPDATE {q} SET doc = '{}',
+                     part_ = ROW(ROW(1, doc), ARRAY[ROW(2, doc)]::{q}_inner[], ROW(3, doc))"#,
+            );
+        }
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let (heard, mut config) = (warnings.clone(), q.config());
+        config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
+        let (name, mut c) = (q.name.clone(), xqueue_tests::open(&config));
+        for call in [
+            "take('{q}', count => 100)",
+            "take('{q}', '10 ms')",
+            "take('{q}', id => 1)",
+            "peek('{q}', 1)",
+            "release('{q}', 1)",
+            "delete('{q}', 1)",
+        ] {
+            if call.starts_with("release") {
+                ask(&mut c, &name, "SELECT to_jsonb(id) FROM xqueue.take(NULL::{q}, id => 1)");
+            }
+            let name = name.as_str();
+            c.batch_execute(&format!("SELECT xqueue.{call}").replace("{q}", name)).expect(call);
+            let warned = std::mem::take(&mut *warnings.lock().unwrap());
+            assert!(warned.is_empty(), "{columns} {call}: {warned:?}");
+        }
+        q.sql("DELETE FROM {q}");
+        if columns == COMPOSITE {
+            q.sql("DROP TYPE {q}_outer CASCADE; DROP DOMAIN {q}_domain; DROP TYPE {q}_inner");
+        }
+        drop_functions(&mut q);
+    }
+}
+
+/// A trigger that calls a function of the server's own may refuse a task as well.
+#[test]
+fn a_trigger_of_the_server_refuses_a_task() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[1, 2, 5], "bad", "{}", SHAPES[0].1);
+    // The words of the bad ones take more room than a tsvector has.
+    q.sql(
+        "ALTER TABLE {q} DROP doc, ADD words tsvector, ADD body text;
+         UPDATE {q} SET body = (SELECT string_agg(repeat('w', 2000) || n, ' ')
+             FROM generate_series(1, 600) AS n) WHERE payload = 'bad';
+         CREATE TRIGGER a_as_it_is BEFORE UPDATE ON {q} FOR EACH ROW
+         EXECUTE FUNCTION suppress_redundant_updates_trigger();
+         CREATE TRIGGER b_words BEFORE UPDATE ON {q} FOR EACH ROW
+         EXECUTE FUNCTION tsvector_update_trigger('words', 'pg_catalog.simple', 'body', 'status')",
+    );
+    let mut c = take_all_but_bad(&mut q, SHAPES[0].1, true);
+    let error = error_of(&mut q);
+    assert!(error.contains("cannot be taken: string is too long for tsvector"), "{error}");
+    let take = format!("SELECT xqueue.take('{}')", q.name);
+    expect_error(&mut c, &take, "54000", "too long for tsvector");
+    q.sql("DELETE FROM {q} WHERE payload = 'bad'");
+    drop_functions(&mut q);
+}
+
+/// A foreign key over the state refuses some tasks and not others.
+#[test]
+fn a_foreign_key_over_the_state_refuses_a_task() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[1, 2, 5], "bad", "{}", SHAPES[0].1);
+    q.sql(
+        "ALTER TABLE {q} DROP doc;
+         CREATE TABLE {q}_allowed AS SELECT p AS payload, s AS status
+         FROM unnest('{good,bad}'::text[]) AS p, unnest('{R,T}'::text[]) AS s;
+         ALTER TABLE {q}_allowed ADD PRIMARY KEY (payload, status);
+         DELETE FROM {q}_allowed WHERE (payload, status) = ('bad', 'T');
+         ALTER TABLE {q} ADD FOREIGN KEY (payload, status) REFERENCES {q}_allowed",
+    );
+    let mut c = take_all_but_bad(&mut q, SHAPES[0].1, true);
+    let take = format!("SELECT xqueue.take('{}')", q.name);
+    expect_error(&mut c, &take, "23503", "");
+    q.sql("DELETE FROM {q} WHERE payload = 'bad'");
+    q.sql("DROP TABLE {q}_allowed CASCADE");
+    drop_functions(&mut q);
+}
