@@ -337,6 +337,9 @@ fn what_is_not_about_the_task_goes_to_the_caller() {
     for (state, is_passed) in [
         ("22012", true),
         ("23503", true),
+        ("54000", true),
+        // The depth of a call that a task makes itself.
+        ("54001", true),
         ("P0001", true),
         ("P0002", true),
         ("PT402", true),
