@@ -17,7 +17,7 @@ pub fn follow(renamed: &RenamedLabel) -> Result<()> {
         let is_of_enum = |field| {
             let column = definition.fields.get(&field);
             let column = column.and_then(|c| queue::column_of(&relation, c, same_table));
-            column.is_some_and(|column| column.oid == *kind)
+            column.is_some_and(|column| column.base == *kind)
         };
         let (has_states, has_tubes) = (is_of_enum(Field::Status), is_of_enum(Field::Tube));
         let options = &mut definition.options;

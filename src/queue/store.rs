@@ -88,17 +88,20 @@ pub fn redefine(table: Oid, definition: &Definition) -> Result<()> {
     })
 }
 
-/// Locks the definitions of queues whose tables have columns of a type, and returns the tables.
+/// Locks the definitions of queues whose tables have columns of a type, or of a domain over it, and returns the tables.
 pub fn lock_those_with(kind: Oid) -> Result<Vec<Oid>> {
     if oid().is_none() {
         return Ok(vec![]);
     }
     as_owner(|spi| {
         let rows = spi.run_with(
-            "SELECT q.relation::pg_catalog.oid FROM xqueue.queue q WHERE EXISTS ( \
-             SELECT FROM pg_catalog.pg_attribute a \
-             WHERE a.attrelid OPERATOR(pg_catalog.=) q.relation::pg_catalog.oid \
-             AND a.atttypid OPERATOR(pg_catalog.=) $1) FOR UPDATE OF q",
+            "WITH RECURSIVE kind (oid) AS (SELECT $1 \
+             UNION SELECT d.oid FROM pg_catalog.pg_type d JOIN kind k \
+             ON d.typbasetype OPERATOR(pg_catalog.=) k.oid) \
+             SELECT q.relation::pg_catalog.oid FROM xqueue.queue q WHERE EXISTS ( \
+             SELECT FROM pg_catalog.pg_attribute a JOIN kind k \
+             ON a.atttypid OPERATOR(pg_catalog.=) k.oid \
+             WHERE a.attrelid OPERATOR(pg_catalog.=) q.relation::pg_catalog.oid) FOR UPDATE OF q",
             &[(types::OID, Some(Value::oid(kind)))],
         );
         (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_oid)).collect()
