@@ -69,6 +69,7 @@ pub extern "C-unwind" fn _PG_init() {
         stale: queue::stale,
         object: ddl::object_changed,
         before_command: ddl::before_command,
+        remedy: ddl::remedy,
         after_command: ddl::after_command,
     });
 }

@@ -12,8 +12,10 @@ use crate::parts::schedule::{databases, jobs};
 use crate::parts::slot;
 use crate::server::callbacks::{self, ObjectEvent, TransactionEvent};
 use crate::server::command::{Command, Purpose};
+use crate::server::context::Remedy;
 use crate::server::{catalog, latch, privileges, process, shared_memory, xact};
-use crate::transaction;
+use crate::statement::UPDATE_TRIGGER;
+use crate::{queue, transaction};
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -128,6 +130,18 @@ fn may_occupy(database: Oid, purpose: Purpose) -> bool {
     }
 }
 
+/// Returns what to do where the server refuses to alter the type of a queue's column.
+pub fn remedy(command: &Command) -> Option<Remedy> {
+    let Command::AlterColumnType(table) = command else { return None };
+    queue::read(*table).ok().flatten()?;
+    let name = catalog::quote_literal(&queue::display_name(*table));
+    let hint = format!(
+        "The table is a queue. In one transaction: SELECT xqueue.downgrade({name}); alter the column; \
+         SELECT xqueue.upgrade({name}, options); with the options that xqueue.upgrade({name}, dry_run => true) shows before."
+    );
+    Some(Remedy { trigger: UPDATE_TRIGGER, hint })
+}
+
 pub fn after_command(command: &Command, succeeded: bool) {
     if !shared_memory::is_available() {
         return;
@@ -143,7 +157,10 @@ pub fn after_command(command: &Command, succeeded: bool) {
         Command::DiscardAll if succeeded => session::end(),
         Command::OccupyDatabase { .. } => vacate(),
         Command::RenameLabel(renamed) if succeeded => labels::follow(renamed).or_raise(),
-        Command::ResolvePrepared | Command::DiscardAll | Command::RenameLabel(_) => {}
+        Command::ResolvePrepared
+        | Command::DiscardAll
+        | Command::RenameLabel(_)
+        | Command::AlterColumnType(_) => {}
     }
 }
 

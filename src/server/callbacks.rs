@@ -1,6 +1,7 @@
 //! The server's hooks and callbacks, handed on to safe functions. Registered once, at load.
 
 use crate::server::command::{Command, command, concerns};
+use crate::server::context::{self, Remedy};
 use crate::server::{allocator, diagnostics};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -50,6 +51,7 @@ pub struct Handlers {
     pub stale: fn(Option<Oid>),
     pub object: fn(ObjectEvent, Oid),
     pub before_command: fn(&Command),
+    pub remedy: fn(&Command) -> Option<Remedy>,
     /// Also called when the command has failed, with false.
     pub after_command: fn(&Command, bool),
 }
@@ -267,7 +269,7 @@ unsafe extern "C-unwind" fn watched_utility(
     statement: *mut pg_sys::PlannedStmt,
     text: *const std::ffi::c_char,
     read_only: bool,
-    context: pg_sys::ProcessUtilityContext::Type,
+    kind: pg_sys::ProcessUtilityContext::Type,
     parameters: pg_sys::ParamListInfo,
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
@@ -277,12 +279,25 @@ unsafe extern "C-unwind" fn watched_utility(
     let handle = || unsafe {
         let command = command((*statement).utilityStmt);
         let mut after = AfterCommand { command, succeeded: false };
+        let mut remedy = None;
         if let (Some(command), Some(handlers)) = (&after.command, HANDLERS.get()) {
             (handlers.before_command)(command);
+            remedy = (handlers.remedy)(command);
         }
         let next = PREVIOUS_UTILITY.unwrap_or(crate::server::foreign::standard_ProcessUtility);
-        pg_guard_ffi_boundary(|| {
-            next(statement, text, read_only, context, parameters, environment, receiver, completion)
+        context::remedied(remedy, || {
+            pg_guard_ffi_boundary(|| {
+                next(
+                    statement,
+                    text,
+                    read_only,
+                    kind,
+                    parameters,
+                    environment,
+                    receiver,
+                    completion,
+                )
+            })
         });
         after.succeeded = true;
     };

@@ -1,6 +1,6 @@
 //! Utility statements that concern queues, as the server parses them.
 
-use crate::server::foreign::list_nth;
+use crate::server::foreign::{list, list_nth};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::CStr;
 
@@ -16,6 +16,8 @@ pub enum Command {
     },
     /// ALTER TYPE … RENAME VALUE of an enum.
     RenameLabel(RenamedLabel),
+    /// ALTER TABLE … ALTER COLUMN … TYPE of this table.
+    AlterColumnType(Oid),
 }
 
 pub struct RenamedLabel {
@@ -54,6 +56,11 @@ pub(super) unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
             }
             pg_sys::NodeTag::T_AlterEnumStmt => {
                 !(*node.cast::<pg_sys::AlterEnumStmt>()).oldVal.is_null()
+            }
+            pg_sys::NodeTag::T_AlterTableStmt => {
+                let commands = (*node.cast::<pg_sys::AlterTableStmt>()).cmds;
+                list::<pg_sys::AlterTableCmd>(commands)
+                    .any(|command| (*command).subtype == pg_sys::AlterTableType::AT_AlterColumnType)
             }
             pg_sys::NodeTag::T_DiscardStmt
             | pg_sys::NodeTag::T_DropdbStmt
@@ -99,6 +106,16 @@ pub(super) unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
                     old,
                     new,
                 }))
+            }
+            pg_sys::NodeTag::T_AlterTableStmt => {
+                let table = pg_sys::RangeVarGetRelidExtended(
+                    (*node.cast::<pg_sys::AlterTableStmt>()).relation,
+                    pg_sys::NoLock as pg_sys::LOCKMODE,
+                    pg_sys::RVROption::RVR_MISSING_OK,
+                    None,
+                    std::ptr::null_mut(),
+                );
+                (table != Oid::INVALID).then_some(Command::AlterColumnType(table))
             }
             pg_sys::NodeTag::T_CreatedbStmt => {
                 let create = &*node.cast::<pg_sys::CreatedbStmt>();

@@ -36,6 +36,24 @@ pub fn hinted_if_undefined<T>(sql: &str, hint: impl Fn() -> String, work: impl F
     watched(&choose, work)
 }
 
+/// What to do where the server refuses a command because a trigger depends on what it alters.
+pub struct Remedy {
+    pub trigger: &'static str,
+    pub hint: String,
+}
+
+/// Runs `work`; the error that the trigger of `remedy` depends on what is altered (0A000) gets a HINT. The server tells
+/// this error from others of its SQLSTATE only by its DETAIL, which names the trigger.
+pub fn remedied<T>(remedy: Option<Remedy>, work: impl FnOnce() -> T) -> T {
+    let Some(Remedy { trigger, hint }) = remedy else { return work() };
+    let choose = |error: Raised| {
+        let is_refused = error.code == Code::ERRCODE_FEATURE_NOT_SUPPORTED as i32;
+        let is_named = error.detail.is_some_and(|detail| detail.contains(trigger));
+        (is_refused && is_named && !error.has_hint).then(|| hint.clone())
+    };
+    watched(&choose, work)
+}
+
 /// Chooses the hint of an error; None leaves it as it is.
 type Choose<'a> = &'a dyn Fn(Raised) -> Option<String>;
 

@@ -179,6 +179,7 @@ pub struct Raised {
     /// Its SQLSTATE, as the server encodes it.
     pub code: i32,
     pub has_hint: bool,
+    pub detail: Option<String>,
     /// The statement that cannot be parsed, if a function runs it.
     pub query: Option<String>,
 }
@@ -195,9 +196,12 @@ pub(super) unsafe fn raised() -> Option<Raised> {
     unsafe {
         let copy = copy(pg_sys::ErrorContext);
         let error = &*copy.error;
-        let query = (!error.internalquery.is_null())
-            .then(|| CStr::from_ptr(error.internalquery).to_string_lossy().into_owned());
-        let raised = Raised { code: error.sqlerrcode, has_hint: !error.hint.is_null(), query };
+        let text = |text: *const std::ffi::c_char| {
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        };
+        let (detail, query) = (text(error.detail), text(error.internalquery));
+        let has_hint = !error.hint.is_null();
+        let raised = Raised { code: error.sqlerrcode, has_hint, detail, query };
         raw::MemoryContextDelete(copy.memory);
         Some(raised)
     }

@@ -343,3 +343,46 @@ fn a_type_is_changed_between_downgrade_and_upgrade() {
         }
     }
 }
+
+/// The server refuses another type for the columns that the triggers read. The hint says how, and that works.
+#[test]
+fn a_type_that_the_server_refuses_to_alter() {
+    let mut q = Queue::with("altered", COLUMNS, &serde_json::from_str(ALL).expect("options"));
+    put(&mut q.admin, &q.name.clone(), 1);
+    let columns = ["id", "status", "owner", "runat", "expires", "priority", "tube"];
+    for column in columns {
+        let sql = format!("ALTER TABLE {} ADD word text, ALTER {column} TYPE text", q.name);
+        let refused = expect_error(&mut q.admin, &sql, "0A000", "trigger");
+        let hint = refused.hint().expect("a hint");
+        assert!(hint.contains("xqueue.downgrade") && hint.contains(&q.name), "{hint}");
+    }
+    q.sql(
+        "BEGIN;
+         CREATE TEMP TABLE kept AS SELECT xqueue.upgrade('public.{q}', dry_run => true)->'definition' AS options;
+         SELECT xqueue.downgrade('public.{q}');
+         ALTER TABLE {q} ALTER priority TYPE bigint;
+         SELECT xqueue.upgrade('public.{q}', (SELECT options FROM kept) - 'queue' - 'key');
+         COMMIT",
+    );
+    q.sql("SELECT xqueue.put('{q}', '{}', priority => 4000000000)");
+    assert_eq!(take_all(&mut q.admin, &q.name.clone()).len(), 2);
+}
+
+#[test]
+fn other_refusals_to_alter_a_type_have_no_such_hint() {
+    let mut q = Queue::new("altered");
+    q.sql(
+        "CREATE VIEW {q}_v AS SELECT payload FROM {q}; CREATE TABLE {q}_o (a int, b int);
+         CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+         CREATE TRIGGER xqueue_update AFTER UPDATE ON {q}_o FOR EACH ROW WHEN (NEW.a > 0) EXECUTE FUNCTION {q}_f()",
+    );
+    for (table, column, states) in
+        [("{q}", "payload", "0A000"), ("{q}_o", "a", "0A000"), ("{q}_none", "a", "42P01")]
+    {
+        let sql = format!("ALTER TABLE {} ALTER {column} TYPE text", table.replace("{q}", &q.name));
+        let refused = expect_error(&mut q.admin, &sql, states, "");
+        assert_eq!(refused.hint(), None);
+    }
+    q.sql("ALTER TABLE {q}_o ALTER b TYPE text; DROP VIEW {q}_v; DROP TABLE {q}_o; DROP FUNCTION {q}_f");
+    q.sql("ALTER TABLE {q} ALTER payload TYPE text");
+}
