@@ -49,6 +49,12 @@ CREATE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON 
 FOR EACH STATEMENT EXECUTE FUNCTION xqueue.registry_changed();
 COMMENT ON TRIGGER registry_changed ON xqueue.queue IS 'Tells the worker of queues that come with a restored dump.';
 
+CREATE FUNCTION xqueue.queue_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'queue_arrives';
+COMMENT ON FUNCTION xqueue.queue_arrives() IS 'Trigger of the registry: the row of a dump is left out if its table is a queue here already.';
+CREATE TRIGGER queue_arrives BEFORE INSERT ON xqueue.queue FOR EACH ROW EXECUTE FUNCTION xqueue.queue_arrives();
+ALTER TABLE xqueue.queue ENABLE ALWAYS TRIGGER queue_arrives;
+COMMENT ON TRIGGER queue_arrives ON xqueue.queue IS 'Leaves out the row of a dump if its table is a queue here already.';
+
 SELECT pg_catalog.pg_extension_config_dump('xqueue.queue', '');
 
 GRANT USAGE ON SCHEMA xqueue TO PUBLIC;

@@ -1,9 +1,10 @@
-//! Effects of other commands on queues: tables dropped and altered, the extension created and dropped, databases needed
-//! exclusively, prepared transactions resolved.
+//! Effects of other commands on queues: tables dropped, altered and restored, the extension created and dropped, databases
+//! needed exclusively, prepared transactions resolved.
 
 pub mod altered;
 mod labels;
 pub mod places;
+mod restored;
 
 use crate::ddl::altered::Altered;
 use crate::error::OrRaise;

@@ -60,17 +60,23 @@ pub fn oid() -> Option<Oid> {
 /// role owns the table.
 pub fn write(table: Oid, definition: &Definition) -> Result<()> {
     let value = json(definition)?;
-    as_owner(|spi| {
-        spi.run_with(
-            "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) \
-             ON CONFLICT (relation) DO UPDATE \
-             SET incarnation = excluded.incarnation, definition = excluded.definition",
-            &[
-                (types::OID, Some(Value::oid(table))),
-                (types::JSONB, Some(jsonb::from_value(&value))),
-            ],
-        );
-    })
+    let arguments =
+        [(types::OID, Some(Value::oid(table))), (types::JSONB, Some(jsonb::from_value(&value)))];
+    // No ON CONFLICT: the trigger of the registry leaves out rows of tables that it has.
+    let update = "UPDATE xqueue.queue SET incarnation = $1, definition = $2 \
+                  WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1 RETURNING 1";
+    let insert = "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) RETURNING 1";
+    let is_written = as_owner(|spi| {
+        [update, insert].iter().any(|sql| !spi.run_with(sql, &arguments).is_empty())
+    })?;
+    if is_written {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
+        format!("queue \"{}\" was made by a concurrent transaction", display_name(table)),
+    )
+    .hint("Repeat the transaction."))
 }
 
 /// Changes a definition that says the same of the table as before.

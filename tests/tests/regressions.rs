@@ -63,6 +63,7 @@ fn trigger_functions_refuse_to_be_used_otherwise() {
         "BEFORE INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_arrives()",
         "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_arrives()",
         "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.truncated()",
+        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.queue_arrives()",
     ] {
         q.sql(&format!("CREATE TRIGGER misuse {trigger}"));
         let sql = format!("INSERT INTO {} DEFAULT VALUES", q.name);

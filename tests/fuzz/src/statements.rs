@@ -17,11 +17,12 @@ pub struct Material {
 
 /// Functions that leave little for the others to do, or only refuse to be called: how often they are called all the same when
 /// it is their turn.
-const RARE: [(&str, f64); 13] = [
+const RARE: [(&str, f64); 14] = [
     ("row_changed", 0.05),
     ("row_arrives", 0.05),
     ("truncated", 0.05),
     ("registry_changed", 0.05),
+    ("queue_arrives", 0.05),
     ("drop", 0.1),
     ("downgrade", 0.1),
     ("truncate", 0.1),

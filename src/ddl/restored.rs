@@ -1,0 +1,60 @@
+//! Rows of the registry that a dump of data alone brings to tables that are queues already (`pg_dump -a`, into a database
+//! that was migrated). The queue stays as it is here.
+
+use crate::error::{Error, Result};
+use crate::model::definition::Definition;
+use crate::queue::{self, display_name};
+use crate::server::function::Call;
+use crate::server::row::Row;
+use crate::server::trigger::{Firing, Timing};
+use crate::server::value::Value;
+use crate::server::{catalog, jsonb};
+use crate::{sql_functions, upgrade};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+
+sql_functions! {
+    "queue_arrives" as queue_arrives, pg_finfo_queue_arrives() -> trigger => queue_arrives_impl;
+}
+
+/// BEFORE INSERT into the registry, for each row.
+fn queue_arrives_impl(call: &Call) -> Result<Option<Value<'_>>> {
+    let firing = Firing::of(call, Timing::BeforeInsertRow)?;
+    // Anybody may make a trigger of this function.
+    if queue::oid() != Some(firing.table()) {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+            "this function works only as the trigger that the table xqueue.queue has",
+        )
+        .hint("Use xqueue.upgrade() to make a table a queue."));
+    }
+    let row = firing.row();
+    let Some(table) = row.value(1).map(Value::to_oid) else { return Ok(firing.unchanged()) };
+    let Some(known) = queue::read(table)? else { return Ok(firing.unchanged()) };
+    let text = row.value(3).map(jsonb::text).unwrap_or_default();
+    if let Ok(restored) = serde_json::from_str::<Definition>(&text) {
+        warn_of_difference(table, &known.definition, &restored);
+    }
+    Ok(Some(Value::ignored()))
+}
+
+fn warn_of_difference(table: Oid, known: &Definition, restored: &Definition) {
+    let name = display_name(table);
+    let mut options = upgrade::describe(&name, restored);
+    if options == upgrade::describe(&name, known) {
+        return;
+    }
+    if let Some(options) = options.as_object_mut() {
+        options.retain(|option, _| !["queue", "key"].contains(&option.as_str()));
+    }
+    Error::new(
+        PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT,
+        format!("queue \"{name}\" keeps its definition, which is not the one that is restored"),
+    )
+    .hint(format!(
+        "SELECT xqueue.upgrade({}, {}); makes it the other one.",
+        catalog::quote_literal(&name),
+        catalog::quote_literal(&options.to_string())
+    ))
+    .warn();
+}
