@@ -90,7 +90,7 @@ pub struct Queue {
     pub(super) may_refuse_values: OnceCell<bool>,
     /// Changes of the table run code of its owner, once it was determined.
     pub(super) user_code: OnceCell<bool>,
-    /// The key is one column, and no array: keys can be put into an array.
+    /// The key is one column, and neither an array nor compared as another type: keys can be put into an array.
     pub has_simple_key: bool,
     pub(super) stale: Rc<Cell<bool>>,
     /// Grows with each use of any queue: the least was used longest ago.
@@ -184,7 +184,8 @@ impl Queue {
             collation: key.collation,
         };
         let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
-        let has_simple_key = matches!(key.as_slice(), [key] if !key.is_array);
+        let is_simple = |key: &KeyType| !key.is_array && types::compared_type(key.oid) == key.oid;
+        let has_simple_key = matches!(key.as_slice(), [key] if is_simple(key));
         let is_sole_writer =
             triggers::are_all_own(relation, &sql) && definition.options.features.hook().is_none();
         let columns = relation.columns();

@@ -62,9 +62,16 @@ impl Fitness<'_> {
         (!is_fit).then_some(wanted)
     }
 
-    /// The operator that compares values of a column of the key or of the tubes, which need an order.
+    /// The operator that compares values of a column of the key or of the tubes, which need an order. It stands behind the
+    /// column, with a cast where the server has no operator for a domain.
     pub fn equality(&self, part: &str, column: &ColumnType) -> Result<String> {
-        operators::equality(column.oid).ok_or_else(|| {
+        let compared = types::compared_type(column.oid);
+        let cast = match compared == column.oid {
+            true => String::new(),
+            false => format!("::{} ", types::type_name(compared)),
+        };
+        let operator = operators::equality(column.oid).map(|operator| cast + &operator);
+        operator.ok_or_else(|| {
             let message = format!(
                 "type {} of {part} column \"{}\"{} has no order",
                 types::type_name(column.oid),

@@ -101,7 +101,7 @@ impl Queue {
         match parameter {
             Parameter::Session => types::UUID,
             Parameter::Sessions => types::UUID_ARRAY,
-            Parameter::Key(index) => self.key[index].oid,
+            Parameter::Key(index) => types::compared_type(self.key[index].oid),
             Parameter::Keys => types::array_type(self.key[0].base),
             Parameter::Level | Parameter::Priority => types::INT8,
             Parameter::Mark => self.key[0].oid,
@@ -111,7 +111,9 @@ impl Queue {
             Parameter::Error => types::TEXT,
             Parameter::Delay | Parameter::Ttl | Parameter::Ttr => types::INTERVAL,
             Parameter::Increment => types::INTERVAL,
-            Parameter::Tube => self.tube().map_or(types::TEXT, |tube| tube.oid),
+            Parameter::Tube => {
+                self.tube().map_or(types::TEXT, |tube| types::compared_type(tube.oid))
+            }
             Parameter::Subqueue => types::INT8,
             Parameter::Column(number) => column(number).unwrap_or(types::TEXT),
             Parameter::Task | Parameter::Tasks => types::JSONB,

@@ -132,6 +132,12 @@ pub fn is_enum(oid: Oid) -> bool {
     kind(oid) == pg_sys::TYPTYPE_ENUM
 }
 
+/// The type as which the server compares values of a type: it has no operators for domains over enums.
+pub fn compared_type(oid: Oid) -> Oid {
+    let base = base_type(oid);
+    if is_enum(base) { base } else { oid }
+}
+
 /// The value of an enum by its label.
 pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
     let label = CString::new(label).ok()?;
