@@ -138,7 +138,8 @@ pub fn remedy(command: &Command) -> Option<Remedy> {
     let name = catalog::quote_literal(&queue::display_name(*table));
     let hint = format!(
         "The table is a queue. In one transaction: SELECT xqueue.downgrade({name}); alter the column; \
-         SELECT xqueue.upgrade({name}, options); with the options that xqueue.upgrade({name}, dry_run => true) shows before."
+         SELECT xqueue.upgrade({name}, options); where options is the definition that \
+         xqueue.upgrade({name}, dry_run => true) shows before, without \"queue\" and \"key\"."
     );
     Some(Remedy { trigger: UPDATE_TRIGGER, hint })
 }
