@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use carbon::Carbon;
 use xqueue_tests::{
@@ -296,6 +296,40 @@ fn one_line_and_no_delay(
     });
     wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
     assert_eq!(logged("tcp", port), before + 1, "lines in the log");
+}
+
+/// While a connect waits the worker handles signals, and only its main thread does.
+#[test]
+fn a_deaf_graphite_delays_no_shutdown() {
+    let _server = Server::alone();
+    let mut settings = Settings::new();
+    let full = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let _fillers = fill(&full);
+    settings.send_to(full.local_addr().expect("it is bound").port(), "tcp", "xqueue");
+    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue metrics'";
+    let pid: i32 = scalar(&mut settings.admin, worker, &[]);
+    // Of the 64 signals SIGKILL and SIGSTOP cannot be blocked, and 32 and 33 belong to the C library.
+    let all = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | 3 << 31);
+    wait_until("a thread connects", || blocked_signals(pid, "xqueue graphite") == Some(all));
+    let start = Instant::now();
+    settings.admin.execute("SELECT pg_terminate_backend($1)", &[&pid]).expect("it is there");
+    wait_until("the worker ends", || !Path::new(&format!("/proc/{pid}")).exists());
+    assert!(start.elapsed() < Duration::from_secs(2), "after {:?}", start.elapsed());
+    wait_until("another worker starts", || {
+        let row = settings.admin.query_opt(worker, &[]).expect("a statement of ours");
+        row.is_some_and(|row| row.get::<_, i32>(0) != pid)
+    });
+}
+
+/// The signal mask of a process's thread of this name.
+fn blocked_signals(pid: i32, name: &str) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    tasks.flatten().find_map(|task| {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let field = |of: &str| status.lines().find_map(|line| line.strip_prefix(of)).map(str::trim);
+        let mask = field("SigBlk:").filter(|_| field("Name:") == Some(name))?;
+        u64::from_str_radix(mask, 16).ok()
+    })
 }
 
 /// The network is gone, and no packet says so: the kernel gives the connection up after ten seconds.
