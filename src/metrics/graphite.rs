@@ -30,6 +30,18 @@ pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample]) -> Strin
     lines
 }
 
+/// Returns the lines that fit a datagram of `limit` bytes. A single line above the limit goes alone.
+pub fn first_datagram(text: &[u8], limit: usize) -> &[u8] {
+    let mut end = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if end > 0 && end + line.len() > limit {
+            break;
+        }
+        end += line.len();
+    }
+    &text[..end]
+}
+
 /// Converts a name to one component of a metric path: letters, digits, `_` and `-` stay, other characters become `_`.
 ///
 /// Graphite treats dots and slashes as separators and white space as the end of the path; the rest appears in file names
@@ -103,6 +115,15 @@ mod tests {
         let sample = Sample { values, ..sample("shop", "public", "jobs") };
         let lines = graphite_lines("", 1, &[sample]);
         assert_eq!(lines, format!("shop.public.jobs.tubes.{}.ready 7 1\n", safe_name("a.b")));
+    }
+
+    #[test]
+    fn datagrams_end_with_a_line() {
+        assert_eq!(first_datagram(b"", 6), b"");
+        assert_eq!(first_datagram(b"aa\nbb\ncc\n", 6), b"aa\nbb\n");
+        assert_eq!(first_datagram(b"aa\nbb\n", 100), b"aa\nbb\n");
+        assert_eq!(first_datagram(b"longer\nb\n", 6), b"longer\n");
+        assert_eq!(first_datagram(b"no end", 4), b"no end");
     }
 
     #[test]

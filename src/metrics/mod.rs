@@ -7,5 +7,5 @@ mod open_metrics;
 mod tests;
 
 pub use family::{Measured, MeasuredWorker, families};
-pub use graphite::{Sample, graphite_lines};
+pub use graphite::{Sample, first_datagram, graphite_lines};
 pub use open_metrics::open_metrics;

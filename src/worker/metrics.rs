@@ -1,20 +1,19 @@
-//! The worker that sends metrics: reads the counters from shared memory, and leaves the network to
-//! the sender's thread.
+//! The worker that sends metrics: reads the counters of all databases from shared memory.
 
 use crate::metrics::{Sample, graphite_lines};
 use crate::model::change::Call;
-use crate::model::status::{NAMES, Tasks};
+use crate::model::status::NAMES;
 use crate::parts::schedule::databases;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::server::{latch, time, worker};
-use crate::worker::graphite::{Event, Protocol, Sender, Target};
+use crate::worker::graphite::Sender;
 use crate::{background_worker, settings};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often the sender is asked what has become of a connection.
-const EVENTS_INTERVAL: Duration = Duration::from_secs(1);
+/// The workers of the databases are asked for what they know this long before a report, at most.
+const ASK_AHEAD: Duration = Duration::from_secs(1);
 /// Interval at which a database without a worker gets one for the sake of the metrics alone, at most.
 const REST_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -23,43 +22,34 @@ background_worker!(xqueue_metrics_main => main);
 fn main(_argument: u32) {
     worker::handle_signals();
     worker::connect(None);
-    let sender = match Sender::start() {
-        Ok(sender) => sender,
-        Err(error) => return pgrx::warning!("xqueue: cannot start the sender of metrics: {error}"),
-    };
-    let mut last_sent: Option<Instant> = None;
+    let mut sender: Option<Sender> = None;
+    let mut due_at = Instant::now();
     let mut has_asked = false;
     let mut rested = HashMap::new();
     loop {
         worker::reload_settings();
-        let mut pause = None;
-        match target() {
-            Some(target) => {
-                let due = last_sent.map_or(Duration::ZERO, |sent| {
-                    settings::graphite_interval().saturating_sub(sent.elapsed())
-                });
-                if due.is_zero() {
-                    last_sent = Some(Instant::now());
-                    sender.send(&target, report());
-                    has_asked = false;
-                }
-                let next = if due.is_zero() { settings::graphite_interval() } else { due };
-                if next <= EVENTS_INTERVAL && !std::mem::replace(&mut has_asked, true) {
-                    ask_workers(&mut rested);
-                }
-                pause = Some(next.min(EVENTS_INTERVAL));
-            }
-            None => {
-                last_sent = None;
-                sender.disconnect();
-            }
+        let target = settings::graphite();
+        if sender.as_ref().map(|sender| &sender.target) != target.as_ref() {
+            (sender, due_at) = (target.map(Sender::new), Instant::now());
         }
-        for event in sender.events() {
-            match event {
-                Event::Connected { .. } => pgrx::log!("xqueue: {event}"),
-                Event::Failed { .. } => pgrx::warning!("xqueue: {event}"),
+        let pause = sender.as_mut().map(|sender| {
+            let (now, interval) = (Instant::now(), settings::graphite_interval());
+            // The interval may be shorter now.
+            due_at = due_at.min(now + interval);
+            if due_at <= now {
+                sender.send(report(), now);
+                (due_at, has_asked) = (now + interval, false);
             }
-        }
+            if due_at - now <= ASK_AHEAD && !std::mem::replace(&mut has_asked, true) {
+                ask_workers(&mut rested);
+            }
+            match sender.work(now) {
+                Some(Ok(message)) => pgrx::log!("xqueue: {message}"),
+                Some(Err(message)) => pgrx::warning!("xqueue: {message}"),
+                None => {}
+            }
+            sender.pause().min(due_at - now)
+        });
         latch::wait(latch::Reason::Work, pause, false);
     }
 }
@@ -77,15 +67,6 @@ fn ask_workers(rested: &mut HashMap<u32, Instant>) {
             rested.entry(database).or_insert_with(Instant::now);
         }
     }
-}
-
-fn target() -> Option<Target> {
-    let (host, port, protocol) = settings::graphite()?;
-    let protocol = match protocol {
-        settings::Protocol::Tcp => Protocol::Tcp,
-        settings::Protocol::Udp => Protocol::Udp,
-    };
-    Some(Target { host, port, protocol })
 }
 
 fn report() -> String {
@@ -109,27 +90,24 @@ fn sample(slot: SlotId, now: i64) -> Option<Sample> {
     if table.is_empty() {
         return None;
     }
-    let by_state = |tasks: Tasks, path: &[&str]| {
-        let value = |(state, number): (&&str, i64)| (of(path, state), number);
-        NAMES.iter().zip(tasks).map(value).collect::<Vec<_>>()
+    let mut values = Vec::new();
+    let mut add = |path: &[&str], value: i64| {
+        values.push((path.iter().map(|part| part.to_string()).collect(), value));
     };
-    let mut values = by_state(statistics.tasks, &[]);
-    let call = |call: &Call| (of(&["calls"], call.name()), statistics.calls[*call as usize]);
+    NAMES.iter().zip(statistics.tasks).for_each(|(state, tasks)| add(&[state], tasks));
     // Each value is a file for Graphite: what has never happened gets none.
-    values.extend(Call::ALL.iter().map(call).filter(|(_, tasks)| *tasks != 0));
-    values.push((of(&[], "consumers"), statistics.consumers.into()));
-    let age = ready_since.map(|since| (now - since).max(0) / 1_000_000);
-    values.extend(age.map(|seconds| (of(&[], "oldest_ready_seconds"), seconds)));
+    for call in Call::ALL.iter().filter(|call| statistics.calls[**call as usize] != 0) {
+        add(&["calls", call.name()], statistics.calls[*call as usize]);
+    }
+    add(&["consumers"], statistics.consumers.into());
+    if let Some(since) = ready_since {
+        add(&["oldest_ready_seconds"], (now - since).max(0) / 1_000_000);
+    }
     for (tube, counters) in tubes.iter().zip(&statistics.tubes) {
         let name = tube.read();
-        if !name.is_empty() {
-            values.extend(by_state(counters.tasks, &["tubes", &name]));
+        for (state, tasks) in NAMES.iter().zip(counters.tasks).filter(|_| !name.is_empty()) {
+            add(&["tubes", &name, state], tasks);
         }
     }
     Some(Sample { database, schema, table, values })
-}
-
-/// The path of a value behind that of the table.
-fn of(path: &[&str], name: &str) -> Vec<String> {
-    path.iter().chain([&name]).map(|part| part.to_string()).collect()
 }
