@@ -79,7 +79,7 @@ pub fn init(preloading: bool) {
     int(
         c"xqueue.worker_timeout",
         c"How long the worker's work on one queue may take at a time.",
-        c"A batch that takes longer is cancelled and left to job workers, as are other queues of its owner for a time.",
+        c"A batch that takes longer is cancelled, and the queues of its owner are left to a job worker for a time.",
         &WORKER_TIMEOUT,
         (10, 3_600_000),
         GucContext::Sighup,

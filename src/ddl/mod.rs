@@ -9,7 +9,7 @@ mod restored;
 use crate::ddl::altered::Altered;
 use crate::error::OrRaise;
 use crate::parts::leases::session;
-use crate::parts::schedule::{databases, jobs};
+use crate::parts::schedule::databases;
 use crate::parts::slot;
 use crate::server::callbacks::{self, ObjectEvent, TransactionEvent};
 use crate::server::command::{Command, Purpose};
@@ -112,8 +112,7 @@ pub fn before_command(command: &Command) {
         databases::occupy(database.into());
         OCCUPIED.set(Some(database.into()));
         let deadline = Instant::now() + LEAVE_TIMEOUT;
-        let is_there = |database| databases::has_worker(database) || jobs::has_any(database);
-        while is_there(database.into()) && Instant::now() < deadline {
+        while databases::has_workers(database.into()) && Instant::now() < deadline {
             latch::wait(latch::Reason::Other, Some(Duration::from_millis(5)), false);
         }
     }

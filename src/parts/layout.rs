@@ -2,7 +2,7 @@
 
 use crate::parts::counters::recount;
 use crate::parts::leases::{departed, epoch, sessions};
-use crate::parts::schedule::{databases, jobs};
+use crate::parts::schedule::databases;
 use crate::parts::{clock, locks, slot, subqueues, waiters};
 use crate::server::process;
 use crate::server::shared_memory::{self, Layout, Place};
@@ -26,7 +26,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
         (&slot::TUBES, queues),
         (&slot::PROBLEMS, queues),
         (&slot::ASSIGNMENTS, queues),
-        (&databases::DIRECTORY, 1),
+        (&databases::WORKERS, 1),
         (&epoch::EPOCH, 1),
         (&departed::DEPARTED, 1),
         (&sessions::SESSIONS, processes),
@@ -38,7 +38,6 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
         (&subqueues::RINGS, queues),
         (&subqueues::ENTRIES, subqueues::entry_count()),
         (&subqueues::BUCKETS, subqueues::bucket_count()),
-        (&jobs::JOBS, jobs::limit()),
         #[cfg(feature = "injection_points")]
         (&trace::TRACED, 1),
     ];

@@ -2,19 +2,17 @@
 //!
 //! | lock | guards |
 //! |---|---|
-//! | the directory's | which slot belongs to which queue, the databases and their workers, the sessions |
+//! | the directory's | which slot belongs to which queue, the databases, all workers, the sessions |
 //! | a queue's, see [`super::slot`] | its counters, marks, waiters, schedule and capacity |
 //! | the sub-queues' | those of all queues |
-//! | the job workers' | what these are doing |
 //!
-//! No process holds two queues' locks. The directory's is taken before a queue's, the sub-queues' last, the job workers'
-//! alone. Nothing that can fail runs under any of them.
+//! No process holds two queues' locks. The directory's is taken before a queue's, the sub-queues' last.
+//! Nothing that can fail runs under any of them.
 
 use crate::server::shared_memory::{Guard, HeldLock, Lock};
 
 pub struct DirectoryLock;
 pub struct SubqueuesLock;
-pub struct JobsLock;
 
 impl Lock for DirectoryLock {
     const NUMBER: usize = 0;
@@ -24,12 +22,8 @@ impl Lock for SubqueuesLock {
     const NUMBER: usize = 1;
 }
 
-impl Lock for JobsLock {
-    const NUMBER: usize = 2;
-}
-
 /// The first of the queues' locks.
-const QUEUES: usize = 3;
+const QUEUES: usize = 2;
 
 /// Returns the number of locks for a number of queues.
 pub fn count(queues: usize) -> usize {

@@ -17,7 +17,7 @@ use crate::parts::marks::candidate::Candidates;
 use crate::parts::marks::groups::{Grouped, Whole};
 use crate::parts::marks::rings::{RINGS, States};
 use crate::parts::prepared::shared::Shared as Prepared;
-use crate::parts::schedule::shared::Shared as Schedule;
+use crate::parts::schedule::Shared as Schedule;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues;
 use crate::parts::table::shared::Shared as TableState;
@@ -200,16 +200,6 @@ pub fn any_prepared(database: u32) -> bool {
     let directory = directory();
     let mut of_database = in_use(&directory).filter(|(_, of)| of.database == database);
     of_database.any(|(id, _)| lock(id).is_some_and(|queue| queue.is_prepared()))
-}
-
-/// Returns the tables of a database's queues whose recount is waited for.
-pub fn all_awaited(database: u32) -> Vec<u32> {
-    let mut found = Vec::with_capacity(SLOTS.len());
-    let directory = directory();
-    let of_database = in_use(&directory).filter(|(_, of)| of.database == database);
-    let is_awaited = |id| lock(id).is_some_and(|queue| queue.is_recount_awaited());
-    found.extend(of_database.filter(|(id, _)| is_awaited(*id)).map(|(_, of)| of.table));
-    found
 }
 
 /// Returns the databases with queues of whose ready tasks it is not known since when they have been.

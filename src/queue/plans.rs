@@ -31,9 +31,7 @@ pub enum Statement {
     Holder,
     NextDue,
     Holders,
-    Holding {
-        named: bool,
-    },
+    Holding,
     FreeSubqueue,
     IsTakeable,
     /// The level of the first task of a sub-queue.

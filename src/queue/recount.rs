@@ -54,7 +54,7 @@ pub struct Counted {
 pub fn hasten(slot: SlotId) {
     let hastens = |mut slot: QueueGuard| slot.needs_recount() && slot.await_recount();
     if slot::lock(slot).is_some_and(hastens) {
-        databases::request(process::database().into(), |requests| requests.recount = true);
+        databases::request(process::database().into(), |_| {});
     }
 }
 

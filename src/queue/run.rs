@@ -86,7 +86,7 @@ impl Queue {
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),
             Statement::Holders => self.sql.holders(),
-            Statement::Holding { named } => self.sql.holding(*named),
+            Statement::Holding => self.sql.holding(),
             Statement::FreeSubqueue => self.sql.free_subqueue(),
             Statement::IsTakeable => self.sql.is_takeable(),
             Statement::FirstLevel => self.sql.first_level(),

@@ -42,10 +42,7 @@ pub enum Change {
     /// Tasks at the end of their life are deleted.
     Expire,
     /// Orphans, tasks taken by sessions that have ended, come back.
-    Reap {
-        /// Only tasks with given keys.
-        named: bool,
-    },
+    Reap,
     /// Tasks taken by no session come back.
     ReapOwnerless,
     /// All taken tasks come back, whichever session holds them.
@@ -125,7 +122,7 @@ impl Table {
             Change::Promote => self.on_promotion().into(),
             Change::DeleteZombies | Change::Expire => vec![],
             Change::ExpireLeases => failed("time to run was over"),
-            Change::Reap { .. } | Change::ReapOwnerless => failed("session was lost"),
+            Change::Reap | Change::ReapOwnerless => failed("session was lost"),
             Change::SnatchAll | Change::GiveBack => {
                 self.on_return(Return { unused: true, ..Return::default() })
             }
@@ -179,13 +176,13 @@ impl Table {
                 );
                 (condition, format!(" ORDER BY task.{expires}"))
             }
-            Change::Reap { named } => (self.is_held(named, parameters), String::new()),
+            Change::Reap => (self.is_held(parameters), String::new()),
             Change::ReapOwnerless => {
                 let owner = self.field(Field::Owner);
                 (format!("{} AND task.{owner} IS NULL", self.is(Status::Taken)), String::new())
             }
             Change::SnatchAll => (self.is(Status::Taken), String::new()),
-            Change::GiveBack => (self.is_held(false, parameters), String::new()),
+            Change::GiveBack => (self.is_held(parameters), String::new()),
             Change::Plow { marked, .. } => {
                 let mut condition = self.is_within(Within::Buried, parameters);
                 if marked {

@@ -3,7 +3,6 @@
 use crate::model::field::Field;
 use crate::model::status::Status;
 use crate::statement::change::MORTAL;
-use crate::statement::step::hidden;
 use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table, Text, Within, join};
 
 impl Table {
@@ -163,30 +162,21 @@ impl Table {
         ))
     }
 
-    /// Selects those of the given sessions that hold tasks; `named`: among those with given keys.
-    pub fn holding(&self, named: bool) -> Text {
+    /// Selects those of the given sessions that hold tasks.
+    pub fn holding(&self) -> Text {
         let mut parameters = Parameters::default();
-        let condition = self.is_held(named, &mut parameters);
+        let condition = self.is_held(&mut parameters);
         let (owner, table) = (self.field(Field::Owner), self.qualified());
         parameters.text(format!(
             "SELECT task.{owner} FROM ONLY {table} AS task WHERE {condition} GROUP BY task.{owner}"
         ))
     }
 
-    /// Returns the condition that one of the given sessions holds the task; `named`: and its key is one of the given ones.
-    pub(super) fn is_held(&self, named: bool, parameters: &mut Parameters) -> String {
+    /// Returns the condition that one of the given sessions holds the task.
+    pub(super) fn is_held(&self, parameters: &mut Parameters) -> String {
         let (owner, sessions) = (self.field(Field::Owner), parameters.add(Parameter::Sessions));
         let is_taken = self.is(Status::Taken);
-        let is_theirs = format!("task.{owner} {EQUALS} ANY ({sessions})");
-        match named {
-            true => format!(
-                "{} AND {} AND {}",
-                self.is_among_keys(parameters),
-                hidden(&is_taken),
-                hidden(&is_theirs)
-            ),
-            false => format!("{is_taken} AND {is_theirs}"),
-        }
+        format!("{is_taken} AND task.{owner} {EQUALS} ANY ({sessions})")
     }
 
     /// Selects the greatest integer key up to a limit.

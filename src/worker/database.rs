@@ -1,31 +1,30 @@
-//! The worker of a database: promotes tasks whose delay is over, gives back those whose time to run is over
-//! or whose session has ended, deletes those whose life is over, ends identified sessions, keeps the counters
-//! exact.
-
-mod rest;
+//! The database worker: promotes tasks whose delay has ended, gives back those whose time to run has ended or whose session has,
+//! deletes those whose life has ended, ends identified sessions, and keeps the counters exact. What runs code of users it
+//! leaves to job workers, which it asks for.
 
 use crate::parts::clock;
 use crate::parts::leases::departed;
-use crate::parts::schedule::databases::{self, Requests};
-use crate::parts::schedule::jobs;
+use crate::parts::schedule::NEVER;
+use crate::parts::schedule::databases::{self, Requests, Rest};
+use crate::parts::schedule::jobs::{self, Assignment};
 use crate::parts::slot;
 use crate::server::xact;
 use crate::server::{callbacks, catalog, injection, process, time, worker};
 use crate::worker::ages;
 use crate::worker::definitions::{self, Definitions};
-use crate::worker::job::Outcome;
+use crate::worker::job::{Manner, Outcome};
+use crate::worker::known::{KnownQueue, Server};
 use crate::worker::leases::{Attached, Leases};
-use crate::worker::maintenance::QueueMaintenance;
-use crate::worker::pool::Pool;
+use crate::worker::maintenance::Unfit;
 use crate::worker::prepared::Prepared;
 use crate::worker::recounts::Recounts;
-use crate::worker::shares::Shares;
+use crate::worker::unending;
 use crate::{background_worker, queue, trace};
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Interval at which consumers that wait beside ready tasks are woken again. There should be none; a task's row may
+/// Interval at which consumers that wait for tasks that are ready are woken again. There should be none; a task's row may
 /// have been locked by another transaction.
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Before the next try to read the list of queues, which is locked exclusively, or after a failure.
@@ -33,8 +32,12 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 /// How long definitions are read in one round.
 const READ_LIMIT: Duration = Duration::from_millis(100);
-/// Interval of looks whether a recount is waited for, in the middle of a round.
-const ASK_INTERVAL: Duration = Duration::from_millis(1);
+/// How long the queues of an owner are served in one round, while others have any.
+const SHARE: Duration = Duration::from_millis(50);
+/// Maximum time between looks at the clock while tasks wait, because the clock may be set.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of looks at job workers that were told to end, and of tries to get one where there are too many.
+const JOBS_INTERVAL: Duration = Duration::from_secs(1);
 
 background_worker!(xqueue_database_main => main);
 
@@ -47,43 +50,32 @@ fn main(database: u32) {
     clock::tick(time::now());
     let mut worker = Worker::of(database, resumes);
     let mut has_reported = false;
-    while let Some((requests, is_over)) = databases::take_requests(database) {
+    while let Some(requests) = databases::take_requests(database) {
         worker::reload_settings();
         let is_time = worker.reload_at.is_some_and(|at| Instant::now() >= at);
         if (requests.registry || is_time) && !worker.reload() {
             databases::unregister_worker(database, false);
             return;
         }
-        worker.work(requests, is_over);
-        let has_left_some = worker.definitions.has_left_some();
-        if !has_reported && worker.reload_at.is_none() && !has_left_some {
-            has_reported = true;
+        worker.work(requests);
+        let is_read = worker.reload_at.is_none() && !worker.definitions.has_left_some();
+        if is_read && !std::mem::replace(&mut has_reported, true) {
             databases::report_work(database);
         }
-        let wants_place = worker.wants_place();
         worker.definitions.end_round();
         worker::report_idle();
         let pause = worker.pause();
-        let pause_micros = pause.map(|pause| pause.as_micros() as i64);
-        let is_at_work = worker.is_at_work();
-        let is_asked =
-            databases::report_round(database, pause_micros, is_at_work, wants_place || is_over);
-        if is_asked {
-            jobs::dismiss_idle(database);
-            if databases::give_up(database, worker.rest()) {
-                return;
-            }
+        let waits = databases::report_round(database, pause.map(|left| left.as_micros() as i64));
+        if waits && databases::give_way(database, worker.rest()) {
+            return;
         }
-        // The others may have got places meanwhile: what was not begun for their sake is.
-        let begins_rest = is_over && !is_at_work;
-        worker::wait_idle(if begins_rest { Some(Duration::ZERO) } else { pause });
+        worker::wait_idle(pause);
     }
 }
 
 /// The launcher is to start another one, unless this one has left before.
 fn leave_on_exit(database: u32) {
     if databases::is_own(database) {
-        jobs::end_all(database);
         databases::unregister_worker(database, true);
     }
 }
@@ -91,19 +83,19 @@ fn leave_on_exit(database: u32) {
 struct Worker {
     database: u32,
     definitions: Definitions,
-    queues: HashMap<Oid, QueueMaintenance>,
-    pool: Pool,
-    shares: Shares,
-    /// Queues that are first in the next round: their owners' shares of the last one did not suffice.
+    queues: HashMap<Oid, KnownQueue>,
+    /// Queues that come first in the next round, because their owners' shares of the last one did not suffice.
     unserved: HashSet<Oid>,
     recounts: Recounts,
     leases: Leases,
     prepared: Prepared,
     nudged: Instant,
-    /// When it was last looked at whether a recount is waited for.
-    asked: Instant,
     /// When to read the list of queues again, after it could not be read.
     reload_at: Option<Instant>,
+    /// When job workers were last asked for.
+    asked_at: i64,
+    /// When to ask for them again, or to look at those that do not end.
+    jobs_at: Option<Instant>,
     /// It was reported in the log.
     complained: bool,
 }
@@ -115,16 +107,15 @@ impl Worker {
             database,
             definitions: Definitions::of(name.unwrap_or_default(), resumes),
             queues: HashMap::new(),
-            pool: Pool::of(database),
-            shares: Shares::default(),
             unserved: HashSet::new(),
             recounts: Recounts::of(database),
             leases: Leases::default(),
             prepared: Prepared::default(),
             // At once: the worker before this one may have left for others in the meantime.
             nudged: Instant::now().checked_sub(NUDGE_INTERVAL).unwrap_or_else(Instant::now),
-            asked: Instant::now(),
             reload_at: None,
+            asked_at: i64::MIN,
+            jobs_at: None,
             complained: false,
         }
     }
@@ -140,13 +131,6 @@ impl Worker {
         match listed {
             Ok(Outcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
-                let owners: HashSet<Oid> =
-                    self.queues.values().map(|maintenance| maintenance.owner).collect();
-                let is_there = |oid| owners.contains(&oid) || self.queues.contains_key(&oid);
-                let now = Instant::now();
-                self.pool.retain(is_there);
-                self.shares.retain(now, is_there);
-                self.recounts.retain(now, is_there);
                 self.definitions.list(listed);
                 self.complained = false;
             }
@@ -162,87 +146,37 @@ impl Worker {
         true
     }
 
-    /// Reads the definitions of listed queues, for a limited time: what is due of the queues that are known does not wait
-    /// for those of all.
-    fn read_definitions(&mut self) {
-        let begun = Instant::now();
-        for table in self.definitions.unread(&self.queues) {
-            if begun.elapsed() >= READ_LIMIT {
-                self.definitions.leave_rest();
-                break;
-            }
-            self.read_definition(table);
-            self.serve_awaited();
-        }
-    }
-
-    fn read_definition(&mut self, table: Oid) {
-        let apart = self.definitions.read(table, &mut self.queues, &mut self.prepared);
-        if apart {
-            self.recounts.set_apart(table);
-        }
-    }
-
-    /// Counts, in the middle of a round, the queues whose recount has come to be waited for.
-    fn serve_awaited(&mut self) {
-        if self.asked.elapsed() >= ASK_INTERVAL {
-            self.asked = Instant::now();
-            if databases::take_recount_request(self.database) {
-                self.count_awaited();
-            }
-        }
-    }
-
-    fn count_awaited(&mut self) {
-        let awaited = slot::all_awaited(self.database).into_iter().map(Oid::from);
-        let mut awaited: Vec<Oid> = awaited.collect();
-        for table in &awaited {
-            self.read_definition(*table);
-        }
-        let unsettled = self.prepared.look_at(&awaited, &mut self.queues);
-        awaited.retain(|table| !unsettled.contains(table));
-        self.recounts.count_awaited(&mut self.queues, &awaited);
-    }
-
-    /// Makes a round. `is_over`: the worker is to give its place up, and begins nothing that would keep it.
-    fn work(&mut self, requests: Requests, is_over: bool) {
+    /// Makes a round.
+    fn work(&mut self, requests: Requests) {
         injection::point(c"xqueue-worker-is-to-work");
-        self.definitions.look_at_unfit();
-        if requests.recount {
-            self.count_awaited();
-        }
+        self.definitions.look_again();
         self.read_definitions();
-        self.pool.collect(&mut self.queues);
-        self.recounts.collect(&mut self.queues);
         if requests.prepared {
             self.prepared.ask();
         }
         if requests.metrics {
             ages::note(self.queues.keys().copied());
         }
-        let unsettled = self.prepared.look(&mut self.queues);
+        let unsettled = self.prepared.look(&self.queues);
         // What is counted first says of many queues that there is nothing else to do.
-        self.recounts.work(&mut self.queues, &unsettled, is_over);
+        self.recounts.work(&self.queues, &unsettled);
         // The connections are read before the departed sessions: a session left in between is in either list.
         let attached = Attached::now();
         let left = departed::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
-        for maintenance in self.queues.values_mut() {
+        for queue in self.queues.values_mut() {
             if requests.sweep {
-                maintenance.sweep();
+                queue.ask_for_sweep();
             }
-            maintenance.note_ended(&ended);
+            queue.look_again();
+            queue.note_ended(&ended);
         }
-        self.work_in_shares();
-        match is_over {
-            true => self.pool.put_off(),
-            false => self.pool.hand_out(&mut self.queues),
-        }
-        self.pool.stop_late();
+        self.serve();
+        self.ask_for_job_workers();
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
-            for maintenance in self.queues.values() {
-                if let Some(mut slot) = slot::lock(maintenance.slot) {
+            for queue in self.queues.values() {
+                if let Some(mut slot) = slot::lock(queue.slot()) {
                     slot.nudge_for_ready();
                 }
             }
@@ -250,48 +184,130 @@ impl Worker {
         }
     }
 
-    /// Works on the queues in turn. Owners of slow queues get no more than their share of a round.
-    fn work_in_shares(&mut self) {
-        self.shares.begin();
+    /// Reads the definitions of listed queues, for a limited time: what is due of the queues that are known does not wait
+    /// for those of all.
+    fn read_definitions(&mut self) {
+        let begun = Instant::now();
+        for table in self.definitions.unread(&self.queues) {
+            if begun.elapsed() >= READ_LIMIT {
+                return self.definitions.leave_rest();
+            }
+            self.definitions.read(table, &mut self.queues, &mut self.prepared);
+        }
+    }
+
+    /// Serves the queues in turn. Owners with much to do get no more than their share of a round.
+    fn serve(&mut self) {
+        let now = time::now();
         let first = std::mem::take(&mut self.unserved);
-        // Owners of queues that have waited for two rounds: those of their others that were served just now come behind.
-        let mut expire_leases = HashSet::new();
-        let (before, after): (Vec<Oid>, Vec<Oid>) =
-            self.queues.keys().copied().partition(|table| first.contains(table));
-        let tables = before.into_iter().map(|table| (table, true));
-        for (table, is_first) in tables.chain(after.into_iter().map(|table| (table, false))) {
-            self.serve_awaited();
-            let Some(maintenance) = self.queues.get_mut(&table) else { continue };
-            let share = self.shares.of(maintenance.owner);
-            if maintenance.work(table, self.pool.serves(table), share) {
+        let is_own = |queue: &KnownQueue| queue.server() == Server::DatabaseWorker;
+        let due = self.queues.iter().filter(|(_, queue)| is_own(queue) && queue.is_due(now));
+        let mut due: Vec<(Oid, Oid)> = due.map(|(table, queue)| (*table, queue.owner)).collect();
+        due.sort_by_key(|(table, _)| !first.contains(table));
+        let mut used: HashMap<Oid, Duration> = HashMap::new();
+        for (table, owner) in due {
+            if used.get(&owner).is_some_and(|used| *used >= SHARE) {
+                self.unserved.insert(table);
                 continue;
             }
-            if is_first {
-                expire_leases.insert(maintenance.owner);
-            }
-            if is_first || !expire_leases.contains(&maintenance.owner) {
-                self.unserved.insert(table);
+            let Some(queue) = self.queues.get_mut(&table) else { continue };
+            let begun = Instant::now();
+            let unfit = queue.maintenance.work(table, Manner::Brief);
+            *used.entry(owner).or_default() += begun.elapsed();
+            match unfit {
+                Some(Unfit::Slow) => self.definitions.note_slow(owner, &mut self.queues),
+                // A check that was added is not reported.
+                Some(Unfit::RunsUserCode) => {
+                    queue.set_server(owner, Server::JobWorker);
+                    self.definitions.read_again(table);
+                }
+                Some(Unfit::Gone | Unfit::OwnedBy(_)) | None => {}
             }
         }
-        // An owner that was found slow in this round is so for all of its queues.
-        for maintenance in self.queues.values_mut() {
-            maintenance.set_share(self.shares.of(maintenance.owner));
+    }
+
+    /// Asks for the job workers of owners whose queues have something to do, and marks queues whose code does not end.
+    fn ask_for_job_workers(&mut self) {
+        let now = time::now();
+        let is_due = |queue: &&KnownQueue| queue.server() == Server::JobWorker && queue.is_due(now);
+        let owners: HashSet<Oid> =
+            self.queues.values().filter(is_due).map(|queue| queue.owner).collect();
+        let want = |owner: &Oid| {
+            let owner = u32::from(*owner);
+            jobs::want(Assignment { database: self.database, owner, counts: None })
+        };
+        let has_all = owners.iter().filter(|owner| !want(owner)).count() == 0;
+        let owners: HashSet<u32> = owners.into_iter().map(u32::from).collect();
+        jobs::withdraw(self.database, |owner| !owners.contains(&owner));
+        self.asked_at = now;
+        let unending = jobs::unending(self.database);
+        self.jobs_at = (!has_all || !unending.is_empty()).then(|| Instant::now() + JOBS_INTERVAL);
+        for table in unending.into_iter().map(Oid::from) {
+            let queue = self.queues.get_mut(&table);
+            if let Some(queue) = queue.filter(|queue| queue.server() != Server::Nobody)
+                && unending::mark(table)
+            {
+                queue.set_server(queue.owner, Server::Nobody);
+            }
         }
     }
 
     /// Returns the time until the next scheduled work; None means wait for a signal.
     fn pause(&self) -> Option<Duration> {
         let now = time::now();
-        let is_beside_ready = self.queues.values().any(|queue| queue.is_beside_ready(now));
-        let nudge = is_beside_ready.then_some(NUDGE_INTERVAL);
-        let until = self.definitions.look_again_at().chain(self.reload_at);
+        let has_idle = self.queues.values().any(KnownQueue::has_idle_consumers);
+        let nudge = has_idle.then_some(NUDGE_INTERVAL);
+        let until = self.definitions.look_again_at(false).into_iter().chain(self.reload_at);
+        let until = until.chain(self.jobs_at);
         let until = until.map(|at| at.saturating_duration_since(Instant::now()));
-        let maintenance = |(table, maintenance): (&Oid, &QueueMaintenance)| {
-            maintenance.pause(self.pool.serves(*table))
-        };
-        let cares = self.queues.iter().filter_map(maintenance).chain(self.pool.pause());
         let others = [nudge, self.definitions.pause(), self.leases.pause(), self.prepared.left()];
         let others = others.into_iter().chain([self.recounts.pause(&self.queues)]);
-        cares.chain(until).chain(others.flatten()).min()
+        let queues = match self.needed_at(now) {
+            NEVER => None,
+            at => Some(Duration::from_micros(at.saturating_sub(now).max(0) as u64)),
+        };
+        let queues = queues.map(|left| left.min(CLOCK_INTERVAL));
+        queues.into_iter().chain(until).chain(others.flatten()).min()
+    }
+
+    /// Returns when queues have something to do. Job workers that were asked for see to what was due then.
+    fn needed_at(&self, now: i64) -> i64 {
+        let needed_at = |queue: &KnownQueue| match queue.server() {
+            Server::JobWorker => match queue.needed_at(self.asked_at) {
+                at if at > self.asked_at => at,
+                _ => NEVER,
+            },
+            _ => queue.needed_at(now),
+        };
+        let at = |queue: &KnownQueue| needed_at(queue).min(queue.looks_at(now));
+        self.queues.values().map(at).min().unwrap_or(NEVER)
+    }
+
+    /// Returns what is left to the next worker if this one leaves.
+    fn rest(&self) -> Rest {
+        let now = time::now();
+        let after = |pause: Duration| now.saturating_add(pause.as_micros() as i64);
+        let again = self.definitions.look_again_at(true).into_iter().chain(self.jobs_at);
+        let again = again.map(|at| at.saturating_duration_since(Instant::now()));
+        let nudge = self.queues.values().any(KnownQueue::has_idle_consumers);
+        let others = [
+            nudge.then_some(NUDGE_INTERVAL),
+            self.recounts.pause(&self.queues),
+            self.prepared.rest(),
+        ];
+        let needs = again.chain(others.into_iter().flatten()).map(after);
+        let needs = needs.chain(self.leases.needed_at(now)).chain([self.needed_at(now)]);
+        let is_read = self.definitions.is_all_read() && self.reload_at.is_none();
+        let is_settled = self.queues.values().all(|queue| queue.maintenance.is_settled());
+        Rest {
+            needed_at: if is_read { needs.min().unwrap_or(NEVER) } else { now },
+            is_clean: is_read && is_settled && self.leases.is_settled(),
+            requests: Requests {
+                // Ends of sessions and of prepared transactions are known to this process alone.
+                sessions: self.leases.needed_at(now).is_some(),
+                prepared: self.prepared.rest().is_some(),
+                ..Requests::default()
+            },
+        }
     }
 }

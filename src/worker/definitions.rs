@@ -9,35 +9,62 @@ use crate::server::xact::{self, Failure};
 use crate::server::{catalog, process, spi};
 use crate::worker::healing;
 use crate::worker::job::Outcome;
-use crate::worker::maintenance::QueueMaintenance;
+use crate::worker::known::{KnownQueue, Server};
 use crate::worker::prepared::Prepared;
 use pgrx::pg_sys::Oid;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 /// Retry delay for a queue whose table is locked exclusively.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
-/// Before the next look at a queue that cannot be worked with, or that has lost triggers or indexes.
-const UNFIT_PAUSE: Duration = Duration::from_secs(5);
+/// Before the next look at a queue that cannot be worked with, that has lost triggers or indexes, or that is left to a job worker.
+/// Doubled each time, up to a limit, if the definition has to be read.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// How long the queues of an owner are left to its job worker after one of them took too long: doubled each time, up to a limit,
+/// which is also how long that is remembered.
+const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 /// Which definitions have to be read, and when.
 pub struct Definitions {
     /// The database's name, for the metrics.
     name: String,
-    /// Tables of queues that have to be looked at, and whether they are a subscriber's copies.
-    unread: HashMap<Oid, bool>,
-    /// The same for tables that cannot be used as queues at present, and when to look again.
-    unfit: HashMap<Oid, (bool, Instant)>,
-    /// The same for tables that have lost triggers or indexes.
-    lacking: HashMap<Oid, (bool, Instant)>,
-    /// The same for tables whose changes run code of users, as they were last described. They are looked at when there is
-    /// another round anyway.
-    user_code: HashMap<Oid, (bool, Instant, Weak<Queue>)>,
+    /// The queues in the list, and whether they are a subscriber's copies.
+    listed: HashMap<Oid, bool>,
+    unread: HashSet<Oid>,
+    again: HashMap<Oid, Again>,
+    /// Owners with a queue that took too long.
+    slow: HashMap<Oid, Slow>,
     /// The time of the last round did not suffice for all.
     has_left_some: bool,
     /// The worker before this one has left nothing that has to be looked for, in queues that are read for the first time.
     resumes: bool,
+}
+
+/// A queue that is looked at again, although nothing is heard of a change.
+struct Again {
+    at: Instant,
+    pause: Duration,
+    /// It cannot be used as a queue at present.
+    is_unfit: bool,
+    /// As it was described.
+    queue: Weak<Queue>,
+}
+
+/// An owner whose queues are left to its job worker.
+struct Slow {
+    until: Instant,
+    pause: Duration,
+    has_ended: bool,
+}
+
+/// What was read of a queue.
+struct Read {
+    queue: Rc<Queue>,
+    owner: Oid,
+    server: Server,
+    lacks: bool,
+    is_ill: bool,
 }
 
 impl Definitions {
@@ -45,10 +72,10 @@ impl Definitions {
     pub fn of(name: String, resumes: bool) -> Definitions {
         Definitions {
             name,
-            unread: HashMap::new(),
-            unfit: HashMap::new(),
-            lacking: HashMap::new(),
-            user_code: HashMap::new(),
+            listed: HashMap::new(),
+            unread: HashSet::new(),
+            again: HashMap::new(),
+            slow: HashMap::new(),
             has_left_some: false,
             resumes,
         }
@@ -56,17 +83,18 @@ impl Definitions {
 
     /// Has the definitions of these tables read, and forgets others.
     pub fn list(&mut self, listed: HashMap<Oid, bool>) {
-        self.unfit.retain(|table, _| listed.contains_key(table));
-        self.lacking.retain(|table, _| listed.contains_key(table));
-        self.user_code.clear();
-        self.unread = listed;
+        self.again.retain(|table, _| listed.contains_key(table));
+        // A check that was dropped may have been all that made a job worker necessary.
+        self.again.values_mut().for_each(|again| again.queue = Weak::new());
+        self.unread = listed.keys().copied().collect();
+        self.listed = listed;
     }
 
     /// Returns the tables that have to be looked at: those that are not known before the others.
-    pub fn unread(&mut self, queues: &HashMap<Oid, QueueMaintenance>) -> Vec<Oid> {
+    pub fn unread(&mut self, queues: &HashMap<Oid, KnownQueue>) -> Vec<Oid> {
         self.has_left_some = false;
         let (known, mut unread): (Vec<Oid>, Vec<Oid>) =
-            self.unread.keys().partition(|table| queues.contains_key(table));
+            self.unread.iter().partition(|table| queues.contains_key(table));
         unread.extend(known);
         unread
     }
@@ -89,9 +117,12 @@ impl Definitions {
         self.has_left_some
     }
 
-    /// Returns when to look again at what cannot be worked with.
-    pub fn look_again_at(&self) -> impl Iterator<Item = Instant> {
-        self.unfit.values().chain(self.lacking.values()).map(|(_, again)| *again)
+    /// Returns when to look again at what nothing is heard of. `if_at_all`: but for queues that job workers serve well.
+    pub fn look_again_at(&self, if_at_all: bool) -> Option<Instant> {
+        let is_needed = |again: &&Again| !if_at_all || again.queue.strong_count() == 0;
+        let again = self.again.values().filter(is_needed).map(|again| again.at);
+        let slow = self.slow.values().filter(|slow| !slow.has_ended).map(|slow| slow.until);
+        again.chain(slow).min()
     }
 
     /// Returns the time until there is something to read; None while all has been.
@@ -102,129 +133,169 @@ impl Definitions {
         }
     }
 
+    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired unreported, and a
+    /// check that was code of users be dropped.
+    pub fn look_again(&mut self) {
+        let now = Instant::now();
+        for (table, again) in &mut self.again {
+            if again.at <= now {
+                // That nothing has changed is seen at once, without reading the definition.
+                if again.queue.strong_count() == 0 {
+                    again.pause = (again.pause * 2).min(PAUSES.1);
+                }
+                again.at = now + again.pause;
+                self.unread.insert(*table);
+            }
+        }
+        self.slow.retain(|_, slow| slow.until + SLOW_PAUSES.1 > now);
+        for slow in self.slow.values_mut().filter(|slow| !slow.has_ended && slow.until <= now) {
+            slow.has_ended = true;
+            self.again.values_mut().for_each(|again| again.queue = Weak::new());
+            self.unread.extend(self.listed.keys());
+        }
+    }
+
+    /// Has a definition read that was found to have changed.
+    pub fn read_again(&mut self, table: Oid) {
+        self.unread.insert(table);
+    }
+
+    /// Leaves the queues of an owner to its job worker, because one of them took too long.
+    pub fn note_slow(&mut self, owner: Oid, queues: &mut HashMap<Oid, KnownQueue>) {
+        let last = self.slow.get(&owner).map_or(Duration::ZERO, |slow| slow.pause);
+        let pause = (last * 2).clamp(SLOW_PAUSES.0, SLOW_PAUSES.1);
+        self.slow.insert(owner, Slow { until: Instant::now() + pause, pause, has_ended: false });
+        let is_theirs = |queue: &&mut KnownQueue| {
+            queue.owner == owner && queue.server() == Server::DatabaseWorker
+        };
+        for queue in queues.values_mut().filter(is_theirs) {
+            queue.set_server(owner, Server::JobWorker);
+        }
+    }
+
     /// Reads the definition of a queue, unless that has been done. One whose table is locked exclusively is read later: the
-    /// worker does not wait. Returns whether its table is known to be counted apart.
+    /// worker does not wait.
     pub fn read(
         &mut self,
         table: Oid,
-        queues: &mut HashMap<Oid, QueueMaintenance>,
+        queues: &mut HashMap<Oid, KnownQueue>,
         prepared: &mut Prepared,
-    ) -> bool {
-        let Some(is_copy) = self.unread.get(&table).copied() else { return false };
-        let mut counts_apart = false;
-        let of_database = u32::from(process::database());
-        let is_settled = queues.get(&table).is_some_and(|maintenance| {
-            maintenance.is_passive() == is_copy
-                && slot::find(of_database, table.into()) == Some(maintenance.slot)
-        }) && !self.unfit.contains_key(&table)
-            && !self.lacking.contains_key(&table);
-        let read = xact::try_in_transaction(|| {
-            // The lock excludes changes of the triggers, which are reported before they are visible.
-            if !queue::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
-                return Outcome::Busy;
-            }
-            // Another transaction may have set this aside in doubt; the table has its triggers as before.
-            if is_settled && queue::is_unchanged(table) {
-                let slot = queues.get(&table).and_then(|maintenance| slot::lock(maintenance.slot));
-                if let Some(mut slot) = slot {
-                    slot.find_tracked(true);
-                }
-                return Outcome::Done(None);
-            }
-            let queue = queue::find(table).or_raise();
-            let looked = self.user_code.get(&table).and_then(|(.., looked)| looked.upgrade());
-            let pair = looked.zip(queue.as_ref()).filter(|_| is_settled);
-            if pair.is_some_and(|(looked, queue)| Rc::ptr_eq(&looked, queue)) {
-                return Outcome::Done(None);
-            }
-            match queue.zip(catalog::table_name(table)) {
-                Some((queue, (schema, name))) => {
-                    let lack = queue.lack(is_copy);
-                    if let Some(mut slot) = slot::lock(queue.slot) {
-                        slot.set_names([&self.name, &schema, &name]);
-                        slot.set_tube_names(queue.definition.options.tubes_counted());
-                        slot.find_tracked(queue.tracking.is_complete(is_copy));
-                        slot.set_lack(lack.as_deref().unwrap_or_default());
-                    }
-                    let owner = Relation::open(queue.table, Lock::None).map(|t| t.owner());
-                    let runs_user_code = queue.runs_user_code();
-                    let owner = owner.unwrap_or(Oid::INVALID);
-                    let is_ill = healing::is_ill(&queue);
-                    Outcome::Done(Some((queue, owner, runs_user_code, lack.is_some(), is_ill)))
-                }
-                None => Outcome::Gone,
-            }
-        });
-        if let Ok(Outcome::Done(Some((queue, owner, runs_user_code, lacks, is_ill)))) = &read {
-            let known =
-                queues.get(&table).is_some_and(|maintenance| maintenance.slot == queue.slot);
-            if !known {
-                let mut maintenance = QueueMaintenance::of(queue.slot);
-                // That a policy shows more tasks than before is not reported.
-                if self.resumes && !queue.has_row_security {
-                    maintenance.resume();
-                } else {
-                    prepared.ask();
-                    // A worker before this one may have been ended in the middle of what was due.
-                    if let Some(mut slot) = slot::lock(queue.slot) {
-                        slot.lower_due(i64::MIN);
-                    }
-                }
-                queues.insert(table, maintenance);
-                counts_apart = slot::lock(queue.slot).is_some_and(|slot| slot.counts_apart());
-            }
-            if let Some(maintenance) = queues.get_mut(&table) {
-                maintenance.set_passive(is_copy, queue.definition.unending);
-                maintenance.set_owner(*owner, *runs_user_code);
-                maintenance.set_row_security(queue.has_row_security);
-                maintenance.set_tracked(queue.is_tracked);
-            }
-            if *runs_user_code {
-                let again = Instant::now() + UNFIT_PAUSE;
-                self.user_code.insert(table, (is_copy, again, Rc::downgrade(queue)));
-            } else {
-                self.user_code.remove(&table);
-            }
-            let is_healed = !is_ill || healing::heal(table);
-            if *lacks || !is_healed {
-                self.lacking.insert(table, (is_copy, Instant::now() + UNFIT_PAUSE));
-            } else {
-                self.lacking.remove(&table);
-            }
-        }
-        match &read {
-            Ok(Outcome::Busy) => {}
-            Ok(Outcome::Done(Some((queue, ..)))) if self.unfit.remove(&table).is_some() => {
-                if let Some(mut slot) = slot::lock(queue.slot) {
-                    slot.clear_error();
-                }
-            }
-            Ok(_) => drop(self.unfit.remove(&table)),
-            Err(failure) => {
-                note_unfit(&self.name, table, failure);
-                self.unfit.insert(table, (is_copy, Instant::now() + UNFIT_PAUSE));
-            }
-        }
-        if !matches!(read, Ok(Outcome::Busy)) {
+    ) {
+        let Some(is_copy) = self.listed.get(&table).copied() else {
             self.unread.remove(&table);
+            return;
+        };
+        let known = queues.get(&table);
+        match xact::try_in_transaction(|| self.look_at(table, is_copy, known)) {
+            Ok(Outcome::Busy) => return,
+            Ok(Outcome::Done(Some(read))) => self.apply(table, &read, queues, prepared),
+            Ok(_) => {}
+            Err(failure) => {
+                note_unfit(&self.name, table, &failure);
+                self.look_later(table, true, Weak::new());
+            }
         }
-        counts_apart
+        self.unread.remove(&table);
     }
 
-    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired unreported, and a
-    /// check that was code of users be dropped.
-    pub fn look_at_unfit(&mut self) {
-        let now = Instant::now();
-        let user_code = self.user_code.iter_mut();
-        let user_code = user_code.map(|(table, (is_copy, again, _))| (table, is_copy, again));
-        let others = self.unfit.iter_mut().chain(&mut self.lacking);
-        let others = others.map(|(table, (is_copy, again))| (table, is_copy, again));
-        for (table, is_copy, again) in others.chain(user_code) {
-            if *again <= now {
-                *again = now + UNFIT_PAUSE;
-                self.unread.insert(*table, *is_copy);
-            }
+    /// None where nothing has changed.
+    fn look_at(
+        &self,
+        table: Oid,
+        is_copy: bool,
+        known: Option<&KnownQueue>,
+    ) -> Outcome<Option<Read>> {
+        // The lock excludes changes of the triggers, which are reported before they are visible.
+        if !queue::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
+            return Outcome::Busy;
         }
+        let again = self.again.get(&table);
+        let found = slot::find(process::database().into(), table.into());
+        let settled = known.filter(|known| {
+            let is_described = again.map(|again| again.queue.strong_count() > 0);
+            let is_right = match known.server() {
+                Server::JobWorker => is_described == Some(true),
+                _ => is_described.is_none(),
+            };
+            is_right
+                && (known.server() == Server::Publisher) == is_copy
+                && found == Some(known.slot())
+        });
+        // Another transaction may have set this aside in doubt; the table has its triggers as before.
+        if settled.is_some() && again.is_none() && queue::is_unchanged(table) {
+            if let Some(mut slot) = found.and_then(slot::lock) {
+                slot.find_tracked(true);
+            }
+            return Outcome::Done(None);
+        }
+        let queue = queue::find(table).or_raise();
+        let described = again.and_then(|again| again.queue.upgrade());
+        let Some((queue, (schema, name))) = queue.zip(catalog::table_name(table)) else {
+            return Outcome::Gone;
+        };
+        if settled.is_some() && described.is_some_and(|described| Rc::ptr_eq(&described, &queue)) {
+            return Outcome::Done(None);
+        }
+        let lack = queue.lack(is_copy);
+        if let Some(mut slot) = slot::lock(queue.slot) {
+            slot.set_names([&self.name, &schema, &name]);
+            slot.set_tube_names(queue.definition.options.tubes_counted());
+            slot.find_tracked(queue.tracking.is_complete(is_copy));
+            slot.set_lack(lack.as_deref().unwrap_or_default());
+        }
+        let owner = Relation::open(queue.table, Lock::None).map(|relation| relation.owner());
+        let owner = owner.unwrap_or(Oid::INVALID);
+        let server = match queue.definition.unending {
+            _ if is_copy => Server::Publisher,
+            true => Server::Nobody,
+            false if self.slow.get(&owner).is_some_and(|slow| !slow.has_ended) => Server::JobWorker,
+            false if queue.runs_user_code() => Server::JobWorker,
+            false => Server::DatabaseWorker,
+        };
+        let is_ill = healing::is_ill(&queue);
+        Outcome::Done(Some(Read { queue, owner, server, lacks: lack.is_some(), is_ill }))
+    }
+
+    fn apply(
+        &mut self,
+        table: Oid,
+        read: &Read,
+        queues: &mut HashMap<Oid, KnownQueue>,
+        prepared: &mut Prepared,
+    ) {
+        let Read { queue, owner, server, lacks, is_ill } = read;
+        if queues.get(&table).is_none_or(|known| known.slot() != queue.slot) {
+            // That a policy shows more tasks than before is not reported.
+            if !self.resumes || queue.has_row_security {
+                prepared.ask();
+                // A worker before this one may have been ended in the middle of what was due.
+                if let Some(mut slot) = slot::lock(queue.slot) {
+                    slot.look_for_all();
+                }
+            }
+            queues.insert(table, KnownQueue::of(queue.slot));
+        }
+        if let Some(known) = queues.get_mut(&table) {
+            known.describe(queue);
+            known.set_server(*owner, *server);
+        }
+        if self.again.remove(&table).is_some_and(|again| again.is_unfit)
+            && let Some(mut slot) = slot::lock(queue.slot)
+        {
+            slot.clear_error();
+        }
+        let is_healed = !is_ill || healing::heal(table);
+        if *lacks || !is_healed {
+            self.look_later(table, false, Weak::new());
+        } else if *server == Server::JobWorker {
+            self.look_later(table, false, Rc::downgrade(queue));
+        }
+    }
+
+    fn look_later(&mut self, table: Oid, is_unfit: bool, queue: Weak<Queue>) {
+        let pause = self.again.get(&table).map_or(PAUSES.0, |again| again.pause);
+        let at = Instant::now() + pause;
+        self.again.insert(table, Again { at, pause, is_unfit, queue });
     }
 }
 

@@ -16,7 +16,7 @@ use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What came of a job.
 pub enum Outcome<T> {
@@ -34,17 +34,15 @@ pub enum Outcome<T> {
 /// How hard a batch is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// As a whole; what takes too long is left to a job worker. So the worker of a database does it.
+    /// As a whole; what takes too long is left to a job worker. So the database worker does it.
     Brief,
-    /// The same for a queue that was slow recently: one by one, as many as the time limit allows.
-    Careful,
     /// As a whole, and if that fails or takes too long one by one. So a job worker does it.
     Patient,
 }
 
-/// How long a job worker may take without getting on until it is ended.
-pub fn stop_after() -> Duration {
-    2 * settings::worker_timeout()
+/// When a job worker is ended that does not get on.
+pub fn stop_at() -> i64 {
+    time::now().saturating_add((2 * settings::worker_timeout()).as_micros() as i64)
 }
 
 /// What a job may take until it is cancelled, as often as it begins with something new. A job worker that
@@ -63,7 +61,7 @@ impl Limit {
     }
 
     fn put_off() {
-        jobs::put_off(time::now() + stop_after().as_micros() as i64);
+        jobs::get_on(None, stop_at());
     }
 }
 
@@ -144,7 +142,7 @@ impl Batch<'_> {
     /// Does the same; if that fails, one by one, so that a task that cannot be changed, or only slowly, holds up no
     /// others.
     pub fn run_or_each(&self) -> Changed {
-        if self.manner == Manner::Careful || resting::tries_again(self.means.queue.table) {
+        if resting::tries_again(self.means.queue.table) {
             return self.run_each();
         }
         match xact::try_in_subtransaction(|| self.run()) {
@@ -164,7 +162,7 @@ impl Batch<'_> {
         // Other queues wait for their turn.
         let limit = match self.manner {
             Manner::Patient => 2 * settings::worker_timeout(),
-            Manner::Brief | Manner::Careful => settings::worker_timeout(),
+            Manner::Brief => settings::worker_timeout(),
         };
         let (mut changed, mut passed) = (Changed::default(), Passed::default());
         while changed.tasks + (passed.count as usize) < settings::batch_size() as usize {

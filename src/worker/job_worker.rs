@@ -1,54 +1,133 @@
-//! The job worker: does what the worker of a database hands over to it, which is what runs code of a table's
-//! owner. It is ended when that takes too long, so nothing here outlives a job but caches, and serves one owner
-//! only, so what that owner's code leaves in the session is found by none but itself.
+//! The job worker: serves the queues of an owner whose changes run code of that owner, or counts a large table. It is ended when it
+//! takes too long, so nothing here outlives a job but caches. It serves one owner only, so that what that owner's code leaves in
+//! the session is found by none but itself.
 
 use crate::background_worker;
-use crate::parts::schedule::jobs::{self, JobId};
-use crate::server::{callbacks, spi, user, worker, xact};
-use crate::worker::job::Manner;
-use crate::worker::work;
+use crate::parts::schedule::jobs::{self, Assignment, JobId};
+use crate::parts::schedule::{Kind, NEVER, databases};
+use crate::parts::slot;
+use crate::server::{callbacks, spi, time, user, worker, xact};
+use crate::worker::job::{self, Manner};
+use crate::worker::maintenance::{Maintenance, SLOW_PAUSES, Unfit};
+use crate::worker::recounts;
 use pgrx::pg_sys::Oid;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a job worker waits for more work before it leaves its place to other background workers.
+/// How long a job worker waits for more work before it leaves its worker slot to other background workers.
 const IDLE_TIME: Duration = Duration::from_secs(5);
+/// Maximum time between looks at the clock, because it may be set.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// What code may have left in the session that others see or wait for, such as locks.
 const RESETS: [&str; 3] =
     ["SELECT pg_catalog.pg_advisory_unlock_all()", "DEALLOCATE ALL", "DISCARD SEQUENCES"];
+const STOPPED: &str =
+    "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended";
 
 background_worker!(xqueue_job_main => main);
 
 fn main(argument: u32) {
     callbacks::at_exit(leave_on_exit, 0);
-    let Some(database) = jobs::register(JobId::from_argument(argument)) else { return };
+    let Some(own) = jobs::register(JobId(argument)) else { return };
     worker::handle_signals();
-    worker::connect(Some(database));
-    if let Some(owner) = jobs::served_owner().filter(|owner| *owner != jobs::COUNTER)
-        && let Err(failure) = xact::try_in_transaction(|| user::become_session_of(owner.into()))
-    {
+    worker::connect(Some(own.database));
+    if let Some(table) = own.counts {
+        if !jobs::begin_round() {
+            return;
+        }
+        recounts::count_at_leisure(table.into());
+        jobs::end_round(NEVER, true, true);
+        return;
+    }
+    if let Err(failure) = xact::try_in_transaction(|| user::become_session_of(own.owner.into())) {
         return failure.warn("act for the owner of a queue");
     }
-    let mut idle = Instant::now();
-    loop {
+    serve(own);
+}
+
+fn serve(own: Assignment) {
+    let mut queues: HashMap<Oid, Maintenance> = HashMap::new();
+    let mut worked = Instant::now();
+    while jobs::begin_round() {
         worker::reload_settings();
-        if let Some((table, work)) = jobs::next() {
-            let report = work::perform(Oid::from(table), &work, Manner::Patient);
-            reset();
-            jobs::report(&report);
-            if jobs::served_owner() == Some(jobs::COUNTER) {
-                return;
+        let begun = Instant::now();
+        let mut served = jobs::queues_of(own.database, own.owner);
+        let is_served = |table: &Oid, slot| served.contains(&(slot, u32::from(*table)));
+        queues.retain(|table, queue| {
+            let stays = is_served(table, queue.slot);
+            if !stays {
+                leave_sweep(queue);
             }
-            idle = Instant::now();
-        } else if jobs::leaves(idle.elapsed() >= IDLE_TIME) {
-            return;
-        } else {
-            worker::report_idle();
-            worker::wait_idle(Some(IDLE_TIME));
+            stays
+        });
+        // The healthy ones first: one whose code does not end must not keep this worker from them.
+        served.sort_by_cached_key(|(slot, _)| slot::lock(*slot).map(|slot| slot.longest_retry()));
+        for (slot, table) in served {
+            let queue = queues.entry(table.into()).or_insert_with(|| Maintenance::of(slot));
+            if queue.needed_at(time::now()) > time::now() {
+                continue;
+            }
+            worked = Instant::now();
+            jobs::get_on(Some(table), job::stop_at());
+            let unfit = queue.work(table.into(), Manner::Patient);
+            reset();
+            if let Some(unfit) = unfit {
+                give_up(own.database, queue, unfit);
+            }
         }
+        worker::report_idle();
+        let now = time::now();
+        let needed_at = queues.values().map(|queue| queue.needed_at(now)).min().unwrap_or(NEVER);
+        let is_idle = needed_at > now && worked.elapsed() >= IDLE_TIME;
+        if jobs::end_round(needed_at, worked >= begun, is_idle) {
+            queues.values().for_each(leave_sweep);
+            return;
+        }
+        let left = Duration::from_micros(needed_at.saturating_sub(now).max(0) as u64);
+        worker::wait_idle(Some(left.min(CLOCK_INTERVAL)));
     }
 }
 
+/// Leaves a queue to another worker; the database worker says to which.
+fn give_up(database: u32, queue: &mut Maintenance, unfit: Unfit) {
+    if let Unfit::OwnedBy(owner) = unfit
+        && let Some(mut slot) = slot::lock(queue.slot)
+    {
+        slot.set_job_owner(owner.into());
+        slot.look_for_all();
+    }
+    queue.forget();
+    databases::request(database, |requests| requests.registry = true);
+}
+
+/// What only this process knows of is looked for again by another.
+fn leave_sweep(queue: &Maintenance) {
+    if let Some(mut slot) = slot::lock(queue.slot).filter(|_| !queue.is_settled()) {
+        slot.leave_sweep();
+    }
+}
+
+/// Whatever this process had in hand is looked for again. A queue whose code took too long waits longer than the others.
 fn leave_on_exit(_argument: u32) {
+    if let Some(ended) = jobs::end().filter(|ended| ended.is_abnormal) {
+        let now = time::now();
+        let Assignment { database, owner, .. } = ended.assignment;
+        let mut queues = jobs::queues_of(database, owner);
+        // It may be another's by now.
+        let at_hand = slot::find(database, ended.table).map(|slot| (slot, ended.table));
+        if let Some(queue) = at_hand.filter(|queue| !queues.contains(queue)) {
+            queues.push(queue);
+        }
+        for (slot, table) in queues {
+            let Some(mut slot) = slot::lock(slot) else { continue };
+            slot.look_for_all();
+            if ended.is_stopped && ended.table == table && slot.job_owner() == owner {
+                slot.fail(Kind::Timed, STOPPED);
+                slot.retry_after(Kind::Timed, now, SLOW_PAUSES);
+                slot.retry_after(Kind::Orphans, now, SLOW_PAUSES);
+            }
+        }
+    }
     jobs::unregister();
 }
 

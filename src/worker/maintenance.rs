@@ -1,329 +1,224 @@
-//! The worker's work on one queue: gives tasks back, promotes, deletes what is over, recounts.
-//!
-//! Where changes of a table run code of its owner, or have taken too long, a job worker does it: this file orders the
-//! work and evaluates the reports.
+//! What a worker does for a queue: it gives back what ended sessions have left, and acts on what is due. The database worker does
+//! it for queues that run no code of users, a job worker for the others of an owner.
 
-use crate::parts::schedule::NEVER;
-use crate::parts::schedule::orders::{End, Report, Work};
+use crate::parts::leases::sessions;
+use crate::parts::schedule::{Kind, NEVER};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::server::time;
-use crate::worker::job::Manner;
-use crate::worker::leases::Ended;
-use crate::worker::orphans::{Giving, Orphans};
-use crate::worker::retry::Retry;
-use crate::worker::shares::Share;
-use crate::worker::slowness::Slowness;
-use crate::worker::unending;
-use crate::worker::work;
+use crate::server::types::Uuid;
+use crate::server::xact::Failure;
+use crate::worker::job::{Manner, Outcome};
+use crate::worker::work::{self, Progress, Report, Work};
 use pgrx::pg_sys::Oid;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Interval of full looks at a queue with row security.
-const ALL_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum time between looks at the clock while tasks wait, as the clock may be set.
-const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum time before the next try after a failure or a lock, if the worker gives its place up meanwhile: the start of
-/// another one is worth it.
-const RETRY_REST: Duration = Duration::from_secs(1);
+/// Before the next try on a table or row that is locked: doubled each time, up to a limit.
+pub const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Before the next try after a failure. Tasks that fall due are tried in between, and so is all once the table is altered.
+const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// Before the next try where tasks are as they were before they were changed, as when a trigger reverts it.
+const STUCK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
+/// Before the next try of work that took too long, which delays others.
+pub const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Number of sessions whose tasks are given back in one job.
+const SESSIONS: usize = 128;
 
-/// The worker's own state of a queue, beyond its shared slot.
-pub struct QueueMaintenance {
+/// The work on one queue, beyond what its slot says.
+pub struct Maintenance {
     pub slot: SlotId,
-    /// Owner of the table.
-    pub owner: Oid,
-    /// Changes of the table run code of its owner.
-    runs_user_code: bool,
-    slowness: Slowness,
-    /// The same for its owner's queues, as of this round.
-    owner_slow_until: Option<Instant>,
-    /// The table is a subscriber's copy: its tasks belong to another server.
-    passive: bool,
-    /// Code of its owner did not end: its tasks are left alone.
-    unending: bool,
-    /// Row security was on at some time since the list of queues was read.
-    has_row_security: bool,
-    /// Time of the last full look because of that.
-    looked: Instant,
-    orphans: Orphans,
-    promote: Retry,
+    /// All taken tasks have to be compared with the live sessions.
+    sweep: bool,
+    /// Ended sessions that may have left tasks.
+    ended: Vec<Uuid>,
     /// The kind of timed work with which the next job begins.
-    first: u8,
-    pub recount: Retry,
-    /// The last order to a job worker, as an index of `KINDS`.
-    last: usize,
+    first: usize,
 }
 
-/// The kinds of jobs.
+/// Why a worker has to leave a queue to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Give(Giving),
-    OnTime,
+pub enum Unfit {
+    Gone,
+    RunsUserCode,
+    /// It takes too long for the database worker.
+    Slow,
+    OwnedBy(Oid),
 }
 
-/// In the order in which the worker of the database does them.
-const KINDS: [Kind; 4] = [
-    Kind::Give(Giving::Departed),
-    Kind::Give(Giving::Lost),
-    Kind::Give(Giving::Ended),
-    Kind::OnTime,
-];
+impl Maintenance {
+    pub fn of(slot: SlotId) -> Maintenance {
+        Maintenance { slot, sweep: false, ended: vec![], first: 0 }
+    }
 
-impl QueueMaintenance {
-    pub fn of(slot: SlotId) -> QueueMaintenance {
-        QueueMaintenance {
-            slot,
-            owner: Oid::INVALID,
-            runs_user_code: false,
-            slowness: Slowness::of_queue(),
-            owner_slow_until: None,
-            passive: false,
-            unending: false,
-            has_row_security: false,
-            looked: Instant::now(),
-            orphans: Orphans::of(slot),
-            promote: Retry::of(slot),
-            first: 0,
-            recount: Retry::of(slot),
-            last: 0,
+    /// Stops looking: the tasks belong to another server, or to another worker.
+    pub fn forget(&mut self) {
+        *self = Maintenance::of(self.slot);
+    }
+
+    /// Looks for what a session has left that has ended.
+    pub fn note_ended(&mut self, session: Uuid) {
+        self.ended.push(session);
+    }
+
+    /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
+    pub fn work(&mut self, table: Oid, manner: Manner) -> Option<Unfit> {
+        if slot::lock(self.slot)?.take_sweep() {
+            self.sweep = may_have_taken(self.slot);
         }
+        let kinds = [Maintenance::reap, Maintenance::find_lost, Maintenance::act_on_time];
+        kinds.into_iter().find_map(|work| work(self, table, manner))
     }
 
-    /// Goes on as the worker before this one would have.
-    pub fn resume(&mut self) {
-        self.orphans.forget();
-        self.promote.resume(slot::lock(self.slot).and_then(|slot| slot.kept_pause()));
-    }
-
-    /// Sets the table's owner, and whether changes of it run the owner's code.
-    pub fn set_owner(&mut self, owner: Oid, runs_user_code: bool) {
-        (self.owner, self.runs_user_code) = (owner, runs_user_code);
-    }
-
-    /// Returns whether its jobs are left to a job worker.
-    fn is_for_job_worker(&self) -> bool {
-        self.runs_user_code || self.slow_left().is_some()
-    }
-
-    /// How long they are because they, or others of its owner's, have taken too long.
-    fn slow_left(&self) -> Option<Duration> {
-        let now = Instant::now();
-        let left =
-            |until: Instant| until.checked_duration_since(now).filter(|left| !left.is_zero());
-        self.slowness.left(now).max(self.owner_slow_until.and_then(left))
-    }
-
-    /// Takes note of how the owner's queues have fared.
-    pub fn set_share(&mut self, share: &Share) {
-        self.owner_slow_until = share.slow_until();
-    }
-
-    /// With row security the owner may not see all due tasks, and their becoming visible is not reported: the queue
-    /// is looked at as a whole now and then.
-    pub fn set_row_security(&mut self, is_on: bool) {
-        if std::mem::replace(&mut self.has_row_security, is_on) && !is_on {
-            self.look_for_all();
+    fn reap(&mut self, table: Oid, manner: Manner) -> Option<Unfit> {
+        if self.ended.is_empty() || !self.is_due(Kind::Orphans) {
+            return None;
         }
+        let sessions: Vec<Uuid> = self.ended.iter().take(SESSIONS).copied().collect();
+        let (report, unfit) =
+            self.perform(Kind::Orphans, table, &Work::Reap { sessions: sessions.clone() }, manner);
+        if let Some(report) = report {
+            // Sessions that still hold tasks come after the others.
+            self.ended.retain(|session| !sessions.contains(session));
+            self.ended.extend(report.sessions);
+        }
+        unfit
     }
 
-    pub fn set_tracked(&mut self, is_tracked: bool) {
-        self.orphans.set_tracked(is_tracked);
+    fn find_lost(&mut self, table: Oid, manner: Manner) -> Option<Unfit> {
+        if !self.sweep || !self.is_due(Kind::Orphans) {
+            return None;
+        }
+        let (report, unfit) = self.perform(Kind::Orphans, table, &Work::FindLost, manner);
+        if let Some(report) = report {
+            self.sweep = report.has_more;
+            let is_new = |session: &Uuid| !self.ended.contains(session);
+            let lost: Vec<Uuid> = report.sessions.into_iter().filter(is_new).collect();
+            self.ended.extend(lost);
+        }
+        unfit
     }
 
-    fn look_for_all(&mut self) {
-        self.looked = Instant::now();
-        self.orphans.sweep();
+    fn act_on_time(&mut self, table: Oid, manner: Manner) -> Option<Unfit> {
+        let now = time::now();
+        let since = {
+            let mut slot = slot::lock(self.slot)?;
+            if slot.due() > now || slot.retry_left(Kind::Timed, now) > 0 {
+                return None;
+            }
+            // No remaining task is due before, so the scan starts there and skips the dead index entries before it.
+            let since = slot.due();
+            slot.forget_due();
+            since
+        };
+        let work = Work::Timed { now, since, first: self.first };
+        let (report, unfit) = self.perform(Kind::Timed, table, &work, manner);
         if let Some(mut slot) = slot::lock(self.slot) {
-            slot.lower_due(i64::MIN);
-        }
-    }
-
-    /// Leaves the tasks to another server, or alone as code of the owner's does not end; or looks after all that was left
-    /// behind.
-    pub fn set_passive(&mut self, passive: bool, unending: bool) {
-        if (self.passive, self.unending) == (passive, unending) {
-            return;
-        }
-        (self.passive, self.unending) = (passive, unending);
-        self.promote = Retry::of(self.slot);
-        self.orphans.forget();
-        if !self.is_left() {
-            self.orphans.sweep();
-        }
-        if let Some(mut slot) = slot::lock(self.slot) {
-            slot.clear_error();
-            slot.lower_due(i64::MIN);
-            if unending {
-                slot.set_error(unending::MESSAGE);
-            }
-        }
-    }
-
-    /// Returns whether the tasks are none of this worker's business.
-    fn is_left(&self) -> bool {
-        self.passive || self.unending
-    }
-
-    /// Returns whether the tasks are left to another server.
-    pub fn is_passive(&self) -> bool {
-        self.passive
-    }
-
-    /// Takes note of sessions that have ended.
-    pub fn note_ended(&mut self, ended: &[Ended]) {
-        self.orphans.note(ended);
-    }
-
-    /// Records that sessions may have ended unnoticed.
-    pub fn sweep(&mut self) {
-        self.orphans.sweep();
-    }
-
-    /// Does what there is to do: of each kind a batch, then it is the next queue's turn. What is left to a job
-    /// worker is not done here, and nothing while one is at it. False if the owner's share of the round did not
-    /// suffice.
-    pub fn work(&mut self, table: Oid, is_served: bool, share: &mut Share) -> bool {
-        if self.has_row_security && self.looked.elapsed() >= ALL_INTERVAL {
-            self.look_for_all();
-        }
-        if self.is_left() {
-            self.orphans.forget();
-        }
-        self.set_share(share);
-        for kind in KINDS {
-            if is_served || self.is_for_job_worker() || !self.wants(kind) {
-                continue;
-            }
-            if share.is_used_up() {
-                return false;
-            }
-            let begun = Instant::now();
-            let is_in_doubt = self.slowness.is_in_doubt(begun);
-            let manner = if is_in_doubt { Manner::Careful } else { Manner::Brief };
-            let work = self.begin(kind);
-            let report = work::perform(table, &work, manner);
-            share.note(begun, report.is_slow);
-            self.set_share(share);
-            self.end(kind, &work, &report);
-        }
-        true
-    }
-
-    /// What a job worker is to do now: the kinds take turns.
-    pub fn wanted(&self) -> Option<Kind> {
-        let turns = (1..=KINDS.len()).map(|turn| KINDS[(self.last + turn) % KINDS.len()]);
-        turns.filter(|_| self.is_for_job_worker()).find(|kind| self.wants(*kind))
-    }
-
-    fn wants(&self, kind: Kind) -> bool {
-        !self.is_left()
-            && match kind {
-                Kind::Give(giving) => self.orphans.wants(giving),
-                Kind::OnTime => self.promote.is_due() && self.due() <= time::now(),
-            }
-    }
-
-    fn due(&self) -> i64 {
-        slot::lock(self.slot).map_or(NEVER, |slot| slot.due())
-    }
-
-    /// The work of a kind. What came of it is to be given to `end`.
-    pub fn begin(&mut self, kind: Kind) -> Work {
-        self.last = KINDS.iter().position(|known| *known == kind).unwrap_or_default();
-        match kind {
-            Kind::Give(giving) => self.orphans.begin(giving),
-            Kind::OnTime => {
-                let now = time::now();
-                // Nothing that is there is due before what was known: the entries of what was there before
-                // need not be walked over again.
-                let mut since = i64::MIN;
-                if let Some(mut slot) = slot::lock(self.slot) {
-                    since = slot.due();
-                    slot.forget_due();
+            let next = match &report {
+                // What is not known is looked up at the next try.
+                None => Some(i64::MIN),
+                Some(Report {
+                    failure: Some(failure), progress: Progress::Stuck, next, ..
+                }) if !failure.is_canceled() => {
+                    let again = slot.retry_or_earlier(Kind::Timed, time::now(), FAILURE_PAUSES);
+                    Some(next.map_or(again, |next| next.min(again)))
                 }
-                Work::Timed { now, since, first: self.first }
+                Some(report) => report.next,
+            };
+            if let Some(next) = next {
+                slot.lower_due(next);
             }
         }
+        self.first = report.map_or(self.first, |report| report.first);
+        unfit
     }
 
-    /// What came of the work of a kind.
-    pub fn end(&mut self, kind: Kind, work: &Work, report: &Report) {
-        self.has_row_security |= report.has_row_security;
-        self.runs_user_code |= report.end == End::RunsUserCode;
-        if report.is_slow && !self.runs_user_code {
-            self.slowness.note_slow(Instant::now());
-        }
-        if report.end == End::OtherOwner {
-            self.owner = Oid::from(report.owner);
-        }
-        match kind {
-            Kind::Give(giving) => self.orphans.end(giving, work, report),
-            Kind::OnTime => {
-                // Otherwise it is not known: it is looked up at the next try.
-                let next = if report.end == End::Done { report.next } else { Some(i64::MIN) };
-                if let Some((mut slot, next)) = slot::lock(self.slot).zip(next) {
-                    slot.lower_due(next);
+    /// Does work and notes in the slot what came of it.
+    fn perform(
+        &self,
+        kind: Kind,
+        table: Oid,
+        work: &Work,
+        manner: Manner,
+    ) -> (Option<Report>, Option<Unfit>) {
+        let outcome = work::perform(table, work, manner);
+        let now = time::now();
+        let Some(mut slot) = slot::lock(self.slot) else { return (None, Some(Unfit::Gone)) };
+        let mut fail = |failure: &Failure, is_paused: bool| {
+            let is_canceled = failure.is_canceled();
+            slot.fail(kind, &failure.message);
+            if is_paused {
+                slot.retry_after(kind, now, if is_canceled { SLOW_PAUSES } else { FAILURE_PAUSES });
+            }
+        };
+        let unfit = match &outcome {
+            Ok(Outcome::Done(report)) => {
+                let is_slow = report.is_slow && manner == Manner::Brief;
+                match (&report.failure, report.progress) {
+                    // The tasks that have failed rest by themselves.
+                    (Some(failure), Progress::Made) => {
+                        fail(failure, false);
+                        slot.end_retry(kind);
+                    }
+                    (Some(failure), progress) => {
+                        let is_paused = kind == Kind::Orphans || failure.is_canceled();
+                        fail(failure, is_paused);
+                        if !is_paused && progress == Progress::Locked {
+                            slot.retry_after(kind, now, BUSY_PAUSES);
+                        }
+                    }
+                    (None, progress) => {
+                        slot.end_failure(kind);
+                        match progress {
+                            Progress::Made => slot.end_retry(kind),
+                            Progress::Locked => slot.retry_after(kind, now, BUSY_PAUSES),
+                            Progress::Stuck => slot.retry_after(kind, now, STUCK_PAUSES),
+                        }
+                    }
                 }
-                self.first = report.first;
-                self.promote.note(report);
+                is_slow.then_some(Unfit::Slow)
             }
-        }
-        if let Some(mut slot) = slot::lock(self.slot).filter(|_| self.unending) {
-            slot.set_error(unending::MESSAGE);
-        }
+            Ok(Outcome::Busy) => {
+                slot.retry_after(kind, now, BUSY_PAUSES);
+                None
+            }
+            Ok(Outcome::Gone) => {
+                slot.retry_after(kind, now, SLOW_PAUSES);
+                Some(Unfit::Gone)
+            }
+            Ok(Outcome::RunsUserCode) => Some(Unfit::RunsUserCode),
+            Ok(Outcome::OwnedBy(owner)) => Some(Unfit::OwnedBy(*owner)),
+            Err(failure) if failure.is_canceled() && manner == Manner::Brief => Some(Unfit::Slow),
+            Err(failure) => {
+                fail(failure, true);
+                None
+            }
+        };
+        let report = match outcome {
+            Ok(Outcome::Done(report)) => Some(report),
+            _ => None,
+        };
+        (report, unfit)
     }
 
-    /// Shows that there is no job worker for what is to be done.
-    pub fn note_no_worker(&mut self, message: &str) {
-        match self.wanted() {
-            None => {}
-            Some(Kind::Give(giving)) => self.orphans.retry(giving).note_no_worker(message),
-            Some(Kind::OnTime) => self.promote.note_no_worker(message),
-        }
-    }
-
-    /// Returns whether consumers wait beside ready tasks.
-    pub fn is_beside_ready(&self, now: i64) -> bool {
-        slot::lock(self.slot).is_some_and(|slot| slot.has_idle_consumers(now))
+    fn is_due(&self, kind: Kind) -> bool {
+        slot::lock(self.slot).is_some_and(|slot| slot.retry_left(kind, time::now()) == 0)
     }
 
     /// Returns whether only tables and shared memory say what is left to do.
     pub fn is_settled(&self) -> bool {
-        self.orphans.is_settled()
+        !self.sweep && self.ended.is_empty()
     }
 
-    /// Leaves the queue to the next worker; returns when one is needed, if the instant is known.
-    pub fn hand_over(&self, now: i64) -> Option<i64> {
-        let mut slot = slot::lock(self.slot)?;
-        let due = slot.due();
-        slot.keep_pause(self.promote.kept(now));
-        drop(slot);
-        let after = |pause: Duration| now.saturating_add(pause.as_micros() as i64);
-        let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
-        let retry = |left: Duration| if left.is_zero() { left } else { left.max(RETRY_REST) };
-        let promote = (due != NEVER && !self.is_left())
-            .then(|| due.max(after(retry(self.promote.left().unwrap_or_default()))));
-        let others = self.orphans.pause().map(retry).into_iter().chain(all);
-        others.map(after).chain(promote).min()
+    /// Returns when there is something to do next; `NEVER` if there is nothing.
+    pub fn needed_at(&self, now: i64) -> i64 {
+        let is_settled = self.is_settled();
+        slot::lock(self.slot).map_or(NEVER, |slot| slot.needed_at(now, is_settled))
     }
+}
 
-    /// Returns the time until the next scheduled work; None means wait for a signal. The end of a job is reported to
-    /// queues that wait for a job worker.
-    pub fn pause(&self, is_served: bool) -> Option<Duration> {
-        let due = slot::lock(self.slot)?.due();
-        let all = self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()));
-        let promote = (due != NEVER && !self.is_left()).then(|| {
-            let left = Duration::from_micros(due.saturating_sub(time::now()).max(0) as u64);
-            left.min(CLOCK_INTERVAL).max(self.promote.left().unwrap_or_default())
-        });
-        let jobs = [self.orphans.pause(), promote].into_iter().flatten().min();
-        // What waits for a job worker only because it is slow may be done here once it is not.
-        let slow = || self.slow_left().filter(|_| !self.runs_user_code);
-        let jobs = match self.wanted() {
-            _ if is_served => None,
-            Some(_) => slow(),
-            None => jobs,
-        };
-        [jobs, all].into_iter().flatten().min()
-    }
+/// Returns whether a queue may have taken tasks.
+pub fn may_have_taken(slot: SlotId) -> bool {
+    // A take that is visible may have been given back before it is counted, which needs the slot's lock: until then the
+    // counters say too little.
+    slot::lock(slot).is_some_and(|slot| slot.has_taken()) || sessions::any_committing(|_| true)
 }

@@ -5,7 +5,6 @@ use crate::error::OrRaise;
 use crate::model::change::{Call, has_progressed};
 use crate::model::row_id::RowId;
 use crate::parts::schedule::jobs;
-use crate::parts::schedule::orders::Progress;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::heap::Found;
 use crate::server::spi::{self, Spi};
@@ -16,6 +15,7 @@ use crate::server::xact::Failure;
 use crate::statement::{Change, Parameter};
 use crate::transaction;
 use crate::worker::resting;
+use crate::worker::work::Progress;
 use crate::write::counting;
 use crate::write::direct::upkeep::{Upkeep, Wanted};
 use std::cell::{Cell, RefCell};
@@ -126,11 +126,10 @@ impl<'q> Means<'q> {
     }
 
     /// Returns those of the sessions that hold tasks which are wanted.
-    pub fn holding(&self, named: bool, wanted: Wanted) -> Vec<Uuid> {
-        let change = Change::Reap { named };
+    pub fn holding(&self, wanted: Wanted) -> Vec<Uuid> {
         let holding = match self.is_direct {
-            true => self.directly(|upkeep| upkeep.holding(change, wanted)),
-            false => self.owners(&Statement::Holding { named }, &self.arguments(wanted)),
+            true => self.directly(|upkeep| upkeep.holding(wanted)),
+            false => self.owners(&Statement::Holding, &self.arguments(wanted)),
         };
         holding.into_iter().flatten().collect()
     }
@@ -177,13 +176,7 @@ impl<'q> Means<'q> {
                 times.set(Parameter::Since, Value::instant(since));
                 times
             }
-            Wanted::Held { sessions, keys } => {
-                let keys =
-                    keys.map(|keys| Value::array(keys.iter().copied(), self.queue.key[0].base));
-                let mut held = Arguments::of(Parameter::Sessions, Value::uuids(sessions));
-                held.set_or_null(Parameter::Keys, keys);
-                held
-            }
+            Wanted::Held { sessions } => Arguments::of(Parameter::Sessions, Value::uuids(sessions)),
             Wanted::Ownerless => Arguments::default(),
         }
     }

@@ -3,28 +3,21 @@
 
 mod ages;
 mod authors;
-mod crew;
 pub mod database;
 mod definitions;
 pub mod graphite;
 mod healing;
 pub mod job;
 pub mod job_worker;
+mod known;
 pub mod launcher;
 pub mod leases;
 pub mod maintenance;
 pub mod means;
 mod metrics;
-mod orphans;
-mod pool;
 mod prepared;
-mod recounter;
 mod recounts;
 mod resting;
-mod retry;
-mod shares;
-mod slowness;
-mod turns;
 mod unending;
 mod work;
 

@@ -6,7 +6,7 @@ use crate::parts::slot_id::SlotId;
 use crate::server::value::Value;
 use crate::server::{catalog, injection, spi, xact};
 use crate::trace;
-use crate::worker::maintenance::QueueMaintenance;
+use crate::worker::known::KnownQueue;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -46,18 +46,18 @@ impl Prepared {
 
     /// Finds, when due, the queues whose tables prepared transactions have changed; the counters of the others can be
     /// exact again.
-    pub fn look(&mut self, queues: &mut HashMap<Oid, QueueMaintenance>) -> HashSet<Oid> {
+    pub fn look(&mut self, queues: &HashMap<Oid, KnownQueue>) -> HashSet<Oid> {
         let asked = std::mem::take(&mut self.asked);
         if !asked && self.left().is_none_or(|left| !left.is_zero()) {
             return HashSet::new();
         }
-        let slots = queues.iter().map(|(table, maintenance)| (*table, maintenance.slot));
+        let slots = queues.iter().map(|(table, queue)| (*table, queue.slot()));
         let mut marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
         // Settling a queue wakes all its waiting consumers: unasked, only queues that can be settled are.
         let mut unsettled = if asked { HashSet::new() } else { changed_among(&marked) };
         marked.retain(|(table, _)| !unsettled.contains(table));
         if !marked.is_empty() {
-            unsettled.extend(settle(marked, queues));
+            unsettled.extend(settle(marked));
             trace::flush();
         }
         let pause = if asked { Duration::ZERO } else { self.pause * 2 };
@@ -67,33 +67,12 @@ impl Prepared {
     }
 }
 
-impl Prepared {
-    /// Looks at some queues at once, and returns those of them whose tables prepared transactions have changed.
-    pub fn look_at(
-        &mut self,
-        tables: &[Oid],
-        queues: &mut HashMap<Oid, QueueMaintenance>,
-    ) -> HashSet<Oid> {
-        let slots = tables.iter().filter_map(|table| Some((*table, queues.get(table)?.slot)));
-        let marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
-        if marked.is_empty() {
-            return HashSet::new();
-        }
-        let unsettled = settle(marked, queues);
-        if !unsettled.is_empty() {
-            self.pause = self.pause.max(PAUSES.0);
-            self.at = self.at.or(Some(Instant::now() + self.pause));
-        }
-        unsettled
-    }
-}
-
 fn is_marked(slot: SlotId) -> bool {
     slot::lock(slot).is_some_and(|slot| slot.is_prepared())
 }
 
 /// Settles the queues whose tables no prepared transaction has changed, and returns the others.
-fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, QueueMaintenance>) -> HashSet<Oid> {
+fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
     // The mark is cleared before the locks are looked at: a PREPARE meanwhile sets it again.
     let mut reserved = Vec::with_capacity(marked.len());
     for (table, slot) in &marked {
@@ -117,10 +96,10 @@ fn settle(marked: Vec<(Oid, SlotId)>, queues: &mut HashMap<Oid, QueueMaintenance
             if let Some(owner) = owners.get(&table) {
                 queue.resolve_owner((*owner).into());
             }
-        }
-        // It may have given tasks to sessions that have ended since.
-        if let Some(maintenance) = queues.get_mut(&table).filter(|_| !is_changed) {
-            maintenance.sweep();
+            if !is_changed {
+                // It may have given tasks to sessions that have ended since.
+                queue.ask_for_sweep();
+            }
         }
     }
     changed

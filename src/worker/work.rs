@@ -2,62 +2,83 @@
 
 use crate::error::OrRaise;
 use crate::model::field::Field;
-use crate::model::position::Position;
 use crate::model::status::Status;
 use crate::parts::leases::store;
-use crate::parts::schedule::orders::{End, Progress, Report, Work};
 use crate::parts::slot;
 use crate::queue::Queue;
 use crate::server::time;
 use crate::server::types::Uuid;
-use crate::server::value::Value;
 use crate::server::xact::Failure;
 use crate::statement::Change;
 use crate::worker::job::{self, Batch, Changed, Manner, Outcome};
 use crate::worker::means::Means;
-use crate::worker::recounter;
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
 
-/// Does a job and says what came of it.
-pub fn perform(table: Oid, work: &Work, manner: Manner) -> Report {
-    if *work == Work::Recount {
-        return recounter::recount_at_leisure(table);
-    }
+/// Work on a queue, in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Acts on what is due at `now`: delays, times to run, ends of life; begins with the kind at index `first`.
+    /// Nothing is due before `since`.
+    Timed { now: i64, since: i64, first: usize },
+    /// Gives back tasks without a session, and finds sessions that have ended unnoticed.
+    FindLost,
+    /// Gives back the tasks of these sessions.
+    Reap { sessions: Vec<Uuid> },
+}
+
+/// Whether to continue at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// There was progress, or nothing is left.
+    Made,
+    /// The rest is locked by other transactions.
+    #[default]
+    Locked,
+    /// The rest was changed without effect, as by a trigger.
+    Stuck,
+}
+
+/// What came of work whose transaction has committed.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub progress: Progress,
+    /// The next instant to act, after `Timed`.
+    pub next: Option<i64>,
+    /// Sessions that were found to have ended, or that still hold tasks.
+    pub sessions: Vec<Uuid>,
+    /// There are more tasks without a session.
+    pub has_more: bool,
+    /// A time limit was reached, even if the work was completed within others.
+    pub is_slow: bool,
+    /// The kind with which the next job has to begin, after `Timed`.
+    pub first: usize,
+    pub failure: Option<Failure>,
+}
+
+/// Does a job and says what came of it. An error has undone it.
+pub fn perform(table: Oid, work: &Work, manner: Manner) -> Result<Outcome<Report>, Failure> {
+    let mut is_outdated = false;
     let done = job::run(table, |means| {
         let report = match work {
-            Work::Timed { now, since, first } => {
-                act_on_time(means, (*now, *since), usize::from(*first), manner)
-            }
+            Work::Timed { now, since, first } => act_on_time(means, (*now, *since), *first, manner),
             Work::FindLost => find_lost(means, manner),
-            Work::Reap { sessions, places } => reap(means, sessions, places.as_deref(), manner),
-            Work::Recount => return Report::none(End::Busy),
+            Work::Reap { sessions } => reap(means, sessions, manner),
         };
         let report = with_resting(means, report);
-        if means.is_outdated.get() {
-            return Report::none(End::Busy);
-        }
-        Report { end: End::Done, has_row_security: means.queue.has_row_security, ..report }
+        is_outdated = means.is_outdated.get();
+        report
     });
     match done {
-        Ok(Outcome::Done(report)) => report,
-        Ok(Outcome::Busy) => Report::none(End::Busy),
-        Ok(Outcome::Gone) => Report::none(End::Gone),
-        Ok(Outcome::RunsUserCode) => Report::none(End::RunsUserCode),
-        Ok(Outcome::OwnedBy(owner)) => {
-            Report { owner: owner.into(), ..Report::none(End::OtherOwner) }
-        }
-        Err(failure) if failure.is_canceled() && manner != Manner::Patient => {
-            Report { is_slow: true, ..Report::none(End::Slow) }
-        }
-        Err(failure) => Report::failed(failure),
+        Ok(Outcome::Done(_)) if is_outdated => Ok(Outcome::Busy),
+        done => done,
     }
 }
 
 /// Adds to a report what rests because it has failed, and when one of that is tried again. Where statements have failed, nothing rests:
-/// all is tried again after a pause.
+/// unless others were changed, all is tried again after a pause.
 fn with_resting(means: &Means, mut report: Report) -> Report {
     match resting::end(means.queue.table).filter(|_| means.is_direct) {
         Some((left, failure)) => {
@@ -68,7 +89,9 @@ fn with_resting(means: &Means, mut report: Report) -> Report {
             report.next = report.next.into_iter().chain([again]).min();
             report.failure = report.failure.or(failure);
         }
-        None if report.failure.is_some() => report.progress = Progress::Stuck,
+        None if report.failure.is_some() && report.progress != Progress::Made => {
+            report.progress = Progress::Stuck;
+        }
         None => {}
     }
     report
@@ -93,13 +116,17 @@ fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize, manner: Ma
         failure = changed.failure.or(failure.take());
         changed.is_slow
     });
-    let next = means.next_due(since);
+    let mut next = means.next_due(since);
     let has_made = || if means.tells() { means.has_made_progress() } else { next != before };
     let progress = match next {
         Some(next) if next <= now && !has_made() => means.left(timed_changes(queue), wanted),
         _ => Progress::Made,
     };
-    let first = slow.map_or(0, |index| index as u8 + 1);
+    if progress != Progress::Made && failure.is_some() && !means.is_direct {
+        // These are tried again after a pause, or with the next one that falls due.
+        next = means.next_due(now.saturating_add(1));
+    }
+    let first = slow.map_or(0, |index| index + 1);
     Report { progress, next, first, is_slow: slow.is_some(), failure, ..Report::default() }
 }
 
@@ -148,19 +175,12 @@ fn find_lost(means: &Means, manner: Manner) -> Report {
     Report { progress, sessions, has_more, is_slow, failure, ..Report::default() }
 }
 
-/// Gives back tasks that sessions had taken, those in these places if they are given.
-fn reap(means: &Means, sessions: &[Uuid], places: Option<&[Position]>, manner: Manner) -> Report {
-    let queue = means.queue;
-    // Without triggers that report changes, their positions are not reliable.
-    let places = places.filter(|_| queue.is_tracked);
-    let keys = places.and_then(|places| {
-        places.iter().map(|place| queue.key_at(*place)).collect::<Option<Vec<Value>>>()
-    });
-    let (named, wanted) = (keys.is_some(), Wanted::Held { sessions, keys: keys.as_deref() });
-    let change = Change::Reap { named };
+/// Gives back tasks that sessions had taken.
+fn reap(means: &Means, sessions: &[Uuid], manner: Manner) -> Report {
+    let (change, wanted) = (Change::Reap, Wanted::Held { sessions });
     let Changed { tasks, is_slow, failure } = Batch { means, change, wanted, manner }.run_or_each();
     // Locked rows were passed over: then there is more to do.
-    let holders = means.holding(named, wanted);
+    let holders = means.holding(wanted);
     let has_made = || if means.tells() { means.has_made_progress() } else { tasks > 0 };
     let progress = match holders.is_empty() || has_made() {
         true => Progress::Made,

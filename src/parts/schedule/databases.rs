@@ -1,75 +1,40 @@
-//! The databases with the extension, their workers, and their claims to places for these.
+//! The databases with the extension and their workers, in shared memory. One lock, the directory's, guards them, the job
+//! workers and the launcher's list.
 
-mod launch;
-mod places;
-mod status;
-
-pub use launch::{
-    are_short, are_starting, begin_start, claims, has_no_place, has_place, keep_place, kept_until,
-    launcher_pid, next_claim, not_started, put_off, register_launcher, resting, starving,
-    unreachable,
-};
-pub use places::{
-    Rest, drop_claim, give_up, is_own, is_place_kept, register_worker, report_connection,
-    report_round, report_work, take_recount_request, take_requests, unregister_worker, want_place,
-};
-pub use status::{State, WorkerStatus, all_workers, state, worker_of};
+pub use crate::parts::schedule::status::{State, WorkerStatus, all_workers, state, worker_of};
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::job_claim::{JobClaim, LastKept};
+use crate::parts::schedule::jobs::{self, Job};
+use crate::parts::schedule::process::{NO_PROCESS, Process, TURN};
 use crate::server::shared_memory::{Guarded, Zeroed};
 use crate::server::{latch, time};
 
 pub const LIMIT: usize = 256;
-pub const NO_PROCESS: u32 = u32::MAX;
-/// A worker that has not begun this long after the request (µs) is considered lost.
-const START_TIMEOUT: i64 = 10_000_000;
-
-/// Before the next try to connect to a database after one that failed (µs): doubled each time, up to a limit.
-const FAILURE_PAUSES: (i64, i64) = (1_000_000, 60_000_000);
+/// A database whose worker has failed gets another one no sooner than this after it began (µs).
+const START_INTERVAL: i64 = 1_000_000;
 
 /// A database, as the launcher and its worker see it.
 #[repr(C)]
-pub struct Database {
-    oid: u32,
-    /// Process of the worker; `NO_PROCESS` if there is none.
-    worker: u32,
+pub(super) struct Database {
+    pub(super) oid: u32,
+    pub(super) worker: Process,
     /// The worker has connected to the database.
     has_connected: bool,
     /// The worker has read the list of queues and made one round.
-    works: bool,
+    pub(super) works: bool,
     /// The launcher has to start a worker.
-    wanted: bool,
-    /// When a worker was requested that has not begun yet; 0 if none was.
-    starting: i64,
-    /// Without a worker: when one is needed. With one that sleeps: when it acts next, by its latest look at the clock.
-    needed_at: i64,
-    /// No worker is started before this instant, as the last one has failed.
-    not_before: i64,
-    /// The last pause before a try after one whose worker could not connect (µs); 0 once one has.
-    failure_pause: i64,
+    pub(super) wanted: bool,
     /// It was reported that no worker can connect.
-    is_failure_reported: bool,
-    /// The last worker gave its place up with nothing left to do; the next one need not look for what was lost.
-    has_rested: bool,
-    /// It was reported that the database waits for a place.
-    is_reported: bool,
-    job: JobClaim,
-    /// That claim is one of those that wait, by the launcher's latest look.
-    is_job_waiting: bool,
-    /// Process id of the worker, when it began, and when it ended its first round.
-    pid: i32,
-    begun: i64,
-    first_round: i64,
-    /// When it ended its last round; 0 before.
-    round_at: i64,
+    pub(super) is_failure_reported: bool,
+    /// The last worker left with nothing in hand; the next one need not look for what was lost.
+    pub(super) has_rested: bool,
+    /// When the worker ended its last round; 0 before.
+    pub(super) round_at: i64,
     /// When it has to begin a round unasked; while it makes one, when that began.
-    due_at: i64,
-    /// When it was woken, unless it has made a round since; 0 if it has.
-    woken_at: i64,
+    pub(super) due_at: i64,
     /// Number of commands that need the database exclusively: no worker meanwhile.
-    occupied: u32,
+    pub(super) occupied: u32,
     requests: Requests,
 }
 
@@ -87,59 +52,106 @@ pub struct Requests {
     pub sessions: bool,
     /// The metrics are about to be sent, and need what only the tables say.
     pub metrics: bool,
-    /// The recount of a queue is waited for.
-    pub recount: bool,
 }
 
-/// The databases, and the launcher that starts their workers.
+impl Requests {
+    const ALL: Requests =
+        Requests { registry: true, sweep: true, prepared: true, sessions: true, metrics: false };
+
+    fn or(self, others: Requests) -> Requests {
+        Requests {
+            registry: self.registry | others.registry,
+            sweep: self.sweep | others.sweep,
+            prepared: self.prepared | others.prepared,
+            sessions: self.sessions | others.sessions,
+            metrics: self.metrics | others.metrics,
+        }
+    }
+}
+
+/// All workers but that of the metrics.
 #[repr(C)]
-pub struct Databases {
-    launcher: u32,
-    launcher_pid: i32,
-    /// Number of claims for which workers are to give up their places.
-    waiting: u32,
-    /// Number of places given up that may not be free yet, and when the last one was.
-    leaving: u32,
-    left_at: i64,
-    /// A database was refused, as there are more than `LIMIT`.
+pub struct Workers {
+    pub(super) launcher: u32,
+    /// When the launcher next looks for job workers that have taken too long.
+    pub(super) looks_at: i64,
+    /// Number of requests for which workers are to leave.
+    pub(super) waiting: u32,
+    /// Number of workers that have left and may not have ended yet, and when the last one did.
+    pub(super) leaving: u32,
+    pub(super) left_at: i64,
+    /// A database was refused, because there are more than `LIMIT`.
     has_refused: bool,
-    last_kept: LastKept,
-    databases: [Database; LIMIT],
+    pub(super) databases: [Database; LIMIT],
+    pub(super) jobs: [Job; jobs::LIMIT],
 }
 
 // SAFETY: numbers and bools.
-unsafe impl Zeroed for Databases {}
+unsafe impl Zeroed for Workers {}
 
-pub(in crate::parts) static DIRECTORY: Guarded<Databases, DirectoryLock> = Guarded::new();
+pub(in crate::parts) static WORKERS: Guarded<Workers, DirectoryLock> = Guarded::new();
+
+pub(super) fn workers(directory: &mut Directory) -> &mut Workers {
+    &mut WORKERS.get_mut(directory)[0]
+}
 
 /// There is no launcher at first.
 pub(in crate::parts) fn fill() {
-    DIRECTORY.get_mut(&mut directory())[0].launcher = NO_PROCESS;
+    workers(&mut directory()).launcher = NO_PROCESS;
+}
+
+impl Workers {
+    pub(super) fn find(&mut self, oid: u32) -> Option<&mut Database> {
+        self.databases.iter_mut().find(|database| database.oid == oid)
+    }
+
+    fn find_or_add(&mut self, oid: u32) -> Option<&mut Database> {
+        let known = self.databases.iter().position(|database| database.oid == oid);
+        let index = known.or_else(|| self.databases.iter().position(|known| known.oid == 0))?;
+        let database = &mut self.databases[index];
+        if database.oid == 0 {
+            *database = Database::of(oid);
+        }
+        Some(database)
+    }
+
+    pub(super) fn wake_launcher(&self) {
+        if self.launcher != NO_PROCESS {
+            latch::wake(self.launcher);
+        }
+    }
+
+    /// Wakes the worker of a database, or has one started at `instant` at the latest.
+    pub(super) fn need(&mut self, oid: u32, instant: i64) {
+        let now = time::now();
+        let Some(database) = self.find(oid) else { return };
+        if database.worker.is_there() {
+            database.worker.wake(now);
+        } else if database.worker.need(instant.max(now)) {
+            self.wake_launcher();
+        }
+    }
+
+    /// A worker has left, for one that waits.
+    pub(super) fn note_leave(&mut self, now: i64) {
+        (self.waiting, self.leaving) = (self.waiting.saturating_sub(1), self.leaving + 1);
+        self.left_at = now;
+        self.wake_launcher();
+    }
 }
 
 impl Database {
     const fn of(oid: u32) -> Database {
         Database {
             oid,
-            worker: NO_PROCESS,
+            worker: Process::NONE,
             has_connected: false,
             works: false,
             wanted: false,
-            starting: 0,
-            needed_at: NEVER,
-            not_before: 0,
-            failure_pause: 0,
             is_failure_reported: false,
             has_rested: false,
-            is_reported: false,
-            job: JobClaim::NONE,
-            is_job_waiting: false,
-            pid: 0,
-            begun: 0,
-            first_round: 0,
             round_at: 0,
             due_at: NEVER,
-            woken_at: 0,
             occupied: 0,
             requests: Requests {
                 registry: false,
@@ -147,93 +159,36 @@ impl Database {
                 prepared: false,
                 sessions: false,
                 metrics: false,
-                recount: false,
             },
         }
     }
 
-    /// Returns whether it has a worker, or one that is starting and not overdue.
-    fn is_attended(&self) -> bool {
-        let starts = self.starting != 0 && time::now() - self.starting < START_TIMEOUT;
-        self.worker != NO_PROCESS || starts
+    /// Returns since when it has needed a worker; `NEVER` if it has one, or needs none.
+    pub(super) fn requested_at(&self, now: i64) -> i64 {
+        if self.may_begin(now) { self.worker.requested_at(now) } else { NEVER }
     }
 
     /// Returns whether it may have a worker and has none.
-    fn lacks_worker(&self) -> bool {
-        self.oid != 0 && self.wanted && self.occupied == 0 && !self.is_attended()
-    }
-
-    /// Returns when it needs a place for a worker; `NEVER` if it has one, or needs none.
-    fn claims_at(&self) -> i64 {
-        if self.lacks_worker() { self.needed_at.max(self.not_before) } else { NEVER }
-    }
-
-    /// Makes a worker needed at `instant` at the latest. True if that is earlier than before.
-    fn need(&mut self, instant: i64) -> bool {
-        let is_earlier = instant < self.needed_at;
-        self.needed_at = self.needed_at.min(instant);
-        is_earlier
-    }
-
-    /// Puts the next try off after one whose worker could not connect.
-    fn pause_after_failure(&mut self) {
-        self.failure_pause = (self.failure_pause * 2).clamp(FAILURE_PAUSES.0, FAILURE_PAUSES.1);
-        self.not_before = time::now() + self.failure_pause;
+    pub(super) fn may_begin(&self, now: i64) -> bool {
+        self.oid != 0 && self.wanted && self.occupied == 0 && !self.worker.is_attended(now)
     }
 
     /// Frees the entry if the database needs nothing.
     fn free_if_idle(&mut self) {
-        if !self.wanted && !self.is_attended() && self.occupied == 0 {
+        if !self.wanted && !self.worker.is_attended(time::now()) && self.occupied == 0 {
             self.oid = 0;
         }
     }
 }
 
-fn find(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
-    DIRECTORY.get_mut(directory)[0].databases.iter_mut().find(|database| database.oid == oid)
-}
-
-fn find_or_add(directory: &mut Directory, oid: u32) -> Option<&mut Database> {
-    let databases = &mut DIRECTORY.get_mut(directory)[0].databases;
-    let known = databases.iter().position(|database| database.oid == oid);
-    let index = known.or_else(|| databases.iter().position(|database| database.oid == 0))?;
-    let database = &mut databases[index];
-    if database.oid == 0 {
-        *database = Database::of(oid);
-    }
-    Some(database)
-}
-
 pub(in crate::parts) fn request_sweep(directory: &mut Directory, oid: u32) {
-    if let Some(database) = find(directory, oid) {
+    if let Some(database) = workers(directory).find(oid) {
         (database.requests.sweep, database.requests.sessions) = (true, true);
     }
 }
 
 pub(in crate::parts) fn wake_worker(directory: &mut Directory, oid: u32) {
-    need_worker(directory, oid, i64::MIN);
-}
-
-/// Wakes the worker of a database, or has one started at `instant` at the latest.
-fn need_worker(directory: &mut Directory, oid: u32, instant: i64) {
-    let Some(database) = find(directory, oid) else { return };
-    if database.worker == NO_PROCESS {
-        if database.need(instant.max(time::now())) {
-            wake_launcher(directory);
-        }
-        return;
-    }
-    if database.woken_at == 0 {
-        database.woken_at = time::now();
-    }
-    latch::wake(database.worker);
-}
-
-fn wake_launcher(directory: &Directory) {
-    let launcher = DIRECTORY.get(directory)[0].launcher;
-    if launcher != NO_PROCESS {
-        latch::wake(launcher);
-    }
+    workers(directory).need(oid, i64::MIN);
 }
 
 /// Requests a worker for this database, unless it has one. `look`: the worker, also one about to leave because it
@@ -241,15 +196,16 @@ fn wake_launcher(directory: &Directory) {
 /// fewer.
 pub fn want_worker(oid: u32, look: bool) -> bool {
     let mut directory = directory();
-    let Some(database) = find_or_add(&mut directory, oid) else {
-        DIRECTORY.get_mut(&mut directory)[0].has_refused = true;
+    let workers = workers(&mut directory);
+    let Some(database) = workers.find_or_add(oid) else {
+        workers.has_refused = true;
         return false;
     };
     database.requests.registry |= look;
     database.requests.prepared |= look;
     let is_new = !std::mem::replace(&mut database.wanted, true);
     if is_new || look {
-        wake_worker(&mut directory, oid);
+        workers.need(oid, i64::MIN);
     }
     true
 }
@@ -257,59 +213,181 @@ pub fn want_worker(oid: u32, look: bool) -> bool {
 /// Returns whether databases were refused since the last call, and there is room for one now.
 pub fn has_room_for_refused() -> bool {
     let mut directory = directory();
-    let shared = &mut DIRECTORY.get_mut(&mut directory)[0];
-    let has_room = shared.databases.iter().any(|database| database.oid == 0);
-    has_room && std::mem::take(&mut shared.has_refused)
-}
-
-/// Wakes the worker of a database.
-pub fn wake(oid: u32) {
-    wake_worker(&mut directory(), oid);
+    let workers = workers(&mut directory);
+    let has_room = workers.databases.iter().any(|database| database.oid == 0);
+    has_room && std::mem::take(&mut workers.has_refused)
 }
 
 /// Adds to the requests to the worker of a database, and wakes it.
 pub fn request(oid: u32, change: impl FnOnce(&mut Requests)) {
     let mut directory = directory();
-    if let Some(database) = find(&mut directory, oid) {
+    let workers = workers(&mut directory);
+    if let Some(database) = workers.find(oid) {
         change(&mut database.requests);
     }
-    wake_worker(&mut directory, oid);
+    workers.need(oid, i64::MIN);
 }
 
 /// Tells the worker of a database, which must act at `instant` at the latest.
 pub fn request_at(oid: u32, instant: i64) {
-    need_worker(&mut directory(), oid, instant);
+    workers(&mut directory()).need(oid, instant);
 }
 
 /// Forgets a database that has been dropped.
 pub fn forget(oid: u32) {
     let mut directory = directory();
-    if let Some(database) = find(&mut directory, oid) {
+    let workers = workers(&mut directory);
+    workers.jobs.iter_mut().for_each(|job| job.forget(oid));
+    if let Some(database) = workers.find(oid) {
         database.oid = 0;
     }
-    wake_launcher(&directory);
+    workers.wake_launcher();
 }
 
-/// Makes the worker of a database leave, and keeps workers away until `vacate`.
+/// Makes the workers of a database leave, and keeps workers away until `vacate`.
 pub fn occupy(oid: u32) {
     let mut directory = directory();
-    if let Some(database) = find_or_add(&mut directory, oid) {
+    let workers = workers(&mut directory);
+    if let Some(database) = workers.find_or_add(oid) {
         database.occupied += 1;
     }
-    wake_worker(&mut directory, oid);
+    workers.jobs.iter_mut().for_each(|job| job.end(oid));
+    workers.need(oid, i64::MIN);
 }
 
-/// Returns whether the database still has a worker, or one that is starting.
-pub fn has_worker(oid: u32) -> bool {
-    find(&mut directory(), oid).is_some_and(|database| database.is_attended())
+/// Returns whether a database still has workers, or one that is starting.
+pub fn has_workers(oid: u32) -> bool {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    workers.find(oid).is_some_and(|database| database.worker.is_attended(now))
+        || workers.jobs.iter().any(|job| job.is_attended(oid, now))
 }
 
 /// Undoes one `occupy`.
 pub fn vacate(oid: u32) {
     let mut directory = directory();
-    if let Some(database) = find(&mut directory, oid) {
+    let workers = workers(&mut directory);
+    if let Some(database) = workers.find(oid) {
         database.occupied = database.occupied.saturating_sub(1);
         database.free_if_idle();
     }
-    wake_launcher(&directory);
+    workers.wake_launcher();
+}
+
+/// Makes this process the worker of a database; None if none is wanted there. True if the worker before it left
+/// nothing that has to be looked for.
+pub fn register_worker(oid: u32) -> Option<bool> {
+    let now = time::now();
+    let mut directory = directory();
+    let database = workers(&mut directory).find(oid).filter(|known| !known.worker.is_there())?;
+    database.worker.register(now);
+    (database.has_connected, database.round_at, database.due_at) = (false, 0, now);
+    let resumes = std::mem::take(&mut database.has_rested) && !database.requests.registry;
+    // One that resumes knows the queues as soon as it has read them.
+    database.works = resumes;
+    database.requests.registry = true;
+    if !resumes {
+        database.requests = Requests::ALL.or(database.requests);
+    }
+    Some(resumes)
+}
+
+/// Records that this database's worker has connected to it.
+pub fn report_connection(oid: u32) {
+    if let Some(database) = workers(&mut directory()).find(oid) {
+        (database.has_connected, database.is_failure_reported) = (true, false);
+        database.worker.failure_pause = 0;
+    }
+}
+
+/// Returns whether this process is the worker of a database.
+pub fn is_own(oid: u32) -> bool {
+    workers(&mut directory()).find(oid).is_some_and(|database| database.worker.is_own())
+}
+
+/// Ends this process's role as the worker of its database. `wanted`: another one has to follow.
+pub fn unregister_worker(oid: u32, wanted: bool) {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    if let Some(database) = workers.find(oid).filter(|known| known.worker.is_own()) {
+        database.worker.leave(now);
+        if wanted && database.has_connected {
+            database.worker.not_before = database.worker.begun + START_INTERVAL;
+        } else if wanted {
+            database.worker.pause_after_failure(now);
+        }
+        // A session that requested a look meanwhile may have installed the extension.
+        database.wanted &= wanted || database.requests.registry;
+        database.free_if_idle();
+    }
+    workers.wake_launcher();
+}
+
+/// Returns the requests since the last call. None if the worker has to leave.
+pub fn take_requests(oid: u32) -> Option<Requests> {
+    let now = time::now();
+    let mut directory = directory();
+    let database = workers(&mut directory).find(oid)?;
+    database.worker.begin_round();
+    database.due_at = now;
+    (database.occupied == 0).then(|| std::mem::take(&mut database.requests))
+}
+
+/// Records that this database's worker has ended a round, and begins the next one `pause` microseconds later unless it
+/// is woken. True if others wait for its worker slot.
+pub fn report_round(oid: u32, pause: Option<i64>) -> bool {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let waits = workers.waiting > 0;
+    let Some(database) = workers.find(oid).filter(|known| known.worker.is_own()) else {
+        return false;
+    };
+    database.round_at = now;
+    database.due_at = pause.map_or(NEVER, |pause| now.saturating_add(pause));
+    database.worker.end_round(now, database.due_at);
+    waits
+}
+
+/// What a worker leaves behind if it leaves after this round.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest {
+    /// When the database needs a worker again.
+    pub needed_at: i64,
+    /// All that is left to do is known to others than this process.
+    pub is_clean: bool,
+    /// Requests to the next worker.
+    pub requests: Requests,
+}
+
+/// Leaves the worker slot of this database's worker to others that wait, if it is not needed for a while, or its turn has
+/// ended. True if so: the process has to end.
+pub fn give_way(oid: u32, rest: Rest) -> bool {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let waits = workers.waiting > 0 && !workers.has_one_database_worker(now);
+    let Some(database) = workers.find(oid).filter(|known| known.worker.is_own()) else {
+        return false;
+    };
+    let is_woken = database.worker.woken_at != 0 || database.requests != Requests::default();
+    let needed_at = if is_woken { now } else { rest.needed_at };
+    if !waits || !database.worker.gives_way(now, needed_at, TURN) {
+        return false;
+    }
+    // Behind those that wait.
+    database.worker.leave(needed_at.max(now));
+    database.has_rested = rest.is_clean;
+    database.requests = database.requests.or(rest.requests);
+    workers.note_leave(now);
+    true
+}
+
+/// Records that this database's worker has made a round of its queues.
+pub fn report_work(oid: u32) {
+    if let Some(database) = workers(&mut directory()).find(oid) {
+        database.works = true;
+    }
 }

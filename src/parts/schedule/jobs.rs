@@ -1,439 +1,351 @@
-//! Job workers and their work, in shared memory.
+//! Job workers, in shared memory. One serves the queues of an owner in a database whose changes run code of that owner, or
+//! counts a table that is too large for the database worker.
 //!
-//! The worker of a database hands one job at a time to a job worker, which runs it in a process of its own and
-//! reports back. A place is free, or belongs to a job worker from its request until it has ended and its last report
-//! was read.
+//! A job worker serves one owner for its whole life: what the code of an owner leaves in the process (the seed of random
+//! numbers, connections, state of libraries) must not reach another's. The database worker asks for one as soon as there is
+//! something to do. It finds its work in the queues' slots, and leaves once there is none for a while, or others wait for
+//! their turns. The launcher starts it, and ends it if it takes too long without getting on.
 //!
-//! A job worker serves one owner for its whole life: what the code of one owner leaves in the process (the seed of
-//! random numbers, connections, state of libraries) must not reach another's. An idle one leaves when another owner
-//! needs its place. Job workers that count tasks run no user code, serve all owners, and have places of their own.
-//!
-//! All places are guarded by one lock, which is taken alone. A job worker clears its process id under it before it
-//! ends, so that a signal sent under it reaches no other process.
+//! The worker slots are shared by all databases, see [`super::process`]. Within a database at most `max_job_workers` owners
+//! are served at a time, and two tables of different owners counted.
 
-use crate::parts::locks::JobsLock;
-use crate::parts::schedule::databases;
-use crate::parts::schedule::orders::{self, Order, Report, Work};
-use crate::server::shared_memory::{Guarded, HeldLock, Zeroed};
-use crate::server::xact::Failure;
-use crate::server::{latch, process, time};
-use pgrx::PgSqlErrorCode;
+use crate::parts::locks::directory;
+use crate::parts::schedule::NEVER;
+use crate::parts::schedule::databases::{Workers, workers};
+use crate::parts::schedule::process::Process;
+use crate::parts::slot;
+use crate::parts::slot_id::SlotId;
+use crate::server::{process, time};
 use std::cell::Cell;
 
-/// A job worker that has not begun this long after the request (µs) is given up.
-const START_TIMEOUT: i64 = 10_000_000;
+pub const LIMIT: usize = 512;
+/// How long a job worker that always has something to do goes on while other owners of its database wait (µs). To start
+/// another one takes some milliseconds.
+const TURN: i64 = 100_000;
 /// Interval between signals to a job worker that has not ended (µs).
 const SIGNAL_INTERVAL: i64 = 1_000_000;
 /// One that has not ended this long after the first signal (µs) hears none.
 const UNENDING_AFTER: i64 = 5_000_000;
 
-/// A use of a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobId {
-    index: u16,
-    generation: u16,
-}
+/// A job worker's entry, as the argument of its main function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobId(pub u32);
 
-impl JobId {
-    /// As the argument of a job worker's main function.
-    pub fn to_argument(self) -> u32 {
-        u32::from(self.generation) << 16 | u32::from(self.index)
-    }
-
-    pub fn from_argument(argument: u32) -> JobId {
-        JobId { index: argument as u16, generation: (argument >> 16) as u16 }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum State {
-    Free,
-    /// The job worker waits for work.
-    Idle,
-    /// Work is about to be ordered.
-    Reserved,
-    /// Work was ordered and has not begun.
-    Ordered,
-    Running,
-    Done,
-    /// The job worker has ended during its work.
-    Ended,
-    /// The job worker has no work and is ending, or has to.
-    Leaving,
-}
-
-/// A place for a job worker. All-zero bytes are a free one.
+/// A job worker, or the request for one. All-zero bytes are a free entry.
 #[repr(C)]
-pub(in crate::parts) struct Job {
-    generation: u16,
-    state: State,
-    database: u32,
-    /// The owner that is served, `COUNTER` by one that counts.
-    owner: u32,
-    /// 0 until the job worker has begun, and after its end.
-    pid: i32,
-    process: u32,
-    /// When it was requested (µs).
-    since: i64,
-    /// When it last became idle.
-    idle_since: i64,
-    /// When the job worker is terminated unless it reports progress (µs).
+pub(super) struct Job {
+    pub(super) database: u32,
+    /// The owner that is served, or whose table is counted.
+    pub(super) owner: u32,
+    /// The table that is counted; 0 if an owner is served.
+    counts: u32,
+    pub(super) process: Process,
+    /// The table that it works on; 0 if none.
+    table: u32,
+    /// When it is terminated unless it gets on (µs).
     stop_at: i64,
     /// When it was first terminated because it took too long; 0 if it was not.
     stopped_at: i64,
-    /// The worker that ordered the work has ended.
-    is_orphan: bool,
-    order: Order,
+    /// It has nothing in hand, and ends.
+    leaves: bool,
 }
 
-// SAFETY: numbers, bools, and enums and options whose zeros are their first.
-unsafe impl Zeroed for Job {}
-
-pub(in crate::parts) static JOBS: Guarded<Job, JobsLock> = Guarded::new();
-
-/// In place of an owner: for work that runs no user code.
-pub const COUNTER: u32 = 0;
+/// What a job worker is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    pub database: u32,
+    pub owner: u32,
+    /// The table to count, if it counts.
+    pub counts: Option<u32>,
+}
 
 thread_local! {
-    /// The place of this process, if it is a job worker, and the owner that it serves.
-    static OWN: Cell<Option<(JobId, u32)>> = const { Cell::new(None) };
+    static OWN: Cell<Option<(JobId, Assignment)>> = const { Cell::new(None) };
 }
 
-/// Returns the owner that this process serves, if it is a job worker.
+/// Returns the owner whose code this process may run, if it is a job worker.
 pub fn served_owner() -> Option<u32> {
-    OWN.get().map(|(_, owner)| owner)
-}
-
-fn own() -> Option<JobId> {
-    OWN.get().map(|(id, _)| id)
-}
-
-/// Returns the number of places.
-pub(in crate::parts) fn limit() -> usize {
-    process::worker_limit().min(usize::from(u16::MAX))
-}
-
-fn with<T>(work: impl FnOnce(&mut [Job]) -> T) -> T {
-    work(JOBS.get_mut(&mut HeldLock::acquire()))
-}
-
-fn id_of(index: usize, job: &Job) -> JobId {
-    JobId { index: index as u16, generation: job.generation }
-}
-
-/// Returns the place, unless it was given to another use since.
-fn find(jobs: &mut [Job], id: JobId) -> Option<&mut Job> {
-    jobs.get_mut(id.index as usize).filter(|job| job.generation == id.generation)
-}
-
-/// Where work can be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// By a job worker that has nothing to do.
-    Known(JobId),
-    /// By one that has to be started.
-    New(JobId),
-    /// Retry when a job worker ends.
-    Later,
-    /// The server has no place for another job worker.
-    Nowhere,
-}
-
-/// Reserves a job worker of the database for an owner: an idle one of that owner, or a new one if there are fewer
-/// than `most`. If there are not, an idle one of another owner has to leave.
-pub fn reserve(database: u32, most: usize, owner: u32) -> Place {
-    let now = time::now();
-    with(|jobs| {
-        let is_alike = |job: &Job| {
-            let is_in_use = job.state != State::Free && job.database == database;
-            is_in_use && (job.owner == COUNTER) == (owner == COUNTER)
-        };
-        let is_idle = |job: &Job| is_alike(job) && job.state == State::Idle && !job.is_orphan;
-        if let Some(index) = jobs.iter().position(|job| is_idle(job) && job.owner == owner) {
-            jobs[index].state = State::Reserved;
-            return Place::Known(id_of(index, &jobs[index]));
-        }
-        if jobs.iter().filter(|job| is_alike(job)).count() < most {
-            let free = jobs.iter().position(|job| job.state == State::Free);
-            let Some(index) = free else { return Place::Nowhere };
-            let job = &mut jobs[index];
-            job.generation = job.generation.wrapping_add(1);
-            (job.database, job.owner, job.pid, job.is_orphan) = (database, owner, 0, false);
-            (job.state, job.since) = (State::Reserved, now);
-            return Place::New(id_of(index, job));
-        }
-        make_room(jobs, is_alike);
-        Place::Later
-    })
-}
-
-/// Returns the owners with an idle job worker in the database that was requested less than this many microseconds
-/// ago.
-pub fn owners_idle_since(database: u32, microseconds: i64) -> Vec<u32> {
-    let now = time::now();
-    let mut owners = Vec::with_capacity(limit());
-    with(|jobs| {
-        let is_idle = |job: &&Job| job.database == database && job.state == State::Idle;
-        // The clock may have been set back.
-        let is_young = |job: &&Job| (0..microseconds).contains(&(now - job.since));
-        owners.extend(jobs.iter().filter(is_idle).filter(is_young).map(|job| job.owner));
-    });
-    owners
-}
-
-/// Orders work on a table at a reserved place, unless the job worker has ended since.
-pub fn order(id: JobId, table: u32, work: &Work) {
-    let stop_at = time::now() + START_TIMEOUT;
-    with(|jobs| {
-        if let Some(job) = find(jobs, id).filter(|job| job.state == State::Reserved) {
-            job.order.write_work(table, work);
-            (job.state, job.stopped_at, job.stop_at) = (State::Ordered, 0, stop_at);
-            if job.pid != 0 {
-                latch::wake(job.process);
-            }
-        }
-    });
-}
-
-/// Frees a place whose job worker cannot be started, as the server has no slot for it. An idle one of the database,
-/// of any owner, has to leave.
-pub fn not_started(id: JobId) {
-    with(|jobs| {
-        let Some(job) = find(jobs, id) else { return };
-        job.state = State::Free;
-        let database = job.database;
-        make_room(jobs, |job| job.database == database);
-    });
-}
-
-/// Makes the one that has been idle for longest leave, unless another is leaving.
-fn make_room(jobs: &mut [Job], is_alike: impl Fn(&Job) -> bool) {
-    if jobs.iter().any(|job| is_alike(job) && job.state == State::Leaving) {
-        return;
-    }
-    let is_idle = |job: &&mut Job| is_alike(job) && job.state == State::Idle && !job.is_orphan;
-    if let Some(job) = jobs.iter_mut().filter(is_idle).min_by_key(|job| job.idle_since) {
-        job.state = State::Leaving;
-        latch::wake(job.process);
-    }
-}
-
-/// Makes the idle job workers of a database leave, for others that want their places.
-pub fn dismiss_idle(database: u32) {
-    with(|jobs| {
-        for job in jobs.iter_mut().filter(|job| job.database == database) {
-            if job.state == State::Idle {
-                job.state = State::Leaving;
-                latch::wake(job.process);
-            }
-        }
-    });
-}
-
-/// Returns the report of a job; None while it runs.
-pub fn collect(id: JobId) -> Option<Report> {
-    let (sessions, error) = (orders::session_room(), orders::error_room());
-    let ended = |code, message: &str| Report::failed(Failure { message: message.into(), code });
-    let was_stopped = Report {
-        is_ended: true,
-        ..ended(
-            PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
-            "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended",
-        )
-    };
-    let was_ended = ended(PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN, "its worker was ended");
-    let now = time::now();
-    with(|jobs| {
-        let Some(job) = find(jobs, id) else { return Some(was_ended) };
-        match job.state {
-            State::Reserved | State::Ordered | State::Running => None,
-            State::Done => {
-                job.state = match (job.pid, job.owner) {
-                    (0, _) => State::Free,
-                    // It counts once, and is ending.
-                    (_, COUNTER) => State::Leaving,
-                    _ => State::Idle,
-                };
-                job.idle_since = now;
-                Some(job.order.read_report(sessions, error))
-            }
-            State::Ended => {
-                job.state = State::Free;
-                Some(if job.stopped_at != 0 { was_stopped } else { was_ended })
-            }
-            State::Free | State::Idle | State::Leaving => Some(was_ended),
-        }
-    })
-}
-
-/// Terminates the job workers of these jobs whose time is over; returns the microseconds until the next one's is.
-pub fn stop_late(ids: &[JobId]) -> Option<i64> {
-    let now = time::now();
-    with(|jobs| {
-        let mut next: Option<i64> = None;
-        for id in ids {
-            let Some(job) = find(jobs, *id) else { continue };
-            if !matches!(job.state, State::Ordered | State::Running) {
-                continue;
-            }
-            if job.stop_at <= now {
-                job.stop_at = now + SIGNAL_INTERVAL;
-                if job.state == State::Running && job.stopped_at == 0 {
-                    job.stopped_at = now;
-                }
-                job.end();
-            }
-            let left = job.stop_at.saturating_sub(now);
-            next = Some(next.map_or(left, |next| next.min(left)));
-        }
-        next
-    })
+    OWN.get().filter(|(_, own)| own.counts.is_none()).map(|(_, own)| own.owner)
 }
 
 impl Job {
-    /// Returns whether it was terminated and has not ended; one that counts runs no code of users.
-    fn is_ending(&self) -> bool {
-        self.state != State::Free && self.pid != 0 && self.stopped_at != 0 && self.owner != COUNTER
+    fn is(&self, wanted: Assignment) -> bool {
+        self.database == wanted.database
+            && self.owner == wanted.owner
+            && self.counts == wanted.counts.unwrap_or_default()
     }
 
-    /// Terminates the job worker, by a signal that user code cannot catch.
-    fn end(&mut self) {
-        if self.pid != 0 {
-            process::terminate(self.pid);
-        } else if matches!(self.state, State::Reserved | State::Ordered) {
-            // It may still begin, and finds that the place is not its own.
-            self.generation = self.generation.wrapping_add(1);
-            self.state = State::Free;
+    pub(super) fn assignment(&self) -> Assignment {
+        let counts = Some(self.counts).filter(|table| *table != 0);
+        Assignment { database: self.database, owner: self.owner, counts }
+    }
+
+    /// Returns whether nothing has to be kept of it: how its owner has fared is, until the pause has ended.
+    fn is_free(&self, now: i64) -> bool {
+        let is_idle = self.process.needed_at == NEVER && self.process.not_before <= now;
+        self.database == 0 || is_idle && !self.process.is_attended(now)
+    }
+
+    /// Returns since when it has needed a process; `NEVER` if it has one, or needs none.
+    pub(super) fn requested_at(&self, now: i64) -> i64 {
+        if self.database == 0 { NEVER } else { self.process.requested_at(now) }
+    }
+
+    pub(super) fn is_attended(&self, database: u32, now: i64) -> bool {
+        self.database == database && self.process.is_attended(now)
+    }
+
+    pub(super) fn counts(&self) -> bool {
+        self.counts != 0
+    }
+
+    /// Returns whether it was terminated and has not ended.
+    pub(super) fn is_ending(&self) -> bool {
+        self.process.is_there() && self.stopped_at != 0
+    }
+
+    /// Makes it end, if it is of a database.
+    pub(super) fn end(&mut self, database: u32) {
+        if self.database == database && self.process.is_there() {
+            process::terminate(self.process.pid);
         }
+    }
+
+    pub(super) fn forget(&mut self, database: u32) {
+        if self.database == database {
+            self.database = 0;
+        }
+    }
+
+    /// Terminates it if its time has ended; returns when to look at it again.
+    pub(super) fn stop_if_late(&mut self, now: i64) -> i64 {
+        if self.database == 0 || !self.process.is_there() || self.stop_at == NEVER {
+            return NEVER;
+        }
+        if self.stop_at <= now {
+            self.stop_at = now + SIGNAL_INTERVAL;
+            if self.stopped_at == 0 {
+                self.stopped_at = now;
+            }
+            process::terminate(self.process.pid);
+        }
+        self.stop_at
+    }
+
+    pub(super) fn is_unending(&self, now: i64) -> bool {
+        self.is_ending()
+            && self.table != 0
+            && !self.counts()
+            && now.saturating_sub(self.stopped_at) >= UNENDING_AFTER
     }
 }
 
-/// Makes the job workers of a database end, unreported, as its worker begins or ends.
-pub fn end_all(database: u32) {
+impl Workers {
+    pub(super) fn job(&mut self, JobId(index): JobId) -> Option<&mut Job> {
+        self.jobs.get_mut(index as usize)
+    }
+
+    fn own(&mut self) -> Option<&mut Job> {
+        self.job(OWN.get()?.0).filter(|job| job.process.is_own())
+    }
+
+    /// Returns whether another owner of the database waits for the turn of one that is served.
+    fn is_waited_for(&self, own: &Assignment, now: i64) -> bool {
+        let is_rival =
+            |job: &Job| job.database == own.database && job.counts() == own.counts.is_some();
+        self.jobs.iter().any(|job| is_rival(job) && job.requested_at(now) <= now)
+    }
+}
+
+/// Wakes the job worker of an owner, or has one started; the same for a table that is to be counted. False if there are too
+/// many.
+pub fn want(wanted: Assignment) -> bool {
     let now = time::now();
-    with(|jobs| {
-        for job in jobs.iter_mut().filter(|job| job.database == database) {
-            job.is_orphan = true;
-            if job.stopped_at == 0 {
-                job.stopped_at = now;
-            }
-            job.end();
-            if job.pid == 0 {
-                job.state = State::Free;
-            }
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let known = workers.jobs.iter().position(|job| job.is(wanted));
+    let Some(index) = known.or_else(|| workers.jobs.iter().position(|job| job.is_free(now))) else {
+        return false;
+    };
+    let job = &mut workers.jobs[index];
+    if known.is_none() {
+        *job = Job {
+            database: wanted.database,
+            owner: wanted.owner,
+            counts: wanted.counts.unwrap_or_default(),
+            process: Process::NONE,
+            table: 0,
+            stop_at: NEVER,
+            stopped_at: 0,
+            leaves: false,
+        };
+    }
+    if job.process.is_there() {
+        job.process.wake(now);
+    } else if job.process.need(now) {
+        workers.wake_launcher();
+    }
+    true
+}
+
+/// Withdraws the requests for job workers of owners in a database that have nothing to do any more.
+pub fn withdraw(database: u32, is_done: impl Fn(u32) -> bool) {
+    let now = time::now();
+    let mut directory = directory();
+    for job in workers(&mut directory).jobs.iter_mut() {
+        let is_theirs = job.database == database && !job.counts();
+        if is_theirs && !job.process.is_attended(now) && is_done(job.owner) {
+            job.process.needed_at = NEVER;
         }
-    });
+    }
 }
 
-/// Returns the owners in a database whose job workers were terminated and have not ended: they get no other.
-pub fn ending_owners(database: u32) -> Vec<u32> {
-    let mut owners = Vec::with_capacity(limit());
-    with(|jobs| {
-        let ending = jobs.iter().filter(|job| job.database == database && job.is_ending());
-        owners.extend(ending.map(|job| job.owner));
-    });
-    owners
+/// Returns the job workers of a database that are at work, or will be.
+pub fn of_database(database: u32) -> Vec<Assignment> {
+    let now = time::now();
+    let mut found = Vec::with_capacity(LIMIT);
+    let mut directory = directory();
+    let jobs = workers(&mut directory).jobs.iter().filter(|job| job.database == database);
+    let is_wanted = |job: &&Job| job.process.needed_at != NEVER || job.process.is_attended(now);
+    found.extend(jobs.filter(is_wanted).map(Job::assignment));
+    found
 }
 
-/// Returns the tables on which code of their owners hears no signal.
+/// Returns the tables of a database on which code of their owners hears no signal.
 pub fn unending(database: u32) -> Vec<u32> {
     let now = time::now();
-    let mut tables = Vec::with_capacity(limit());
-    with(|jobs| {
-        let is_deaf = |job: &&Job| {
-            let is_at_work = job.database == database && job.state == State::Running;
-            is_at_work && job.is_ending() && now.saturating_sub(job.stopped_at) >= UNENDING_AFTER
-        };
-        tables.extend(jobs.iter().filter(is_deaf).map(|job| job.order.table));
-    });
+    let mut tables = Vec::with_capacity(LIMIT);
+    let mut directory = directory();
+    let jobs = workers(&mut directory).jobs.iter().filter(|job| job.database == database);
+    tables.extend(jobs.filter(|job| job.is_unending(now)).map(|job| job.table));
     tables
 }
 
-/// Returns how many job workers count, in all databases.
-pub fn counters() -> usize {
-    with(|jobs| jobs.iter().filter(|job| job.state != State::Free && job.owner == COUNTER).count())
-}
-
-/// Returns whether a database has job workers.
-pub fn has_any(database: u32) -> bool {
-    with(|jobs| jobs.iter().any(|job| job.state != State::Free && job.database == database))
-}
-
-/// Makes this process the job worker of a place, and returns its database; None if it is no longer wanted.
-pub fn register(id: JobId) -> Option<u32> {
-    let (pid, index) = (process::pid(), process::index());
-    let database = with(|jobs| {
-        let job = find(jobs, id).filter(|job| job.state == State::Ordered && job.pid == 0)?;
-        (job.pid, job.process) = (pid, index);
-        Some((job.database, job.owner))
-    });
-    OWN.set(database.map(|(_, owner)| (id, owner)));
-    database.map(|(database, _)| database)
-}
-
-/// Returns the next work of this job worker: a table, and what to do. None if there is none yet.
-pub fn next() -> Option<(u32, Work)> {
-    let id = own()?;
-    let (sessions, places) = (orders::session_room(), orders::place_room());
-    with(|jobs| {
-        let job = find(jobs, id).filter(|job| job.state == State::Ordered)?;
-        job.state = State::Running;
-        Some((job.order.table, job.order.read_work(sessions, places)))
-    })
-}
-
-/// Reports progress: this job worker is not terminated before this instant.
-pub fn put_off(stop_at: i64) {
-    let Some(id) = own() else { return };
-    with(|jobs| {
-        if let Some(job) = find(jobs, id).filter(|job| job.stopped_at == 0) {
-            job.stop_at = stop_at;
+/// Makes this process the job worker of an entry; None if it is no longer wanted.
+pub fn register(id: JobId) -> Option<Assignment> {
+    let now = time::now();
+    let assignment = {
+        let mut directory = directory();
+        let job = workers(&mut directory).job(id)?;
+        if job.database == 0 || job.process.is_there() {
+            return None;
         }
-    });
+        job.process.register(now);
+        (job.table, job.stop_at, job.stopped_at, job.leaves) = (0, NEVER, 0, false);
+        job.assignment()
+    };
+    OWN.set(Some((id, assignment)));
+    Some(assignment)
 }
 
-/// Stores the report of this job worker's work.
-pub fn report(report: &Report) {
-    let Some(id) = own() else { return };
-    let database = with(|jobs| {
-        let job = find(jobs, id).filter(|job| job.state == State::Running)?;
-        job.order.write_report(report);
-        job.state = State::Done;
-        Some(job.database)
-    });
-    if let Some(database) = database {
-        databases::wake(database);
+/// Begins a round. False if this process has to leave, because a command needs its database.
+pub fn begin_round() -> bool {
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some(job) = workers.own() else { return false };
+    job.process.begin_round();
+    let database = job.database;
+    workers.find(database).is_none_or(|database| database.occupied == 0)
+}
+
+/// Records on which table this job worker works, and when it is terminated unless it says so again.
+pub fn get_on(table: Option<u32>, stop_at: i64) {
+    if OWN.get().is_none() {
+        return;
+    }
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some(job) = workers.own().filter(|job| job.stopped_at == 0) else { return };
+    job.table = table.unwrap_or(job.table);
+    job.stop_at = stop_at;
+    if stop_at < workers.looks_at {
+        workers.looks_at = stop_at;
+        workers.wake_launcher();
     }
 }
 
-/// Returns whether this job worker has to end: it was asked to, or is idle and `may_leave`.
-pub fn leaves(may_leave: bool) -> bool {
-    let Some(id) = own() else { return true };
-    with(|jobs| {
-        let Some(job) = find(jobs, id) else { return true };
-        if job.state == State::Idle && may_leave {
-            job.state = State::Leaving;
-        }
-        job.state == State::Leaving
-    })
+/// Ends a round, after which there is something to do at `needed_at`. True if this job worker has to end: it has had nothing
+/// to do for a while, or others wait. `has_worked`: its owner's code has run, and has ended.
+pub fn end_round(needed_at: i64, has_worked: bool, is_idle: bool) -> bool {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some((_, own)) = OWN.get() else { return true };
+    let gives_way = |job: &Job, turn| job.process.gives_way(now, needed_at, turn);
+    let is_waited_for = workers.is_waited_for(&own, now);
+    let waits = workers.waiting > 0;
+    let Some(job) = workers.own() else { return true };
+    job.process.end_round(now, needed_at);
+    (job.table, job.stop_at) = (0, NEVER);
+    if has_worked {
+        job.process.failure_pause /= 2;
+    }
+    let leaves_slot = waits && gives_way(job, super::process::TURN);
+    let is_over = is_idle || is_waited_for && gives_way(job, TURN);
+    job.leaves = job.process.woken_at == 0 && is_over || leaves_slot;
+    if !job.leaves {
+        return false;
+    }
+    // Behind those that wait.
+    job.process.needed_at = match (job.process.woken_at, is_idle) {
+        (0, true) => NEVER,
+        (0, false) => needed_at.max(now),
+        _ => now,
+    };
+    if leaves_slot {
+        workers.note_leave(now);
+    }
+    true
 }
 
-/// Frees the place of this job worker, which ends for any reason.
+/// What has come of a job worker that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub assignment: Assignment,
+    /// It had something in hand.
+    pub is_abnormal: bool,
+    /// The table on which it worked.
+    pub table: u32,
+    /// It was terminated because it took too long.
+    pub is_stopped: bool,
+}
+
+/// Returns how this job worker ends.
+pub fn end() -> Option<Ended> {
+    let (_, assignment) = OWN.get()?;
+    let mut directory = directory();
+    let job = workers(&mut directory).own()?;
+    let is_stopped = job.stopped_at != 0;
+    Some(Ended { assignment, is_abnormal: !job.leaves, table: job.table, is_stopped })
+}
+
+/// Ends this process's role as a job worker. One that has failed, or took too long, gets no other before a pause, and only if
+/// the database worker asks again.
 pub fn unregister() {
-    let Some((id, _)) = OWN.take() else { return };
-    let database = with(|jobs| {
-        let job = find(jobs, id).filter(|job| job.state != State::Free)?;
-        job.pid = 0;
-        job.state = match job.state {
-            _ if job.is_orphan => State::Free,
-            State::Reserved | State::Ordered | State::Running => State::Ended,
-            State::Done => State::Done,
-            _ => State::Free,
-        };
-        Some(job.database)
-    });
-    if let Some(database) = database {
-        databases::wake(database);
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some(job) = workers.own() else { return };
+    let database = job.database;
+    let needed_at = match job.leaves {
+        true if job.process.woken_at != 0 => now,
+        true => job.process.needed_at,
+        false => NEVER,
+    };
+    let has_failed = !job.leaves;
+    let is_occupied = workers.find(database).is_some_and(|database| database.occupied > 0);
+    if let Some(job) = workers.own().filter(|_| has_failed && !is_occupied) {
+        job.process.pause_after_failure(now);
     }
+    if let Some(job) = workers.own() {
+        job.process.leave(needed_at);
+    }
+    workers.wake_launcher();
+    workers.need(database, i64::MIN);
+}
+
+/// Returns the slots of the queues that an owner's job worker serves, with their tables.
+pub fn queues_of(database: u32, owner: u32) -> Vec<(SlotId, u32)> {
+    let is_served = |id| slot::lock(id).is_some_and(|queue| queue.job_owner() == owner);
+    slot::all(Some(database)).into_iter().filter(|(id, _)| is_served(*id)).collect()
 }

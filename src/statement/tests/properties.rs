@@ -109,7 +109,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
             .into(),
         LOOKS => {
             let mut texts =
-                vec![table.holder(), table.holders(), table.holding(marked), table.next_due()];
+                vec![table.holder(), table.holders(), table.holding(), table.next_due()];
             texts.extend([table.least(marked), table.next_level(tube), table.first_level()]);
             texts.extend([table.free_subqueue(), table.is_takeable(), table.subqueues()]);
             texts.extend([table.peek(), table.first(within)]);
@@ -150,7 +150,7 @@ fn changes(within: Within, flags: Flags) -> Vec<Change> {
         Change::ExpireLeases,
         Change::DeleteZombies,
         Change::Expire,
-        Change::Reap { named: marked },
+        Change::Reap,
         Change::ReapOwnerless,
         Change::SnatchAll,
         Change::GiveBack,

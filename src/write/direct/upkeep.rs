@@ -29,8 +29,8 @@ use std::rc::Rc;
 pub enum Wanted<'a> {
     /// Those that are due at `now`; none is due before `since`.
     Due { now: i64, since: i64 },
-    /// Those that these sessions hold; with keys, only the tasks of these keys.
-    Held { sessions: &'a [Uuid], keys: Option<&'a [Value<'a>]> },
+    /// Those that these sessions hold.
+    Held { sessions: &'a [Uuid] },
     /// Those that no session holds.
     Ownerless,
 }
@@ -52,7 +52,7 @@ fn kind(change: Change) -> Option<Kind> {
         Change::ExpireLeases => due(Index::Due, TAKEN, Field::Runat, Call::Ttr),
         Change::DeleteZombies => due(Index::Due, &[Status::Zombie], Field::Runat, Call::Zombie),
         Change::Expire => due(Index::Expiry, &MORTAL, Field::Expires, Call::Ttl),
-        Change::Reap { .. } | Change::ReapOwnerless => {
+        Change::Reap | Change::ReapOwnerless => {
             Kind { index: Index::Taken, states: TAKEN, instant: None, call: Call::Session }
         }
         _ => return None,
@@ -146,8 +146,8 @@ impl Upkeep<'_> {
             status.filter(|status| kind.states.contains(status))
         };
         let mut ends = false;
-        let mut along = |index: Option<Oid>, bounds: &[Bound], is_held: &dyn Fn(&Found) -> bool| {
-            let Some(index) = index.filter(|_| !ends) else { return };
+        let mut along = |bounds: &[Bound]| {
+            let Some(index) = self.index(kind.index).filter(|_| !ends) else { return };
             open.scan(index, bounds, |found| {
                 if let Wanted::Due { now, .. } = wanted {
                     let instant = kind.instant.and_then(|field| queue.instant_of(found, field));
@@ -155,32 +155,20 @@ impl Upkeep<'_> {
                         return Scan::Ends;
                     }
                 }
-                let status = is_wanted(found).filter(|_| is_held(found));
-                let next = status.map_or(Scan::GoesOn, |status| see(found, status));
+                let next = is_wanted(found).map_or(Scan::GoesOn, |status| see(found, status));
                 ends = next == Scan::Ends;
                 next
             });
         };
-        let equal = |value| Bound { is: Is::Equal, value };
-        let (index, always) = (self.index(kind.index), |_: &Found| true);
         match wanted {
             Wanted::Due { since, .. } => {
                 let since = Bound { is: Is::AtLeast, value: Value::instant(since) };
-                along(index, &[since], &always);
+                along(&[since]);
             }
-            Wanted::Ownerless => along(index, &[Bound::NULL], &always),
-            Wanted::Held { sessions, keys: None } => {
+            Wanted::Ownerless => along(&[Bound::NULL]),
+            Wanted::Held { sessions } => {
                 for session in sessions {
-                    along(index, &[equal(Value::uuid(*session))], &always);
-                }
-            }
-            Wanted::Held { sessions, keys: Some(keys) } => {
-                let is_held = |found: &Found| {
-                    let owner = queue.value_of(found, Field::Owner).map(Value::to_uuid);
-                    owner.is_some_and(|owner| sessions.contains(&owner))
-                };
-                for key in keys {
-                    along(self.direct.key, &[equal(*key)], &is_held);
+                    along(&[Bound { is: Is::Equal, value: Value::uuid(*session) }]);
                 }
             }
         }
@@ -233,12 +221,12 @@ impl Upkeep<'_> {
     }
 
     /// Returns those of the sessions that hold tasks which are wanted.
-    pub fn holding(&self, change: Change, wanted: Wanted) -> Option<Vec<Option<Uuid>>> {
-        let Wanted::Held { sessions, keys } = wanted else { return Some(vec![]) };
+    pub fn holding(&self, wanted: Wanted) -> Option<Vec<Option<Uuid>>> {
+        let Wanted::Held { sessions } = wanted else { return Some(vec![]) };
         let open = self.direct.open(&[])?;
         let is_holding = |session: &&Uuid| {
             let (mut is_holding, sessions) = (false, std::slice::from_ref(*session));
-            self.scan(&open, change, Wanted::Held { sessions, keys }, |_, _| {
+            self.scan(&open, Change::Reap, Wanted::Held { sessions }, |_, _| {
                 is_holding = true;
                 Scan::Ends
             });

@@ -1,0 +1,212 @@
+//! A queue's piece of the schedule, under its lock: when the next work is due, whose process does it, and what is tried again
+//! after a pause. A worker that ends leaves nothing behind that is not here or in the table.
+
+use crate::parts::slot::QueueGuard;
+use std::time::Duration;
+
+/// Never: later than all instants.
+pub const NEVER: i64 = i64::MAX;
+
+#[repr(C)]
+pub struct Shared {
+    /// Next instant at which a worker acts, `NEVER` if there is none.
+    due: i64,
+    /// The owner whose job worker serves the queue; 0 if the database worker does.
+    job_owner: u32,
+    /// All taken tasks have to be compared with the live sessions.
+    sweep: bool,
+    /// Counting its tasks takes long.
+    counts_apart: bool,
+    retries: [Retry; 3],
+}
+
+/// The kinds of work that have pauses of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What is due at an instant.
+    Timed,
+    /// Giving back what ended sessions have left.
+    Orphans,
+    Recount,
+}
+
+/// When work of a kind is tried again.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Retry {
+    /// The last pause, until something comes of the work (µs); 0 without one.
+    pause: i64,
+    /// When it ends.
+    until: i64,
+    /// The queue's error is of this kind.
+    has_failed: bool,
+}
+
+impl Retry {
+    /// Doubles the pause, within limits.
+    fn pause(&mut self, now: i64, (first, longest): (Duration, Duration)) {
+        let micros = |length: Duration| length.as_micros() as i64;
+        self.pause = (self.pause * 2).clamp(micros(first), micros(longest));
+        self.until = now.saturating_add(self.pause);
+    }
+
+    /// The clock may have been set back: no pause is longer than it was to be.
+    fn left(&self, now: i64) -> i64 {
+        self.until.saturating_sub(now).clamp(0, self.pause)
+    }
+}
+
+impl Shared {
+    /// Lets a worker act at once, because nothing is known yet.
+    pub(in crate::parts) fn at_once() -> Shared {
+        Shared {
+            due: i64::MIN,
+            job_owner: 0,
+            sweep: true,
+            counts_apart: false,
+            retries: [Retry::default(); 3],
+        }
+    }
+}
+
+impl QueueGuard {
+    /// Makes a worker act at `instant` at the latest. True if that is earlier than before.
+    pub fn lower_due(&mut self, instant: i64) -> bool {
+        let earlier = instant < self.schedule.due;
+        self.schedule.due = self.schedule.due.min(instant);
+        earlier
+    }
+
+    /// Forgets when a worker has to act; the caller looks into the table next. An instant that a transaction
+    /// commits meanwhile is kept.
+    pub fn forget_due(&mut self) {
+        self.schedule.due = NEVER;
+    }
+
+    pub fn due(&self) -> i64 {
+        self.schedule.due
+    }
+
+    /// Has all taken tasks compared with the live sessions, at once: tasks of other sessions may have failed before.
+    pub fn ask_for_sweep(&mut self) {
+        self.schedule.sweep = true;
+        self.schedule.retries[Kind::Orphans as usize].until = 0;
+    }
+
+    /// Leaves it to another worker, which makes it after the same pause.
+    pub fn leave_sweep(&mut self) {
+        self.schedule.sweep = true;
+    }
+
+    /// Takes that request; the caller makes the comparison.
+    pub fn take_sweep(&mut self) -> bool {
+        std::mem::take(&mut self.schedule.sweep)
+    }
+
+    /// Tries again at once what has failed, because the table was altered.
+    pub fn end_pauses(&mut self) {
+        if self.longest_retry() != 0 {
+            self.schedule.retries.iter_mut().for_each(|retry| retry.until = 0);
+            self.look_for_all();
+        }
+    }
+
+    /// Has everything looked for, because a worker may have ended in the middle of its work.
+    pub fn look_for_all(&mut self) {
+        self.lower_due(i64::MIN);
+        self.ask_for_sweep();
+    }
+
+    /// Gives the queue to the job worker of an owner; 0: to the database worker.
+    pub fn set_job_owner(&mut self, owner: u32) {
+        self.schedule.job_owner = owner;
+    }
+
+    pub fn job_owner(&self) -> u32 {
+        self.schedule.job_owner
+    }
+
+    /// Returns when a worker has something to do for the queue; `NEVER` if it has nothing. `is_settled`: it knows of no
+    /// session that may have left tasks.
+    pub fn needed_at(&self, now: i64, is_settled: bool) -> i64 {
+        let after = |kind, at: i64| at.max(now.saturating_add(self.retry_left(kind, now)));
+        let timed = match self.schedule.due {
+            NEVER => NEVER,
+            due => after(Kind::Timed, due),
+        };
+        match is_settled && !self.schedule.sweep {
+            true => timed,
+            false => timed.min(after(Kind::Orphans, now)),
+        }
+    }
+
+    /// How long work of a kind is not to be tried (µs).
+    pub fn retry_left(&self, kind: Kind, now: i64) -> i64 {
+        self.schedule.retries[kind as usize].left(now)
+    }
+
+    /// Returns the longest of the last pauses (µs); 0 if all work comes to something.
+    pub fn longest_retry(&self) -> i64 {
+        self.schedule.retries.iter().map(|retry| retry.pause).max().unwrap_or_default()
+    }
+
+    /// Tries work of a kind again after a pause: twice the last one, within limits.
+    pub fn retry_after(&mut self, kind: Kind, now: i64, limits: (Duration, Duration)) {
+        self.schedule.retries[kind as usize].pause(now, limits);
+    }
+
+    /// Tries work of a kind again after such a pause, or as soon as there is other work of the kind. Returns when.
+    pub fn retry_or_earlier(&mut self, kind: Kind, now: i64, limits: (Duration, Duration)) -> i64 {
+        self.retry_after(kind, now, limits);
+        std::mem::take(&mut self.schedule.retries[kind as usize].until)
+    }
+
+    /// Tries work of a kind again at once, and forgets how long the last pause was.
+    pub fn end_retry(&mut self, kind: Kind) {
+        let retry = &mut self.schedule.retries[kind as usize];
+        (retry.pause, retry.until) = (0, 0);
+    }
+
+    /// Shows why work of a kind has failed.
+    pub fn fail(&mut self, kind: Kind, message: &str) {
+        self.schedule.retries[kind as usize].has_failed = true;
+        self.set_error(message);
+    }
+
+    /// Shows no failure of work of this kind any more.
+    pub fn end_failure(&mut self, kind: Kind) {
+        let retries = &mut self.schedule.retries;
+        let had_failed = std::mem::take(&mut retries[kind as usize].has_failed);
+        if had_failed && !retries.iter().any(|retry| retry.has_failed) {
+            self.clear_error();
+        }
+    }
+
+    /// Notes whether counting the tasks takes long.
+    pub fn set_counts_apart(&mut self, is_slow: bool) {
+        self.schedule.counts_apart = is_slow;
+    }
+
+    pub fn counts_apart(&self) -> bool {
+        self.schedule.counts_apart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_outlast_no_clock() {
+        let mut retry = Retry::default();
+        let limits = (Duration::from_micros(10), Duration::from_micros(30));
+        let lefts = [0, 100, 200].map(|now| {
+            retry.pause(now, limits);
+            retry.left(now)
+        });
+        assert_eq!(lefts, [10, 20, 30]);
+        assert_eq!(retry.left(229), 1);
+        assert_eq!(retry.left(230), 0);
+        assert_eq!(retry.left(-1_000), 30, "the clock was set back");
+    }
+}

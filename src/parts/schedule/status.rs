@@ -1,0 +1,108 @@
+//! What is known of the workers of databases, and what they report.
+
+use crate::parts::locks::directory;
+use crate::parts::schedule::databases::{Database, LIMIT, workers};
+use crate::parts::schedule::requests::STARVES_AFTER;
+use crate::server::time;
+
+/// A worker that has not made a round this long after it had to (µs) does not work.
+const STALLED_AFTER: i64 = 10_000_000;
+
+impl Database {
+    /// Returns how long the worker owes a round (µs), or has been missing.
+    fn lag(&self, now: i64) -> i64 {
+        let since = match (self.worker.is_there(), self.worker.woken_at) {
+            (false, _) => self.requested_at(now),
+            (true, 0) => self.due_at,
+            (true, woken_at) => self.due_at.min(woken_at),
+        };
+        now.saturating_sub(since).max(0)
+    }
+
+    fn state(&self, now: i64) -> State {
+        let is_there = self.worker.is_there();
+        match self.occupied {
+            1.. => State::Ending,
+            _ if is_there && !self.works => State::Startup,
+            _ if is_there && self.lag(now) >= STALLED_AFTER => State::Stalled,
+            _ if is_there => State::Running,
+            _ if self.lag(now) >= STARVES_AFTER => State::NoWorker,
+            _ if self.has_rested => State::Resting,
+            _ if self.wanted || self.worker.is_attended(now) => State::Startup,
+            _ => State::Init,
+        }
+    }
+}
+
+/// State of a database's worker, as its sessions see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No worker was requested.
+    Init,
+    /// A worker was requested, or has begun.
+    Startup,
+    Running,
+    /// There is nothing to do for a worker, which has left its worker slot to another one. One is started in time.
+    Resting,
+    /// A command needs the database exclusively: the worker leaves.
+    Ending,
+    /// A worker is needed, and there has been no worker slot for it for seconds.
+    NoWorker,
+    /// The worker owes a round.
+    Stalled,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        ["INIT", "STARTUP", "RUNNING", "RESTING", "ENDING", "NO_WORKER", "STALLED"][self as usize]
+    }
+}
+
+pub fn state(oid: u32) -> State {
+    let now = time::now();
+    workers(&mut directory()).find(oid).map_or(State::Init, |database| database.state(now))
+}
+
+/// What is known of the worker of a database.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerStatus {
+    pub database: u32,
+    pub state: State,
+    /// The process, if there is one, and when it began.
+    pub worker: Option<(i32, i64)>,
+    /// When it ended its last round.
+    pub round_at: Option<i64>,
+    /// How long it owes a round, or has been missing (µs).
+    pub lag: i64,
+}
+
+impl WorkerStatus {
+    fn of(database: &Database, now: i64) -> WorkerStatus {
+        let is_there = database.worker.is_there();
+        let has_made = is_there && database.round_at != 0;
+        WorkerStatus {
+            database: database.oid,
+            state: database.state(now),
+            worker: is_there.then_some((database.worker.pid, database.worker.begun)),
+            round_at: has_made.then_some(database.round_at),
+            lag: database.lag(now),
+        }
+    }
+}
+
+/// Returns what is known of the worker of a database.
+pub fn worker_of(oid: u32) -> Option<WorkerStatus> {
+    let now = time::now();
+    workers(&mut directory()).find(oid).map(|database| WorkerStatus::of(database, now))
+}
+
+/// Returns what is known of the workers of all databases that have one, or want one.
+pub fn all_workers() -> Vec<WorkerStatus> {
+    let now = time::now();
+    let mut found = Vec::with_capacity(LIMIT);
+    let mut directory = directory();
+    let databases = workers(&mut directory).databases.iter().filter(|known| known.oid != 0);
+    found.extend(databases.map(|database| WorkerStatus::of(database, now)));
+    found.retain(|status| status.state != State::Init);
+    found
+}
