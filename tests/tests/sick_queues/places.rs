@@ -8,20 +8,48 @@ fn what_has_to_be_ended_is_tried_again_after_growing_pauses() {
     let mut sick = queue_at(&server, "sick");
     before_each(&mut sick, "UPDATE", ENDLESS);
     sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    let failures = failures(&mut sick, 4);
+    let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[0] >= 1.0 && pauses[1] >= 2.0 && pauses[2] >= 4.0, "{pauses:?}");
+    mend(&mut sick);
+    sick.wait_for("ready", 1);
+}
+
+/// Returns when the queue has failed, the number of times, in seconds.
+fn failures(q: &mut Queue, count: usize) -> Vec<f64> {
     let failed_at = "SELECT (s->>'error_at')::float8 FROM xqueue.stats() s";
     let mut failures: Vec<f64> = vec![];
-    while failures.len() < 4 {
+    while failures.len() < count {
         wait_until("it fails again", || {
-            let last: Option<f64> = scalar(&mut sick.admin, failed_at, &[]);
+            let last: Option<f64> = scalar(&mut q.admin, failed_at, &[]);
             let is_new = last.is_some() && last != failures.last().copied();
             failures.extend(last.filter(|_| is_new));
             is_new
         });
     }
+    failures
+}
+
+#[test]
+fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
+    let server = Cluster::new("");
+    let mut q = queue_at(&server, "refused");
+    before_each(
+        &mut q,
+        "UPDATE",
+        "IF NEW.payload ? 'bad' THEN RAISE 'refused'; END IF; RETURN NEW",
+    );
+    q.sql(
+        "INSERT INTO {q} (status, runat, payload) SELECT 'W', now(), '{\"bad\": true}' FROM generate_series(1, 5)",
+    );
+    let failures = failures(&mut q, 6);
     let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses[0] >= 1.0 && pauses[1] >= 2.0 && pauses[2] >= 4.0, "{pauses:?}");
-    mend(&mut sick);
-    sick.wait_for("ready", 1);
+    assert!(pauses[4] >= 1.6, "a second was the most once: {pauses:?}");
+    is_served(&mut q, 3);
+    assert_eq!(q.counted()["waiting"], json!(5));
+    // Who mends the table does not wait for the pause.
+    mend(&mut q);
+    q.wait_for("waiting", 0);
 }
 
 #[test]
