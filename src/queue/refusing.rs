@@ -3,7 +3,7 @@
 
 use crate::queue::Queue;
 use crate::server::index;
-use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::relation::{Lock, Relation};
 use crate::statement::Index;
 use pgrx::pg_sys::Oid;
 
@@ -11,9 +11,9 @@ impl Queue {
     /// Returns whether there is such an index or column. The caller holds a lock on the table.
     pub fn may_refuse_values(&self) -> bool {
         *self.may_refuse_values.get_or_init(|| {
-            let is_generated = |column: &ColumnType| column.is_generated;
             let Some(relation) = Relation::open(self.table, Lock::None) else { return true };
-            self.columns().iter().any(is_generated) || !self.refusing_indexes(&relation).is_empty()
+            relation.computes_columns_of(|number| self.is_own_column(number))
+                || !self.refusing_indexes(&relation).is_empty()
         })
     }
 

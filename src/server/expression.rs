@@ -88,6 +88,32 @@ impl Relation {
         self.indexes().into_iter().filter(may_refuse).collect()
     }
 
+    /// Returns whether a stored column is computed anew when columns change for which `is_changed`.
+    pub fn computes_columns_of(&self, is_changed: impl Fn(i16) -> bool) -> bool {
+        const IS_STORED: c_char = b's' as c_char;
+        // SAFETY: an open table, whose description has as many defaults as it says, each as text; an expression that was just
+        // read is the caller's own.
+        unsafe {
+            let Some(constraints) = (*self.description()).constr.as_ref() else { return false };
+            (0..constraints.num_defval as usize).any(|at| {
+                let default = &*constraints.defval.add(at);
+                let number = default.adnum;
+                let mut columns = self.described().attributes();
+                let is_stored = |column: &pg_sys::FormData_pg_attribute| {
+                    column.attnum == number && column.attgenerated == IS_STORED
+                };
+                if !columns.any(is_stored) {
+                    return false;
+                }
+                if CStr::from_ptr(default.adbin).count_bytes() > index::STORED {
+                    return true;
+                }
+                let used = columns_of(pg_sys::stringToNode(default.adbin).cast());
+                used.into_iter().any(|number| number == 0 || is_changed(number))
+            })
+        }
+    }
+
     fn may_refuse_in(&self, index: &Stored, is_changed: &impl Fn(i16) -> bool) -> bool {
         let nodes: Option<Vec<_>> = index.expressions.iter().copied().collect();
         let Some(nodes) = nodes else { return true };
@@ -113,7 +139,7 @@ impl Relation {
         !is_of_the_server
             || index.calls_users
             || is_concerned && (index.compares_rows || !is_cheap)
-            || depends && index.key.iter().any(is_long)
+            || depends && index.columns.iter().any(is_long)
     }
 }
 

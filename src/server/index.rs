@@ -189,6 +189,8 @@ pub(super) struct Stored {
     pub(super) is_simple: bool,
     /// Numbers of the columns of its key, 0 for an expression.
     pub(super) key: Vec<i16>,
+    /// The same of all its columns, with those that are only included.
+    pub(super) columns: Vec<i16>,
     /// It compares a new row with others: it is unique, or excludes some.
     pub(super) compares_rows: bool,
     /// It has operator classes of users.
@@ -219,9 +221,11 @@ pub(super) fn stored(index: Oid) -> Option<Stored> {
         && (form.indimmediate || !form.indisunique)
         && [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
         && !calls_users;
+    let columns = key.clone();
     key.truncate(form.indnkeyatts as usize);
     let compares_rows = form.indisunique || form.indisexclusion;
-    Some(Stored { expressions: expressions.collect(), is_simple, key, compares_rows, calls_users })
+    let expressions = expressions.collect();
+    Some(Stored { expressions, is_simple, key, columns, compares_rows, calls_users })
 }
 
 /// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the definition

@@ -81,6 +81,9 @@ pub fn take(
         if passed.passes_over_resting(found) {
             return Attempt::Refused;
         }
+        if passed.is_exhausted() {
+            return Attempt::Enough;
+        }
         let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
         let mut delivered = None;
         let see = |task: Value<'static>| {
@@ -88,7 +91,10 @@ pub fn take(
             Ok(())
         };
         match found.update_unless_refused(&changes, None, locks_first, see) {
-            Ok(true) => rows.extend(delivered),
+            Ok(true) => {
+                passed.end_rest_of(found);
+                rows.extend(delivered);
+            }
             Ok(false) => {
                 return match found.holder() {
                     Holder::Changes(by) => Attempt::Changed(by),

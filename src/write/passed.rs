@@ -39,6 +39,8 @@ pub struct Passed<'take> {
     is_shown: bool,
     /// The first that no UPDATE can write.
     refused: Option<(Vec<Value<'take>>, Failure)>,
+    /// Number of tasks that were written, and undone, because an index refuses them.
+    undone: i32,
 }
 
 /// Is shown the tasks that a statement has returned.
@@ -69,7 +71,7 @@ impl From<Failure> for Refusal {
 
 impl<'take> Passed<'take> {
     pub fn none(queue: &'take Queue, form: Form) -> Passed<'take> {
-        Passed { queue, form, memory: Memory::current(), is_shown: false, refused: None }
+        Passed { queue, form, memory: Memory::current(), is_shown: false, refused: None, undone: 0 }
     }
 
     /// Returns a task as the caller wants it, or why it cannot be delivered.
@@ -125,6 +127,7 @@ impl<'take> Passed<'take> {
     pub fn pass_over(&mut self, direct: &Direct, task: &impl Row, refusal: Refusal) {
         let key = self.queue.key_of(task);
         if refusal.why == Why::Unwritten && direct.heap.may_refuse() {
+            self.undone += 1;
             rest(self.queue.slot, self.hash(&key), &refusal.failure);
         }
         self.note(&key, refusal);
@@ -140,6 +143,18 @@ impl<'take> Passed<'take> {
         let rests = failure.is_some();
         failure.into_iter().for_each(|failure| self.note(&key, failure.into()));
         rests
+    }
+
+    /// Returns whether this take has passed over so many tasks that it ends. Each costs writes.
+    pub fn is_exhausted(&self) -> bool {
+        self.undone >= MOST
+    }
+
+    /// A task was taken: if it has rested, it does so no more.
+    pub fn end_rest_of(&self, task: &impl Row) {
+        if rests::has_any() {
+            end_rest(self.queue.slot, self.hash(&self.queue.key_of(task)));
+        }
     }
 
     fn hash(&self, key: &[Value]) -> u64 {

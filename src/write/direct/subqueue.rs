@@ -77,6 +77,9 @@ pub fn take(
             has_passed = true;
             return Scan::GoesOn;
         }
+        if passed.is_exhausted() {
+            return Scan::Ends;
+        }
         let mut delivered = None;
         let see = |task: Value<'static>| {
             delivered = Some(passed.converted(task)?);
@@ -89,6 +92,7 @@ pub fn take(
             Some(changes) => {
                 match found.update_unless_refused(&changes, Some(in_flight), locks_first, see) {
                     Ok(true) => {
+                        passed.end_rest_of(found);
                         note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
                         row = delivered;
                         None

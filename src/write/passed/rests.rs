@@ -3,11 +3,13 @@
 use crate::parts::slot_id::SlotId;
 use crate::server::time;
 use crate::server::xact::Failure;
-use crate::write::passed::MOST;
 use std::cell::RefCell;
 
 /// Pauses in microseconds before a session tries a task again that it could not write, doubled each time.
 const PAUSES: (i64, i64) = (100_000, 60_000_000);
+
+/// How many tasks of a session rest. Others are tried by each take, up to a limit.
+const RESTS_LIMIT: usize = 1000;
 
 /// A task that rests.
 struct Rest {
@@ -19,7 +21,7 @@ struct Rest {
 }
 
 thread_local! {
-    /// The tasks that this session could not write; at most `MOST`.
+    /// The tasks that this session could not write; the last first.
     static RESTS: RefCell<Vec<Rest>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -46,10 +48,21 @@ pub(super) fn rest(slot: SlotId, key: u64, failure: &Failure) {
         let known = rests.iter().position(|rest| (rest.slot, rest.key) == (slot, key));
         let last = known.map_or(0, |at| rests.remove(at).pause);
         let pause = (last * 2).clamp(PAUSES.0, PAUSES.1);
-        rests.truncate(MOST as usize - 1);
-        let (until, failure) = (time::now().saturating_add(pause), failure.clone());
+        let now = time::now();
+        if rests.len() >= RESTS_LIMIT {
+            // One that rests is not tried for it: each take would try them all in turn.
+            match rests.iter().rposition(|rest| rest.until <= now) {
+                Some(ended) => drop(rests.remove(ended)),
+                None => return,
+            }
+        }
+        let (until, failure) = (now.saturating_add(pause), failure.clone());
         rests.insert(0, Rest { slot, key, pause, until, failure });
     });
+}
+
+pub(super) fn has_any() -> bool {
+    RESTS.with_borrow(|rests| !rests.is_empty())
 }
 
 pub(super) fn end_rest(slot: SlotId, key: u64) {

@@ -37,7 +37,14 @@ impl Open<'_> {
             };
             let (context, mut is_null) = (access::per_tuple_context(self.heap.state), false);
             (*context).ecxt_scantuple = row;
-            pg_guard_ffi_boundary(|| evaluate(predicate, context, &mut is_null)).value() != 0
+            let comes = pg_guard_ffi_boundary(|| {
+                // What it makes of long values is freed with the row.
+                let outer = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+                let comes = evaluate(predicate, context, &mut is_null);
+                pg_sys::MemoryContextSwitchTo(outer);
+                comes
+            });
+            comes.value() != 0
         }
     }
 
