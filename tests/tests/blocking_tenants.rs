@@ -323,6 +323,8 @@ fn an_end_that_meets_the_wake_up() {
 fn a_task_for_no_consumer_goes_round_once() {
     const PUTS: i64 = 15;
     let mut shared = Shared::picked();
+    // Once the tasks are counted, all that wait are woken to look.
+    shared.q.assert_exact();
     let bs = shared.many_bs_wait(10);
     shared.stop_worker();
     let asked = "SELECT pg_sequence_last_value(oid) FROM pg_class WHERE relkind = 'S' AND relname LIKE '%_asked'";
