@@ -9,7 +9,7 @@ use crate::model::histogram::Histogram;
 use crate::model::status::{Status, Tasks};
 use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::session;
-use crate::parts::schedule::databases;
+use crate::parts::schedule::status;
 use crate::parts::slot;
 use crate::queue::census::{self, Sight};
 use crate::server::function::{Call, Output};
@@ -148,8 +148,8 @@ fn measured_worker() -> Vec<MeasuredWorker> {
     if xact::in_recovery() {
         return vec![];
     }
-    let known = databases::worker_of(process::database().into());
-    let works = |state| matches!(state, databases::State::Running | databases::State::Resting);
+    let known = status::worker_of(process::database().into());
+    let works = |state| matches!(state, status::State::Running | status::State::Resting);
     vec![MeasuredWorker {
         database: catalog::database_name(process::database()),
         is_up: known.is_some_and(|known| works(known.state) && worker_error(&known).is_none()),

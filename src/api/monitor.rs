@@ -9,7 +9,7 @@ use crate::model::status::{Status, Tasks};
 use crate::parts::counters::Tube;
 use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::{session, store};
-use crate::parts::schedule::databases::{self, State, WorkerStatus};
+use crate::parts::schedule::status::{self, State, WorkerStatus};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
@@ -201,7 +201,7 @@ fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let state = match xact::in_recovery() {
         true => "WAITING",
-        false => databases::state(process::database().into()).name(),
+        false => status::state(process::database().into()).name(),
     };
     Ok(Some(Value::text(state)))
 }
@@ -212,7 +212,7 @@ fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let output = Output::open(call);
     let now = time::now();
     let since = |instant: i64| time::seconds_of(now.saturating_sub(instant));
-    for known in databases::all_workers() {
+    for known in status::all_workers() {
         output.push(jsonb::from_value(&json!({
             "database": known.database,
             "pid": known.worker.map(|(pid, _)| pid),
@@ -228,7 +228,7 @@ fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 /// Returns what keeps the worker of this database from its work, and since when.
 pub fn own_worker_error() -> Option<(String, i64)> {
-    databases::worker_of(process::database().into()).as_ref().and_then(worker_error)
+    status::worker_of(process::database().into()).as_ref().and_then(worker_error)
 }
 
 /// Does the same for any database.

@@ -79,8 +79,7 @@ fn meet_all() -> Vec<Request> {
             continue;
         }
         match meet(request.of, false) {
-            Turn::Now => {}
-            Turn::Later => {}
+            Turn::Now | Turn::Later => {}
             Turn::NoSlot => {
                 is_full = matches!(request.of, Of::Database(_));
                 unmet.push(request);

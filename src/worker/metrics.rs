@@ -3,7 +3,7 @@
 use crate::metrics::{Sample, graphite_lines};
 use crate::model::change::Call;
 use crate::model::status::NAMES;
-use crate::parts::schedule::databases;
+use crate::parts::schedule::{databases, status};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::server::{latch, time, worker};
@@ -59,7 +59,7 @@ fn ask_workers(rested: &mut HashMap<u32, Instant>) {
     rested.retain(|_, asked| asked.elapsed() < REST_INTERVAL);
     for database in slot::databases_with_outdated_ages() {
         // One that rests has to be started.
-        let rests = databases::worker_of(database).is_none_or(|worker| worker.worker.is_none());
+        let rests = status::worker_of(database).is_none_or(|worker| worker.worker.is_none());
         if !rests || !rested.contains_key(&database) {
             databases::request(database, |requests| requests.metrics = true);
         }

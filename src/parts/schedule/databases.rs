@@ -1,8 +1,6 @@
 //! The databases with the extension and their workers, in shared memory. One lock, the directory's, guards them, the job
 //! workers and the launcher's list.
 
-pub use crate::parts::schedule::status::{State, WorkerStatus, all_workers, state, worker_of};
-
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::jobs::{self, Job};

@@ -7,7 +7,7 @@ pub mod jobs;
 mod process;
 mod queue;
 pub mod requests;
-mod status;
+pub mod status;
 
 pub use change::Change;
 pub use queue::{Kind, NEVER, Shared};

@@ -15,6 +15,9 @@ const IDLE: i64 = 100_000;
 /// How long a worker that always has something to do keeps its worker slot while others wait (µs).
 pub const TURN: i64 = 250_000;
 
+/// A request that waits for longer than this (µs) is reported.
+pub const STARVES_AFTER: i64 = 5_000_000;
+
 /// Before the next try after a process that has failed (µs): doubled each time, up to a limit.
 const FAILURE_PAUSES: (i64, i64) = (1_000_000, 60_000_000);
 

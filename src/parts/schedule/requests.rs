@@ -5,13 +5,11 @@ use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::databases::{self, Workers, workers};
 use crate::parts::schedule::jobs::{self, Assignment, JobId};
-use crate::parts::schedule::process::Process;
+use crate::parts::schedule::process::{Process, STARVES_AFTER};
 use crate::server::{latch, process, time};
 
 /// A worker slot is free when the process has ended. After this (µs) others are asked for theirs.
 const EXIT_TIME: i64 = 500_000;
-/// A request that waits for longer than this (µs) is reported.
-pub const STARVES_AFTER: i64 = 5_000_000;
 /// While databases wait, one in this number of all worker slots may be used to count: that takes as long as it takes.
 const COUNTERS_SHARE: usize = 8;
 /// How many tables of a database are counted at a time.

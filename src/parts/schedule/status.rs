@@ -2,7 +2,7 @@
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::databases::{Database, LIMIT, workers};
-use crate::parts::schedule::requests::STARVES_AFTER;
+use crate::parts::schedule::process::STARVES_AFTER;
 use crate::server::time;
 
 /// A worker that has not made a round this long after it had to (µs) does not work.
