@@ -9,7 +9,7 @@ mod restored;
 use crate::ddl::altered::Altered;
 use crate::error::OrRaise;
 use crate::parts::leases::session;
-use crate::parts::schedule::databases;
+use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::server::callbacks::{self, ObjectEvent, TransactionEvent};
 use crate::server::command::{Command, Purpose};
@@ -109,10 +109,10 @@ pub fn before_command(command: &Command) {
         if !EXIT_WATCHED.replace(true) {
             callbacks::at_exit(vacate_on_exit, 0);
         }
-        databases::occupy(database.into());
+        requests::occupy(database.into());
         OCCUPIED.set(Some(database.into()));
         let deadline = Instant::now() + LEAVE_TIMEOUT;
-        while databases::has_workers(database.into()) && Instant::now() < deadline {
+        while requests::has_workers(database.into()) && Instant::now() < deadline {
             latch::wait(latch::Reason::Other, Some(Duration::from_millis(5)), false);
         }
     }
@@ -149,7 +149,7 @@ pub fn after_command(command: &Command, succeeded: bool) {
     }
     match command {
         Command::ResolvePrepared if succeeded => {
-            databases::request(process::database().into(), |requests| {
+            requests::request(process::database().into(), |requests| {
                 requests.prepared = true;
                 requests.registry = true;
                 requests.sessions = true;
@@ -167,7 +167,7 @@ pub fn after_command(command: &Command, succeeded: bool) {
 
 fn vacate() {
     if let Some(database) = OCCUPIED.take() {
-        databases::vacate(database);
+        requests::vacate(database);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::parts::counters::recount;
 use crate::parts::leases::{departed, epoch, sessions};
-use crate::parts::schedule::databases;
+use crate::parts::schedule::workers;
 use crate::parts::{clock, locks, slot, subqueues, waiters};
 use crate::server::process;
 use crate::server::shared_memory::{self, Layout, Place};
@@ -26,7 +26,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
         (&slot::TUBES, queues),
         (&slot::PROBLEMS, queues),
         (&slot::ASSIGNMENTS, queues),
-        (&databases::WORKERS, 1),
+        (&workers::WORKERS, 1),
         (&epoch::EPOCH, 1),
         (&departed::DEPARTED, 1),
         (&sessions::SESSIONS, processes),
@@ -46,7 +46,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
 }
 
 fn fill() {
-    databases::fill();
+    workers::fill();
     subqueues::fill();
     waiters::fill();
 }

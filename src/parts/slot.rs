@@ -195,6 +195,12 @@ pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
     found
 }
 
+/// Returns the queues that an owner's job worker serves, with their tables.
+pub fn of_job_worker(database: u32, owner: u32) -> Vec<(SlotId, u32)> {
+    let is_served = |id| lock(id).is_some_and(|queue| queue.job_owner() == owner);
+    all(Some(database)).into_iter().filter(|(id, _)| is_served(*id)).collect()
+}
+
 /// Returns whether prepared transactions may have changed queues of a database.
 pub fn any_prepared(database: u32) -> bool {
     let directory = directory();

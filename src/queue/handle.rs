@@ -6,7 +6,7 @@ use crate::model::definition::{Column, Definition};
 use crate::model::features::Features;
 use crate::model::field::Field;
 use crate::model::status::Status;
-use crate::parts::schedule::databases;
+use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::queue::direct::Directs;
@@ -146,7 +146,7 @@ impl Queue {
             )
             .hint("Raise xqueue.max_queues in postgresql.conf and restart the server.")
         })?;
-        databases::want_worker(database.into(), is_new);
+        requests::want_database_worker(database.into(), is_new);
         if let Some(mut slot) = slot::lock(slot) {
             slot.note_kind(!counted_labels.is_empty(), paused_until.is_some());
             slot.set_has_subqueues(definition.options.features.has_subqueues());

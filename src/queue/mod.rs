@@ -1,6 +1,7 @@
 //! Which tables are queues, and their descriptions, each read once and kept until an invalidation says that the table
 //! has changed.
 
+pub mod authors;
 pub mod census;
 mod digest;
 mod direct;

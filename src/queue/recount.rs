@@ -3,7 +3,7 @@
 use crate::model::change::Counts;
 use crate::model::field::Field;
 use crate::parts::counters::recount::{self, Area};
-use crate::parts::schedule::databases;
+use crate::parts::schedule::requests;
 use crate::parts::slot::{self, QueueGuard};
 use crate::parts::slot_id::SlotId;
 use crate::queue::{self, Queue};
@@ -54,7 +54,7 @@ pub struct Counted {
 pub fn hasten(slot: SlotId) {
     let hastens = |mut slot: QueueGuard| slot.needs_recount() && slot.await_recount();
     if slot::lock(slot).is_some_and(hastens) {
-        databases::request(process::database().into(), |_| {});
+        requests::request(process::database().into(), |_| {});
     }
 }
 

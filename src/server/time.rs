@@ -5,6 +5,7 @@ use crate::model::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum};
+use std::time::Duration;
 
 const DAY: i64 = 86_400_000_000;
 
@@ -12,6 +13,16 @@ const DAY: i64 = 86_400_000_000;
 pub fn now() -> i64 {
     // SAFETY: reads the clock.
     unsafe { crate::server::raw::GetCurrentTimestamp() }
+}
+
+/// Returns the instant that is a pause from now.
+pub fn in_future(pause: Duration) -> i64 {
+    now().saturating_add(pause.as_micros() as i64)
+}
+
+/// Returns the time until an instant, which may have passed.
+pub fn until(instant: i64) -> Duration {
+    Duration::from_micros(instant.saturating_sub(now()).max(0) as u64)
 }
 
 /// An instant of PostgreSQL in microseconds since 1970-01-01.

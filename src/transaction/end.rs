@@ -6,7 +6,7 @@ use crate::parts::clock;
 use crate::parts::delta::Delta;
 use crate::parts::leases::{held, session, sessions};
 use crate::parts::marks::claim;
-use crate::parts::schedule::databases;
+use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::{Cause, Offer, wait};
@@ -70,7 +70,7 @@ pub fn transaction_ended(event: TransactionEvent) {
             if NOTED.get().preparing {
                 // PREPARE has failed: the worker has to take the marks back.
                 let database = u32::from(process::database());
-                databases::request(database, |requests| requests.prepared = true);
+                requests::request(database, |requests| requests.prepared = true);
             }
             claim::abandon();
             begun::rolled_back(0);
@@ -121,7 +121,7 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     }
     let database = u32::from(process::database());
     let Some(mut queue) = slot::lock(slot) else {
-        return databases::request(database, |requests| requests.registry = true);
+        return requests::request(database, |requests| requests.registry = true);
     };
     let due = queue.due();
     queue.commit(now, xact::id_if_any(), delta);
@@ -130,17 +130,17 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     drop(queue);
     injection::point(c"xqueue-commit-has-woken");
     if is_asked {
-        databases::request(database, |requests| {
+        requests::request(database, |requests| {
             requests.registry |= delta.table.redefined || delta.counters.recount;
             requests.sweep |= delta.counters.recount;
         });
     } else if let Some(instant) = earlier {
-        databases::request_at(database, instant);
+        requests::request_at(database, instant);
     }
     // After the counters, which say that there are such tasks.
     delta.leases.given.sessions().for_each(sessions::look_after);
     if delta.leases.given.more {
-        databases::request(database, |requests| requests.sweep = true);
+        requests::request(database, |requests| requests.sweep = true);
     }
 }
 
@@ -178,23 +178,23 @@ fn commit_catalogue_changes() {
     let database = u32::from(process::database());
     match (noted.extension, noted.installed) {
         (true, true) => {
-            databases::want_worker(database, true);
+            requests::want_database_worker(database, true);
         }
         (true, false) => {
             slot::remove_all(database);
-            databases::request(database, |requests| requests.registry = true);
+            requests::request(database, |requests| requests.registry = true);
         }
         (false, _) => {}
     }
     if noted.registry_changed {
-        databases::want_worker(database, true);
+        requests::want_database_worker(database, true);
     }
     if let Some(created) = noted.created_database {
-        databases::want_worker(created, true);
+        requests::want_database_worker(created, true);
     }
     if let Some(dropped) = noted.dropped_database {
         slot::remove_all(dropped);
-        databases::forget(dropped);
+        requests::forget(dropped);
     }
 }
 
@@ -204,7 +204,7 @@ fn look_for_replayed_end() {
     let database = u32::from(process::database());
     let does_nothing = CHANGES.with_borrow(Stack::is_empty);
     if does_nothing && process::replays() && slot::any_prepared(database) {
-        databases::request(database, |requests| requests.prepared = true);
+        requests::request(database, |requests| requests.prepared = true);
     }
 }
 

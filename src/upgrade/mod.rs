@@ -4,6 +4,7 @@ mod attachments;
 mod census;
 mod columns;
 mod functions;
+pub mod healing;
 mod identity;
 mod note;
 mod switch;

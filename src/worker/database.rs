@@ -5,8 +5,8 @@
 use crate::parts::clock;
 use crate::parts::leases::departed;
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::databases::{self, Requests, Rest};
-use crate::parts::schedule::jobs::{self, Assignment};
+use crate::parts::schedule::workers::{Assignment, Requests, WorkerId};
+use crate::parts::schedule::{own, requests};
 use crate::parts::slot;
 use crate::server::xact;
 use crate::server::{callbacks, catalog, injection, process, time, worker};
@@ -30,8 +30,6 @@ const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Before the next try to read the list of queues, which is locked exclusively, or after a failure.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
-/// How long definitions are read in one round.
-const READ_LIMIT: Duration = Duration::from_millis(100);
 /// How long the queues of an owner are served in one round, while others have any.
 const SHARE: Duration = Duration::from_millis(50);
 /// Maximum time between looks at the clock while tasks wait, because the clock may be set.
@@ -41,43 +39,35 @@ const JOBS_INTERVAL: Duration = Duration::from_secs(1);
 
 background_worker!(xqueue_database_main => main);
 
-fn main(database: u32) {
-    let Some(resumes) = databases::register_worker(database) else { return };
-    callbacks::at_exit(leave_on_exit, database);
+fn main(id: u32) {
+    callbacks::at_exit(unregister_on_exit, 0);
+    let Some(own) = own::register(WorkerId(id)) else { return };
     worker::handle_signals();
-    worker::connect(Some(database));
-    databases::report_connection(database);
+    worker::connect(Some(own.database));
+    own::report_connection();
     clock::tick(time::now());
-    let mut worker = Worker::of(database, resumes);
-    let mut has_reported = false;
-    while let Some(requests) = databases::take_requests(database) {
+    let mut worker = Worker::of(own.database);
+    while let Some(requests) = own::begin_round() {
         worker::reload_settings();
         let is_time = worker.reload_at.is_some_and(|at| Instant::now() >= at);
         if (requests.registry || is_time) && !worker.reload() {
-            databases::unregister_worker(database, false);
-            return;
+            return own::retire();
         }
         worker.work(requests);
         let is_read = worker.reload_at.is_none() && !worker.definitions.has_left_some();
-        if is_read && !std::mem::replace(&mut has_reported, true) {
-            databases::report_work(database);
-        }
-        worker.definitions.end_round();
         worker::report_idle();
         let pause = worker.pause();
-        let waits = databases::report_round(database, pause.map(|left| left.as_micros() as i64));
-        if waits && databases::give_way(database, worker.rest()) {
+        let sleeps_until = pause.map_or(NEVER, time::in_future);
+        if own::end_round(sleeps_until, is_read) && own::leave(worker.needs_successor_at(), false) {
             return;
         }
         worker::wait_idle(pause);
     }
 }
 
-/// The launcher is to start another one, unless this one has left before.
-fn leave_on_exit(database: u32) {
-    if databases::is_own(database) {
-        databases::unregister_worker(database, true);
-    }
+/// The launcher starts another one when it is needed.
+fn unregister_on_exit(_argument: u32) {
+    own::unregister();
 }
 
 struct Worker {
@@ -101,11 +91,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn of(database: u32, resumes: bool) -> Worker {
+    fn of(database: u32) -> Worker {
         let name = xact::try_in_transaction(|| catalog::database_name(process::database()));
         Worker {
             database,
-            definitions: Definitions::of(name.unwrap_or_default(), resumes),
+            definitions: Definitions::of(name.unwrap_or_default()),
             queues: HashMap::new(),
             unserved: HashSet::new(),
             recounts: Recounts::of(database),
@@ -150,7 +140,7 @@ impl Worker {
     fn work(&mut self, requests: Requests) {
         injection::point(c"xqueue-worker-is-to-work");
         self.definitions.look_again();
-        self.read_definitions();
+        self.definitions.read_some(&mut self.queues, &mut self.prepared);
         if requests.prepared {
             self.prepared.ask();
         }
@@ -181,18 +171,6 @@ impl Worker {
                 }
             }
             trace::flush();
-        }
-    }
-
-    /// Reads the definitions of listed queues, for a limited time: what is due of the queues that are known does not wait
-    /// for those of all.
-    fn read_definitions(&mut self) {
-        let begun = Instant::now();
-        for table in self.definitions.unread(&self.queues) {
-            if begun.elapsed() >= READ_LIMIT {
-                return self.definitions.leave_rest();
-            }
-            self.definitions.read(table, &mut self.queues, &mut self.prepared);
         }
     }
 
@@ -234,13 +212,13 @@ impl Worker {
             self.queues.values().filter(is_due).map(|queue| queue.owner).collect();
         let want = |owner: &Oid| {
             let owner = u32::from(*owner);
-            jobs::want(Assignment { database: self.database, owner, counts: None })
+            requests::want_job_worker(Assignment { database: self.database, owner, counts: 0 })
         };
         let has_all = owners.iter().filter(|owner| !want(owner)).count() == 0;
         let owners: HashSet<u32> = owners.into_iter().map(u32::from).collect();
-        jobs::withdraw(self.database, |owner| !owners.contains(&owner));
+        requests::withdraw(self.database, |owner| !owners.contains(&owner));
         self.asked_at = now;
-        let unending = jobs::unending(self.database);
+        let unending = requests::unending(self.database);
         self.jobs_at = (!has_all || !unending.is_empty()).then(|| Instant::now() + JOBS_INTERVAL);
         for table in unending.into_iter().map(Oid::from) {
             let queue = self.queues.get_mut(&table);
@@ -264,7 +242,7 @@ impl Worker {
         let others = others.into_iter().chain([self.recounts.pause(&self.queues)]);
         let queues = match self.needed_at(now) {
             NEVER => None,
-            at => Some(Duration::from_micros(at.saturating_sub(now).max(0) as u64)),
+            at => Some(time::until(at)),
         };
         let queues = queues.map(|left| left.min(CLOCK_INTERVAL));
         queues.into_iter().chain(until).chain(others.flatten()).min()
@@ -283,10 +261,12 @@ impl Worker {
         self.queues.values().map(at).min().unwrap_or(NEVER)
     }
 
-    /// Returns what is left to the next worker if this one leaves.
-    fn rest(&self) -> Rest {
+    /// Returns when the database needs another worker if this one leaves.
+    fn needs_successor_at(&self) -> i64 {
         let now = time::now();
-        let after = |pause: Duration| now.saturating_add(pause.as_micros() as i64);
+        if !self.definitions.is_all_read() || self.reload_at.is_some() {
+            return now;
+        }
         let again = self.definitions.look_again_at(true).into_iter().chain(self.jobs_at);
         let again = again.map(|at| at.saturating_duration_since(Instant::now()));
         let nudge = self.queues.values().any(KnownQueue::has_idle_consumers);
@@ -295,19 +275,8 @@ impl Worker {
             self.recounts.pause(&self.queues),
             self.prepared.rest(),
         ];
-        let needs = again.chain(others.into_iter().flatten()).map(after);
+        let needs = again.chain(others.into_iter().flatten()).map(time::in_future);
         let needs = needs.chain(self.leases.needed_at(now)).chain([self.needed_at(now)]);
-        let is_read = self.definitions.is_all_read() && self.reload_at.is_none();
-        let is_settled = self.queues.values().all(|queue| queue.maintenance.is_settled());
-        Rest {
-            needed_at: if is_read { needs.min().unwrap_or(NEVER) } else { now },
-            is_clean: is_read && is_settled && self.leases.is_settled(),
-            requests: Requests {
-                // Ends of sessions and of prepared transactions are known to this process alone.
-                sessions: self.leases.needed_at(now).is_some(),
-                prepared: self.prepared.rest().is_some(),
-                ..Requests::default()
-            },
-        }
+        needs.min().unwrap_or(NEVER)
     }
 }

@@ -7,7 +7,7 @@ use crate::queue::{self, Queue};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, process, spi};
-use crate::worker::healing;
+use crate::upgrade::healing;
 use crate::worker::job::Outcome;
 use crate::worker::known::{KnownQueue, Server};
 use crate::worker::prepared::Prepared;
@@ -24,6 +24,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_sec
 /// How long the queues of an owner are left to its job worker after one of them took too long: doubled each time, up to a limit,
 /// which is also how long that is remembered.
 const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+/// How long definitions are read in one round. Tasks that are due in known queues do not wait until all are read.
+const READ_LIMIT: Duration = Duration::from_millis(100);
 
 /// Which definitions have to be read, and when.
 pub struct Definitions {
@@ -33,12 +35,10 @@ pub struct Definitions {
     listed: HashMap<Oid, bool>,
     unread: HashSet<Oid>,
     again: HashMap<Oid, Again>,
-    /// Owners with a queue that took too long.
-    slow: HashMap<Oid, Slow>,
+    /// Owners with a queue that took too long: until when they are left to their job workers, and for how long.
+    slow: HashMap<Oid, (Instant, Duration)>,
     /// The time of the last round did not suffice for all.
     has_left_some: bool,
-    /// The worker before this one has left nothing that has to be looked for, in queues that are read for the first time.
-    resumes: bool,
 }
 
 /// A queue that is looked at again, although nothing is heard of a change.
@@ -49,13 +49,6 @@ struct Again {
     is_unfit: bool,
     /// As it was described.
     queue: Weak<Queue>,
-}
-
-/// An owner whose queues are left to its job worker.
-struct Slow {
-    until: Instant,
-    pause: Duration,
-    has_ended: bool,
 }
 
 /// What was read of a queue.
@@ -69,7 +62,7 @@ struct Read {
 
 impl Definitions {
     /// `name`: the database's.
-    pub fn of(name: String, resumes: bool) -> Definitions {
+    pub fn of(name: String) -> Definitions {
         Definitions {
             name,
             listed: HashMap::new(),
@@ -77,7 +70,6 @@ impl Definitions {
             again: HashMap::new(),
             slow: HashMap::new(),
             has_left_some: false,
-            resumes,
         }
     }
 
@@ -90,23 +82,19 @@ impl Definitions {
         self.listed = listed;
     }
 
-    /// Returns the tables that have to be looked at: those that are not known before the others.
-    pub fn unread(&mut self, queues: &HashMap<Oid, KnownQueue>) -> Vec<Oid> {
+    /// Reads definitions for a limited time, those of queues that are not known first.
+    pub fn read_some(&mut self, queues: &mut HashMap<Oid, KnownQueue>, prepared: &mut Prepared) {
+        let begun = Instant::now();
         self.has_left_some = false;
-        let (known, mut unread): (Vec<Oid>, Vec<Oid>) =
-            self.unread.iter().partition(|table| queues.contains_key(table));
-        unread.extend(known);
-        unread
-    }
-
-    /// Notes that what has not been read is left to the next round.
-    pub fn leave_rest(&mut self) {
-        self.has_left_some = true;
-    }
-
-    /// Once all has been read, a queue that is read for the first time is new.
-    pub fn end_round(&mut self) {
-        self.resumes &= !self.unread.is_empty();
+        let mut unread: Vec<Oid> = self.unread.iter().copied().collect();
+        unread.sort_by_key(|table| queues.contains_key(table));
+        for table in unread {
+            if begun.elapsed() >= READ_LIMIT {
+                self.has_left_some = true;
+                return;
+            }
+            self.read(table, queues, prepared);
+        }
     }
 
     pub fn is_all_read(&self) -> bool {
@@ -120,9 +108,7 @@ impl Definitions {
     /// Returns when to look again at what nothing is heard of. `if_at_all`: but for queues that job workers serve well.
     pub fn look_again_at(&self, if_at_all: bool) -> Option<Instant> {
         let is_needed = |again: &&Again| !if_at_all || again.queue.strong_count() == 0;
-        let again = self.again.values().filter(is_needed).map(|again| again.at);
-        let slow = self.slow.values().filter(|slow| !slow.has_ended).map(|slow| slow.until);
-        again.chain(slow).min()
+        self.again.values().filter(is_needed).map(|again| again.at).min()
     }
 
     /// Returns the time until there is something to read; None while all has been.
@@ -147,12 +133,7 @@ impl Definitions {
                 self.unread.insert(*table);
             }
         }
-        self.slow.retain(|_, slow| slow.until + SLOW_PAUSES.1 > now);
-        for slow in self.slow.values_mut().filter(|slow| !slow.has_ended && slow.until <= now) {
-            slow.has_ended = true;
-            self.again.values_mut().for_each(|again| again.queue = Weak::new());
-            self.unread.extend(self.listed.keys());
-        }
+        self.slow.retain(|_, (until, _)| *until + SLOW_PAUSES.1 > now);
     }
 
     /// Has a definition read that was found to have changed.
@@ -162,25 +143,22 @@ impl Definitions {
 
     /// Leaves the queues of an owner to its job worker, because one of them took too long.
     pub fn note_slow(&mut self, owner: Oid, queues: &mut HashMap<Oid, KnownQueue>) {
-        let last = self.slow.get(&owner).map_or(Duration::ZERO, |slow| slow.pause);
+        let last = self.slow.get(&owner).map_or(Duration::ZERO, |(_, pause)| *pause);
         let pause = (last * 2).clamp(SLOW_PAUSES.0, SLOW_PAUSES.1);
-        self.slow.insert(owner, Slow { until: Instant::now() + pause, pause, has_ended: false });
-        let is_theirs = |queue: &&mut KnownQueue| {
-            queue.owner == owner && queue.server() == Server::DatabaseWorker
-        };
-        for queue in queues.values_mut().filter(is_theirs) {
+        let until = Instant::now() + pause;
+        self.slow.insert(owner, (until, pause));
+        let is_theirs =
+            |queue: &KnownQueue| queue.owner == owner && queue.server() == Server::DatabaseWorker;
+        for (table, queue) in queues.iter_mut().filter(|(_, queue)| is_theirs(queue)) {
             queue.set_server(owner, Server::JobWorker);
+            let again = Again { at: until, pause: PAUSES.0, is_unfit: false, queue: Weak::new() };
+            self.again.insert(*table, again);
         }
     }
 
     /// Reads the definition of a queue, unless that has been done. One whose table is locked exclusively is read later: the
     /// worker does not wait.
-    pub fn read(
-        &mut self,
-        table: Oid,
-        queues: &mut HashMap<Oid, KnownQueue>,
-        prepared: &mut Prepared,
-    ) {
+    fn read(&mut self, table: Oid, queues: &mut HashMap<Oid, KnownQueue>, prepared: &mut Prepared) {
         let Some(is_copy) = self.listed.get(&table).copied() else {
             self.unread.remove(&table);
             return;
@@ -248,7 +226,7 @@ impl Definitions {
         let server = match queue.definition.unending {
             _ if is_copy => Server::Publisher,
             true => Server::Nobody,
-            false if self.slow.get(&owner).is_some_and(|slow| !slow.has_ended) => Server::JobWorker,
+            false if self.is_slow(owner) => Server::JobWorker,
             false if queue.runs_user_code() => Server::JobWorker,
             false => Server::DatabaseWorker,
         };
@@ -265,13 +243,10 @@ impl Definitions {
     ) {
         let Read { queue, owner, server, lacks, is_ill } = read;
         if queues.get(&table).is_none_or(|known| known.slot() != queue.slot) {
-            // That a policy shows more tasks than before is not reported.
-            if !self.resumes || queue.has_row_security {
-                prepared.ask();
-                // A worker before this one may have been ended in the middle of what was due.
-                if let Some(mut slot) = slot::lock(queue.slot) {
-                    slot.look_for_all();
-                }
+            prepared.ask();
+            // A worker before this one may have been ended in the middle of what was due.
+            if let Some(mut slot) = slot::lock(queue.slot) {
+                slot.look_for_all();
             }
             queues.insert(table, KnownQueue::of(queue.slot));
         }
@@ -288,8 +263,13 @@ impl Definitions {
         if *lacks || !is_healed {
             self.look_later(table, false, Weak::new());
         } else if *server == Server::JobWorker {
-            self.look_later(table, false, Rc::downgrade(queue));
+            let is_slow = self.is_slow(*owner);
+            self.look_later(table, false, if is_slow { Weak::new() } else { Rc::downgrade(queue) });
         }
+    }
+
+    fn is_slow(&self, owner: Oid) -> bool {
+        self.slow.get(&owner).is_some_and(|(until, _)| *until > Instant::now())
     }
 
     fn look_later(&mut self, table: Oid, is_unfit: bool, queue: Weak<Queue>) {

@@ -2,15 +2,15 @@
 //! a failing queue affects no other.
 
 use crate::error::{Error, OrRaise};
-use crate::parts::schedule::jobs;
+use crate::parts::schedule::own;
 use crate::queue;
+use crate::queue::authors;
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::worker::Timeout;
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, spi, subscription, time, user};
 use crate::settings;
 use crate::statement::Change;
-use crate::worker::authors;
 use crate::worker::means::{Means, Passed};
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
@@ -61,7 +61,7 @@ impl Limit {
     }
 
     fn put_off() {
-        jobs::get_on(None, stop_at());
+        own::get_on(None, stop_at());
     }
 }
 
@@ -86,14 +86,14 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, 
         let Some(owner) = Relation::open(table, Lock::None).map(|relation| relation.owner()) else {
             return Outcome::Gone;
         };
-        match jobs::served_owner() {
+        match own::served_owner() {
             Some(served) if Oid::from(served) != owner => return Outcome::OwnedBy(owner),
             // A security-restricted operation refuses deferred triggers.
             Some(_) => spi::connect(|spi| drop(spi.run("SET CONSTRAINTS ALL IMMEDIATE"))),
             None if queue.runs_user_code() => return Outcome::RunsUserCode,
             None => {}
         }
-        if jobs::served_owner().is_some() && user::is_superuser(owner) {
+        if own::served_owner().is_some() && user::is_superuser(owner) {
             let owner = catalog::role_name(owner);
             if !authors::require_trusted(&queue, &owner).or_raise() {
                 return Outcome::Busy;

@@ -3,8 +3,8 @@
 //! the session is found by none but itself.
 
 use crate::background_worker;
-use crate::parts::schedule::jobs::{self, Assignment, JobId};
-use crate::parts::schedule::{Kind, NEVER, databases};
+use crate::parts::schedule::workers::{Assignment, WorkerId};
+use crate::parts::schedule::{Kind, NEVER, own, requests};
 use crate::parts::slot;
 use crate::server::{callbacks, spi, time, user, worker, xact};
 use crate::worker::job::{self, Manner};
@@ -26,17 +26,17 @@ const STOPPED: &str =
 
 background_worker!(xqueue_job_main => main);
 
-fn main(argument: u32) {
+fn main(id: u32) {
     callbacks::at_exit(leave_on_exit, 0);
-    let Some(own) = jobs::register(JobId(argument)) else { return };
+    let Some(own) = own::register(WorkerId(id)) else { return };
     worker::handle_signals();
     worker::connect(Some(own.database));
-    if let Some(table) = own.counts {
-        if !jobs::begin_round() {
-            return;
+    if own.is_count() {
+        if own::begin_round().is_some() {
+            recounts::count_at_leisure(own.counts.into());
+            own::end_round(NEVER, true);
+            own::leave(NEVER, true);
         }
-        recounts::count_at_leisure(table.into());
-        jobs::end_round(NEVER, true, true);
         return;
     }
     if let Err(failure) = xact::try_in_transaction(|| user::become_session_of(own.owner.into())) {
@@ -45,13 +45,13 @@ fn main(argument: u32) {
     serve(own);
 }
 
-fn serve(own: Assignment) {
+fn serve(of: Assignment) {
     let mut queues: HashMap<Oid, Maintenance> = HashMap::new();
     let mut worked = Instant::now();
-    while jobs::begin_round() {
+    while own::begin_round().is_some() {
         worker::reload_settings();
         let begun = Instant::now();
-        let mut served = jobs::queues_of(own.database, own.owner);
+        let mut served = slot::of_job_worker(of.database, of.owner);
         let is_served = |table: &Oid, slot| served.contains(&(slot, u32::from(*table)));
         queues.retain(|table, queue| {
             let stays = is_served(table, queue.slot);
@@ -68,23 +68,23 @@ fn serve(own: Assignment) {
                 continue;
             }
             worked = Instant::now();
-            jobs::get_on(Some(table), job::stop_at());
+            own::get_on(Some(table), job::stop_at());
             let unfit = queue.work(table.into(), Manner::Patient);
             reset();
             if let Some(unfit) = unfit {
-                give_up(own.database, queue, unfit);
+                give_up(of.database, queue, unfit);
             }
         }
         worker::report_idle();
         let now = time::now();
         let needed_at = queues.values().map(|queue| queue.needed_at(now)).min().unwrap_or(NEVER);
         let is_idle = needed_at > now && worked.elapsed() >= IDLE_TIME;
-        if jobs::end_round(needed_at, worked >= begun, is_idle) {
+        let waits = own::end_round(needed_at, worked >= begun);
+        if (waits || is_idle) && own::leave(needed_at, is_idle) {
             queues.values().for_each(leave_sweep);
             return;
         }
-        let left = Duration::from_micros(needed_at.saturating_sub(now).max(0) as u64);
-        worker::wait_idle(Some(left.min(CLOCK_INTERVAL)));
+        worker::wait_idle(Some(time::until(needed_at).min(CLOCK_INTERVAL)));
     }
 }
 
@@ -97,7 +97,7 @@ fn give_up(database: u32, queue: &mut Maintenance, unfit: Unfit) {
         slot.look_for_all();
     }
     queue.forget();
-    databases::request(database, |requests| requests.registry = true);
+    requests::request(database, |requests| requests.registry = true);
 }
 
 /// What only this process knows of is looked for again by another.
@@ -109,10 +109,10 @@ fn leave_sweep(queue: &Maintenance) {
 
 /// Whatever this process had in hand is looked for again. A queue whose code took too long waits longer than the others.
 fn leave_on_exit(_argument: u32) {
-    if let Some(ended) = jobs::end().filter(|ended| ended.is_abnormal) {
+    if let Some(ended) = own::end().filter(|ended| ended.is_abnormal) {
         let now = time::now();
-        let Assignment { database, owner, .. } = ended.assignment;
-        let mut queues = jobs::queues_of(database, owner);
+        let Assignment { database, owner, .. } = ended.of;
+        let mut queues = slot::of_job_worker(database, owner);
         // It may be another's by now.
         let at_hand = slot::find(database, ended.table).map(|slot| (slot, ended.table));
         if let Some(queue) = at_hand.filter(|queue| !queues.contains(queue)) {
@@ -128,7 +128,7 @@ fn leave_on_exit(_argument: u32) {
             }
         }
     }
-    jobs::unregister();
+    own::unregister();
 }
 
 /// A failure is of no account: the next job does it again.

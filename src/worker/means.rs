@@ -4,7 +4,7 @@
 use crate::error::OrRaise;
 use crate::model::change::{Call, has_progressed};
 use crate::model::row_id::RowId;
-use crate::parts::schedule::jobs;
+use crate::parts::schedule::own;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::heap::Found;
 use crate::server::spi::{self, Spi};
@@ -72,7 +72,7 @@ impl<'q> Means<'q> {
     pub fn of(queue: &'q Rc<Queue>) -> Option<Means<'q>> {
         let is_direct = Upkeep::of(queue).is_some();
         let has_rested = resting::begin(queue);
-        (is_direct || jobs::served_owner().is_some()).then_some(Means {
+        (is_direct || own::served_owner().is_some()).then_some(Means {
             queue,
             is_direct,
             has_rested,

@@ -3,7 +3,7 @@
 use crate::metrics::{Sample, graphite_lines};
 use crate::model::change::Call;
 use crate::model::status::NAMES;
-use crate::parts::schedule::{databases, status};
+use crate::parts::schedule::{requests, status};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::server::{latch, time, worker};
@@ -61,7 +61,7 @@ fn ask_workers(rested: &mut HashMap<u32, Instant>) {
         // One that rests has to be started.
         let rests = status::worker_of(database).is_none_or(|worker| worker.worker.is_none());
         if !rests || !rested.contains_key(&database) {
-            databases::request(database, |requests| requests.metrics = true);
+            requests::request(database, |requests| requests.metrics = true);
         }
         if rests {
             rested.entry(database).or_insert_with(Instant::now);

@@ -2,11 +2,9 @@
 //! it, and one for the metrics of all databases.
 
 mod ages;
-mod authors;
 pub mod database;
 mod definitions;
 pub mod graphite;
-mod healing;
 pub mod job;
 pub mod job_worker;
 mod known;

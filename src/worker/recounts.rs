@@ -3,8 +3,8 @@
 //! In each round the database worker counts for a moment only: first what is waited for, then owners in turn. A table that is
 //! too large for that is counted by a job worker, for as long as it takes: neither a huge table nor slow rows make others wait.
 
-use crate::parts::schedule::Kind;
-use crate::parts::schedule::jobs::{self, Assignment};
+use crate::parts::schedule::workers::Assignment;
+use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::queue::recount::{self, Counted, Purpose, Stopped};
@@ -62,10 +62,10 @@ impl Recounts {
             let counts_apart = slot::lock(queue.slot()).is_some_and(|slot| slot.counts_apart());
             let end = if counts_apart { End::Slow } else { count_briefly(table) };
             note(queue.slot(), end);
-            let counts = Some(u32::from(table));
-            let apart = Assignment { database: self.database, owner: queue.owner.into(), counts };
+            let (owner, counts) = (queue.owner.into(), table.into());
+            let apart = Assignment { database: self.database, owner, counts };
             if end == End::Slow
-                && jobs::want(apart)
+                && requests::want_job_worker(apart)
                 && let Some(mut slot) = slot::lock(queue.slot())
             {
                 slot.set_counts_apart(true);
@@ -96,10 +96,8 @@ impl Recounts {
         &self,
         queues: &'q HashMap<Oid, KnownQueue>,
     ) -> impl Iterator<Item = (Oid, &'q KnownQueue)> {
-        let counted: HashSet<Oid> = jobs::of_database(self.database)
-            .into_iter()
-            .filter_map(|job| job.counts.map(Oid::from))
-            .collect();
+        let counted: HashSet<Oid> =
+            requests::counted(self.database).into_iter().map(Oid::from).collect();
         let queues = queues.iter().map(|(table, queue)| (*table, queue));
         queues.filter(move |(table, queue)| left(queue).is_some() && !counted.contains(table))
     }

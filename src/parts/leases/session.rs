@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::parts::leases::held;
 use crate::parts::leases::sessions::{self, Part};
-use crate::parts::schedule::databases;
+use crate::parts::schedule::requests;
 use crate::server::types::{self, Uuid};
 use crate::server::user::{self, Rights};
 use crate::server::{callbacks, process, shared_memory, time, worker};
@@ -233,7 +233,7 @@ pub fn note_change() {
 /// Leaves the session joined for the transaction. Must neither allocate nor fail.
 pub fn transaction_ended() {
     if CHANGED.take() {
-        databases::request(process::database().into(), |requests| requests.sessions = true);
+        requests::request(process::database().into(), |requests| requests.sessions = true);
     }
     held::transaction_ended();
     if let Some(local) = LOCAL.take() {

@@ -3,7 +3,7 @@
 use crate::parts::leases::departed::{DEPARTED, HeldLease};
 use crate::parts::leases::epoch;
 use crate::parts::locks::{Directory, DirectoryLock, directory};
-use crate::parts::schedule::databases;
+use crate::parts::schedule::requests;
 use crate::server::shared_memory::{Guarded, Shared, Zeroed};
 use crate::server::types::Uuid;
 use crate::server::{latch, process};
@@ -106,10 +106,8 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldLease]>) {
         return;
     }
     let tasks = tasks.map(|tasks| (tasks, since));
-    if !DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, identified), tasks) {
-        databases::request_sweep(&mut directory, database);
-    }
-    databases::wake_worker(&mut directory, database);
+    let is_kept = DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, identified), tasks);
+    requests::look_for_departed(&mut directory, database, is_kept);
 }
 
 /// Records that a connection's own session may hold unrecorded tasks. False if there is no such session, or no
@@ -139,10 +137,8 @@ pub fn look_after(uuid: Uuid) {
         return;
     }
     // It may have been identified before its end.
-    if !DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, true), None) {
-        databases::request_sweep(&mut directory, database);
-    }
-    databases::wake_worker(&mut directory, database);
+    let is_kept = DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, true), None);
+    requests::look_for_departed(&mut directory, database, is_kept);
 }
 
 /// Returns the invalidation epoch since which this connection's own session knows its leases; None if it does not, or

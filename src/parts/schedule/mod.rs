@@ -1,13 +1,14 @@
 //! Schedule: when there is something to do for a queue, and which process does it.
 
 pub mod change;
-#[allow(unsafe_code, reason = "shared memory")]
-pub mod databases;
-pub mod jobs;
+pub mod launch;
+pub mod own;
 mod process;
 mod queue;
 pub mod requests;
 pub mod status;
+#[allow(unsafe_code, reason = "shared memory")]
+pub mod workers;
 
 pub use change::Change;
 pub use queue::{Kind, NEVER, Shared};

@@ -80,8 +80,14 @@ impl Process {
         }
     }
 
-    /// Makes one needed at `instant` at the latest. True if that is earlier than before.
-    pub fn need(&mut self, instant: i64) -> bool {
+    /// Wakes it, or makes one needed at `instant` at the latest. True if the launcher has to know of that.
+    pub fn wake_or_need(&mut self, instant: i64, now: i64) -> bool {
+        if self.is_there() {
+            self.woken_at = if self.woken_at == 0 { now } else { self.woken_at };
+            latch::wake(self.index);
+            return false;
+        }
+        let instant = instant.max(now);
         let is_earlier = instant < self.needed_at;
         self.needed_at = self.needed_at.min(instant);
         is_earlier
@@ -105,13 +111,6 @@ impl Process {
 
     pub fn is_own(&self) -> bool {
         self.index == process::index()
-    }
-
-    pub fn wake(&mut self, now: i64) {
-        if self.woken_at == 0 {
-            self.woken_at = now;
-        }
-        latch::wake(self.index);
     }
 
     pub fn begin_round(&mut self) {

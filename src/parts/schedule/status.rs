@@ -1,17 +1,17 @@
 //! What is known of the workers of databases, and what they report.
 
 use crate::parts::locks::directory;
-use crate::parts::schedule::databases::{Database, LIMIT, workers};
 use crate::parts::schedule::process::STARVES_AFTER;
+use crate::parts::schedule::workers::{DATABASES, Worker, workers};
 use crate::server::time;
 
 /// A worker that has not made a round this long after it had to (µs) does not work.
 const STALLED_AFTER: i64 = 10_000_000;
 
-impl Database {
+impl Worker {
     /// Returns how long the worker owes a round (µs), or has been missing.
     fn lag(&self, now: i64) -> i64 {
-        let since = match (self.worker.is_there(), self.worker.woken_at) {
+        let since = match (self.process.is_there(), self.process.woken_at) {
             (false, _) => self.requested_at(now),
             (true, 0) => self.due_at,
             (true, woken_at) => self.due_at.min(woken_at),
@@ -20,15 +20,15 @@ impl Database {
     }
 
     fn state(&self, now: i64) -> State {
-        let is_there = self.worker.is_there();
+        let is_there = self.process.is_there();
         match self.occupied {
             1.. => State::Ending,
             _ if is_there && !self.works => State::Startup,
             _ if is_there && self.lag(now) >= STALLED_AFTER => State::Stalled,
             _ if is_there => State::Running,
             _ if self.lag(now) >= STARVES_AFTER => State::NoWorker,
-            _ if self.has_rested => State::Resting,
-            _ if self.wanted || self.worker.is_attended(now) => State::Startup,
+            _ if self.has_left => State::Resting,
+            _ if self.wanted || self.process.is_attended(now) => State::Startup,
             _ => State::Init,
         }
     }
@@ -60,7 +60,7 @@ impl State {
 
 pub fn state(oid: u32) -> State {
     let now = time::now();
-    workers(&mut directory()).find(oid).map_or(State::Init, |database| database.state(now))
+    workers(&mut directory()).find(oid).map_or(State::Init, |worker| worker.state(now))
 }
 
 /// What is known of the worker of a database.
@@ -77,15 +77,15 @@ pub struct WorkerStatus {
 }
 
 impl WorkerStatus {
-    fn of(database: &Database, now: i64) -> WorkerStatus {
-        let is_there = database.worker.is_there();
-        let has_made = is_there && database.round_at != 0;
+    fn of(worker: &Worker, now: i64) -> WorkerStatus {
+        let is_there = worker.process.is_there();
+        let has_made = is_there && worker.round_at != 0;
         WorkerStatus {
-            database: database.oid,
-            state: database.state(now),
-            worker: is_there.then_some((database.worker.pid, database.worker.begun)),
-            round_at: has_made.then_some(database.round_at),
-            lag: database.lag(now),
+            database: worker.of.database,
+            state: worker.state(now),
+            worker: is_there.then_some((worker.process.pid, worker.process.begun)),
+            round_at: has_made.then_some(worker.round_at),
+            lag: worker.lag(now),
         }
     }
 }
@@ -93,16 +93,17 @@ impl WorkerStatus {
 /// Returns what is known of the worker of a database.
 pub fn worker_of(oid: u32) -> Option<WorkerStatus> {
     let now = time::now();
-    workers(&mut directory()).find(oid).map(|database| WorkerStatus::of(database, now))
+    workers(&mut directory()).find(oid).map(|worker| WorkerStatus::of(worker, now))
 }
 
 /// Returns what is known of the workers of all databases that have one, or want one.
 pub fn all_workers() -> Vec<WorkerStatus> {
     let now = time::now();
-    let mut found = Vec::with_capacity(LIMIT);
+    let mut found = Vec::with_capacity(DATABASES);
     let mut directory = directory();
-    let databases = workers(&mut directory).databases.iter().filter(|known| known.oid != 0);
-    found.extend(databases.map(|database| WorkerStatus::of(database, now)));
+    let databases = workers(&mut directory).databases().iter();
+    let used = databases.filter(|worker| worker.of.database != 0);
+    found.extend(used.map(|worker| WorkerStatus::of(worker, now)));
     found.retain(|status| status.state != State::Init);
     found
 }

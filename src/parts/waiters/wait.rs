@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::change::Outcome;
 use crate::parts::leases::session;
-use crate::parts::schedule::{NEVER, databases};
+use crate::parts::schedule::{NEVER, requests};
 use crate::parts::slot::{self, QueueGuard};
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::token::LookEnd;
@@ -239,7 +239,7 @@ impl Place {
         }
         drop(shared);
         if has_ready && !looks_again && look.paused_until.is_none() {
-            databases::request(process::database().into(), |_| {});
+            requests::request(process::database().into(), |_| {});
         }
         looks_again
     }

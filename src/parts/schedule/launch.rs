@@ -1,0 +1,250 @@
+//! What the launcher sees: requests for worker slots, in the order in which they are to be met, and workers that have to end.
+
+use crate::parts::locks::directory;
+use crate::parts::schedule::NEVER;
+use crate::parts::schedule::process::STARVES_AFTER;
+use crate::parts::schedule::workers::{
+    Assignment, DATABASES, JOBS, Worker, WorkerId, Workers, workers,
+};
+use crate::server::{latch, process, time};
+
+/// A worker slot is free when the process has ended. After this (µs) others are asked for theirs.
+const EXIT_TIME: i64 = 500_000;
+/// While databases wait, one in this number of all worker slots may be used to count: that takes as long as it takes.
+const COUNTERS_SHARE: usize = 8;
+/// How many tables of a database are counted at a time.
+const COUNTERS: usize = 2;
+/// How long it is at most until the launcher looks whether workers that are starting have begun (µs).
+const STARTING: i64 = 1_000_000;
+/// A request that waits for longer than this (µs) is shown in the queues of a job worker.
+const SHOWN_AFTER: i64 = 1_000_000;
+/// Interval between signals to a job worker that has not ended (µs).
+const SIGNAL_INTERVAL: i64 = 1_000_000;
+/// One that has not ended this long after the first signal (µs) hears none.
+const UNENDING_AFTER: i64 = 5_000_000;
+
+/// A request for a worker slot. The least one is met first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Request {
+    pub since: i64,
+    pub id: WorkerId,
+}
+
+/// Makes this process the launcher.
+pub fn register_launcher() {
+    workers(&mut directory()).launcher = process::index();
+}
+
+/// Returns the requests, in the order in which they are to be met.
+pub fn requests() -> Vec<Request> {
+    let mut requests = Vec::with_capacity(DATABASES + JOBS);
+    let now = time::now();
+    let mut directory = directory();
+    let all = workers(&mut directory).all.iter().zip(0..);
+    let all =
+        all.map(|(worker, index)| Request { since: worker.requested_at(now), id: WorkerId(index) });
+    requests.extend(all.filter(|request| request.since <= now));
+    requests.sort_unstable();
+    requests
+}
+
+/// Returns when there are more requests, or a worker that is starting has to be looked for; None: not unless something happens.
+pub fn next() -> Option<i64> {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory).all.iter().filter(|worker| worker.of.database != 0);
+    let next = workers.map(|worker| match worker.process.is_starting(now) {
+        true => now + STARTING,
+        false => worker.requested_at(now),
+    });
+    next.filter(|at| *at > now && *at != NEVER).min()
+}
+
+/// What a worker is for; None if it is needed no longer.
+pub fn assignment(id: WorkerId) -> Option<Assignment> {
+    workers(&mut directory()).worker(id).map(|worker| worker.of)
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Its process is to be started.
+    Now,
+    /// Others of its database come first, or it needs no process any more.
+    Later,
+    /// It needs a worker slot beyond those that there are.
+    NoSlot,
+}
+
+/// Marks the process of a request as starting, if it is its turn. At most `most` owners of a database have job workers at a time.
+pub fn begin_start(id: WorkerId, most: usize) -> Turn {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some(of) = workers.worker(id).map(|worker| worker.of) else { return Turn::Later };
+    if !of.is_database() {
+        match workers.turn_of_job(of, most, now) {
+            Turn::Now => {}
+            turn => return turn,
+        }
+    }
+    match workers.worker(id).filter(|worker| worker.requested_at(now) <= now) {
+        Some(worker) => worker.process.begin_start(now),
+        None => return Turn::Later,
+    }
+    Turn::Now
+}
+
+/// Records whether the process of a request could be started; the launcher tries again.
+pub fn end_start(id: WorkerId, has_started: bool) {
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    if has_started {
+        workers.leaving = workers.leaving.saturating_sub(1);
+    } else if let Some(worker) = workers.worker(id) {
+        worker.process.not_started();
+    }
+}
+
+/// Records the requests that could not be met. As many workers that are not needed for a while, those that are needed last
+/// first, are woken to leave. One that is alone stays: no job worker takes its worker slot.
+pub fn note_unmet(unmet: &[Request]) {
+    let mut idle = Vec::with_capacity(DATABASES + JOBS);
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    if now.saturating_sub(workers.left_at) >= EXIT_TIME {
+        workers.leaving = 0;
+    }
+    workers.waiting = (unmet.len() as u32).saturating_sub(workers.leaving);
+    let is_alone = workers.has_one_database_worker(now);
+    let stays = |worker: &Worker| is_alone && worker.of.is_database();
+    let leavers = workers.all.iter().filter(|worker| worker.sleeps_idle(now) && !stays(worker));
+    idle.extend(leavers.map(|worker| (worker.process.needed_at, worker.process.index)));
+    idle.sort_unstable_by(|one, other| other.cmp(one));
+    idle.iter().take(workers.waiting as usize).for_each(|(_, process)| latch::wake(*process));
+}
+
+/// Wakes the idle job workers of a database, whose turns others wait for.
+pub fn make_room(id: WorkerId) {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some(of) = workers.worker(id).map(|job| job.of) else { return };
+    let idle = workers.jobs().iter().filter(|job| job.of.is_rival(&of) && job.sleeps_idle(now));
+    idle.for_each(|job| latch::wake(job.process.index));
+}
+
+/// Puts a database off that accepts no connections at present.
+pub fn put_off(id: WorkerId) {
+    let now = time::now();
+    if let Some(worker) = workers(&mut directory()).worker(id) {
+        worker.process.pause_after_failure(now);
+    }
+}
+
+/// Returns the databases whose workers could not connect and that were not reported; now they are.
+pub fn unreachable() -> Vec<u32> {
+    let mut unreachable = Vec::with_capacity(DATABASES);
+    let mut directory = directory();
+    let databases = workers(&mut directory).databases().iter_mut();
+    for worker in databases.filter(|worker| worker.of.database != 0) {
+        let has_failed = !worker.process.is_there() && worker.process.failure_pause != 0;
+        if has_failed && !std::mem::replace(&mut worker.is_failure_reported, true) {
+            unreachable.push(worker.of.database);
+        }
+    }
+    unreachable
+}
+
+/// Returns those that have waited for a worker slot for a while, and whether that is now to be reported.
+pub fn starving(unmet: &[Request]) -> Vec<(Assignment, bool)> {
+    let now = time::now();
+    let mut starving = Vec::with_capacity(unmet.len());
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    for Request { since, id } in unmet {
+        let waited = now.saturating_sub(*since);
+        if let Some(worker) = workers.worker(*id).filter(|_| waited >= SHOWN_AFTER) {
+            let is_new = waited >= STARVES_AFTER && !worker.process.is_reported;
+            worker.process.is_reported |= is_new;
+            starving.push((worker.of, is_new));
+        }
+    }
+    starving
+}
+
+/// Terminates the job workers whose time has ended. Returns when to look again, and the databases that have to know of code that
+/// hears no signal.
+pub fn stop_late() -> (Option<i64>, Vec<u32>) {
+    let now = time::now();
+    let mut deaf = Vec::with_capacity(JOBS);
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let next = workers.jobs().iter_mut().map(|job| job.stop_if_late(now)).min().unwrap_or(NEVER);
+    workers.looks_at = next;
+    let unending = workers.jobs().iter().filter(|job| job.is_unending(now));
+    deaf.extend(unending.map(|job| job.of.database));
+    ((next != NEVER).then_some(next), deaf)
+}
+
+impl Workers {
+    /// A job worker takes no worker slot that is the only one: database workers need it.
+    fn turn_of_job(&mut self, of: Assignment, most: usize, now: i64) -> Turn {
+        let limit = (process::worker_limit() / COUNTERS_SHARE).max(1);
+        if self.is_occupied(of.database) {
+            return Turn::Later;
+        }
+        let has_database_worker = self.databases().iter().any(|worker| worker.is_attended(now));
+        let waits = self.waiting > 0;
+        let jobs = self.jobs().iter();
+        let attended = jobs.filter(|job| job.is_attended(now));
+        let attended = attended.filter(|job| job.of.is_count() == of.is_count());
+        let of_database = attended.clone().filter(|job| job.of.database == of.database);
+        // Those that do not end take the turns of no others, up to a limit.
+        let ending = of_database.clone().filter(|job| job.is_ending()).count().min(most);
+        let most = if of.is_count() { COUNTERS } else { most + ending };
+        let has_same = of.is_count() && of_database.clone().any(|job| job.of.owner == of.owner);
+        if of_database.count() >= most || has_same {
+            return Turn::Later;
+        }
+        let is_short = of.is_count() && waits && attended.count() >= limit;
+        if is_short || !has_database_worker { Turn::NoSlot } else { Turn::Now }
+    }
+}
+
+impl Worker {
+    /// Returns whether it was terminated and has not ended.
+    fn is_ending(&self) -> bool {
+        self.process.is_there() && self.stopped_at != 0
+    }
+
+    /// Returns whether it runs code that hears no signal.
+    pub(super) fn is_unending(&self, now: i64) -> bool {
+        self.of.database != 0
+            && self.is_ending()
+            && self.table != 0
+            && !self.of.is_count()
+            && now.saturating_sub(self.stopped_at) >= UNENDING_AFTER
+    }
+
+    /// Terminates it if its time has ended; returns when to look at it again.
+    fn stop_if_late(&mut self, now: i64) -> i64 {
+        if self.of.database == 0 || !self.process.is_there() || self.stop_at == NEVER {
+            return NEVER;
+        }
+        if self.stop_at <= now {
+            self.stop_at = now + SIGNAL_INTERVAL;
+            if self.stopped_at == 0 {
+                self.stopped_at = now;
+            }
+            process::terminate(self.process.pid);
+        }
+        self.stop_at
+    }
+
+    /// Returns whether it sleeps, and would leave if it were woken while others wait.
+    fn sleeps_idle(&self, now: i64) -> bool {
+        self.of.database != 0 && !self.has_left && self.process.sleeps_idle(now)
+    }
+}

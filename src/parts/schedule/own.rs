@@ -1,0 +1,208 @@
+//! What a worker says of itself: when it begins, gets on, sleeps and leaves.
+
+use crate::parts::locks::directory;
+use crate::parts::schedule::NEVER;
+use crate::parts::schedule::process::TURN;
+use crate::parts::schedule::workers::{Assignment, Requests, Worker, WorkerId, Workers, workers};
+use crate::server::time;
+use std::cell::Cell;
+
+/// How long a job worker that always has something to do goes on while other owners of its database wait (µs). To start
+/// another one takes some milliseconds.
+const OWNER_TURN: i64 = 100_000;
+/// A database whose worker has failed gets another one no sooner than this after it began (µs).
+const START_INTERVAL: i64 = 1_000_000;
+
+thread_local! {
+    static OWN: Cell<Option<(WorkerId, Assignment)>> = const { Cell::new(None) };
+}
+
+/// Returns the owner whose code this process may run, if it is a job worker.
+pub fn served_owner() -> Option<u32> {
+    let own = OWN.get().map(|(_, own)| own)?;
+    (!own.is_database() && !own.is_count()).then_some(own.owner)
+}
+
+/// Makes this process the worker of an entry; None if it is no longer wanted.
+pub fn register(id: WorkerId) -> Option<Assignment> {
+    let now = time::now();
+    let of = {
+        let mut directory = directory();
+        let worker = workers(&mut directory).worker(id);
+        let worker = worker.filter(|worker| !worker.process.is_there())?;
+        worker.begin(now);
+        worker.of
+    };
+    OWN.set(Some((id, of)));
+    Some(of)
+}
+
+/// Records that this worker has connected to its database.
+pub fn report_connection() {
+    if let Some(worker) = workers(&mut directory()).own() {
+        worker.has_connected = true;
+        if worker.of.is_database() {
+            (worker.is_failure_reported, worker.process.failure_pause) = (false, 0);
+        }
+    }
+}
+
+/// Begins a round; returns the requests since the last one. None if this process has to leave, because a command needs its
+/// database.
+pub fn begin_round() -> Option<Requests> {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let worker = workers.own()?;
+    worker.process.begin_round();
+    worker.due_at = now;
+    let (requests, database) = (std::mem::take(&mut worker.requests), worker.of.database);
+    (!workers.is_occupied(database)).then_some(requests)
+}
+
+/// Records on which table this job worker works, and when it is terminated unless it says so again.
+pub fn get_on(table: Option<u32>, stop_at: i64) {
+    if OWN.get().is_none_or(|(_, own)| own.is_database()) {
+        return;
+    }
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some(job) = workers.own().filter(|job| job.stopped_at == 0) else { return };
+    job.table = table.unwrap_or(job.table);
+    job.stop_at = stop_at;
+    if stop_at < workers.looks_at {
+        workers.looks_at = stop_at;
+        workers.wake_launcher();
+    }
+}
+
+/// Ends a round; the next one begins at `sleeps_until` unless this process is woken. Returns whether others wait for its worker
+/// slot or its turn. `has_worked`: it has read all definitions, or run code of its owner that has ended.
+pub fn end_round(sleeps_until: i64, has_worked: bool) -> bool {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let waits = workers.waiting > 0 || workers.has_rival(now);
+    let Some(worker) = workers.own() else { return false };
+    (worker.round_at, worker.due_at) = (now, sleeps_until);
+    (worker.table, worker.stop_at) = (0, NEVER);
+    worker.works |= has_worked;
+    if has_worked {
+        worker.process.failure_pause /= 2;
+    }
+    worker.process.end_round(now, sleeps_until);
+    waits
+}
+
+/// Leaves if others wait and this worker is not needed before `needed_at`, or its turn has ended. True if so: the process has to
+/// end. `is_idle`: it leaves in any case, unless it was woken.
+pub fn leave(needed_at: i64, is_idle: bool) -> bool {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let has_rival = workers.has_rival(now);
+    let is_alone = workers.has_one_database_worker(now);
+    let waits = workers.waiting > 0;
+    let Some(worker) = workers.own() else { return true };
+    let is_asked = worker.is_asked();
+    // Behind those that wait.
+    let needed_at = match is_asked {
+        true => now,
+        false if is_idle => NEVER,
+        false => needed_at.max(now),
+    };
+    let leaves_slot = waits
+        && !(is_alone && worker.of.is_database())
+        && worker.process.gives_way(now, needed_at, TURN);
+    let is_over = is_idle || has_rival && worker.process.gives_way(now, needed_at, OWNER_TURN);
+    worker.has_left = leaves_slot || is_over && !is_asked;
+    if !worker.has_left {
+        return false;
+    }
+    worker.process.needed_at = needed_at;
+    if leaves_slot {
+        workers.waiting -= 1;
+        (workers.leaving, workers.left_at) = (workers.leaving + 1, now);
+        workers.wake_launcher();
+    }
+    true
+}
+
+/// Leaves a database without the extension. A session that requests a look meanwhile may have installed it.
+pub fn retire() {
+    if let Some(worker) = workers(&mut directory()).own() {
+        worker.has_left = true;
+        worker.wanted = worker.requests.registry;
+    }
+}
+
+/// What has come of a job worker that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub of: Assignment,
+    /// It had something in hand.
+    pub is_abnormal: bool,
+    /// The table on which it worked.
+    pub table: u32,
+    /// It was terminated because it took too long.
+    pub is_stopped: bool,
+}
+
+/// Returns how this job worker ends.
+pub fn end() -> Option<Ended> {
+    let mut directory = directory();
+    let job = workers(&mut directory).own()?;
+    let (is_abnormal, is_stopped) = (!job.has_left, job.stopped_at != 0);
+    Some(Ended { of: job.of, is_abnormal, table: job.table, is_stopped })
+}
+
+/// Ends this process's role as a worker.
+pub fn unregister() {
+    let now = time::now();
+    let mut directory = directory();
+    let workers = workers(&mut directory);
+    let Some(of) = workers.own().map(|worker| worker.of) else { return };
+    let is_occupied = workers.is_occupied(of.database);
+    if let Some(worker) = workers.own() {
+        worker.exit(now, is_occupied);
+    }
+    workers.wake_launcher();
+    if !of.is_database() {
+        workers.need(of.database, i64::MIN);
+    }
+}
+
+impl Worker {
+    /// Its process ends. After one that has failed there is a pause. A job worker that has failed is followed by another only if
+    /// the database worker asks again.
+    fn exit(&mut self, now: i64, is_occupied: bool) {
+        let needed_at = match self.has_left {
+            true if self.is_asked() => now,
+            true => self.process.needed_at,
+            false if self.of.is_database() => now,
+            false => NEVER,
+        };
+        self.process.leave(needed_at);
+        match self.of.is_database() {
+            _ if self.has_left => {}
+            true if self.has_connected => {
+                self.process.not_before = self.process.begun + START_INTERVAL;
+            }
+            false if is_occupied => {}
+            _ => self.process.pause_after_failure(now),
+        }
+        self.free_if_idle(now);
+    }
+}
+
+impl Workers {
+    fn own(&mut self) -> Option<&mut Worker> {
+        self.worker(OWN.get()?.0).filter(|worker| worker.process.is_own())
+    }
+
+    /// Returns whether another owner waits for the turn of this job worker.
+    fn has_rival(&mut self, now: i64) -> bool {
+        let Some((_, own)) = OWN.get() else { return false };
+        self.jobs().iter().any(|job| job.of.is_rival(&own) && job.requested_at(now) <= now)
+    }
+}
