@@ -10,7 +10,8 @@ use crate::model::options::Options;
 use crate::model::position::{FIRST, Group, Position};
 use crate::model::status::{NAMES, Tasks};
 use crate::parts::counters::change::add;
-use crate::parts::leases::store;
+use crate::parts::leases::sessions::Part;
+use crate::parts::leases::{held, session, store};
 use crate::parts::slot;
 use crate::queue::recount::{self, Counted, Purpose};
 use crate::queue::{self, Queue, census};
@@ -245,10 +246,14 @@ fn hidden(queue: &Queue, found: &Findings) -> Vec<String> {
     ready.or_else(of_tube).into_iter().chain(buried).collect()
 }
 
-/// Reports a task of this connection's own session that would not come back when the session ends.
+/// Reports tasks of this connection's own session that would not come back when the session ends.
 fn unnoted(queue: &Queue, found: &Findings) -> Option<String> {
-    let key = shown(queue, Group::ALL, found.unnoted?).unwrap_or_default();
-    Some(format!("task {key} is taken by this session, which does not know of it"))
+    let own = session::joined(Part::Own)?;
+    let taken = *found.holders.get(&Some(own))? as u64;
+    let known =
+        transaction::pending(queue.slot).leases.held.applied_to(held::known_in(queue.slot)?);
+    let message = format!("{taken} tasks are taken by this session, which knows of {known}");
+    (taken > known).then_some(message)
 }
 
 /// Formats the key at a position; with its priority if positions of the group include it.

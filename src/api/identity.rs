@@ -208,8 +208,7 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
 fn warn_of_tasks_left() {
     let own = session::joined(Part::Own).filter(|_| session::joined(Part::Joined).is_none());
     let Some(own) = own.map(types::uuid_text) else { return };
-    let (got, lost) = transaction::held();
-    let tasks = held::count().map(|count| (count + got).saturating_sub(lost));
+    let tasks = held::count().map(|count| transaction::held().applied_to(count));
     let message = match tasks {
         Some(0) => return,
         Some(count) => {

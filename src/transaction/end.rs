@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::parts::clock;
 use crate::parts::delta::Delta;
+use crate::parts::leases::change::HeldChange;
 use crate::parts::leases::{held, session, sessions};
 use crate::parts::marks::claim;
 use crate::parts::schedule::requests;
@@ -114,7 +115,7 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     if delta.table.dropped == Some(true) {
         return slot::remove(slot);
     }
-    held::commit(slot, &delta.leases.held);
+    held::commit(slot, delta.leases.held);
     // Tasks may have been taken unreported, or have got other keys.
     if delta.table.redefined || delta.counters.recount {
         slot::invalidate(slot);
@@ -230,7 +231,7 @@ fn mark_prepared() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
             // Leases changed by hand: the session does not learn whether the transaction commits.
-            if !delta.leases.held.is_empty() {
+            if delta.leases.held != HeldChange::default() {
                 held::forget();
             }
             if let Some(mut queue) = slot::lock(slot) {

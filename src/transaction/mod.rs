@@ -10,6 +10,7 @@ use crate::model::change::{Call, Transitions};
 use crate::model::position::{Kind, Position};
 use crate::parts::capacity::Growth;
 use crate::parts::delta::Delta;
+use crate::parts::leases::change::HeldChange;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::{SubqueueChange, SubqueueChanges};
 use crate::server::allocator::staying;
@@ -86,7 +87,7 @@ pub fn pending(slot: SlotId) -> Delta {
 }
 
 /// Returns how many tasks, of all queues, the connection's own session has got and lost in the open transaction.
-pub fn held() -> (u64, u64) {
+pub fn held() -> HeldChange {
     CHANGES.with_borrow(Stack::held)
 }
 

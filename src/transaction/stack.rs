@@ -9,6 +9,7 @@ use crate::model::position::{Kind, Position};
 use crate::parts::capacity::Growth;
 use crate::parts::counters::change::add_all;
 use crate::parts::delta::Delta;
+use crate::parts::leases::change::HeldChange;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::{SubqueueChange, SubqueueChanges};
 
@@ -80,13 +81,10 @@ impl Stack {
     }
 
     /// Returns how many tasks, of all queues, the connection's own session has got and lost.
-    pub fn held(&self) -> (u64, u64) {
-        let (mut got, mut lost) = (0, 0);
-        self.for_each(|_, delta| {
-            let (more_got, more_lost) = delta.leases.held.total();
-            (got, lost) = (got + more_got, lost + more_lost);
-        });
-        (got, lost)
+    pub fn held(&self) -> HeldChange {
+        let mut held = HeldChange::default();
+        self.for_each(|_, delta| held.absorb(delta.leases.held));
+        held
     }
 
     /// Returns the queues that were dropped and not made again.

@@ -140,10 +140,9 @@ impl KnownQueue {
             return;
         }
         let Some(epoch) = slot::lock(self.slot()).map(|slot| slot.epoch()) else { return };
-        for Ended { uuid, tasks } in ended {
-            let mut known = tasks.iter().filter(|held| self.is_tracked && held.since >= epoch);
-            let slot = self.slot();
-            if known.any(|held| held.tasks.iter().all(|task| task.slot != slot)) {
+        for Ended { uuid, held } in ended {
+            let known = held.filter(|held| self.is_tracked && held.since >= epoch);
+            if known.is_some_and(|held| !held.is_in(self.slot())) {
                 continue;
             }
             match self.server {

@@ -33,8 +33,8 @@ impl Attached {
 /// A session that is over.
 pub struct Ended {
     pub uuid: Uuid,
-    /// The tasks that it holds; None if they are not known.
-    pub tasks: Option<HeldLeases>,
+    /// None if its leases are not known.
+    pub held: Option<HeldLeases>,
 }
 
 #[derive(Default)]
@@ -61,13 +61,13 @@ impl Leases {
             left.into_iter().partition(|left| left.identified);
         let anonymous = anonymous.into_iter();
         let mut ended: Vec<_> =
-            anonymous.map(|left| Ended { uuid: left.uuid, tasks: left.tasks }).collect();
+            anonymous.map(|left| Ended { uuid: left.uuid, held: left.held }).collect();
         self.left.extend(identified.iter().map(|left| left.uuid));
         self.compares |= compares;
         let is_time = self.end.is_some_and(|end| end <= time::now());
         if !self.left.is_empty() || self.compares || is_time {
             let looked = self.look(&attached).into_iter();
-            ended.extend(looked.map(|uuid| Ended { uuid, tasks: None }));
+            ended.extend(looked.map(|uuid| Ended { uuid, held: None }));
         }
         ended
     }

@@ -7,6 +7,7 @@ use crate::model::position::{Group, LAST, Position};
 use crate::model::status::Status;
 use crate::parts::clock;
 use crate::parts::counters::change::Spent;
+use crate::parts::leases::change::HeldChange;
 use crate::parts::leases::sessions::{self, Part};
 use crate::parts::leases::{held, session};
 use crate::parts::slot;
@@ -83,25 +84,19 @@ fn spent(
 
 /// Records which sessions got and lost a task, if that has changed.
 fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<impl Row>>) {
-    let before = old.and_then(|old| Some((holder(queue, old)?, queue.named_position_of(old.row))));
-    let after = new.and_then(|new| Some((holder(queue, new)?, queue.named_position_of(new.row))));
+    let (before, after) =
+        (old.and_then(|old| holder(queue, old)), new.and_then(|new| holder(queue, new)));
     if before == after {
         return;
     }
-    let own = session::joined(Part::Own);
-    let own_place = |held: Option<(Uuid, Option<Position>)>| {
-        held.filter(|(holder, _)| Some(*holder) == own).map(|(_, position)| position)
-    };
-    let (lost, got) = (own_place(before), own_place(after));
-    if lost.is_some() || got.is_some() {
+    let is_own = |held: Option<Uuid>| held.is_some() && held == session::joined(Part::Own);
+    let change = HeldChange { got: is_own(after).into(), lost: is_own(before).into() };
+    if change != HeldChange::default() {
         held::prepare(queue.slot);
-        transaction::note(queue.slot, |delta| {
-            lost.into_iter().for_each(|position| delta.leases.held.lose(position));
-            got.into_iter().for_each(|position| delta.leases.held.get(position));
-        });
+        transaction::note(queue.slot, |delta| delta.leases.held.absorb(change));
     }
     // Leases of identified sessions are not recorded, so a joined session is not noted.
-    if let Some((other, _)) = after.filter(|_| got.is_none())
+    if let Some(other) = after.filter(|_| change.got == 0)
         && session::current_if_any() != Some(other)
         && !transaction::note(queue.slot, |delta| delta.leases.given.knows(other))
     {

@@ -7,8 +7,6 @@ use crate::model::field::Field;
 use crate::model::level::Level;
 use crate::model::position::{Group, Kind, Position};
 use crate::model::status::Status;
-use crate::parts::leases::sessions::Part;
-use crate::parts::leases::{held, session};
 use crate::parts::marks::groups::Copied;
 use crate::parts::{slot, subqueues};
 use crate::queue::Queue;
@@ -17,7 +15,6 @@ use crate::server::heap::{Bound, Is};
 use crate::server::memory::Scratch;
 use crate::server::relation::{Relation, Snapshot};
 use crate::server::row::Tuple;
-use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::server::{time, xact};
 use crate::statement::Index;
@@ -38,8 +35,6 @@ pub struct Findings {
     /// The first ready task before the low-water mark of its tube.
     pub hidden_in_tube: Option<Position>,
     pub hidden_buried: Option<Position>,
-    /// The first task of this connection's own session that would not come back when the session ends.
-    pub unnoted: Option<Position>,
     /// The greatest number of taken tasks in one sub-queue.
     pub most_in_flight: i64,
 }
@@ -65,8 +60,6 @@ struct Judge<'a> {
     marks: Option<Copied>,
     judges_ready: bool,
     judges_buried: bool,
-    /// This connection's own session, if its recorded tasks can be checked.
-    own: Option<Uuid>,
     in_flight: HashMap<u64, i64>,
     findings: Findings,
 }
@@ -75,13 +68,11 @@ impl Judge<'_> {
     fn of(queue: &Queue) -> Judge<'_> {
         let has_marks = queue.order.is_some() && !xact::in_recovery();
         let is_untouched = |kind| transaction::lowest(queue.slot, kind).is_none();
-        let holds_nothing_new = || transaction::pending(queue.slot).leases.held.is_empty();
         Judge {
             queue,
             marks: slot::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.copy_marks()),
             judges_ready: !queue.features().has_subqueues() && is_untouched(Kind::Ready),
             judges_buried: is_untouched(Kind::Buried),
-            own: session::joined(Part::Own).filter(|_| has_marks && holds_nothing_new()),
             in_flight: HashMap::new(),
             findings: Findings::default(),
         }
@@ -124,11 +115,6 @@ impl Judge<'_> {
         *self.findings.holders.entry(session).or_default() += 1;
         if let Some(tube) = place.tube.filter(|tube| tube.is_subqueue) {
             *self.in_flight.entry(tube.hash).or_default() += 1;
-        }
-        if session.is_some() && session == self.own {
-            let position = self.queue.position_of(row);
-            let is_unnoted = |position: &Position| !held::may_hold(self.queue.slot, *position);
-            note(&mut self.findings.unnoted, position.filter(is_unnoted));
         }
     }
 

@@ -218,7 +218,7 @@ pub fn leave(part: Part) {
         Part::Candidate => false,
     };
     if left && part == Part::Own {
-        sessions::detach(part, true, held::tasks().as_deref());
+        sessions::detach(part, true, held::queues().as_deref());
         held::clear();
     } else if left {
         sessions::detach(part, true, None);

@@ -1,9 +1,10 @@
 //! Sessions in shared memory: which process is attached to which, and which were left.
 
-use crate::parts::leases::departed::{DEPARTED, HeldLease};
+use crate::parts::leases::departed::{DEPARTED, HeldLeases};
 use crate::parts::leases::epoch;
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::requests;
+use crate::parts::slot_id::SlotId;
 use crate::server::shared_memory::{Guarded, Shared, Zeroed};
 use crate::server::types::Uuid;
 use crate::server::{latch, process};
@@ -86,8 +87,8 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
 }
 
 /// Leaves a session. The lease of one joined until the end of the transaction is looked after only with `renews`.
-/// `tasks`: the leases of the own session, if they are known.
-pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldLease]>) {
+/// `queues`: where the own session may hold tasks, if that is known.
+pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     let mut directory = directory();
     let (epoch, has_untracked) = epoch::now(&directory);
     let mut sessions = SESSIONS.get_mut(&mut directory).iter_mut();
@@ -100,13 +101,12 @@ pub fn detach(part: Part, renews: bool, tasks: Option<&[HeldLease]>) {
     let since = session.epoch;
     // Other connections that joined it may have taken more.
     let is_known = !identified && !session.own_is_distrusted;
-    let tasks = tasks.filter(|_| is_known);
+    let held = queues.filter(|_| is_known).and_then(|queues| HeldLeases::of(queues, since));
     let is_sure = since == epoch && !has_untracked;
-    if is_sure && tasks.is_some_and(<[HeldLease]>::is_empty) {
+    if is_sure && held.is_some_and(|held| held.is_empty()) {
         return;
     }
-    let tasks = tasks.map(|tasks| (tasks, since));
-    let is_kept = DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, identified), tasks);
+    let is_kept = DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, identified), held);
     requests::look_for_departed(&mut directory, database, is_kept);
 }
 

@@ -180,24 +180,13 @@ impl Model {
         sum
     }
 
-    pub fn held(&self, slot: SlotId) -> Vec<HeldChange> {
-        let mut changes = Vec::new();
+    pub fn held(&self, slot: SlotId) -> HeldChange {
+        let mut sum = HeldChange::default();
         for change in self.of(slot) {
-            let Change::Held(got, position) = change else { continue };
-            match (position, changes.last_mut()) {
-                (Some(at), _) => {
-                    changes.push(if *got { HeldChange::Got(*at) } else { HeldChange::Lost(*at) })
-                }
-                (None, Some(HeldChange::Count { got: sum, lost })) => {
-                    *(if *got { sum } else { lost }) += 1;
-                }
-                (None, _) => {
-                    changes
-                        .push(HeldChange::Count { got: u64::from(*got), lost: u64::from(!*got) });
-                }
-            }
+            let Change::Held(HeldChange { got, lost }) = change else { continue };
+            (sum.got, sum.lost) = (sum.got + got, sum.lost + lost);
         }
-        changes
+        sum
     }
 
     pub fn lowest(&self, slot: SlotId) -> BTreeMap<String, (Group, Position)> {
