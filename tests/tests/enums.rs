@@ -179,6 +179,30 @@ const WRITERS: [&str; 3] = [
     "CREATE TABLE {q}_o (o int PRIMARY KEY); ALTER TABLE {q} ADD o int REFERENCES {q}_o",
 ];
 
+/// The owner of a type renames its labels whatever has become of other owners' queues.
+#[test]
+fn a_label_of_a_queue_that_cannot_be_read() {
+    let (mut lost, mut q) = (queue(true), Queue::adopt(&database(), &unique("enums")));
+    let kind = format!("{}_state", lost.name);
+    q.sql(&format!("CREATE TABLE {{q}} (id bigint PRIMARY KEY, state {kind})"));
+    q.upgrade(&json!({
+        "fields": {"status": "state"},
+        "states": {"R": "pending", "T": "running", "W": "later", "B": "failed", "Z": "dead", "D": "done"},
+    }));
+    q.status_is("state", ["ready", "running", "later", "failed", "dead", "done"]);
+    let keep = "CREATE TEMP TABLE kept AS SELECT definition FROM xqueue.queue WHERE relation = '{q}'::regclass";
+    lost.sql(keep);
+    lost.sql("UPDATE xqueue.queue SET definition = '{}' WHERE relation = '{q}'::regclass");
+    q.sql(&format!("ALTER TYPE {kind} RENAME VALUE 'pending' TO 'ready'"));
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}'), xqueue.take('{q}')");
+    q.verify();
+    q.sql("DROP TABLE {q}");
+    q.abandon();
+    lost.sql("ALTER TYPE {q}_state RENAME VALUE 'ready' TO 'pending'");
+    lost.sql("UPDATE xqueue.queue SET definition = (TABLE kept) WHERE relation = '{q}'::regclass");
+    drop_queue(lost);
+}
+
 /// Each change is by itself: another one would make sessions read the queue anew as well.
 #[test]
 fn types_below_statements_that_are_kept() {
