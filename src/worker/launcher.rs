@@ -236,7 +236,7 @@ impl Unlisted {
         {
             Error::new(
                 PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                format!("xqueue: {} databases are without a worker", self.databases.len()),
+                format!("xqueue: databases without a worker: {}", self.databases.len()),
             )
             .detail(format!("No more than {} databases have one.", databases::LIMIT))
             .hint("Drop the extension where it is not used: others get a worker then.")
