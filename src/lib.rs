@@ -67,6 +67,7 @@ pub extern "C-unwind" fn _PG_init() {
         transaction: transaction_ended,
         subtransaction: transaction::end::subtransaction_ended,
         stale: queue::stale,
+        stale_type: queue::stale_type,
         object: ddl::object_changed,
         before_command: ddl::before_command,
         remedy: ddl::remedy,

@@ -12,7 +12,10 @@ use crate::server::relation::{self, Lock, Relation};
 pub fn follow(renamed: &RenamedLabel) -> Result<()> {
     let RenamedLabel { kind, old, new } = renamed;
     for table in queue::lock_those_with(*kind)? {
-        let Some(Entry { mut definition, same_table, .. }) = queue::read(table)? else { continue };
+        // One that cannot be read says so whenever it is used, and is no reason to refuse the command.
+        let Ok(Some(Entry { mut definition, same_table, .. })) = queue::read(table) else {
+            continue;
+        };
         let Some(relation) = Relation::open(table, Lock::AccessShare) else { continue };
         let is_of_enum = |field| {
             let column = definition.fields.get(&field);

@@ -30,10 +30,16 @@ fn queue_arrives_impl(call: &Call) -> Result<Option<Value<'_>>> {
     }
     let row = firing.row();
     let Some(table) = row.value(1).map(Value::to_oid) else { return Ok(firing.unchanged()) };
-    let Some(known) = queue::read(table)? else { return Ok(firing.unchanged()) };
     let text = row.value(3).map(jsonb::text).unwrap_or_default();
-    if let Ok(restored) = serde_json::from_str::<Definition>(&text) {
-        warn_of_difference(table, &known.definition, &restored);
+    match queue::read(table) {
+        Ok(None) => return Ok(firing.unchanged()),
+        Ok(Some(known)) => {
+            if let Ok(restored) = serde_json::from_str::<Definition>(&text) {
+                warn_of_difference(table, &known.definition, &restored);
+            }
+        }
+        // An error would end the COPY, with the rows of all other queues.
+        Err(unreadable) => unreadable.warn(),
     }
     Ok(Some(Value::ignored()))
 }

@@ -17,7 +17,7 @@ use crate::queue::plans::Plans;
 use crate::queue::shown::Shows;
 use crate::queue::status::StatusColumn;
 use crate::queue::store::Entry;
-use crate::queue::table_names::table_names;
+use crate::queue::table_names::{table_names, types_named};
 use crate::queue::triggers::{self, Tracking};
 use crate::queue::{column_of, not_a_queue, written};
 use crate::server::relation::{self, ColumnType, Relation};
@@ -44,6 +44,8 @@ pub struct Queue {
     pub key: Vec<KeyType>,
     /// The table's indexes, and the sequences that are its columns'.
     pub(super) others: Vec<Oid>,
+    /// Hashes of the types that statements name: those of status, tube and key.
+    pub(super) types: Vec<u32>,
     pub row_type: Oid,
     pub row_columns: RowType,
     /// The user's function for changes, as SQL names it.
@@ -134,6 +136,7 @@ impl Queue {
             fields.get(&Field::Status).ok_or_else(|| lost_column(table, Field::Status.name()))?;
         let status = StatusColumn::new(status, &fitness)?;
         let counted_labels = hashes(&fitness, &fields)?;
+        let types = types_named(&fields, &key);
         let sql = table_names(relation, &definition.options, &fields, &key)?;
         let database = process::database();
         let capacity = definition.options.features.capacity();
@@ -206,6 +209,7 @@ impl Queue {
             status,
             sql,
             key,
+            types,
             others: [relation.indexes(), relation.sequences()].concat(),
             row_type: relation.row_type(),
             row_columns,

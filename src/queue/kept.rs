@@ -33,6 +33,8 @@ struct Kept {
     queues: HashMap<Oid, Rc<Queue>>,
     /// What they take, in bytes.
     size: usize,
+    /// Hashes of the types that their statements name, and that those of former ones named.
+    types: HashSet<u32>,
     /// Tables whose descriptions have made room for others, and would be the same today.
     unchanged: HashSet<Oid>,
 }
@@ -66,6 +68,7 @@ pub(super) fn keep(queue: &Rc<Queue>, stale_count: u64) {
     HAS_STALE.set(HAS_STALE.get() | is_stale);
     let replaced = KEPT.with_borrow_mut(|kept| {
         kept.unchanged.remove(&queue.table);
+        kept.types.extend(&queue.types);
         let replaced = kept.queues.insert(queue.table, queue.clone());
         kept.size -= replaced.as_ref().map_or(0, |replaced| replaced.weighed.take());
         replaced
@@ -147,28 +150,40 @@ fn drop_stale() {
 
 /// Handles an invalidation of a table, or of all. Must neither allocate nor fail.
 pub fn stale(table: Option<Oid>) {
-    STALE_COUNT.set(STALE_COUNT.get() + 1);
-    let done = KEPT.with(|kept| {
-        let Ok(mut kept) = kept.try_borrow_mut() else { return false };
-        match table {
-            Some(table) => {
-                kept.unchanged.remove(&table);
-                if let Some(queue) = kept.queues.get(&table) {
-                    queue.stale.set(true);
-                    HAS_STALE.set(true);
-                }
-            }
-            None => {
-                kept.unchanged.clear();
-                kept.queues.values().for_each(|queue| queue.stale.set(true));
-                HAS_STALE.set(HAS_STALE.get() || !kept.queues.is_empty());
-            }
+    invalidated(|kept| match table {
+        Some(table) => {
+            kept.unchanged.remove(&table);
+            kept.queues.get(&table).into_iter().for_each(set_stale);
         }
-        true
+        None => {
+            kept.unchanged.clear();
+            kept.queues.values().for_each(set_stale);
+        }
     });
-    if !done {
+}
+
+/// Handles an invalidation of the type with this hash, or of all types for 0, as [`stale`] does. A type that has another name
+/// or schema is still the same type: what has made room for others is unchanged.
+pub fn stale_type(hash: u32) {
+    invalidated(|kept| {
+        if hash == 0 || kept.types.contains(&hash) {
+            let names = |queue: &&Rc<Queue>| hash == 0 || queue.types.contains(&hash);
+            kept.queues.values().filter(names).for_each(set_stale);
+        }
+    });
+}
+
+fn invalidated(handle: impl FnOnce(&mut Kept)) {
+    STALE_COUNT.set(STALE_COUNT.get() + 1);
+    let done = KEPT.with(|kept| kept.try_borrow_mut().map(|mut kept| handle(&mut kept)));
+    if done.is_err() {
         ALL_STALE.set(true);
     }
+}
+
+fn set_stale(queue: &Rc<Queue>) {
+    queue.stale.set(true);
+    HAS_STALE.set(true);
 }
 
 impl Queue {

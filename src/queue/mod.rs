@@ -41,7 +41,7 @@ use std::rc::Rc;
 pub use direct::Direct;
 pub use fitness::Fitness;
 pub use handle::{KeyType, Queue};
-pub use kept::{is_unchanged, stale};
+pub use kept::{is_unchanged, stale, stale_type};
 pub use plans::{Arguments, Statement};
 pub use status::StatusColumn;
 pub use store::{

@@ -32,7 +32,10 @@ pub fn read(table: Oid) -> Result<Option<Entry>> {
             PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
             format!("the definition of queue \"{}\" cannot be read: {error}", display_name(table)),
         )
-        .hint("Call xqueue.downgrade() and xqueue.upgrade() on it.")
+        .hint(format!(
+            "As a superuser: DELETE FROM xqueue.queue WHERE relation = {0}::regclass; SELECT xqueue.upgrade({0});",
+            catalog::quote_literal(&display_name(table))
+        ))
     })?;
     Ok(Some(Entry { definition, same_table, paused_until }))
 }

@@ -10,6 +10,14 @@ use crate::server::{catalog, types};
 use crate::statement::{self, KeyColumn};
 use std::collections::BTreeMap;
 
+/// Returns the hashes of the types that the statements of a queue name: a session reads the queue anew when one has changed.
+pub(super) fn types_named(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Vec<u32> {
+    let status = fields.get(&Field::Status).map(|column| column.base);
+    let compared = fields.get(&Field::Tube).into_iter().chain(key);
+    let compared = compared.map(|column| types::compared_type(column.oid));
+    status.into_iter().chain(compared).map(types::catalog_hash).collect()
+}
+
 /// Returns the names that the statements of a queue use, quoted.
 pub fn table_names(
     relation: &Relation,

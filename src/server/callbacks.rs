@@ -49,6 +49,8 @@ pub struct Handlers {
     pub subtransaction: fn(SubtransactionEvent),
     /// A table's definition is stale: its oid, or None for all tables.
     pub stale: fn(Option<Oid>),
+    /// A type has changed: its hash as [`catalog_hash`](crate::server::types::catalog_hash) gives it; 0 for all types.
+    pub stale_type: fn(u32),
     pub object: fn(ObjectEvent, Oid),
     pub before_command: fn(&Command),
     pub remedy: fn(&Command) -> Option<Remedy>,
@@ -88,14 +90,19 @@ fn has_left() -> bool {
     AT_EXIT.try_with(|_| ()).is_err()
 }
 
-/// Registers the callbacks for stale definitions; once in each process that has any. The name of a
-/// schema is part of a definition.
+/// Registers the callbacks for stale definitions; once in each process that has any. The names of
+/// schemas, operators and types are part of a definition.
 pub fn watch_definitions() {
     // SAFETY: the callbacks are static functions.
     unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(stale), Datum::from(0));
         let schemas = pg_sys::SysCacheIdentifier::NAMESPACEOID as i32;
         pg_sys::CacheRegisterSyscacheCallback(schemas, Some(all_stale), Datum::from(0));
+        let operators = pg_sys::SysCacheIdentifier::OPEROID as i32;
+        pg_sys::CacheRegisterSyscacheCallback(operators, Some(all_stale), Datum::from(0));
+        // Each new table is a new type: not all definitions are stale then.
+        let types = pg_sys::SysCacheIdentifier::TYPEOID as i32;
+        pg_sys::CacheRegisterSyscacheCallback(types, Some(type_changed), Datum::from(0));
         let functions = pg_sys::SysCacheIdentifier::PROCOID as i32;
         pg_sys::CacheRegisterSyscacheCallback(functions, Some(function_changed), Datum::from(0));
     }
@@ -193,6 +200,13 @@ unsafe extern "C-unwind" fn stale(_argument: Datum, table: Oid) {
 unsafe extern "C-unwind" fn all_stale(_argument: Datum, _cache: i32, _hash: u32) {
     if let Some(handlers) = handlers() {
         (handlers.stale)(None);
+    }
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn type_changed(_argument: Datum, _cache: i32, hash: u32) {
+    if let Some(handlers) = handlers() {
+        (handlers.stale_type)(hash);
     }
 }
 

@@ -75,6 +75,16 @@ pub fn type_name(oid: Oid) -> String {
     unsafe { owned(pg_sys::format_type_be_qualified(oid)) }.unwrap_or_default()
 }
 
+/// The number by which the server names a type that has changed. Other types may have the same.
+pub fn catalog_hash(oid: Oid) -> u32 {
+    let (key, none) = (Datum::from(oid), Datum::from(0));
+    // SAFETY: hashes an oid.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::TYPEOID as i32;
+        pg_sys::GetSysCacheHashValue(cache, key, none, none, none)
+    }
+}
+
 /// The element type of an array type, None if it is none.
 pub fn element_type(oid: Oid) -> Option<Oid> {
     // SAFETY: a look-up.

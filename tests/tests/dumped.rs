@@ -247,6 +247,35 @@ fn data_of_a_queue_that_is_another_one_here() {
     assert_eq!(upgraded(&mut new, "{}"), definition);
 }
 
+/// A queue whose definition cannot be read here keeps no other from being restored.
+#[test]
+fn data_of_a_queue_that_cannot_be_read_here() {
+    let (from, to) = (Database::new("dumped"), Database::new("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    for c in [&mut old, &mut new] {
+        c.batch_execute(TABLE).unwrap();
+        upgraded(c, DELAYED);
+    }
+    new.batch_execute(
+        "CREATE TABLE ordinary (id int PRIMARY KEY); SELECT xqueue.upgrade('ordinary')",
+    )
+    .unwrap();
+    new.batch_execute(
+        "UPDATE xqueue.queue SET definition = '{}' WHERE relation = 'jobs'::regclass",
+    )
+    .unwrap();
+    fill(&mut old);
+    old.batch_execute("SELECT xqueue.upgrade('ordinary')").unwrap();
+    let said = copy(&from, &to, &["-a", "-T", "jobs"]);
+    assert!(said.contains("WARNING") && said.contains("\"public.jobs\" cannot be read"), "{said}");
+    let error = expect_error(&mut new, "SELECT xqueue.take('jobs')", "XX001", "");
+    let hint = error.hint().unwrap_or_default();
+    let sql = hint.rsplit(": ").next().expect("a hint");
+    new.batch_execute(sql).expect(hint);
+    assert_eq!(upgraded(&mut new, "{}"), upgraded(&mut old, "{}"));
+    assert_eq!(values(&mut new, "SELECT xqueue.take('ordinary')", &[]).len(), 1);
+}
+
 /// What is left out of the dump, as the docs say, if triggers are disabled while it is restored.
 #[test]
 fn data_alone_with_triggers_disabled() {

@@ -164,6 +164,27 @@ fn what_jsonb_cannot_hold_leaves_nothing_behind() {
     }
 }
 
+/// A check that fails in the middle of a row leaves nothing behind either.
+#[test]
+fn what_fails_within_a_check_leaves_nothing_behind() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[1, 2, 5], "good", r#"{"a": "\u0000"}"#, SHAPES[0].1);
+    q.sql(
+        "CREATE TYPE {q}_part AS (number int, doc json); ALTER TABLE {q} ADD part_ {q}_part;
+         UPDATE {q} SET part_ = ROW(1, doc), doc = '{}';
+         ALTER TABLE {q} ADD CHECK (to_jsonb(part_) IS NOT NULL) NOT VALID",
+    );
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let (heard, mut config) = (warnings.clone(), q.config());
+    config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
+    let (name, mut c) = (q.name.clone(), xqueue_tests::open(&config));
+    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 100)").len(), 17);
+    let warned = std::mem::take(&mut *warnings.lock().unwrap());
+    assert!(warned.is_empty(), "{warned:?}");
+    q.sql("DELETE FROM {q}; ALTER TABLE {q} DROP part_; DROP TYPE {q}_part");
+    drop_functions(&mut q);
+}
+
 /// A trigger that calls a function of the server's own may refuse a task as well.
 #[test]
 fn a_trigger_of_the_server_refuses_a_task() {

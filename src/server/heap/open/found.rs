@@ -140,7 +140,7 @@ impl Found<'_> {
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
         let unchecked = index.and_then(|index| open.heap.position(index));
         // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values. Checks and predicates of indexes,
-        // which call only functions of the server's, fail before anything is held or written.
+        // which call only functions of the server's, fail before anything is written.
         unsafe {
             let fill = || pg_guard_ffi_boundary(|| open.write(&values));
             let (row, may_be_refused) = match see {
@@ -150,7 +150,11 @@ impl Found<'_> {
                         let row = fill();
                         (row, open.may_be_refused(row))
                     };
-                    let filled = xact::unless_of_task(filled)?;
+                    // A check that fails in the middle of a composite value leaves a reference to its type.
+                    let filled = match open.relation.has_checks() {
+                        true => xact::unless_of_task_holding(filled)?,
+                        false => xact::unless_of_task(filled)?,
+                    };
                     see(pg_guard_ffi_boundary(|| open.record(filled.0)))?;
                     filled
                 }
