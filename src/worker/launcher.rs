@@ -181,11 +181,9 @@ impl Unlisted {
         }
         if self.pause().is_some_and(|left| left.is_zero()) {
             self.admitted = None;
-            let (count, detail) =
-                (self.databases.len(), format!("No more than {DATABASES} databases have one."));
-            let message = format!("xqueue: {count} databases are without a worker");
+            let message = format!("xqueue: databases without a worker: {}", self.databases.len());
             Error::new(PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, message)
-                .detail(detail)
+                .detail(format!("No more than {DATABASES} databases have one."))
                 .hint("Drop the extension where it is not used: others get a worker then.")
                 .warn();
         }
