@@ -58,7 +58,6 @@ pub extern "C-unwind" fn _PG_init() {
     }
     trace::init();
     parts::layout::init();
-    server::executor::init();
     server::scan::init(api::CALLED_MOST);
     if !server::process::is_binary_upgrade() {
         worker::init();

@@ -10,8 +10,6 @@ use crate::model::conflict::Conflict;
 use crate::model::field::Field;
 use crate::model::form::Form;
 use crate::model::names::Id;
-use crate::model::position::Group;
-use crate::parts::marks::change::Lowest;
 use crate::parts::waiters::wait::Deadline;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::function::{Call, Output};
@@ -21,11 +19,11 @@ use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{context, record};
+use crate::sql_functions;
 use crate::statement::{self, Parameter, Source};
 use crate::write::counting;
 use crate::write::front;
 use crate::write::reservation::{self, Lack};
-use crate::{sql_functions, transaction};
 
 sql_functions! {
     "put" as put, pg_finfo_put(
@@ -293,39 +291,14 @@ impl<'call> Put<'call> {
         (self.statement.source, self.statement.columns) = (source, columns);
         let statement = Statement::Put(self.statement.clone());
         let queue = self.queue;
-        // Tasks with times must be noted for the worker.
-        let is_plain = !self.statement.delay
-            && !self.may_meet_others()
-            && !queue.features().expires()
-            && !self.may_have_to_wait();
-        let mut lowest = Lowest::default();
-        let work = || {
+        counting::run(queue, Kind::Put, || {
             spi::connect(|spi| {
                 let rows = queue.run(spi, &statement, &self.arguments);
                 let tasks = (0..rows.len()).filter_map(|row| rows.value(row, 1));
                 deliver(&queue.in_form(tasks, self.statement.form))?;
-                for row in 0..rows.len() {
-                    if let Some(position) = rows.value(row, 2).and_then(|key| queue.position(key)) {
-                        let priority = rows.value(row, 3).map(|priority| priority.to_integer());
-                        lowest.add(Group::Ready { tube: None, priority }, position);
-                    }
-                }
                 Ok(rows.len())
             })
-        };
-        let tasks = match is_plain {
-            true => counting::run_put(queue, work),
-            false => counting::run(queue, Kind::Put, work),
-        }?;
-        // Where triggers count, they have noted it.
-        if queue.counts_itself && is_plain {
-            transaction::note(queue.slot, |delta| {
-                lowest
-                    .by_group()
-                    .for_each(|(group, position)| delta.marks.lowest.add(group, position));
-            });
-        }
-        Ok(tasks)
+        })
     }
 
     /// Returns whether the start time column has a default of its own.

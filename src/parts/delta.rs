@@ -17,11 +17,6 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Adds a number of tasks that moved from one place to another; None: from or to nowhere.
-    pub fn change_many(&mut self, old: Option<Place>, new: Option<Place>, tasks: usize) {
-        (0..tasks).for_each(|_| self.change(old, new));
-    }
-
     /// Records that a task moved from one place to another; None: from or to nowhere.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         self.counters.change(old, new);

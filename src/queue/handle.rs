@@ -74,8 +74,6 @@ pub struct Queue {
     pub may_refuse: bool,
     /// No triggers, rules or constraints of the user's act on the table.
     pub is_sole_writer: bool,
-    /// The same, and a statement's effect on all its tasks is the same: there are no tubes.
-    pub counts_itself: bool,
     status: StatusColumn,
     columns: Vec<ColumnType>,
     /// Numbers of the columns of the fields in use, indexed by `Field as usize`, 0 for none.
@@ -227,7 +225,6 @@ impl Queue {
             may_refuse,
             has_row_security,
             is_sole_writer,
-            counts_itself: is_sole_writer && !definition.options.features.has_tubes(),
             definition,
             columns,
             numbers,
@@ -358,11 +355,6 @@ impl Queue {
     /// Returns the number of a field's column; 0 if it has none.
     pub fn number_of(&self, field: Field) -> i16 {
         self.numbers[field as usize]
-    }
-
-    /// Returns whether the table, or its description, has changed since.
-    pub fn is_stale(&self) -> bool {
-        self.stale.get()
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnType> {

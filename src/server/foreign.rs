@@ -20,7 +20,6 @@ functions! {
         receiver: *mut pg_sys::DestReceiver,
         completion: *mut pg_sys::QueryCompletion,
     );
-    pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: c_int);
 }
 
 // SAFETY: the declarations are those of the server's headers; pgrx has none to compare them with. "C-unwind" since

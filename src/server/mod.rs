@@ -13,7 +13,6 @@ pub mod context;
 pub mod dependency;
 pub mod diagnostics;
 pub mod durability;
-pub mod executor;
 mod expression;
 mod foreign;
 pub mod function;

@@ -89,16 +89,8 @@ impl Table {
             Source::Values => format!("VALUES ({values})"),
             _ => format!("SELECT {values}{rows}"),
         };
-        // The key determines the task's position in the queue.
-        let key = match self.key.as_slice() {
-            [key] => match self.fields.get(&Field::Priority) {
-                Some(priority) => format!(", task.{}, task.{priority}::pg_catalog.int8", key.name),
-                None => format!(", task.{}", key.name),
-            },
-            _ => String::new(),
-        };
         parameters.text(format!(
-            "INSERT INTO {table} AS task ({names}) {values}{conflict} RETURNING {}{key}",
+            "INSERT INTO {table} AS task ({names}) {values}{conflict} RETURNING {}",
             self.row()
         ))
     }

@@ -21,8 +21,8 @@ const BARE: [&str; 10] = [
     "SPIPlanPtr",
 ];
 /// A change that removes one lowers the number here, so that each new one is seen.
-const UNSAFE_BLOCKS: usize = 391;
-const PROTOTYPES: usize = 63;
+const UNSAFE_BLOCKS: usize = 388;
+const PROTOTYPES: usize = 62;
 /// Safe functions of its own that take what is bare.
 const TRUSTING: usize = 4;
 
