@@ -42,8 +42,6 @@ pub struct Queue {
     pub definition: Definition,
     pub sql: statement::Table,
     pub key: Vec<KeyType>,
-    /// The table's indexes, and the sequences that are its columns'.
-    pub(super) others: Vec<Oid>,
     /// Hashes of the types that statements name: those of status, tube and key.
     pub(super) types: Vec<u32>,
     pub row_type: Oid,
@@ -208,7 +206,6 @@ impl Queue {
             sql,
             key,
             types,
-            others: [relation.indexes(), relation.sequences()].concat(),
             row_type: relation.row_type(),
             row_columns,
             paused_until,

@@ -1,18 +1,17 @@
 //! The descriptions of queues that this process keeps, each until an invalidation says that the table has changed, or
 //! until others need its place: `xqueue.queue_memory` bounds what all of them take. The least recently used goes first,
-//! and with it its plans, what the direct path keeps of the table, and what the server does. One that a running call uses
-//! stays: user code within a call may use any number of other queues.
+//! and with it its plans and what the direct path keeps of the table. One that a running call uses stays: user code within a
+//! call may use any number of other queues. What the server keeps of a table it keeps, as for any other.
 
 use crate::queue::Queue;
-use crate::server::relcache;
 use crate::settings;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Bytes that a description and what the server keeps of its table take: measured with six columns and four indexes.
-const SIZE: usize = 28 << 10;
+/// Bytes that a description takes: measured with six columns and four indexes.
+const SIZE: usize = 4 << 10;
 /// One in this number of all is freed at a time, so that not each new one looks for the least recently used of all.
 const SPARE: usize = 8;
 
@@ -106,11 +105,8 @@ pub(super) fn make_room(grown: &Queue) {
         evicted
     });
     for queue in evicted {
-        let (table, others, stale) = (queue.table, queue.others.clone(), queue.stale.clone());
-        drop(queue);
-        relcache::forget(table, &others);
-        if !stale.get() {
-            KEPT.with_borrow_mut(|kept| kept.unchanged.insert(table));
+        if !queue.stale.get() {
+            KEPT.with_borrow_mut(|kept| kept.unchanged.insert(queue.table));
         }
     }
 }

@@ -32,7 +32,6 @@ pub mod process;
 mod raw;
 pub mod record;
 pub mod relation;
-pub mod relcache;
 pub mod row;
 pub mod row_type;
 pub mod scan;

@@ -102,12 +102,6 @@ pub struct ColumnType {
     pub modifier: i32,
 }
 
-/// What the server lists of a table.
-enum List {
-    Indexes,
-    Sequences,
-}
-
 impl Relation {
     /// Opens an ordinary table; None if there is none (any more). What was a table may have been made a
     /// view since by a rule, up to PostgreSQL 15, and has no storage then.
@@ -159,21 +153,9 @@ impl Relation {
 
     /// The indexes of the table.
     pub fn indexes(&self) -> Vec<Oid> {
-        self.list(List::Indexes)
-    }
-
-    /// The sequences that are columns' own.
-    pub fn sequences(&self) -> Vec<Oid> {
-        self.list(List::Sequences)
-    }
-
-    fn list(&self, what: List) -> Vec<Oid> {
         // SAFETY: an open table; null, or a list of oids.
         unsafe {
-            let list = match what {
-                List::Indexes => pg_sys::RelationGetIndexList(self.pointer),
-                List::Sequences => pg_sys::getOwnedSequences(self.oid()),
-            };
+            let list = pg_sys::RelationGetIndexList(self.pointer);
             let Some(list) = list.as_ref() else { return vec![] };
             let oid = |index| (*list.elements.add(index)).oid_value;
             (0..list.length as usize).map(oid).collect()
