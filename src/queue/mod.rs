@@ -2,7 +2,7 @@
 //! has changed.
 
 pub mod census;
-mod digest;
+pub mod digest;
 mod direct;
 mod fitness;
 mod handle;
