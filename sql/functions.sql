@@ -14,6 +14,10 @@ COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature del
 CREATE FUNCTION xqueue.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
 COMMENT ON FUNCTION xqueue.truncated() IS 'Trigger of a queue: TRUNCATE sets the counters to zero. Set by xqueue.upgrade().';
 
+CREATE FUNCTION xqueue.subqueue(label anyelement)
+RETURNS bigint LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'subqueue';
+COMMENT ON FUNCTION xqueue.subqueue(anyelement) IS 'The sub-queue of a label: its hash with a secret of this database. Indexes of queues with feature utube are made of it, so whoever writes to such a queue needs EXECUTE.';
+
 -- Creator ------------------------------------------------------------------------------------------
 
 CREATE FUNCTION xqueue.upgrade(queue text, options jsonb DEFAULT '{}', dry_run boolean DEFAULT false)

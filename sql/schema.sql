@@ -79,3 +79,14 @@ COMMENT ON COLUMN xqueue.session.uuid IS 'As it stands in the owner column of th
 COMMENT ON COLUMN xqueue.session.role IS 'The role that has opened it: only its members may join it.';
 COMMENT ON COLUMN xqueue.session.grace IS 'How long it lives on without a connection.';
 COMMENT ON COLUMN xqueue.session.lease IS 'When it ends, if no connection is attached to it; infinity while one is.';
+
+-- The key of the hash that tells sub-queues apart. Indexes are made of it, so it is never changed; a dump leaves it out, as
+-- the restored database has a key of its own and makes its indexes anew. Row security holds for whoever is granted all tables.
+
+CREATE TABLE xqueue.secret (key uuid NOT NULL);
+INSERT INTO xqueue.secret VALUES (pg_catalog.gen_random_uuid());
+REVOKE ALL ON xqueue.secret FROM PUBLIC;
+ALTER TABLE xqueue.secret ENABLE ROW LEVEL SECURITY;
+
+COMMENT ON TABLE xqueue.secret IS 'The secret that sub-queues are told apart by. Never change it: the indexes of queues with feature utube are made of it.';
+COMMENT ON COLUMN xqueue.secret.key IS 'Drawn by CREATE EXTENSION.';

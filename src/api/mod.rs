@@ -23,6 +23,7 @@ pub mod pooler;
 mod priority;
 pub mod producer;
 pub mod settle;
+mod subqueue;
 pub mod task_error;
 pub mod values;
 pub mod waiting;

@@ -9,6 +9,7 @@ use crate::model::status::Status;
 use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
+use crate::queue::digest::Secret;
 use crate::queue::direct::Directs;
 use crate::queue::fitness::Fitness;
 use crate::queue::labels::hashes;
@@ -20,6 +21,7 @@ use crate::queue::store::Entry;
 use crate::queue::table_names::{table_names, types_named};
 use crate::queue::triggers::{self, Tracking};
 use crate::queue::{column_of, not_a_queue, written};
+use crate::server::own_table;
 use crate::server::relation::{self, ColumnType, Relation};
 use crate::server::row::Row;
 use crate::server::row_type::RowType;
@@ -63,6 +65,8 @@ pub struct Queue {
     pub is_tracked: bool,
     /// Row security is on: visibility depends on the role.
     pub has_row_security: bool,
+    /// Tells sub-queues apart; unused without them.
+    pub(super) secret: Secret,
     /// No task is taken before this instant.
     paused_until: Option<i64>,
     /// Number of redefinitions when it was read.
@@ -161,6 +165,7 @@ impl Queue {
         // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
         // know no priorities.
         let has_subqueues = definition.options.features.has_subqueues();
+        let secret = if has_subqueues { own_table::secret()? } else { Secret::default() };
         let by_priority = fields.get(&Field::Priority);
         let by_priority =
             by_priority.map(|column| column.is_not_null && types::is_integer(column.base));
@@ -208,6 +213,7 @@ impl Queue {
             types,
             row_type: relation.row_type(),
             row_columns,
+            secret,
             paused_until,
             redefinitions,
             hook: definition.options.features.hook().map(String::from),

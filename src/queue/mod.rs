@@ -3,7 +3,7 @@
 
 pub mod authors;
 pub mod census;
-mod digest;
+pub mod digest;
 mod direct;
 mod fitness;
 mod handle;

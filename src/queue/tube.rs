@@ -4,12 +4,11 @@ use crate::model::change::Tube;
 use crate::model::field::Field;
 use crate::model::level::{self, Level};
 use crate::model::position::{FIRST, Position};
-use crate::queue::digest::keyed;
+use crate::queue::digest::{keyed, subqueue};
 use crate::queue::handle::Queue;
 use crate::server::relation::ColumnType;
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::server::{operators, types};
 
 impl Queue {
     /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
@@ -26,21 +25,21 @@ impl Queue {
         let is_subqueue = self.features().has_subqueues();
         let labels = &self.counted_labels;
         let keyed = (!is_subqueue || !labels.is_empty()).then(|| keyed(value, column));
-        let hash = keyed.filter(|_| !is_subqueue).unwrap_or_else(|| subqueue(value, column));
+        let hash =
+            keyed.filter(|_| !is_subqueue).unwrap_or_else(|| self.subqueue(Some(value), column));
         let counted = labels.iter().position(|label| label.is_some() && *label == keyed);
         Tube { hash, counted, is_subqueue, is_strict: self.features().has_strict_subqueues() }
     }
 
     fn without_label(&self, column: &ColumnType) -> Tube {
         let is_subqueue = self.features().has_subqueues();
-        let is_array = types::element_type(column.oid).is_some();
-        let hash = match (is_subqueue, is_array) {
-            (false, _) => NO_LABEL,
-            (true, true) => EMPTY_ARRAY,
-            (true, false) => in_array(0),
-        };
+        let hash = if is_subqueue { self.subqueue(None, column) } else { NO_LABEL };
         let is_strict = self.features().has_strict_subqueues();
         Tube { hash, counted: None, is_subqueue, is_strict }
+    }
+
+    fn subqueue(&self, label: Option<Value>, column: &ColumnType) -> u64 {
+        subqueue(label, column.collation, self.secret)
     }
 
     /// Where a row stands in its sub-queue: before all others if that is not by the key alone.
@@ -72,17 +71,3 @@ impl Queue {
 
 /// The tube of tasks that have no label.
 const NO_LABEL: u64 = 1;
-/// The server's hash of an array without elements.
-const EMPTY_ARRAY: u64 = 1;
-
-/// Returns the sub-queue of a label: the server's hash of an array of this one label. An array of an array has more
-/// dimensions, and its hash is that of the elements.
-fn subqueue(label: Value, column: &ColumnType) -> u64 {
-    let hash = operators::hash(label, column.collation, 0).unwrap_or_default();
-    if types::element_type(column.oid).is_some() { hash } else { in_array(hash) }
-}
-
-/// The hash of an array with one element.
-fn in_array(hash: u64) -> u64 {
-    31u64.wrapping_add(hash)
-}

@@ -79,21 +79,21 @@ pub fn own_relation(name: &CStr) -> Option<Oid> {
     }
 }
 
-/// The function without arguments of this name in our schema, if the extension is there.
-pub fn own_function(name: &CStr) -> Option<Oid> {
+/// The function of this name in our schema with arguments of these types, if the extension is there.
+pub fn own_function(name: &CStr, arguments: &[Oid]) -> Option<Oid> {
     // SAFETY: look-ups with a C string and a vector that outlive them.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"xqueue".as_ptr(), true);
-        let no_arguments = pg_sys::buildoidvector(std::ptr::null(), 0);
+        let arguments = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
         let function = pg_sys::GetSysCacheOid(
             pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as _,
             pg_sys::Anum_pg_proc_oid as i16,
             Datum::from(name.as_ptr()),
-            Datum::from(no_arguments),
+            Datum::from(arguments),
             Datum::from(schema),
             Datum::from(0),
         );
-        pg_sys::pfree(no_arguments.cast());
+        pg_sys::pfree(arguments.cast());
         (function != Oid::INVALID).then_some(function)
     }
 }

@@ -1,15 +1,16 @@
 //! Expressions of a table: which of them can be kept from one statement to the next.
 
-use crate::server::foreign::list_nth;
+use crate::server::catalog;
+use crate::server::foreign::{list, list_nth};
 use crate::server::index::{self, Stored};
 use crate::server::relation::Relation;
 use crate::server::types;
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, c_char};
 
-/// Returns whether an expression calls only functions of the server's own and makes no values of domains, composite
-/// types and other types of users. What users define may be replaced, and is not always made to be kept. It is looked at
-/// as it is: to plan it may fail, or need rights.
+/// Returns whether an expression calls only functions of the server's own, or the hash of a sub-queue, and makes no values
+/// of domains, composite types and other types of users. What users define may be replaced, and is not always made to be
+/// kept. It is looked at as it is: to plan it may fail, or need rights.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.
@@ -24,8 +25,26 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
             &mut dependencies,
             &mut has_row_security,
         );
-        dependencies.is_null() && !makes_users_values(expression, std::ptr::null_mut())
+        list(dependencies).all(|on| is_subqueue(on))
+            && !makes_users_values(expression, std::ptr::null_mut())
     }
+}
+
+/// The function of ours that indexes of sub-queues call.
+fn subqueue() -> Option<Oid> {
+    catalog::own_function(c"subqueue", &[pg_sys::ANYELEMENTOID])
+}
+
+/// # Safety
+/// `dependency` is a valid dependency of an expression.
+unsafe fn is_subqueue(dependency: *mut pg_sys::PlanInvalItem) -> bool {
+    let (cache, none) = (pg_sys::SysCacheIdentifier::PROCOID as i32, Datum::from(0));
+    // SAFETY: by the contract of this function. No two functions have the same hash.
+    subqueue().is_some_and(|function| unsafe {
+        let key = Datum::from(function);
+        (*dependency).cacheId == cache
+            && (*dependency).hashValue == pg_sys::GetSysCacheHashValue(cache, key, none, none, none)
+    })
 }
 
 /// Maximum number of nodes of an expression that is cheap.
@@ -33,8 +52,9 @@ const NODES: usize = 200;
 /// Maximum number of indexes whose expressions are looked at.
 const INDEXES: usize = 64;
 
-/// The functions that cheap expressions call, beside comparisons: lengths, conversions without loss, and the hash of a sub-queue.
-const CHEAP: [u32; 19] = [
+/// The functions that cheap expressions call, beside comparisons and the hash of a sub-queue: lengths, and conversions
+/// without loss.
+const CHEAP: [u32; 18] = [
     pg_sys::F_LENGTH_TEXT,
     pg_sys::F_LENGTH_BPCHAR,
     pg_sys::F_LENGTH_BYTEA,
@@ -53,7 +73,6 @@ const CHEAP: [u32; 19] = [
     pg_sys::F_INT8_INT4,
     pg_sys::F_FLOAT8_INT4,
     pg_sys::F_NUMERIC_INT4,
-    pg_sys::F_HASH_ARRAY_EXTENDED,
 ];
 
 impl Relation {
@@ -181,7 +200,8 @@ unsafe extern "C-unwind" fn may_be_costly(
                     || (*list_nth::<pg_sys::Node>(call.args, 0)).type_ == NodeTag::T_Const;
                 // Of a column it loses something, and fails for it.
                 let is_lossy = u32::from(call.funcid) == pg_sys::F_INT2_INT4;
-                CHEAP.contains(&call.funcid.into()) && (!is_lossy || is_constant())
+                let is_known = CHEAP.contains(&call.funcid.into());
+                (is_known || subqueue() == Some(call.funcid)) && (!is_lossy || is_constant())
             }
             NodeTag::T_NullTest => !(*node.cast::<pg_sys::NullTest>()).argisrow,
             NodeTag::T_Const

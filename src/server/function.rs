@@ -156,6 +156,15 @@ impl Call {
         }
     }
 
+    /// The function that is called, and the collation that it is called with.
+    pub fn function(&self) -> (Oid, Oid) {
+        // SAFETY: flinfo, if there is one, belongs to the call.
+        unsafe {
+            let function = (*self.0).flinfo.as_ref().map_or(Oid::INVALID, |known| known.fn_oid);
+            (function, (*self.0).fncollation)
+        }
+    }
+
     /// Returns whether this CALL runs inside a larger transaction.
     pub fn is_atomic(&self) -> bool {
         // SAFETY: the context of a procedure's call is a CallContext node.

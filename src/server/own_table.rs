@@ -3,14 +3,24 @@
 
 use crate::error::{Error, Result};
 use crate::server::relation::{Lock, Relation, Snapshot};
-use crate::server::row::Tuple;
+use crate::server::row::{Row, Tuple};
 use crate::server::spi::{self, Spi};
+use crate::server::value::Value;
 use crate::server::{catalog, user};
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
 
 /// The table of queues.
 pub const REGISTRY: &CStr = c"queue";
+
+/// The secret of this database.
+pub fn secret() -> Result<[u64; 2]> {
+    let table = catalog::own_relation(c"secret");
+    let table = table.and_then(|table| Relation::open(table, Lock::AccessShare));
+    let key = table.and_then(|table| table.first_of_all(|row| row.value(1).map(Value::to_uuid))?);
+    let key = u128::from_le_bytes(key.ok_or_else(Error::not_installed)?);
+    Ok([key as u64, (key >> 64) as u64])
+}
 
 /// Runs `work` on the extension's own tables, as their owner.
 pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {

@@ -79,6 +79,26 @@ impl Relation {
         }
     }
 
+    /// What `see` makes of the first row, as the catalogues are seen now: also in a parallel operation, which can take no
+    /// other snapshot of this moment.
+    pub(super) fn first_of_all<T>(&self, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
+        // SAFETY: a scan of an open table without keys; the server takes the snapshot.
+        unsafe {
+            let scan = pg_sys::systable_beginscan(
+                self.pointer(),
+                Oid::INVALID,
+                false,
+                null_mut(),
+                0,
+                null_mut(),
+            );
+            let tuple = pg_sys::systable_getnext(scan);
+            let seen = (!tuple.is_null()).then(|| see(&Tuple::new(tuple, self.description())));
+            pg_sys::systable_endscan(scan);
+            seen
+        }
+    }
+
     /// What `see` makes of the first row with this oid in a column that is the first one of the index.
     pub fn first<T>(
         &self,

@@ -1,7 +1,7 @@
 //! SQL for sub-queues: each is identified by a hash of its label, its sub-queue, and each statement is about one sub-queue.
 //!
-//! * The hash is taken of an array of one label: this function has the same name for every hashable type, and also
-//!   hashes NULL.
+//! * The hash is keyed with a secret of the database, see [`crate::queue::digest`]; it is the same function for all types,
+//!   and also hashes NULL.
 //! * The one-element array and the order by sub-queue leave the planner only the index that begins with the sub-queue.
 //! * The first task is looked up by itself and then locked by ctid: FOR UPDATE SKIP LOCKED in the look-up would skip a
 //!   locked task and break the order.
@@ -35,7 +35,7 @@ impl Table {
     /// Returns the sub-queue hash of the row named by `prefix`.
     pub(super) fn subqueue(&self, prefix: &str) -> String {
         let tube = self.field(Field::Tube);
-        format!("pg_catalog.hash_array_extended(ARRAY[{prefix}{tube}], '0'::pg_catalog.int8)")
+        format!("xqueue.subqueue({prefix}{tube})")
     }
 
     /// Picks the first task of a sub-queue, unless one of the sub-queue is taken. The task is returned and locked if it is
@@ -185,7 +185,7 @@ mod tests {
         let table = table(r#"{"utube": true, "priority": true, "ttl": 60}"#);
         let mut parameters = Parameters::default();
         let pick = table.picking_in_subqueue(false, false, &mut parameters);
-        let subqueue = "pg_catalog.hash_array_extended(ARRAY[head.tube], '0'::pg_catalog.int8)";
+        let subqueue = "xqueue.subqueue(head.tube)";
         assert!(
             pick.contains(&format!("ORDER BY {subqueue}, head.priority, head.a, head.b LIMIT 1")),
             "{pick}"

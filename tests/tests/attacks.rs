@@ -219,7 +219,7 @@ fn a_search_path_with_traps() {
          CREATE FUNCTION {schema}.now() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
          CREATE FUNCTION {schema}.to_jsonb(anyelement) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
          CREATE FUNCTION {schema}.record_image_ne(record, record) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
-         CREATE FUNCTION {schema}.hash_array_extended(anyarray, bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+         CREATE FUNCTION {schema}.subqueue(anyelement) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
          CREATE DOMAIN {schema}.uuid AS pg_catalog.uuid CHECK (false);
          CREATE DOMAIN {schema}.\"char\" AS pg_catalog.\"char\" CHECK (false);"
     ));

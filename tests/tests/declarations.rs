@@ -14,7 +14,7 @@ use xqueue_tests::*;
 
 /// An entry of `sql_functions!`.
 struct Declared {
-    is_stable: bool,
+    volatility: String,
     name: String,
     symbol: String,
     info: String,
@@ -48,12 +48,12 @@ enum Form {
 
 impl Parse for Declared {
     fn parse(input: ParseStream) -> syn::Result<Declared> {
-        let is_stable = input.peek(Token![#]);
-        if is_stable {
+        let mut volatility = "volatile".to_string();
+        if input.peek(Token![#]) {
             input.parse::<Token![#]>()?;
-            let volatility;
-            bracketed!(volatility in input);
-            assert_eq!(volatility.parse::<Ident>()?, "stable");
+            let said;
+            bracketed!(said in input);
+            volatility = said.parse::<Ident>()?.to_string();
         }
         let name = input.parse::<LitStr>()?.value();
         input.parse::<Token![as]>()?;
@@ -67,7 +67,7 @@ impl Parse for Declared {
         input.parse::<Token![=>]>()?;
         input.parse::<syn::Path>()?;
         let arguments = arguments.into_iter().collect();
-        Ok(Declared { is_stable, name, symbol, info, arguments, result })
+        Ok(Declared { volatility, name, symbol, info, arguments, result })
     }
 }
 
@@ -142,9 +142,16 @@ impl Declared {
             if result.is_set { format!("SETOF {declared}") } else { declared.to_string() }
         });
         let kind = if is_procedure { 'p' } else { 'f' };
-        let volatility = if self.is_stable { 's' } else { 'v' };
+        // What is immutable only looks at its arguments.
+        let (volatility, parallel) = match self.volatility.as_str() {
+            "immutable" => ('i', 's'),
+            "stable" => ('s', 'u'),
+            _ => ('v', 'u'),
+        };
         let (name, symbol) = (&self.name, &self.symbol);
-        format!("{name}({arguments}) -> {result} = {symbol} {kind}{volatility} false u false false")
+        format!(
+            "{name}({arguments}) -> {result} = {symbol} {kind}{volatility} false {parallel} false false"
+        )
     }
 }
 

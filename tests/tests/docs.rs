@@ -169,7 +169,7 @@ fn names_in_first_cell(line: &str) -> Vec<String> {
 #[test]
 fn docs_have_an_entry_for_each_function() {
     let internal = "is_shown condition call_counts holders in_flight buried measures metric_rows database_workers session_connections \
-                    waiting_consumers waiting_producers row_changed row_arrives truncated registry_changed \
+                    waiting_consumers waiting_producers subqueue row_changed row_arrives truncated registry_changed \
                     queue_arrives";
     let text = std::fs::read_to_string(root().join("docs/reference/functions.md")).expect("it");
     for name in internal.split_whitespace() {

@@ -21,7 +21,7 @@ const BARE: [&str; 10] = [
     "SPIPlanPtr",
 ];
 /// A change that removes one lowers the number here, so that each new one is seen.
-const UNSAFE_BLOCKS: usize = 388;
+const UNSAFE_BLOCKS: usize = 390;
 const PROTOTYPES: usize = 62;
 /// Safe functions of its own that take what is bare.
 const TRUSTING: usize = 4;

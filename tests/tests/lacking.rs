@@ -269,7 +269,7 @@ fn an_index_that_only_looks_like_ours() {
     let columns = "id bigint PRIMARY KEY, payload text";
     let mut queues =
         [by_tube, by_subqueue].map(|options| Queue::with("lacking", columns, &options));
-    let hash = "hash_array_extended(ARRAY[tube], '0'::bigint)";
+    let hash = "xqueue.subqueue(tube)";
     for (of, index, shape) in [
         (0, "ready", "(id) WHERE status = 'R' AND id > 1000"),
         (0, "ready", "(id) WHERE status = 'T'"),

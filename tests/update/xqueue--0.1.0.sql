@@ -82,6 +82,17 @@ COMMENT ON COLUMN xqueue.session.role IS 'The role that has opened it: only its 
 COMMENT ON COLUMN xqueue.session.grace IS 'How long it lives on without a connection.';
 COMMENT ON COLUMN xqueue.session.lease IS 'When it ends, if no connection is attached to it; infinity while one is.';
 
+-- The key of the hash that tells sub-queues apart. Indexes are made of it, so it is never changed; a dump leaves it out, as
+-- the restored database has a key of its own and makes its indexes anew. Row security holds for whoever is granted all tables.
+
+CREATE TABLE xqueue.secret (key uuid NOT NULL);
+INSERT INTO xqueue.secret VALUES (pg_catalog.gen_random_uuid());
+REVOKE ALL ON xqueue.secret FROM PUBLIC;
+ALTER TABLE xqueue.secret ENABLE ROW LEVEL SECURITY;
+
+COMMENT ON TABLE xqueue.secret IS 'The secret that sub-queues are told apart by. Never change it: the indexes of queues with feature utube are made of it.';
+COMMENT ON COLUMN xqueue.secret.key IS 'Drawn by CREATE EXTENSION.';
+
 -- sql/functions.sql
 
 -- The functions, each in two forms: a queue named by text gives jsonb, a queue named by its row type
@@ -99,6 +110,10 @@ COMMENT ON FUNCTION xqueue.row_arrives() IS 'Trigger of a queue with feature del
 
 CREATE FUNCTION xqueue.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
 COMMENT ON FUNCTION xqueue.truncated() IS 'Trigger of a queue: TRUNCATE sets the counters to zero. Set by xqueue.upgrade().';
+
+CREATE FUNCTION xqueue.subqueue(label anyelement)
+RETURNS bigint LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'subqueue';
+COMMENT ON FUNCTION xqueue.subqueue(anyelement) IS 'The sub-queue of a label: its hash with a secret of this database. Indexes of queues with feature utube are made of it, so whoever writes to such a queue needs EXECUTE.';
 
 -- Creator ------------------------------------------------------------------------------------------
 

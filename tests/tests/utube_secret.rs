@@ -1,0 +1,135 @@
+//! Sub-queues are told apart by a hash with a secret of the database: no user finds a label that shares another's.
+
+use xqueue_tests::*;
+
+const COLUMNS: &str = "id bigint PRIMARY KEY, payload jsonb, tenant text";
+
+/// Labels of which the server has one hash for each two; of texts with the seed 0.
+const ALIKE: [(&str, &str, &str); 5] = [
+    ("text", "tenant-0001-orders-apple", "Tl3CSNJIfovD-pArgR5B8ObB"),
+    ("varchar", "tenant-0001-orders-apple", "Tl3CSNJIfovD-pArgR5B8ObB"),
+    ("bigint", "1", "4294967296"),
+    ("numeric", "5", "-5"),
+    ("timestamp", "2000-01-01 00:00:00", "2000-01-01 01:11:34.967297"),
+];
+
+#[test]
+fn labels_of_one_hash_of_the_server_are_two_sub_queues() {
+    for (label, one, other) in ALIKE {
+        let sql = format!(
+            "SELECT hash_array_extended(ARRAY['{one}'::{label}], 0) = hash_array_extended(ARRAY['{other}'::{label}], 0)"
+        );
+        assert!(scalar::<bool>(&mut connect(), &sql, &[]), "{label}");
+        let options = json!({"fields": {"tube": "label"}, "features": {"utube": true}});
+        let columns = format!("{COLUMNS}, label {label}");
+        let mut q = Queue::with("utube_secret", &columns, &options);
+        q.sql(&format!("INSERT INTO {{q}} (id, label) VALUES (1, '{one}'), (2, '{other}')"));
+        let name = q.name.clone();
+        assert_eq!(ids(&take(&mut q.admin, &name, "0", 9)), [1, 2], "{label}");
+    }
+}
+
+#[test]
+fn no_tenant_blocks_the_sub_queue_of_another() {
+    let (mut q, tenants) = (
+        Queue::with("utube_secret", COLUMNS, &json!({"features": {"utube": true}})),
+        [Role::create(), Role::create()],
+    );
+    q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON {q} USING (tenant = current_user)");
+    let (_, victims, attackers) = ALIKE[0];
+    for (n, label) in [(0, attackers), (1, victims)] {
+        let Role { name, .. } = &tenants[n];
+        q.sql(&format!("GRANT ALL ON {{q}} TO {name}"));
+        let mut client = tenants[n].client();
+        let put = format!(
+            "INSERT INTO {} (id, tenant, tube) VALUES ({n}, current_user, '{label}')",
+            q.name
+        );
+        client.batch_execute(&put).unwrap();
+        assert_eq!(ids(&take(&mut client, &q.name, "0", 9)), [n as i64], "{label}");
+    }
+}
+
+/// In builds of indexes by several processes, in workers of a query, and as owners who are no superusers.
+#[test]
+fn the_hash_is_the_same_wherever_it_is_computed() {
+    let (db, role) = (Database::new("utube_secret"), Role::create());
+    let mut c = db.client_as(&role.name);
+    c.batch_execute(
+        r#"CREATE TABLE jobs (id bigint PRIMARY KEY, customer text);
+           INSERT INTO jobs SELECT n, 'customer ' || n % 1000 FROM generate_series(1, 50000) n;
+           SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "customer"}, "features": {"utube": true}}');
+           SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+           ALTER TABLE jobs SET (parallel_workers = 2); REINDEX TABLE jobs; ANALYZE jobs"#,
+    )
+    .unwrap();
+    c.batch_execute("REINDEX TABLE CONCURRENTLY jobs").unwrap();
+    let mut admin = db.client();
+    admin.batch_execute("CREATE EXTENSION amcheck").unwrap();
+    let check = "SELECT count(bt_index_check(indexrelid, true)::text) FROM pg_index \
+                 WHERE indrelid = 'jobs'::regclass";
+    assert_eq!(scalar::<i64>(&mut admin, check, &[]), 4);
+    let sum = "SELECT sum(xqueue.subqueue(customer))::text FROM jobs";
+    let plan = c.simple_query(&format!("EXPLAIN {sum}")).unwrap();
+    assert!(format!("{plan:?}").contains("Partial Aggregate"), "{plan:?}");
+    let in_parallel: String = scalar(&mut c, sum, &[]);
+    c.batch_execute("RESET ALL; SET max_parallel_workers_per_gather = 0").unwrap();
+    assert_eq!(scalar::<String>(&mut c, sum, &[]), in_parallel);
+    assert_eq!(take(&mut c, "jobs", "0", 2000).len(), 1000);
+    let found = "SELECT count(*) FROM jobs \
+                 WHERE status = 'T' AND xqueue.subqueue(customer) = xqueue.subqueue('customer 7'::text)";
+    assert_eq!(scalar::<i64>(&mut c, found, &[]), 1);
+    c.batch_execute("DROP TABLE jobs").unwrap();
+    admin.batch_execute(&format!("DROP OWNED BY {}", role.name)).unwrap();
+}
+
+/// In one session: what it has read of the extension before does not hold.
+#[test]
+fn each_installation_has_a_secret_of_its_own() {
+    let db = Database::new("utube_secret");
+    let mut c = db.client();
+    let hash = |c: &mut Client| scalar::<i64>(c, "SELECT xqueue.subqueue('a'::text)", &[]);
+    let first = hash(&mut c);
+    assert_ne!(first, hash(&mut connect()));
+    let plain = "SELECT hash_array_extended(ARRAY['a'], 0)";
+    assert_ne!(first, scalar::<i64>(&mut c, plain, &[]));
+    c.batch_execute("BEGIN; DROP EXTENSION xqueue; CREATE EXTENSION xqueue").unwrap();
+    assert_ne!(first, hash(&mut c), "in the transaction that makes it");
+    c.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(first, hash(&mut c));
+    let take_one = |c: &mut Client, fields: Value| {
+        let options = json!({"fields": fields, "features": {"utube": true}});
+        c.batch_execute(&format!("SELECT xqueue.upgrade('jobs', '{options}')")).unwrap();
+        assert_eq!(ids(&take(c, "jobs", "0", 9)), [1]);
+        release(c, "jobs", 1);
+    };
+    c.batch_execute(
+        "CREATE TABLE jobs (id bigint PRIMARY KEY, tube text); INSERT INTO jobs VALUES (1, 'a')",
+    )
+    .unwrap();
+    take_one(&mut c, json!({"tube": "tube"}));
+    let error = c.batch_execute("DROP EXTENSION xqueue").expect_err("the queue needs it");
+    assert_eq!(code(&error), "2BP01");
+    c.batch_execute("DROP EXTENSION xqueue CASCADE; CREATE EXTENSION xqueue").unwrap();
+    let second = hash(&mut c);
+    assert_ne!(first, second);
+    assert_eq!(second, hash(&mut db.client()));
+    take_one(&mut c, json!({"tube": "tube", "status": "status", "owner": "owner"}));
+    let with_index = "SELECT count(*) FROM jobs WHERE status = 'R' AND xqueue.subqueue(tube) = xqueue.subqueue('a'::text)";
+    c.batch_execute("SET enable_seqscan = off").unwrap();
+    assert_eq!(scalar::<i64>(&mut c, with_index, &[]), 1);
+}
+
+#[test]
+fn only_superusers_read_the_secret() {
+    let (db, role) = (Database::new("utube_secret"), Role::create());
+    let (mut admin, mut c) = (db.client(), role.client_in(&db.name));
+    let read = "SELECT count(*) FROM xqueue.secret";
+    expect_error(&mut c, read, "42501", "permission denied");
+    let grant = "GRANT SELECT ON ALL TABLES IN SCHEMA xqueue TO {}; GRANT pg_read_all_data TO {}";
+    admin.batch_execute(&grant.replace("{}", &role.name)).unwrap();
+    assert_eq!(scalar::<i64>(&mut c, read, &[]), 0);
+    assert_eq!(scalar::<i64>(&mut admin, read, &[]), 1);
+    c.batch_execute("SELECT xqueue.subqueue(NULL::uuid), xqueue.subqueue(ARRAY[1, 2])").unwrap();
+    admin.batch_execute(&format!("DROP OWNED BY {}", role.name)).unwrap();
+}
