@@ -33,8 +33,10 @@ static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
 static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// All databases and roles share the slots: one role must leave some to the others.
 static MAX_QUEUES_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(-1);
-/// In kB. About 150 queues on the direct path: more are described anew each time that they are used in turn.
+/// In kB. About 230 queues on the direct path: more are described anew each time that they are used in turn.
 static QUEUE_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(10 << 10);
+/// What repeats the server's own work may have a fault: an operator's way out until it is mended.
+static DIRECT_PATH: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// Repair work by hand must be possible, though not by mistake.
 static GUARD: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
@@ -138,6 +140,14 @@ pub fn init(preloading: bool) {
         (64, i32::MAX),
         GucContext::Userset,
         GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_bool_guc(
+        c"xqueue.direct_path",
+        c"Whether calls change tasks without statements where they can.",
+        c"Off if a fault of that way is suspected: calls are slower, and job workers serve all queues.",
+        &DIRECT_PATH,
+        GucContext::Suset,
+        GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
         c"xqueue.guard",
@@ -244,6 +254,11 @@ pub fn max_queues_per_role() -> usize {
 /// Returns how many bytes a process keeps for the queues that it has used.
 pub fn queue_memory() -> usize {
     (QUEUE_MEMORY.get().max(0) as usize) << 10
+}
+
+/// Returns whether tasks may be changed without statements.
+pub fn allows_direct_path() -> bool {
+    DIRECT_PATH.get()
 }
 
 /// Returns whether feature guard has an effect in this session.

@@ -7,6 +7,7 @@ use crate::queue::{Queue, kept};
 use crate::server::heap::{Heap, Open};
 use crate::server::relation::{ColumnType, Lock, Relation};
 use crate::server::{index, user};
+use crate::settings;
 use crate::statement::Index;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -62,6 +63,9 @@ impl Directs {
 impl Queue {
     /// Returns what the direct path needs; None where the statement path has to be used.
     pub fn direct(&self) -> Known {
+        if !settings::allows_direct_path() {
+            return None;
+        }
         let role = user::current();
         let mut known = self.directs.0.borrow_mut();
         let is_stale = |known: &Known| known.as_ref().is_some_and(|direct| !direct.heap.is_valid());

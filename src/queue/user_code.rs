@@ -4,16 +4,18 @@
 use crate::queue::Queue;
 use crate::server::relation::{ColumnType, Lock, Relation};
 use crate::server::types;
+use crate::settings;
 
 impl Queue {
     /// Returns whether a change of the table's rows may run more than the extension's triggers and cheap expressions: other triggers
     /// and those of foreign keys, rules, policies, the hook, and what checks, indexes with their operator classes,
     /// generated columns, and types that users have made, call. Which expressions are cheap:
-    /// [`crate::server::expression`]. Defaults are none of these: a change makes no new row. In doubt it may.
+    /// [`crate::server::expression`]. Defaults are none of these: a change makes no new row. In doubt it may, as a statement may
+    /// where the direct path is off.
     ///
     /// The caller holds a lock on the table that keeps away who would add such things.
     pub fn runs_user_code(&self) -> bool {
-        *self.user_code.get_or_init(|| self.finds_user_code())
+        !settings::allows_direct_path() || *self.user_code.get_or_init(|| self.finds_user_code())
     }
 
     fn finds_user_code(&self) -> bool {

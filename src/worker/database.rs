@@ -19,7 +19,7 @@ use crate::worker::maintenance::Unfit;
 use crate::worker::prepared::Prepared;
 use crate::worker::recounts::Recounts;
 use crate::worker::unending;
-use crate::{background_worker, queue, trace};
+use crate::{background_worker, queue, settings, trace};
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -49,6 +49,12 @@ fn main(id: u32) {
     let mut worker = Worker::of(own.database);
     while let Some(requests) = own::begin_round() {
         worker::reload_settings();
+        // Who serves a queue depends on it.
+        if std::mem::replace(&mut worker.allows_direct_path, settings::allows_direct_path())
+            != settings::allows_direct_path()
+        {
+            worker.reload_at = Some(Instant::now());
+        }
         let is_time = worker.reload_at.is_some_and(|at| Instant::now() >= at);
         if (requests.registry || is_time) && !worker.reload() {
             return own::retire();
@@ -88,6 +94,7 @@ struct Worker {
     jobs_at: Option<Instant>,
     /// It was reported in the log.
     complained: bool,
+    allows_direct_path: bool,
 }
 
 impl Worker {
@@ -107,6 +114,7 @@ impl Worker {
             asked_at: i64::MIN,
             jobs_at: None,
             complained: false,
+            allows_direct_path: settings::allows_direct_path(),
         }
     }
 

@@ -371,3 +371,36 @@ fn statements_do_the_same() {
     }
     assert!(directly[..calls.len()].iter().any(|tasks| tasks.len() > 2), "{directly:?}");
 }
+
+#[test]
+fn an_operator_turns_it_off() {
+    let mut q = queue();
+    // A session keeps the plans of the statements that its calls run.
+    let plans = format!(
+        "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan' AND ident ~ '^(INSERT|UPDATE|DELETE|WITH).*{}'",
+        q.name
+    );
+    let lifecycle = "SELECT xqueue.put('{q}', '{}');
+                     SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)";
+    q.sql(lifecycle);
+    assert_eq!(scalar::<i64>(&mut q.admin, &plans, &[]), 0);
+    q.sql("SET xqueue.direct_path = off");
+    q.sql(lifecycle);
+    assert!(scalar::<i64>(&mut q.admin, &plans, &[]) >= 3);
+    q.assert_tasks(&[("total", 0)]);
+}
+
+#[test]
+fn where_it_is_off_job_workers_serve_all_queues() {
+    let mut database = Database::empty("statements");
+    let name = database.name.clone();
+    database.sql(&format!("ALTER DATABASE {name} SET xqueue.direct_path = off"));
+    let mut c = database.client();
+    c.batch_execute("CREATE EXTENSION xqueue").unwrap();
+    let mut q = Queue::make(&name, "jobs", COLUMNS, &json!({"features": {"delayed": true}}));
+    q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+    q.wait_for("ready", 1);
+    let workers = "SELECT count(*) FROM pg_stat_activity
+                   WHERE backend_type = 'xqueue job worker' AND datname = current_database()";
+    assert_eq!(scalar::<i64>(&mut c, workers, &[]), 1);
+}
