@@ -35,7 +35,7 @@ static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 static MAX_QUEUES_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(-1);
 /// In kB. About 230 queues on the direct path: more are described anew each time that they are used in turn.
 static QUEUE_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(10 << 10);
-/// What repeats the server's own work may have a fault: an operator's way out until it is mended.
+/// The direct path repeats the server's own work. If it has a fault, operators turn it off.
 static DIRECT_PATH: GucSetting<bool> = GucSetting::<bool>::new(true);
 /// Repair work by hand must be possible, though not by mistake.
 static GUARD: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -144,7 +144,7 @@ pub fn init(preloading: bool) {
     GucRegistry::define_bool_guc(
         c"xqueue.direct_path",
         c"Whether calls change tasks without statements where they can.",
-        c"Off if a fault of that way is suspected: calls are slower, and job workers serve all queues.",
+        c"If off, calls are slower, and job workers serve all queues. For when the direct path is suspected of a fault.",
         &DIRECT_PATH,
         GucContext::Suset,
         GucFlags::default(),

@@ -1,7 +1,7 @@
-//! The descriptions of queues that this process keeps, each until an invalidation says that the table has changed, or
-//! until others need its place: `xqueue.queue_memory` bounds what all of them take. The least recently used goes first,
-//! and with it its plans and what the direct path keeps of the table. One that a running call uses stays: user code within a
-//! call may use any number of other queues. What the server keeps of a table it keeps, as for any other.
+//! The descriptions of queues that this process keeps. Each stays until an invalidation says that the table has changed, or until
+//! all together exceed `xqueue.queue_memory`. The least recently used is freed first, with its plans and the state of the
+//! direct path. A description in use by a running call stays, because user code can use any number of other queues within
+//! the call. The server's own caches are left alone.
 
 use crate::queue::Queue;
 use crate::settings;

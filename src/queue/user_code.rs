@@ -10,8 +10,8 @@ impl Queue {
     /// Returns whether a change of the table's rows may run more than the extension's triggers and cheap expressions: other triggers
     /// and those of foreign keys, rules, policies, the hook, and what checks, indexes with their operator classes,
     /// generated columns, and types that users have made, call. Which expressions are cheap:
-    /// [`crate::server::expression`]. Defaults are none of these: a change makes no new row. In doubt it may, as a statement may
-    /// where the direct path is off.
+    /// [`crate::server::expression`]. Defaults are none of these: a change makes no new row. In doubt it may. A
+    /// statement may, so with the direct path off every queue does.
     ///
     /// The caller holds a lock on the table that keeps away who would add such things.
     pub fn runs_user_code(&self) -> bool {

@@ -244,7 +244,7 @@ impl Definitions {
         let Read { queue, owner, server, lacks, is_ill } = read;
         if queues.get(&table).is_none_or(|known| known.slot() != queue.slot) {
             prepared.ask();
-            // A worker before this one may have been ended in the middle of what was due.
+            // An earlier worker may have been ended in the middle of its work.
             if let Some(mut slot) = slot::lock(queue.slot) {
                 slot.look_for_all();
             }

@@ -1,8 +1,8 @@
 //! How many tasks this connection's own session holds, for each queue. When the session ends, the worker looks for its tasks
 //! in these queues, and in none if it holds none, however many it has acked.
 //!
-//! A number may be too large: what another session gives back is not taken off. It is never too small: code that takes tasks
-//! without recording them calls [`forget`] or [`crate::parts::leases::sessions::distrust`].
+//! A number can be too large, because a task that another session gives back is not subtracted. It is never too small: code
+//! that takes tasks without recording them calls [`forget`] or [`crate::parts::leases::sessions::distrust`].
 
 use crate::parts::leases::change::HeldChange;
 use crate::parts::leases::sessions;

@@ -1,8 +1,8 @@
 //! The workers of all databases, in shared memory. The directory's lock guards them.
 //!
-//! A database has one database worker. A job worker serves the queues of one owner whose changes run code of that owner, for
-//! its whole life: what this code leaves in the process must not reach another's. Or it counts a table that is too large for
-//! the database worker. Sessions and workers ask for workers in [`super::requests`], the launcher starts them in
+//! A database has one database worker. A job worker serves the queues of one owner whose changes run that owner's code. It
+//! serves no other owner, because such code leaves traces in its process. A job worker can also count one table that is too
+//! large for the database worker. Sessions and workers ask for workers in [`super::requests`], the launcher starts them in
 //! [`super::launch`], and each says in [`super::own`] how it gets on.
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
