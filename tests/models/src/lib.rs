@@ -20,8 +20,6 @@ pub mod marks;
 pub mod recount;
 pub mod ring;
 pub mod subqueues;
-pub mod tampering;
-pub mod trace;
 pub mod wakeups;
 
 pub use explore::{Explorable, breaks, holds};

@@ -4,25 +4,25 @@
 //! the row's latest version: an ack wants status and owner, and the attempt where it is given; the worker passes
 //! over locked rows and looks once more whether the time is over, or which session has the task.
 //!
-//! What a session that has ended leaves behind comes back so: each session notes in its COMMIT callbacks what it has
-//! taken and settled. At its exit, after its transaction, it leaves the worker its uuid and those keys, or nothing if
-//! it holds nothing. If another session has written its uuid into a row by hand, its notes are *distrusted* and the
-//! worker looks by owner; and as it may have ended before that was committed, the COMMIT callback of the giver, after
-//! the counters, leaves the worker the uuid again unless the session is attached. The worker forgets a session once
-//! nothing is taken (by the counters), or once it sees no row of it any more; locked ones it tries again. At its
-//! start it compares the owners in the table with the sessions attached after it has read them.
+//! What a session that has ended leaves behind comes back so: each session counts in its COMMIT callbacks how many
+//! tasks it holds in each queue. At its exit, after its transaction, it leaves the worker its uuid and those queues, or
+//! nothing if it holds nothing. Here each task is in a queue of its own. If another session has written its uuid into a
+//! row by hand, its counts are *distrusted* and the worker looks into all queues; and as it may have ended before that
+//! was committed, the COMMIT callback of the giver, after the counters, leaves the worker the uuid again unless the
+//! session is attached. The worker forgets a session once nothing is taken (by the counters), or once it sees no row
+//! of it any more; locked ones it tries again. At its start it compares the owners in the table with the sessions
+//! attached after it has read them.
 //!
 //! | step | code |
 //! |---|---|
 //! | `Take`, `Ack`, `Snatch`, `Touch` | src/statement/change.rs, src/statement/step.rs: `is_fit` |
 //! | `Give` | `row::note` of src/write/row.rs: `sessions::distrust`; `transaction::commit`: `sessions::look_after` |
-//! | `Exit` | `session::ended`, `sessions::detach` (src/parts/leases/sessions.rs), `session::held` |
-//! | `Drain` | `departed::drain`, `Orphans::note` (src/worker/orphans.rs) |
-//! | `PickOverdue`, `PickEnded`, `LockPicked`, `CommitPicked` | `Batch::run` (src/worker/job.rs), `Orphans::reap_leavers`, `reap_ended` |
-//! | `SeeHolders`, `FindLost` | `Orphans::find_lost`, `sessions::not_attached` |
+//! | `Exit` | `session::end` (src/parts/leases/session.rs), `held::queues`, `sessions::detach` (src/parts/leases/sessions.rs) |
+//! | `Drain` | `departed::drain`, `KnownQueue::note_ended` (src/worker/known.rs) |
+//! | `PickOverdue`, `PickEnded`, `LockPicked`, `CommitPicked` | `Batch::run` (src/worker/job.rs); `act_on_time`, `reap` of src/worker/work.rs |
+//! | `SeeHolders`, `FindLost` | `find_lost` (src/worker/work.rs), `sessions::not_attached` |
 
-pub mod replay;
-pub mod rules;
+mod rules;
 mod state;
 mod steps;
 

@@ -1,5 +1,4 @@
-//! The rules of a lease: what may become of a task's row, and by what. The model explores them, and what a server
-//! has done is held against them, see [`super::replay`].
+//! The rules of a lease: what may become of a task's row, and by what.
 
 /// A task's row, as far as its lease goes. `S` names sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,13 +18,10 @@ pub struct Lease<S> {
 /// A change of a row, which is locked for it: it is judged by the row's latest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<S> {
-    Put,
     /// By a session, or by hand for one, as this attempt.
     Take(S, usize),
     /// By a session, for its lease of this attempt.
     Ack(S, usize),
-    /// Gives the task back, ready.
-    Release(S, usize),
     /// By a session, which has more time from here on.
     Touch(S),
     /// By any session.
@@ -48,14 +44,11 @@ pub struct Rules {
 }
 
 impl Rules {
-    pub const ALL: Rules = Rules { by_owner: true, by_attempt: true, if_overdue: true };
-
     /// Whether a row lets a step be taken.
     pub fn permit<S: Copy + PartialEq>(&self, row: &Row<S>, step: Step<S>) -> bool {
         match (*row, step) {
-            (Row::Gone, Step::Put) => true,
             (Row::Ready, Step::Take(..)) => true,
-            (Row::Taken(lease), Step::Ack(session, attempt) | Step::Release(session, attempt)) => {
+            (Row::Taken(lease), Step::Ack(session, attempt)) => {
                 (lease.owner == session || !self.by_owner)
                     && (lease.attempt == attempt || !self.by_attempt)
             }
@@ -79,14 +72,7 @@ impl<S: Copy> Row<S> {
             (Step::Touch(_), Row::Taken(lease)) => Row::Taken(Lease { is_overdue: false, ..lease }),
             (Step::Touch(_), row) => row,
             (Step::Ack(..), _) => Row::Gone,
-            (
-                Step::Put
-                | Step::Release(..)
-                | Step::Snatch
-                | Step::ReturnOverdue
-                | Step::ReturnOf(_),
-                _,
-            ) => Row::Ready,
+            (Step::Snatch | Step::ReturnOverdue | Step::ReturnOf(_), _) => Row::Ready,
         }
     }
 

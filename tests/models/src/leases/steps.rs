@@ -11,7 +11,7 @@ impl Leases {
         self.flaw == Some(flaw)
     }
 
-    /// `Orphans::epoch_if_taken`.
+    /// `may_have_taken` (src/worker/maintenance.rs).
     pub(super) fn may_be_taken(&self, state: &State) -> bool {
         // `sessions::set_committing` comes before a commit is visible.
         let is_committing =

@@ -16,18 +16,14 @@
 //! | `Callback` | `transaction::commit`, `QueueGuard::commit`, `lower_marks` (src/parts/marks/shared.rs), [`Mark::lower`] |
 //! | `Start`, `Probe`, `End` | `start::start` (src/write/start.rs), [`Mark::start`], `start::first`, [`Mark::end_raise`] |
 //! | `PrePrepare`, `MarkAgain` | `transaction::transaction_ended`, `QueueGuard::mark_prepared` |
-//! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared.rs |
-//! | `Recount` | `recount_at_leisure`, `recount_briefly` (src/worker/recounter.rs), `QueueGuard::nudge_for_counted` |
+//! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared/mod.rs |
+//! | `Recount` | `count_briefly`, `count_at_leisure` (src/worker/recounts.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
 //!
-//! [`Mark`] is the extension's own. The [`rules`] say once more what a step does to it, and are what the [`replay`]
-//! of a server's traces goes by.
+//! [`Mark`] is the extension's own. The [`rules`] say once more what a step does to it.
 
-pub mod replay;
-pub mod rules;
+mod rules;
 mod state;
-pub mod tampering;
-pub mod trace;
 
 use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};

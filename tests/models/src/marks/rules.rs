@@ -1,29 +1,19 @@
 //! What each step does to a mark: written once more, apart from the extension's own [`Mark`]. The exploration compares
-//! both at each step that it takes, and the [replay](super::replay) holds a server's steps against these.
+//! both at each step that it takes.
 
-use crate::model::position::{FIRST, LAST, Position};
+use crate::model::position::{LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark};
-use serde::{Deserialize, Deserializer};
 
 /// What matters of a mark.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    #[serde(deserialize_with = "position")]
     pub at: Position,
-    #[serde(deserialize_with = "position")]
     pub floor: Position,
     /// When the raise began that is under way; 0 if none is.
     pub since: i64,
 }
 
-/// Positions are longer than numbers of JSON.
-pub fn position<'de, D: Deserializer<'de>>(text: D) -> Result<Position, D::Error> {
-    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
-}
-
 impl Limits {
-    pub const FORGOTTEN: Limits = Limits { at: FIRST, floor: FIRST, since: 0 };
-
     pub fn of(mark: &Mark) -> Limits {
         Limits { at: mark.at, floor: mark.floor, since: mark.raised_since() }
     }

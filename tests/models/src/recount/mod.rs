@@ -20,9 +20,8 @@
 //! | `Callback` | `QueueGuard::commit`, `tell_recounts` (src/parts/counters/recount.rs) |
 //! | `Begin`, `Count`, `End` | `recount::count` (src/queue/recount.rs), `begin_recount`, `is_ahead`, `end_recount`, `set_counted` |
 //! | `PrePrepare`, `MarkAgain` | `transaction::transaction_ended`, `mark_prepared` |
-//! | `Clear`, `Look`, `Settle` | `look_for_prepared` (src/worker/database.rs), src/parts/prepared.rs |
+//! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared/mod.rs |
 
-pub mod replay;
 mod rules;
 mod state;
 

@@ -1,4 +1,4 @@
-//! What a recount rests on, said once for the model and for the replay of traces.
+//! The conditions that a recount rests on.
 
 /// Whether a snapshot does not see what a transaction has done: it is none of those before `next` that had ended.
 pub fn hides(next: u32, is_in_progress: bool, xid: u32) -> bool {

@@ -19,11 +19,9 @@
 //! | `BeginScan`, `EndScan` | `Take::find_subqueues` |
 //! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueues::claim_unless_own` |
 //!
-//! [`Pool`], its marks and [`SubqueueChange`] are the extension's own. What they do in a server is traced, and
-//! [replayed](replay) by [rules] of their own.
+//! [`Pool`](crate::parts::subqueues::pool::Pool), its marks and
+//! [`SubqueueChange`](crate::parts::subqueues::change::SubqueueChange) are the extension's own.
 
-pub mod replay;
-pub mod rules;
 mod state;
 mod steps;
 

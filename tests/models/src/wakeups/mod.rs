@@ -25,10 +25,8 @@
 //! | `EndVain` | `Place::sleep`, `end_look`, `pass_on` (src/parts/waiters/token.rs) |
 //! | `Leave`, `Die` | `leave_any_wait_queue`, `leave_wait_queue`, `hand_on` |
 
-pub mod replay;
-pub mod rules;
+mod rules;
 mod state;
-pub mod tampering;
 
 use rules::{Rules, Vain};
 use state::{Consumer, Phase, Task};

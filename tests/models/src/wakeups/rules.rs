@@ -1,5 +1,4 @@
-//! The rules of wake-ups: which process is woken, and what becomes of a token. The model explores them, and what a
-//! server has done is held against them, see [`super::replay`]. `N` numbers wake-ups.
+//! The rules of wake-ups: which process is woken, and what becomes of a token. `N` numbers wake-ups.
 
 /// What a consumer knows while it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +39,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    pub const ALL: Rules = Rules {
-        passes_on: true,
-        passes_first: true,
-        looks_again: true,
-        goes_round: true,
-        leaves: true,
-        leaves_second: true,
-    };
-
     /// What a look in vain leads to. `by_caller`: others may find what it did not.
     pub fn vain<N: Copy + PartialEq>(&self, of: Knows<N>, last: N, by_caller: bool) -> Vain<N> {
         let has_changed = of.seen != last;
