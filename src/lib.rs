@@ -10,7 +10,6 @@
 //!   sub-queues, leases, capacity, schedule.
 //! - `statement` (SQL text), `metrics` (text for monitoring) and `model` are pure, and so are the `change` files of the
 //!   parts and `transaction::stack`.
-//! - `trace` logs, in test builds, what the models of tests/models are held against.
 //! - `settings`; `error` is for people; `server` is the fence around the server's C interface.
 
 #![deny(unsafe_code)]
@@ -31,7 +30,6 @@ mod queue;
 mod server;
 mod settings;
 mod statement;
-mod trace;
 mod transaction;
 mod upgrade;
 mod worker;
@@ -56,7 +54,6 @@ pub extern "C-unwind" fn _PG_init() {
     if !preloading {
         return;
     }
-    trace::init();
     parts::layout::init();
     server::scan::init(api::CALLED_MOST);
     if !server::process::is_binary_upgrade() {

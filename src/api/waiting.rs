@@ -58,7 +58,6 @@ impl ConsumerWait {
     ) -> Result<()> {
         let place = Place::join(self.slot, &self.name, self.want)?;
         loop {
-            place.looks();
             let in_vain = match look() {
                 Ok(Look::Taken) => {
                     place.succeed();

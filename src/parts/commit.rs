@@ -11,8 +11,7 @@
 
 use crate::parts::delta::Delta;
 use crate::parts::slot::QueueGuard;
-use crate::parts::waiters::{Cause, Offer};
-use serde_json::json;
+use crate::parts::waiters::Offer;
 
 impl QueueGuard {
     /// Takes over what transaction `xid` has committed by `now`, and wakes whom it concerns.
@@ -38,7 +37,7 @@ impl QueueGuard {
             self.wake_everyone();
         } else {
             for (tube, count) in waiters.made_ready.by_tube() {
-                self.wake(Cause::Commit, count, Offer { tube });
+                self.wake(count, Offer { tube });
             }
         }
         // What was none of the worker's may be now.
@@ -54,8 +53,5 @@ impl QueueGuard {
             self.set_capacity(limit);
         }
         self.grant();
-        self.trace_recount(|| {
-            json!({ "do": "Tell", "xid": xid, "change": counters.tasks, "replaces": counters.replaces })
-        });
     }
 }

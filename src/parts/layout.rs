@@ -3,12 +3,12 @@
 use crate::parts::counters::recount;
 use crate::parts::leases::{departed, epoch, sessions};
 use crate::parts::schedule::workers;
+#[cfg(feature = "injection_points")]
+use crate::parts::shortcuts;
 use crate::parts::{clock, locks, slot, subqueues, waiters};
 use crate::server::process;
 use crate::server::shared_memory::{self, Layout, Place};
 use crate::settings;
-#[cfg(feature = "injection_points")]
-use crate::trace;
 
 /// Asks for it. To be called once, while the server loads its libraries.
 pub fn init() {
@@ -39,7 +39,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
         (&subqueues::ENTRIES, subqueues::entry_count()),
         (&subqueues::BUCKETS, subqueues::bucket_count()),
         #[cfg(feature = "injection_points")]
-        (&trace::TRACED, 1),
+        (&shortcuts::COUNTS, shortcuts::Shortcut::ALL.len()),
     ];
     areas.extend(slot::CANDIDATES.iter().map(|of_ring| (of_ring as &dyn Place, queues)));
     areas

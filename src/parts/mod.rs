@@ -14,6 +14,7 @@ pub mod locks;
 pub mod marks;
 mod prepared;
 pub mod schedule;
+pub mod shortcuts;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod slot;
 pub mod slot_id;

@@ -10,7 +10,7 @@
 //! A reserve serves what the end of a process allocates, another the copies that are made of the server's own error
 //! where it is the server that has found no memory: see [`make_room_for_error`].
 
-pub use rule::{allow, apart, forbid};
+pub use rule::{allow, forbid};
 
 use crate::error::Error;
 use crate::server::process;
@@ -226,14 +226,6 @@ mod rule {
         REASONS.set(REASONS.get().saturating_sub(1));
     }
 
-    /// Runs `work`, which there is only in builds for tests.
-    pub fn apart<T>(work: impl FnOnce() -> T) -> T {
-        let reasons = REASONS.take();
-        let value = work();
-        REASONS.set(reasons);
-        value
-    }
-
     pub(super) fn look(size: usize) {
         if REASONS.replace(0) > 0 {
             let backtrace = Backtrace::force_capture();
@@ -247,9 +239,6 @@ mod rule {
 mod rule {
     pub fn forbid() {}
     pub fn allow() {}
-    pub fn apart<T>(work: impl FnOnce() -> T) -> T {
-        work()
-    }
     pub(super) fn look(_size: usize) {}
 }
 

@@ -8,7 +8,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const NAME: &CStr = c"xqueue";
 /// What a lock takes, in bytes.
@@ -61,7 +61,9 @@ unsafe impl Zeroed for u32 {}
 // SAFETY: numbers.
 unsafe impl Zeroed for u64 {}
 // SAFETY: numbers.
-unsafe impl Zeroed for std::sync::atomic::AtomicU32 {}
+unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: numbers.
+unsafe impl Zeroed for AtomicU64 {}
 
 /// An area whose place in the segment is to be found.
 pub trait Place: Sync {

@@ -10,18 +10,16 @@ use crate::parts::marks::claim;
 use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
-use crate::parts::waiters::{Cause, Offer, wait};
+use crate::parts::waiters::{Offer, wait};
 use crate::server::allocator::{allow, forbid, staying};
 use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::server::{durability, injection, process, time, xact};
-use crate::trace;
 use crate::transaction::stack::Stack;
 use crate::transaction::{CHANGES, NOTED, Noted, ONLY_TAKEN, begun, has_only_taken, note_beyond};
 use pgrx::PgSqlErrorCode;
 
 /// Handles the end of a transaction. Called after altered tables and triggers have been examined.
 pub fn transaction_ended(event: TransactionEvent) {
-    trace::transaction_ended(event);
     match event {
         TransactionEvent::PreCommit => {
             if CHANGES.with_borrow(|stack| !stack.is_empty()) {
@@ -80,13 +78,11 @@ pub fn transaction_ended(event: TransactionEvent) {
             forget();
         }
     }
-    trace::flush();
 }
 
 /// Handles the end of a subtransaction.
 pub fn subtransaction_ended(event: SubtransactionEvent) {
     let depth = xact::depth();
-    trace::subtransaction_ended(event, depth);
     if matches!(event, SubtransactionEvent::Abort) {
         claim::abandon();
         begun::rolled_back(depth);
@@ -166,7 +162,7 @@ fn undo(slot: SlotId, delta: &Delta) {
         queue.give_back(delta.capacity.reserved);
         queue.undo_subqueues(&delta.subqueues, resets(delta));
         for (tube, count) in delta.waiters.unmade_ready.by_tube() {
-            queue.wake(Cause::Undo, count, Offer { tube });
+            queue.wake(count, Offer { tube });
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::worker::maintenance::Unfit;
 use crate::worker::prepared::Prepared;
 use crate::worker::recounts::Recounts;
 use crate::worker::unending;
-use crate::{background_worker, queue, settings, trace};
+use crate::{background_worker, queue, settings};
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -178,7 +178,6 @@ impl Worker {
                     slot.nudge_for_ready();
                 }
             }
-            trace::flush();
         }
     }
 

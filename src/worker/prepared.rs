@@ -5,7 +5,6 @@ use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
 use crate::server::value::Value;
 use crate::server::{catalog, injection, spi, xact};
-use crate::trace;
 use crate::worker::known::KnownQueue;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
@@ -58,7 +57,6 @@ impl Prepared {
         marked.retain(|(table, _)| !unsettled.contains(table));
         if !marked.is_empty() {
             unsettled.extend(settle(marked));
-            trace::flush();
         }
         let pause = if asked { Duration::ZERO } else { self.pause * 2 };
         self.pause = pause.clamp(PAUSES.0, PAUSES.1);

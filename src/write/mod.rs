@@ -12,7 +12,6 @@ pub mod seen;
 pub mod start;
 pub mod subqueues;
 pub mod time64;
-mod traced;
 mod trigger;
 pub mod unchanged;
 mod uuidv7;

@@ -18,7 +18,6 @@ use crate::server::value::Value;
 use crate::server::{process, time};
 use crate::transaction;
 use crate::write::seen::Seen;
-use crate::write::traced::row_changed;
 
 /// Records that a row was there as `old`, and is there as `new`. `call`: the call that this session is executing.
 pub fn note<Old: Row, New: Row>(
@@ -43,7 +42,6 @@ pub fn note<Old: Row, New: Row>(
         (None, None) => 0,
     };
     let spent = old.as_ref().and_then(|old| spent(old, status(to), outcome));
-    row_changed(queue, old.as_ref(), new.as_ref(), call, stand);
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
         delta.change(from, to);

@@ -10,7 +10,7 @@ use crate::model::change::{Call, Place};
 use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::model::position::FIRST;
 use crate::parts::subqueues::pool::{Back, Refusal, Scan};
-use crate::parts::waiters::{Cause, Offer};
+use crate::parts::waiters::Offer;
 use crate::parts::{slot, subqueues};
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::heap::unique;
@@ -250,7 +250,7 @@ impl Take<'_> {
         if let Some(mut queue) = slot::lock(self.queue.slot)
             && let Some(subqueue) = subqueues::next(self.queue.slot)
         {
-            queue.wake(Cause::GivenBack, 1, Offer { tube: Some(subqueue) });
+            queue.wake(1, Offer { tube: Some(subqueue) });
         }
     }
 
@@ -333,6 +333,6 @@ fn give_back(queue: &Queue, subqueue: u64, to: Back) {
     if subqueues::give_back(queue.slot, subqueue, to)
         && let Some(mut slot) = slot::lock(queue.slot)
     {
-        slot.wake(Cause::GivenBack, 1, Offer { tube: Some(subqueue) });
+        slot.wake(1, Offer { tube: Some(subqueue) });
     }
 }

@@ -4,7 +4,6 @@
 use crate::model::change::Counts;
 use crate::parts::counters::change::Change;
 use crate::parts::slot::QueueGuard;
-use serde_json::json;
 
 impl QueueGuard {
     /// Applies what a transaction has committed.
@@ -53,7 +52,6 @@ impl QueueGuard {
         let for_good = !self.counters.recount;
         self.counters.awaited &= !for_good;
         self.capacity.count(for_good);
-        self.trace_recount(|| json!({ "do": "Set" }));
         self.grant();
     }
 

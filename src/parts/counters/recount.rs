@@ -11,8 +11,6 @@ use crate::parts::slot_id::SlotId;
 use crate::server::callbacks;
 use crate::server::relation::{InProgress, LatestSnapshot, Snapshot, TakenSnapshot};
 use crate::server::shared_memory::{Shared, Zeroed};
-use crate::trace;
-use serde_json::{Value, json};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -99,10 +97,6 @@ impl QueueGuard {
             self.counters.recount = false;
         }
         CLAIMED.set(Some((claim.0, self.id())));
-        self.trace_recount(|| {
-            let others: Vec<_> = snapshot.in_progress().others.iter().map(|x| u32::from(*x)).collect();
-            json!({ "do": "Begin", "area": claim.0, "xmax": xmax, "in_progress": others, "renews": renews })
-        });
         (Recount { claim }, snapshot)
     }
 
@@ -118,12 +112,6 @@ impl QueueGuard {
         let is_certain = !published.doubtful;
         self.counters.recounts &= !(1 << index);
         CLAIMED.set(None);
-        self.trace_recount(|| {
-            json!({
-                "do": "End", "area": index, "counted": counted.tasks, "result": counts.tasks,
-                "certain": is_certain
-            })
-        });
         (counts, is_certain)
     }
 
@@ -163,25 +151,6 @@ impl QueueGuard {
         // SAFETY: this queue's lock is held exclusively while the guard is borrowed. An area that the queue's
         // `recounts` names is used under that lock only, and claimed for one queue at a time.
         is_own.then(|| unsafe { &mut *area.published.get() })
-    }
-}
-
-impl QueueGuard {
-    /// Traces a step that concerns recounts, and the state after it, for tests.
-    pub(in crate::parts) fn trace_recount(&mut self, step: impl FnOnce() -> Value) {
-        trace::step("recount", || {
-            let mut step = step();
-            let since = |index| Some((index, self.published(index)?.since.tasks));
-            let since: Vec<_> = (0..LIMIT).filter_map(since).collect();
-            step["queue"] = self.id().generation.into();
-            step["tasks"] = json!(self.counters.tasks);
-            step["since"] = json!(since);
-            step["prepared"] = self.prepared.may_change.into();
-            step["looks"] = self.prepared.is_looked_for.into();
-            step["wanted"] = self.counters.recount.into();
-            step["exact"] = self.is_exact().into();
-            step
-        });
     }
 }
 
@@ -249,7 +218,6 @@ fn give_up_on_exit(_argument: u32) {
     if let Some((index, _)) = CLAIMED.get() {
         give_up();
         areas()[index].holder.store(0, Ordering::Release);
-        trace::flush();
     }
 }
 
@@ -261,7 +229,6 @@ fn give_up() {
     {
         queue.counters.recount |= queue.published(index).is_some_and(|published| published.renews);
         queue.counters.recounts &= !(1 << index);
-        queue.trace_recount(|| json!({ "do": "GiveUp", "area": index }));
     }
 }
 

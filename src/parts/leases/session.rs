@@ -10,7 +10,6 @@ use crate::parts::schedule::requests;
 use crate::server::types::{self, Uuid};
 use crate::server::user::{self, Rights};
 use crate::server::{callbacks, process, shared_memory, time, worker};
-use crate::trace;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
@@ -168,7 +167,6 @@ fn open_own(role: Oid) -> Result<Session> {
     watch_exit();
     sessions::attach(Part::Own, session.uuid, role.into(), false);
     OWN.set(Some(session));
-    trace::session_began(session.uuid);
     Ok(session)
 }
 
@@ -212,7 +210,7 @@ pub fn withdraw(may_join: bool) {
 /// Leaves the session that was joined in this way.
 pub fn leave(part: Part) {
     let left = match part {
-        Part::Own => OWN.take().inspect(|own| trace::session_ends(own.uuid)).is_some(),
+        Part::Own => OWN.take().is_some(),
         Part::Joined => JOINED.take().is_some(),
         Part::Local => LOCAL.take().is_some(),
         Part::Candidate => false,

@@ -70,11 +70,6 @@ impl Default for Grouped {
 }
 
 impl Whole {
-    /// Returns the marks of all ready and of all buried tasks.
-    pub fn marks(&self) -> (Mark, Mark) {
-        (self.all, self.buried)
-    }
-
     /// Returns a copy of these marks and of those apart, which are not touched if there are none.
     pub fn copy(&self, grouped: &Grouped) -> Copied {
         let is_grouped = self.count > 0 || self.tubes.is_used();

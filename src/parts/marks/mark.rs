@@ -14,7 +14,7 @@ pub struct Mark {
     /// First position at which a task became ready during a raise.
     pub floor: Position,
     /// Start of the raise in progress; 0: none.
-    raised_since: i64,
+    pub raised_since: i64,
     takes: u32,
 }
 
@@ -47,11 +47,6 @@ impl Mark {
     pub fn is_being_raised(&self, now: i64) -> bool {
         // Another process may have read the clock a moment later, or it may have been set back.
         self.raised_since != 0 && now.abs_diff(self.raised_since) <= LOST_AFTER.unsigned_abs()
-    }
-
-    /// Returns the start of the raise in progress; 0: none.
-    pub fn raised_since(&self) -> i64 {
-        self.raised_since
     }
 
     /// Abandons a raise in progress: the mark is set by other means.

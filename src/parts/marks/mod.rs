@@ -13,6 +13,5 @@ mod shared;
 mod table;
 #[cfg(test)]
 mod tests;
-pub mod traced;
 
 pub use change::Change;

@@ -8,11 +8,7 @@ use crate::parts::marks::groups::{Copied, Marks};
 use crate::parts::marks::mark::Start;
 use crate::parts::marks::priorities::KnownPriorities;
 use crate::parts::marks::rings::Rings;
-use crate::parts::marks::traced;
 use crate::parts::slot::QueueGuard;
-use crate::server::allocator;
-use crate::trace;
-use serde_json::{Value, json};
 
 impl QueueGuard {
     pub(in crate::parts) fn marks(&mut self) -> Marks<'_> {
@@ -28,20 +24,14 @@ impl QueueGuard {
     /// mark.
     pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
         let may_raise = may_raise && !self.is_prepared();
-        self.change_marks(
-            |queue| queue.marks().start(group, tasks, may_raise, now),
-            |start, _| start.raises.then(|| traced::raise_begins(group, now)).flatten(),
-        )
+        self.marks().start(group, tasks, may_raise, now)
     }
 
     /// Ends the raise that `start` began at `since`. `found`: the position of the first task of the group; None if
     /// the look has failed.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
-        let believed = found.filter(|_| !self.is_prepared());
-        self.change_marks(
-            |queue| queue.marks().end_raise(group, since, believed),
-            |_, _| traced::raise_ends(group, since, found),
-        );
+        let found = found.filter(|_| !self.is_prepared());
+        self.marks().end_raise(group, since, found);
     }
 
     /// Returns the mark; the first position if there is none.
@@ -145,57 +135,18 @@ impl QueueGuard {
 
     /// Forgets the marks, after changes that may not have been reported.
     pub fn forget_marks(&mut self) {
-        self.change_marks(
-            |queue| {
-                queue.marks().forget();
-                queue.rings().put_aside();
-            },
-            |_, has_changed| has_changed.then(|| json!({ "do": "Forget" })),
-        );
+        self.marks().forget();
+        self.rings().put_aside();
     }
 
     /// Applies what a transaction has committed. `forgets`: it has done what is not reported row by row.
     pub(in crate::parts) fn lower_marks(&mut self, change: &Change, forgets: bool) {
-        let places = || change.lowest.by_group();
-        let lower = |queue: &mut QueueGuard| match forgets {
-            true => {
-                queue.marks().forget();
-                queue.rings().put_aside();
-            }
-            false => places().for_each(|(group, position)| {
-                queue.marks().lower(group, position);
-                queue.rings().lower(group, position);
-            }),
-        };
-        self.change_marks(lower, |_, has_changed| {
-            let tells = has_changed || places().next().is_some();
-            tells.then(|| traced::lowered(places(), forgets))
-        });
-    }
-
-    /// Changes the marks, or whether they may be raised, and traces the step. `step` describes it, told whether
-    /// anything has changed.
-    #[inline]
-    pub(in crate::parts) fn change_marks<T>(
-        &mut self,
-        change: impl FnOnce(&mut QueueGuard) -> T,
-        step: impl FnOnce(&T, bool) -> Option<Value>,
-    ) -> T {
-        if !trace::is_on() {
-            return change(self);
+        if forgets {
+            return self.forget_marks();
         }
-        let before = self.seen_marks();
-        let done = change(self);
-        let after = self.seen_marks();
-        // Allocates in spite of the lock, in builds that trace.
-        let step = allocator::apart(|| step(&done, before != after));
-        if let Some(step) = step {
-            traced::step(self.id().generation, (before, after), || step);
+        for (group, position) in change.lowest.by_group() {
+            self.marks().lower(group, position);
+            self.rings().lower(group, position);
         }
-        done
-    }
-
-    fn seen_marks(&self) -> traced::Seen {
-        traced::Seen::of(self.marks.marks(), self.prepared.may_change, self.prepared.is_looked_for)
     }
 }

@@ -9,11 +9,9 @@ use crate::parts::subqueues::change::SubqueueChanges;
 use crate::parts::subqueues::pool::{
     Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan,
 };
-use crate::parts::subqueues::traced::{self, Step};
-use crate::parts::waiters::{Cause, Offer};
+use crate::parts::waiters::Offer;
 use crate::server::process;
 use crate::server::shared_memory::{Guarded, HeldLock, Zeroed};
-use serde_json::json;
 
 // SAFETY: numbers, bools and enums whose zeros are their first.
 unsafe impl Zeroed for Header {}
@@ -50,29 +48,6 @@ pub(in crate::parts) fn bucket_count() -> usize {
     entry_count().next_power_of_two()
 }
 
-/// Runs `work` on one sub-queue under the sub-queues' lock, and traces it as a step.
-fn step<T>(
-    id: SlotId,
-    subqueue: u64,
-    verb: &str,
-    about: impl FnOnce() -> serde_json::Value,
-    work: impl FnOnce(&mut Pool) -> T,
-) -> T {
-    with(|pool| {
-        let step = Step::begin(pool, id, Some(subqueue));
-        let done = work(pool);
-        step.end(pool, verb, about);
-        done
-    })
-}
-
-/// Does the same for all sub-queues of a queue.
-fn step_of_all(pool: &mut Pool, id: SlotId, verb: &str, work: impl FnOnce(&mut Pool)) {
-    let step = Step::begin(pool, id, None);
-    work(pool);
-    step.end(pool, verb, || json!({}));
-}
-
 /// Runs `work` on the pool under the sub-queues' lock.
 fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
     let held = HeldLock::acquire();
@@ -95,9 +70,9 @@ impl QueueGuard {
     pub(in crate::parts) fn commit_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.id();
         if !changes.is_empty() {
-            let wake = |subqueue| self.wake(Cause::Commit, 1, Offer { tube: Some(subqueue) });
+            let wake = |subqueue| self.wake(1, Offer { tube: Some(subqueue) });
             if !commit(id, changes, wake) {
-                self.wake(Cause::Commit, u32::MAX, Offer { tube: None });
+                self.wake(u32::MAX, Offer { tube: None });
             }
         }
         if resets {
@@ -111,11 +86,7 @@ impl QueueGuard {
         let id = self.id();
         with(|pool| {
             let taken = changes.iter().filter(|(_, change)| change.taken > 0);
-            taken.for_each(|(subqueue, _)| {
-                let step = Step::begin(pool, id, Some(subqueue));
-                pool.take_unclaimed(id, subqueue);
-                step.end(pool, "TakeUnclaimed", || json!({}));
-            });
+            taken.for_each(|(subqueue, _)| pool.take_unclaimed(id, subqueue));
         });
         self.undo_subqueues(changes, resets);
     }
@@ -123,25 +94,25 @@ impl QueueGuard {
     /// Undoes the changes of a transaction, or of a part of it.
     pub fn undo_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.id();
-        undo(id, changes, |subqueue| self.wake(Cause::Undo, 1, Offer { tube: Some(subqueue) }));
+        undo(id, changes, |subqueue| self.wake(1, Offer { tube: Some(subqueue) }));
         // Tasks that come back with the rollback of a TRUNCATE are not reported.
         if resets || changes.more {
             reset(id);
-            self.wake(Cause::Undo, u32::MAX, Offer { tube: None });
+            self.wake(u32::MAX, Offer { tube: None });
         }
     }
 }
 
 pub(in crate::parts) fn open(id: SlotId) {
-    with(|pool| step_of_all(pool, id, "Open", |pool| pool.open(id)));
+    with(|pool| pool.open(id));
 }
 
 pub(in crate::parts) fn close(id: SlotId) {
-    with(|pool| step_of_all(pool, id, "Close", |pool| pool.close(id)));
+    with(|pool| pool.close(id));
 }
 
 pub(in crate::parts) fn reset(id: SlotId) {
-    with(|pool| step_of_all(pool, id, "Reset", |pool| pool.reset(id)));
+    with(|pool| pool.reset(id));
 }
 
 /// Applies the changes of a transaction; `wake` sees the sub-queues to wake consumers for. False if these are not
@@ -149,15 +120,12 @@ pub(in crate::parts) fn reset(id: SlotId) {
 fn commit(id: SlotId, changes: &SubqueueChanges, mut wake: impl FnMut(u64)) -> bool {
     with(|pool| {
         for (subqueue, change) in changes.iter() {
-            let step = Step::begin(pool, id, Some(subqueue));
-            let has_some = pool.commit(id, subqueue, change);
-            step.end(pool, "Commit", || json!({ "change": traced::change(change) }));
-            if has_some {
+            if pool.commit(id, subqueue, change) {
                 wake(subqueue);
             }
         }
         if changes.more {
-            step_of_all(pool, id, "Reset", |pool| pool.reset(id));
+            pool.reset(id);
         }
     });
     !changes.more
@@ -168,10 +136,7 @@ fn undo(id: SlotId, changes: &SubqueueChanges, mut wake: impl FnMut(u64)) {
     with(|pool| {
         // The first to be claimed becomes the first again.
         for (subqueue, change) in changes.iter().rev() {
-            let step = Step::begin(pool, id, Some(subqueue));
-            let has_some = pool.undo(id, subqueue, change);
-            step.end(pool, "Undo", || json!({ "change": traced::change(change) }));
-            if has_some {
+            if pool.undo(id, subqueue, change) {
                 wake(subqueue);
             }
         }
@@ -210,42 +175,17 @@ pub fn mark(id: SlotId, subqueue: u64) -> Position {
 
 /// Claims the next sub-queue.
 pub fn claim_next(id: SlotId) -> Option<Next> {
-    with(|pool| {
-        let step = Step::begin_next(pool, id);
-        let next = pool.claim_next(id);
-        if next.is_some() {
-            step.end(pool, "Next", || json!({}));
-        }
-        next
-    })
+    with(|pool| pool.claim_next(id))
 }
 
 /// Claims a sub-queue out of turn.
 pub fn claim(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
-    claim_as(id, subqueue, "Claim", |pool| pool.claim(id, subqueue))
+    with(|pool| pool.claim(id, subqueue))
 }
 
 /// Claims a sub-queue of which a task was taken by hand, if there is room.
 pub fn claim_by_hand(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
-    claim_as(id, subqueue, "ByHand", |pool| pool.claim_by_hand(id, subqueue))
-}
-
-fn claim_as(
-    id: SlotId,
-    subqueue: u64,
-    verb: &str,
-    claim: impl FnOnce(&mut Pool) -> Result<u64, Refusal>,
-) -> Result<u64, Refusal> {
-    with(|pool| {
-        let step = Step::begin(pool, id, Some(subqueue));
-        let claimed = claim(pool);
-        match claimed {
-            Ok(_) => step.end(pool, verb, || json!({})),
-            Err(Refusal::InUse) => step.end(pool, "InUse", || json!({})),
-            Err(Refusal::NoRoom) => {}
-        }
-        claimed
-    })
+    with(|pool| pool.claim_by_hand(id, subqueue))
 }
 
 /// Returns whether shared memory knows every taken task of a sub-queue.
@@ -260,23 +200,22 @@ pub fn is_busy(id: SlotId, subqueue: u64) -> bool {
 
 /// See [`Pool::set_clear`].
 pub fn set_clear(id: SlotId, subqueue: u64) {
-    step(id, subqueue, "SetClear", || json!({}), |pool| pool.set_clear(id, subqueue));
+    with(|pool| pool.set_clear(id, subqueue));
 }
 
 /// See [`Pool::take_unclaimed`].
 pub fn take_unclaimed(id: SlotId, subqueue: u64) {
-    step(id, subqueue, "TakeUnclaimed", || json!({}), |pool| pool.take_unclaimed(id, subqueue));
+    with(|pool| pool.take_unclaimed(id, subqueue));
 }
 
 /// Gives back a claimed sub-queue. True if a consumer has to be woken for it.
 pub fn give_back(id: SlotId, subqueue: u64, to: Back) -> bool {
-    let about = || json!({ "to": format!("{to:?}") });
-    step(id, subqueue, "GiveBack", about, |pool| pool.give_back(id, subqueue, to))
+    with(|pool| pool.give_back(id, subqueue, to))
 }
 
 /// Queues a sub-queue that has something to take, none of it of a lesser level, unless it is known.
 pub fn offer(id: SlotId, subqueue: u64, level: Level) -> Offered {
-    step(id, subqueue, "Offer", || json!({}), |pool| pool.offer(id, subqueue, level))
+    with(|pool| pool.offer(id, subqueue, level))
 }
 
 pub fn begin_scan(id: SlotId) -> Option<Scan> {
@@ -299,25 +238,18 @@ pub fn level(id: SlotId, subqueue: u64) -> Level {
 }
 
 pub fn end_scan(id: SlotId, scan: Scan, next: Option<i64>) {
-    with(|pool| {
-        let step = Step::begin(pool, id, None);
-        pool.end_scan(id, scan, next);
-        let about =
-            || json!({ "from": scan.from, "invalidations": scan.invalidations, "next": next });
-        step.end(pool, "EndScan", about);
-    });
+    with(|pool| pool.end_scan(id, scan, next));
 }
 
 /// Begins a look for the first task of a sub-queue. Returns the position to look from.
 pub fn begin_look(id: SlotId, subqueue: u64) -> Position {
-    step(id, subqueue, "BeginLook", || json!({}), |pool| pool.begin_look(id, subqueue))
+    with(|pool| pool.begin_look(id, subqueue))
 }
 
 /// Ends a look that has found the first task at `first`, and none of a lesser level; both are the first possible ones
 /// if they must not be relied on.
 pub fn end_look(id: SlotId, subqueue: u64, first: Position, level: Level) {
-    let about = || json!({ "first": first.to_string() });
-    step(id, subqueue, "EndLook", about, |pool| pool.end_look(id, subqueue, first, level));
+    with(|pool| pool.end_look(id, subqueue, first, level));
 }
 
 impl QueueGuard {

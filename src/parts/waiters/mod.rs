@@ -5,13 +5,11 @@ pub mod change;
 #[allow(unsafe_code, reason = "shared memory")]
 mod shared;
 pub mod token;
-mod traced;
 pub mod wait;
 pub mod wait_queue;
 mod wake;
 
 pub use change::Change;
 pub use shared::*;
-pub use traced::note_look;
 pub use wait_queue::Want;
-pub use wake::{Cause, Offer};
+pub use wake::Offer;

@@ -12,7 +12,7 @@ use crate::model::change::Outcome;
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::change::Change;
 use crate::parts::waiters::wait_queue::Want;
-use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
+use crate::parts::waiters::wake::{Offer, WakeToken};
 use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::{latch, process};
 use std::cell::UnsafeCell;
@@ -174,8 +174,8 @@ impl QueueGuard {
 
     /// Wakes the first `count` consumers that accept the offer. If the tube is unknown and some consumers want a
     /// single tube, all are woken to look.
-    pub fn wake(&mut self, cause: Cause, count: u32, offer: Offer) {
-        let token = self.next_token(offer, cause, count);
+    pub fn wake(&mut self, count: u32, offer: Offer) {
+        let token = self.next_token(offer);
         let everyone = offer.tube.is_none() && self.waiters.choosy > 0;
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
         let mut link = self.waiters.head;
@@ -194,7 +194,7 @@ impl QueueGuard {
     pub(in crate::parts) fn wake_for_ready(&mut self) {
         self.waiters.paused_until = i64::MIN;
         match self.is_exact() && self.knows_all_subqueues() {
-            true => self.wake(Cause::PauseOver, self.ready(), Offer { tube: None }),
+            true => self.wake(self.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
         }
     }
@@ -214,7 +214,7 @@ impl QueueGuard {
 
     /// Wakes all consumers and watchers to look again.
     pub fn wake_everyone(&mut self) {
-        let token = self.next_token(Offer { tube: None }, Cause::Redefined, u32::MAX);
+        let token = self.next_token(Offer { tube: None });
         self.tell_end(None, None);
         let mut link = self.waiters.head;
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
@@ -329,7 +329,6 @@ impl QueueGuard {
             (entry.token, entry.outcome) = (token, outcome);
             self.unlink(process);
             waiter(process).woken.store(true, Ordering::Release);
-            self.note_woken(process, token);
             latch::wake(process);
         }
     }

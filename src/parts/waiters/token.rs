@@ -15,9 +15,8 @@ use crate::parts::schedule::NEVER;
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::shared::{Entry, own};
 use crate::parts::waiters::wait_queue::Want;
-use crate::parts::waiters::wake::{Cause, Offer, WakeToken};
+use crate::parts::waiters::wake::{Offer, WakeToken};
 use crate::server::time;
-use serde_json::json;
 use std::sync::atomic::Ordering;
 
 /// What follows from a look in vain.
@@ -31,14 +30,8 @@ pub struct LookEnd {
 }
 
 impl QueueGuard {
-    pub(in crate::parts) fn next_token(
-        &mut self,
-        offer: Offer,
-        cause: Cause,
-        count: u32,
-    ) -> WakeToken {
+    pub(in crate::parts) fn next_token(&mut self, offer: Offer) -> WakeToken {
         self.waiters.wakes += 1;
-        self.note_step("Wake", || json!({ "why": format!("{cause:?}"), "count": count }));
         WakeToken { offer, number: self.waiters.wakes }
     }
 
@@ -47,14 +40,13 @@ impl QueueGuard {
     pub fn hand_on(&mut self, token: WakeToken, by_caller: bool) {
         match by_caller {
             true => self.pass_on(token),
-            false => self.wake(Cause::HandOn, 1, token.offer),
+            false => self.wake(1, token.offer),
         }
     }
 
     /// Passes a token on to the next consumer whose look began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
         let is_empty = self.is_exact() && self.counters.tasks[Status::Ready as usize] == 0;
-        self.note_step("PassOn", || json!({ "number": token.number, "is_empty": is_empty }));
         if is_empty || token.is_nudge() {
             return;
         }
@@ -78,14 +70,6 @@ impl QueueGuard {
         });
         let looks_again = has_changed && !own().woken.load(Ordering::Relaxed);
         let kept = token.filter(|_| looks_again && !by_caller);
-        self.note_step("EndVain", || {
-            json!({
-                "token": token.map(WakeToken::number),
-                "kept": kept.map(WakeToken::number),
-                "by_caller": by_caller,
-                "looks_again": looks_again,
-            })
-        });
         if let Some(token) = token.filter(|_| by_caller || has_changed && !looks_again) {
             self.pass_on(token);
         }
@@ -112,7 +96,6 @@ impl QueueGuard {
     /// Wakes the first `count` consumers of any task. Consumers of one tube, or of tasks that depend on the consumer,
     /// are woken if a wake-up has come to nothing, ever less often: the row may have been locked.
     fn nudge(&mut self, count: u32, now: i64) {
-        self.note_step("Nudge", || json!({}));
         let (mut left, mut link) = (count, self.waiters.head);
         while let Some(&mut Entry { next, want, nudge_at, by_caller, .. }) = self.standing(link) {
             let is_due = nudge_at <= now;

@@ -11,7 +11,6 @@ use crate::parts::waiters::wake::WakeToken;
 use crate::parts::waiters::{self, Want};
 use crate::server::latch::{self, Reason};
 use crate::server::{callbacks, injection, process, time, xact};
-use crate::trace;
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -134,7 +133,6 @@ impl Place {
                 let nudge_at = prepare(&mut shared);
                 let wish = (self.want.get(), self.precedes, self.by_caller.get());
                 shared.join_wait_queue(self.since, session, wish, nudge_at);
-                shared.note_joined(TOKEN.get().map(|(token, _)| token));
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -149,7 +147,6 @@ impl Place {
         }
         self.stand(queue, |shared| {
             let another = shared.leave_wait_queue();
-            shared.note_left(None, another);
             if let Some((token, by_caller)) = another {
                 shared.hand_on(token, by_caller);
             }
@@ -176,7 +173,6 @@ impl Place {
             let token = shared.token();
             let unused = TOKEN.replace(Some((token, look.by_caller)));
             if let Some((token, by_caller)) = unused {
-                shared.note_step("Again", || serde_json::json!({ "by_caller": by_caller }));
                 shared.hand_on(token, by_caller);
             }
             // Where other consumers take the tasks, a wake-up in vain says nothing of the next.
@@ -245,7 +241,6 @@ impl Place {
     }
 
     fn is_woken_before(&self, deadline: Deadline, mut pause: Option<i64>, reason: Reason) -> bool {
-        trace::flush();
         while !waiters::was_woken() {
             if deadline.is_over() {
                 return false;
@@ -261,14 +256,8 @@ impl Place {
         true
     }
 
-    /// Begins a look.
-    pub fn looks(&self) {
-        waiters::note_look(self.slot.index, false);
-    }
-
     /// Ends the wait as a task was found. A further wake-up goes to the next consumer.
     pub fn succeed(self) {
-        waiters::note_look(self.slot.index, true);
         TOKEN.set(None);
     }
 
@@ -298,7 +287,6 @@ pub fn leave_any_wait_queue() {
         && let Some(mut shared) = slot::lock(slot)
     {
         let another = shared.leave_wait_queue();
-        shared.note_left(unused, another);
         for (token, by_caller) in unused.into_iter().chain(another) {
             shared.hand_on(token, by_caller);
         }
@@ -317,7 +305,6 @@ fn watch_exit() {
 fn leave_at_exit(_argument: u32) {
     KEEPS_PLACE.set(false);
     leave_any_wait_queue();
-    trace::flush();
 }
 
 pub fn gone(queue: &str) -> Error {

@@ -1,26 +1,9 @@
-//! Wake-ups: cause, offer and token.
+//! Wake-ups: offer and token.
 
 /// An offer: there is a ready task, of this tube if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub tube: Option<u64>,
-}
-
-/// Why consumers are woken.
-#[derive(Clone, Copy, Debug)]
-pub enum Cause {
-    /// A committed transaction has made tasks ready.
-    Commit,
-    /// A transaction that had taken tasks is rolled back.
-    Undo,
-    /// A wake-up was not used.
-    HandOn,
-    /// A look came to nothing, or a sub-queue was given back that has something to take by now.
-    GivenBack,
-    /// The pause is over.
-    PauseOver,
-    /// The queue was redefined.
-    Redefined,
 }
 
 /// Wake-up given to a consumer.
@@ -38,9 +21,5 @@ impl WakeToken {
 
     pub fn is_nudge(self) -> bool {
         self.number == 0
-    }
-
-    pub(in crate::parts) fn number(self) -> u64 {
-        self.number
     }
 }

@@ -15,7 +15,7 @@ pub struct Limits {
 
 impl Limits {
     pub fn of(mark: &Mark) -> Limits {
-        Limits { at: mark.at, floor: mark.floor, since: mark.raised_since() }
+        Limits { at: mark.at, floor: mark.floor, since: mark.raised_since }
     }
 
     pub fn lowered(self, to: Position) -> Limits {

@@ -25,11 +25,11 @@ pub use counting::*;
 #[cfg(feature = "injection_points")]
 mod counting {
     use crate::error::Result;
+    use crate::parts::shortcuts::Shortcut;
     use crate::server::function::Call;
+    use crate::server::shared_memory::Shared;
     use crate::server::value::Value;
-    pub use crate::trace::shared::count;
-    use crate::trace::shared::counted;
-    use crate::trace::shortcuts::Shortcut;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     impl Shortcut {
         pub const ALL: [Shortcut; 7] = [
@@ -43,6 +43,13 @@ mod counting {
         ];
     }
 
+    /// Number of tasks that each shortcut has changed.
+    pub(in crate::parts) static COUNTS: Shared<AtomicU64> = Shared::new();
+
+    pub fn count(shortcut: Shortcut, tasks: usize) {
+        COUNTS.get()[shortcut as usize].fetch_add(tasks as u64, Ordering::Relaxed);
+    }
+
     crate::sql_functions! {
         "shortcuts" as shortcuts, pg_finfo_shortcuts() -> text => shortcuts_impl;
     }
@@ -50,6 +57,7 @@ mod counting {
     /// `shortcuts() RETURNS text`: how many tasks each has changed since the server's start, as JSON. Only tests
     /// declare it.
     fn shortcuts_impl(_call: &Call) -> Result<Option<Value<'_>>> {
+        let counted = |shortcut| COUNTS.get()[shortcut as usize].load(Ordering::Relaxed);
         let counts =
             Shortcut::ALL.map(|shortcut| (format!("{shortcut:?}"), counted(shortcut).into()));
         let counts: serde_json::Map<_, _> = counts.into_iter().collect();
