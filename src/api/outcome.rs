@@ -219,7 +219,7 @@ fn look(queue: &Queue, key: &Key) -> Sight {
         match queue.status_named(&rows.text(0, 1).unwrap_or_default()) {
             Some(Status::Buried) => Sight::Outcome(Outcome::Buried),
             Some(Status::Done | Status::Zombie) => Sight::Outcome(Outcome::Acked),
-            _ => Sight::Open,
+            Some(Status::Ready | Status::Taken | Status::Waiting) | None => Sight::Open,
         }
     })
 }

@@ -3,6 +3,7 @@
 use crate::metrics::graphite::safe_name;
 use crate::metrics::*;
 use crate::model::histogram::Histogram;
+use crate::model::status::{NAMES, Tasks};
 use proptest::prelude::*;
 
 fn name() -> impl Strategy<Value = String> {
@@ -104,15 +105,15 @@ proptest! {
 
     #[test]
     fn a_line_of_graphite_is_a_path_a_number_and_an_instant(
-        prefix in name(), names in [name(), name(), name()], tasks in any::<[i64; 6]>(), now in any::<i64>()
+        prefix in name(), names in [name(), name(), name()], tasks in any::<Tasks>(), now in any::<i64>()
     ) {
         let [database, schema, table] = names.clone();
-        let states = ["ready", "taken", "waiting", "buried", "zombie", "done"];
+        let states = NAMES;
         let values = states.iter().zip(tasks).map(|(state, number)| (vec![state.to_string()], number));
         let sample = Sample { database, schema, table, values: values.collect() };
         let text = graphite_lines(&prefix, now, std::slice::from_ref(&sample));
         let lines: Vec<&str> = text.split('\n').collect();
-        prop_assert_eq!((lines.len(), lines[6]), (7, ""));
+        prop_assert_eq!((lines.len(), lines.last()), (states.len() + 1, Some(&"")));
         for ((line, state), number) in lines.iter().zip(states).zip(tasks) {
             let [path, value, instant] = line.split(' ').collect::<Vec<_>>()[..] else {
                 return Err(TestCaseError::fail(line.to_string()));

@@ -314,19 +314,13 @@ impl Queue {
     /// Returns when the worker has to act on a row in this state (µs).
     pub fn due_of(&self, row: &impl Row, status: Status) -> Option<i64> {
         let runat = self.is_timed(status).then(|| self.instant_of(row, Field::Runat)).flatten();
-        let is_mortal = matches!(status, Status::Ready | Status::Waiting | Status::Buried);
-        let expires = is_mortal.then(|| self.instant_of(row, Field::Expires)).flatten();
+        let expires = status.is_mortal().then(|| self.instant_of(row, Field::Expires)).flatten();
         [runat, expires].into_iter().flatten().min()
     }
 
     /// Returns whether the worker acts on a task in this state at its `runat`.
     pub fn is_timed(&self, status: Status) -> bool {
-        match status {
-            Status::Waiting => true,
-            Status::Taken => self.features().has_deadlines(),
-            Status::Zombie => self.features().zombies(),
-            _ => false,
-        }
+        self.features().is_timed(status)
     }
 
     /// Returns the instant in a field of a row (µs).

@@ -36,7 +36,9 @@ impl Table {
                 (format!(" AND {runat} IS NOT NULL"), format!("{runat}, {key}")),
                 (format!(" AND {runat} IS NULL"), key),
             ],
-            _ => vec![(String::new(), key)],
+            Status::Taken | Status::Waiting | Status::Zombie | Status::Done => {
+                vec![(String::new(), key)]
+            }
         };
         let statement = |(condition, order): (String, String)| {
             format!(
@@ -146,10 +148,7 @@ impl Table {
 
     /// Returns the states in which the worker must act on a task at its `runat`.
     pub fn timed_states(&self) -> Vec<Status> {
-        let features = &self.features;
-        let deadlines = features.has_deadlines().then_some(Status::Taken);
-        let zombies = features.zombies().then_some(Status::Zombie);
-        [Status::Waiting].into_iter().chain(deadlines).chain(zombies).collect()
+        Status::ALL.into_iter().filter(|status| self.features.is_timed(*status)).collect()
     }
 
     /// Selects the sessions that hold tasks, with the number of tasks.

@@ -93,7 +93,7 @@ impl Judge<'_> {
             Status::Taken => self.see_taken(row, &place),
             Status::Waiting => self.see_timed(row),
             Status::Zombie if queue.features().zombies() => self.see_timed(row),
-            _ => {}
+            Status::Ready | Status::Buried | Status::Zombie | Status::Done => {}
         }
     }
 
