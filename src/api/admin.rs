@@ -123,7 +123,7 @@ fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
         Verb::Switch(to),
         (arg::switch_task::queue, arg::switch_task::id),
         |plan, _| {
-            plan.give(delay, Parameter::Delay);
+            plan.give(delay, settle::StepOption::Delay);
             Ok(())
         },
     )
