@@ -21,12 +21,14 @@ impl Claim {
         Claim { outer: OPEN.replace(Some(slot)) }
     }
 
-    /// The candidate has been looked at, or there is none.
+    /// The candidate has been looked at, or there is none: the rings stay.
     pub fn end(self) {
-        OPEN.set(None);
+        OPEN.set(self.outer);
+        std::mem::forget(self);
     }
 }
 
+/// A claim that was not ended.
 impl Drop for Claim {
     fn drop(&mut self) {
         abandon();
