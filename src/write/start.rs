@@ -35,9 +35,9 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
         KnownPriorities::PriorityScan => {
             let mut priority_scan =
                 PriorityScan { slot: queue.slot, tube, since: now, found: None };
-            injection::point(c"xqueue-survey-begins");
+            injection::point(c"xqueue-priority-scan-begins");
             let found = priority_scan_of(queue, arguments);
-            injection::point(c"xqueue-survey-ends");
+            injection::point(c"xqueue-priority-scan-ends");
             priority_scan.found = found.filter(|found| found.len() <= priorities::LIMIT);
             at_once
         }

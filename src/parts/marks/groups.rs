@@ -178,7 +178,7 @@ impl<'q> Marks<'q> {
         self.within(scope).known_priorities(into, may_scan, now)
     }
 
-    /// Ends a survey, see [`Priorities::end_priority_scan`]. The priorities of an evicted tube are not made again.
+    /// Ends a priority scan, see [`Priorities::end_priority_scan`]. The priorities of an evicted tube are not made again.
     pub fn end_priority_scan(
         &mut self,
         tube: Option<u64>,

@@ -98,7 +98,7 @@ impl QueueGuard {
     }
 
     /// Returns the priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with room
-    /// for all. With `may_scan` the caller sees all that others have committed, and may be asked for a survey.
+    /// for all. With `may_scan` the caller sees all that others have committed, and may be asked for a priority scan.
     pub fn known_priorities(
         &mut self,
         tube: Option<u64>,
@@ -131,8 +131,8 @@ impl QueueGuard {
         }
     }
 
-    /// Ends a survey begun at `since`. `found`: the priorities with the position of the first task of each; None if
-    /// the survey has failed.
+    /// Ends a priority scan begun at `since`. `found`: the priorities with the position of the first task of each; None if
+    /// the priority scan has failed.
     pub fn end_priority_scan(
         &mut self,
         tube: Option<u64>,
