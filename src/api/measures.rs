@@ -1,5 +1,5 @@
-//! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that the
-//! caller may monitor.
+//! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that
+//! the caller may monitor.
 
 use crate::api::monitor::{Listed, all_listed, error, own_worker_error, shown_slot, worker_error};
 use crate::error::{OrRaise, Result};

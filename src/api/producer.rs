@@ -170,8 +170,8 @@ impl<'call> Put<'call> {
         Ok(())
     }
 
-    /// Puts the argument: a jsonb object, an array of them, or else the row. Returns what is lacking if the capacity does
-    /// not suffice; then nothing is put.
+    /// Puts the argument: a jsonb object, an array of them, or else the row. Returns what is lacking if the capacity
+    /// does not suffice; then nothing is put.
     pub fn run(
         self,
         task: Option<Value<'call>>,
@@ -236,8 +236,8 @@ impl<'call> Put<'call> {
         }
     }
 
-    /// Puts the row's values, except NULLs, which leave the column its default, and the queue's own columns, which an ORM's
-    /// model may well hold.
+    /// Puts the row's values, except NULLs, which leave the column its default, and the queue's own columns, which an
+    /// ORM's model may well hold.
     fn row(
         mut self,
         row: Value<'call>,

@@ -72,7 +72,8 @@ pub struct Queue {
     /// Number of redefinitions when it was read.
     pub(super) redefinitions: u64,
     pub shows: Shows,
-    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check, a foreign key or a domain.
+    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check, a foreign key or
+    /// a domain.
     pub may_refuse: bool,
     /// No triggers, rules or constraints of the user's act on the table.
     pub is_sole_writer: bool,

@@ -75,8 +75,8 @@ impl Table {
         ))
     }
 
-    /// Calls the pick function, named with its parameters, for the keys of the tasks to take, in order. Also returns whether
-    /// it takes the tube as an argument.
+    /// Calls the pick function, named with its parameters, for the keys of the tasks to take, in order. Also returns
+    /// whether it takes the tube as an argument.
     pub fn ask(&self, function: &str) -> (String, bool) {
         let (name, takes_tube) = match function.strip_suffix("(integer, text)") {
             Some(name) => (name, true),
@@ -109,7 +109,8 @@ impl Table {
         ))
     }
 
-    /// Selects priority and key (of one column) of the first ready task, of a tube or of all, at or behind a given priority.
+    /// Selects priority and key (of one column) of the first ready task, of a tube or of all, at or behind a given
+    /// priority.
     pub fn next_level(&self, tube: bool) -> Text {
         let mut parameters = Parameters::default();
         let within = Within::Ready { tube, level: false };

@@ -100,8 +100,8 @@ fn may_raise(queue: &Queue, tasks: Kind) -> bool {
         && !queue.may_be_changing()
 }
 
-/// Returns whether the candidates of a group that others have read ahead may be taken. The transaction's own tasks are not among
-/// them, and tasks of several priorities at once are in another order.
+/// Returns whether the candidates of a group that others have read ahead may be taken. The transaction's own tasks are
+/// not among them, and tasks of several priorities at once are in another order.
 pub fn may_read_ahead(queue: &Queue, group: Group) -> bool {
     let is_ordered = match group {
         Group::Ready { tube, priority } => {

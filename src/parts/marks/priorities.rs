@@ -149,8 +149,8 @@ impl Priorities<'_> {
         true
     }
 
-    /// Ends the priority scan begun at `since`. `found`: the priorities of ready tasks with the position of the first task
-    /// of each; None if the priority scan has failed or found too many.
+    /// Ends the priority scan begun at `since`. `found`: the priorities of ready tasks with the position of the first
+    /// task of each; None if the priority scan has failed or found too many.
     pub fn end_priority_scan(&mut self, since: i64, found: Option<&[(i64, Position)]>) {
         if self.state.scanned_since != since {
             return;
