@@ -132,8 +132,8 @@ impl Error {
     }
 }
 
-/// Cuts off what no reader needs of a value that the text quotes. The server copies it several times, where a want of memory
-/// would end the process.
+/// Cuts off what no reader needs of a value that the text quotes. The server copies it several times, where a want of
+/// memory would end the process.
 fn shortened(mut text: String) -> String {
     const LONGEST: usize = 8192;
     if text.len() > LONGEST {

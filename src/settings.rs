@@ -71,7 +71,7 @@ pub fn init(preloading: bool) {
     }
     int(
         c"xqueue.batch_size",
-        c"How many tasks the worker promotes or gives back in one transaction.",
+        c"How many tasks the worker promotes, gives back or deletes in one transaction.",
         c"Larger batches are faster, smaller ones keep row locks shorter.",
         &BATCH_SIZE,
         (1, 100_000),

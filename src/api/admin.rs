@@ -123,7 +123,7 @@ fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
         Verb::Switch(to),
         (arg::switch_task::queue, arg::switch_task::id),
         |plan, _| {
-            plan.give(delay, Parameter::Delay);
+            plan.give(delay, settle::StepOption::Delay);
             Ok(())
         },
     )
@@ -142,7 +142,9 @@ fn wanted_status(text: &str, queue: &Queue, has_delay: bool) -> Result<Status> {
             Status::Waiting => "delayed",
             Status::Buried => "buried",
             Status::Zombie => "zombie",
-            _ => "keep",
+            Status::Done => "keep",
+            // Every queue has these states.
+            Status::Ready | Status::Taken => return Ok(status),
         };
         return Err(not_enabled(feature, queue));
     }
@@ -155,12 +157,11 @@ fn wanted_status(text: &str, queue: &Queue, has_delay: bool) -> Result<Status> {
         ))
         .hint("Say with delay how long it stays in that state.")),
         Status::Waiting | Status::Zombie => Ok(status),
-        _ if has_delay => Err(Error::invalid(format!(
-            "a delay means nothing for a task that is {}",
-            status.name()
-        ))
-        .hint("Leave delay out, or switch to W or Z.")),
-        _ => Ok(status),
+        Status::Ready | Status::Taken | Status::Buried | Status::Done if has_delay => Err(
+            Error::invalid(format!("a delay means nothing for a task that is {}", status.name()))
+                .hint("Leave delay out, or switch to W or Z."),
+        ),
+        Status::Ready | Status::Taken | Status::Buried | Status::Done => Ok(status),
     }
 }
 

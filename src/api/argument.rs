@@ -40,8 +40,8 @@ impl<'call> Target<'call> {
         Ok(target)
     }
 
-    /// Locks the table and looks up the queue. Privileges are checked before the lock, so that a caller without them gets
-    /// an error instead of a wait.
+    /// Locks the table and looks up the queue. Privileges are checked before the lock, so that a caller without them
+    /// gets an error instead of a wait.
     pub fn open(&self, lock: Lock) -> Result<Rc<Queue>> {
         self.lock(lock)?;
         queue::get(self.table)
@@ -261,8 +261,9 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
     Ok(vec![vec![converted(value, key.oid)?]])
 }
 
-/// Reads the keys in a text, as drivers send a parameter without a type: one key, an array in the server's form, or JSON
-/// as a client library makes it of an object or an array. Integers and uuids may also be separated by commas alone.
+/// Reads the keys in a text, as drivers send a parameter without a type: one key, an array in the server's form, or
+/// JSON as a client library makes it of an object or an array. Integers and uuids may also be separated by commas
+/// alone.
 fn keys_in_text<'m>(text: &str, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {
     let is_plain = types::is_integer(key.base) || key.base == types::UUID;
     match KeysText::of(text, is_plain) {

@@ -51,8 +51,8 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
         });
         let Look { name, busy, marks, mut lacking, mut problems } = look?;
         problems.extend(busy.then(|| census::BUSY.to_string()));
-        // An upgrade that commits during a pass makes table and definition seem to differ, so a structural problem counts
-        // only if two passes in a row agree on it.
+        // An upgrade that commits during a pass makes table and definition seem to differ, so a structural problem
+        // counts only if two passes in a row agree on it.
         let is_settled = problems.is_empty() && lacking == lacked_before;
         if is_settled || busy || Instant::now() > deadline {
             let lacked = lacking.iter().map(|lack| lack.problem.clone());
@@ -146,7 +146,8 @@ impl Look {
     }
 }
 
-/// Lists the key, triggers and indexes that are missing or differ from what `upgrade` makes, and triggers that go after it.
+/// Lists the key, triggers and indexes that are missing or differ from what `upgrade` makes, and triggers that go after
+/// it.
 fn structure(queue: &Queue) -> Vec<Lack> {
     let Some(relation) = Relation::open(queue.table, Lock::AccessShare) else {
         return vec![Lack::from(&queue::not_a_queue(queue.table), "")];

@@ -1,8 +1,8 @@
 //! `identify`: the session that a connection acts for, and sessions that outlive connections.
 //!
 //! A uuid is no credential: the owner column shows it to every reader of a queue. Access depends on membership of the
-//! role that opened the session, and only code with the connection's own rights may change the session that it acts for,
-//! just as only such code may SET ROLE.
+//! role that opened the session, and only code with the connection's own rights may change the session that it acts
+//! for, just as only such code may SET ROLE.
 
 use crate::api::argument;
 use crate::error::{self, Error, Result};
@@ -144,8 +144,8 @@ fn keep_joined(session: Session, grace: Grace) -> Result<()> {
     keep(session.uuid, role.unwrap_or(session.role), grace)
 }
 
-/// Opens a session that this connection acts for until the end of the transaction. Returns the transaction's present one
-/// if its opening was not rolled back to a savepoint.
+/// Opens a session that this connection acts for until the end of the transaction. Returns the transaction's present
+/// one if its opening was not rolled back to a savepoint.
 fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
     require_own_rights()?;
     if let Some(uuid) = session::joined(Part::Local) {
@@ -196,8 +196,8 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
     } else {
         warn_of_tasks_left();
         session::join(Part::Joined, uuid, role);
-        // Tells the worker that the session's lease has no end from now on. A session joined for a transaction keeps its
-        // lease, so the worker is not notified each time.
+        // Tells the worker that the session's lease has no end from now on. A session joined for a transaction keeps
+        // its lease, so the worker is not notified each time.
         session::note_change();
     }
     Ok(uuid)
@@ -299,8 +299,8 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
         Some(_) => store::set_grace(uuid, Value::interval(grace.interval))?,
         None => {
             store::keep(uuid, role, Value::interval(grace.interval))?;
-            // Checked again, as other connections of the role may have opened sessions concurrently. Of those that pass the
-            // first check at once, at least the last one sees the others.
+            // Checked again, as other connections of the role may have opened sessions concurrently. Of those that pass
+            // the first check at once, at least the last one sees the others.
             require_place(role, 0)?;
         }
     }

@@ -1,5 +1,5 @@
-//! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that the
-//! caller may monitor.
+//! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that
+//! the caller may monitor.
 
 use crate::api::monitor::{Listed, all_listed, error, own_worker_error, shown_slot, worker_error};
 use crate::error::{OrRaise, Result};
@@ -57,22 +57,26 @@ fn condition_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let output = Output::open(call);
     let table = call.require(arg::condition::queue)?;
     let Some(statistics) = statistics_of(table) else { return Ok(None) };
-    let tasks = |status: Status| statistics.tasks[status as usize].max(0);
     let oldest = oldest_ready(table, &statistics)?;
     let error = error(&statistics, &own_worker_error()).map(|(error, _)| error);
     let busy = matches!(oldest, Sight::Busy).then(|| census::BUSY.to_string());
-    output.push(jsonb::from_value(&json!({
-        "ready": tasks(Status::Ready),
-        "taken": tasks(Status::Taken),
-        "waiting": tasks(Status::Waiting),
-        "buried": tasks(Status::Buried),
+    let mut condition = json!({
         "oldest_ready": oldest.seen().flatten(),
         "put": statistics.last_minute.put,
         "done": statistics.last_minute.done,
         "consumers": statistics.consumers,
         "error": error.or(busy),
-    })));
+    });
+    for status in states_shown() {
+        condition[status.name()] = statistics.tasks[status as usize].max(0).into();
+    }
+    output.push(jsonb::from_value(&condition));
     Ok(None)
+}
+
+/// Returns the states whose numbers of tasks the view `queues` shows.
+fn states_shown() -> impl Iterator<Item = Status> {
+    Status::ALL.into_iter().filter(|status| !status.is_over())
 }
 
 /// Returns what the view `latency` shows of a queue.
@@ -155,4 +159,21 @@ fn measured_worker() -> Vec<MeasuredWorker> {
         is_up: known.is_some_and(|known| works(known.state) && worker_error(&known).is_none()),
         lag: known.map(|known| time::seconds_of(known.lag)),
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_view_queues_has_a_column_for_each_state_that_is_shown() {
+        let views = include_str!("../../sql/views.sql");
+        let view = views.split(';').find(|sql| sql.contains("CREATE VIEW xqueue.queues"));
+        let columns = view.expect("the view").lines().map(str::trim);
+        let expected = states_shown().map(|status| status.name());
+        let expected = expected.map(|name| format!("(c->>'{name}')::bigint AS {name},"));
+        let shown = columns.skip_while(|line| !line.contains("AS queue")).skip(1);
+        let shown: Vec<_> = shown.take_while(|line| !line.contains("oldest_ready")).collect();
+        assert_eq!(shown, expected.collect::<Vec<_>>());
+    }
 }

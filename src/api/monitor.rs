@@ -1,6 +1,6 @@
-//! `stats`, `stats_reset`, `state`, and functions behind the views: the condition of the queues, at a cost
-//! independent of the number of tasks. A view calls its function for each table of the registry that the query asks for, so
-//! that one queue costs the same among any number of others.
+//! `stats`, `stats_reset`, `state`, and functions behind the views: the condition of the queues, at a cost independent
+//! of the number of tasks. A view calls its function for each table of the registry that the query asks for, so that
+//! one queue costs the same among any number of others.
 
 use crate::api::argument::{self, Target, require_monitor, require_owner};
 use crate::error::Result;
@@ -145,8 +145,8 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on a
-/// standby, gets a slot if its table is not locked.
+/// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on
+/// a standby, gets a slot if its table is not locked.
 pub fn slot_of(table: Oid) -> Option<SlotId> {
     slot::find(process::database().into(), table.into()).or_else(|| {
         let is_free = relation::try_lock(table, Lock::AccessShare);

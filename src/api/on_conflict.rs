@@ -47,8 +47,8 @@ impl<'call> Put<'call> {
         self.merge_keyed(&keys, deliver, |put, index, deliver| put.values(&tasks[index], deliver))
     }
 
-    /// Does the same with tasks of given keys, None for those that get theirs from the queue. `insert` puts the task at an
-    /// index, and returns how many it has put or updated: one at most.
+    /// Does the same with tasks of given keys, None for those that get theirs from the queue. `insert` puts the task at
+    /// an index, and returns how many it has put or updated: one at most.
     pub(super) fn merge_keyed<D: FnMut(&Rows) -> Result<()>>(
         &mut self,
         keys: &[Option<Key<'call>>],

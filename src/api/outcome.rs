@@ -76,8 +76,8 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(word.map(Value::text))
 }
 
-/// Waits until a task has ended; None if the deadline passes first. `look` returns what is seen of the task, and whether an
-/// end is only a reason to look again, which `is_hint` says for the beginning.
+/// Waits until a task has ended; None if the deadline passes first. `look` returns what is seen of the task, and
+/// whether an end is only a reason to look again, which `is_hint` says for the beginning.
 fn watch(
     place: &Place,
     name: &str,
@@ -106,12 +106,13 @@ struct Watched {
     /// Hash of the task's key.
     hash: u64,
     sight: Sight,
-    /// An end is only a reason to look again: the task may be hidden from the caller, or another's key may have the same hash.
+    /// An end is only a reason to look again: the task may be hidden from the caller, or another's key may have the
+    /// same hash.
     is_hint: bool,
 }
 
-/// Returns the outcome of a task seen to have ended. An outcome reported by wake-up, before the look or since, says more
-/// than that the task is gone.
+/// Returns the outcome of a task seen to have ended. An outcome reported by wake-up, before the look or since, says
+/// more than that the task is gone.
 fn told_or_seen(
     place: &Place,
     name: &str,
@@ -219,7 +220,7 @@ fn look(queue: &Queue, key: &Key) -> Sight {
         match queue.status_named(&rows.text(0, 1).unwrap_or_default()) {
             Some(Status::Buried) => Sight::Outcome(Outcome::Buried),
             Some(Status::Done | Status::Zombie) => Sight::Outcome(Outcome::Acked),
-            _ => Sight::Open,
+            Some(Status::Ready | Status::Taken | Status::Waiting) | None => Sight::Open,
         }
     })
 }

@@ -1,20 +1,19 @@
 //! The priority that a call of `put` gives to its tasks.
 
-use crate::api::producer::Put;
+use crate::api::producer::{Put, PutOption};
 use crate::error::{Error, Result};
 use crate::model::field::Field;
 use crate::queue::Queue;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
 use crate::server::{catalog, types};
-use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
 
 impl Put<'_> {
     /// Gives all tasks a priority; refuses one that does not fit its column.
     pub(super) fn give_priority(&mut self, priority: Option<i64>) -> Result<()> {
         let queue = self.queue;
-        self.give(priority.map(Value::int8), Parameter::Priority)?;
+        self.give(priority.map(Value::int8), PutOption::Priority)?;
         match priority.zip(queue.column_of(Field::Priority)) {
             Some((priority, column)) if Value::integer(priority, column.base).is_none() => {
                 Err(out_of_range(priority, column, queue))

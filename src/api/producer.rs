@@ -51,12 +51,12 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
             output.expects(&queue.row_columns, &queue.name)?;
         }
         let mut put = Put::new(&queue, target.form);
-        put.give(delay, Parameter::Delay)?;
-        put.give(ttl, Parameter::Ttl)?;
-        put.give(ttr, Parameter::Ttr)?;
+        put.give(delay, PutOption::Delay)?;
+        put.give(ttl, PutOption::Ttl)?;
+        put.give(ttr, PutOption::Ttr)?;
         put.give_priority(priority)?;
         let tube = tube.as_deref().map(|tube| tube_value(tube, &queue));
-        put.give(tube.transpose()?, Parameter::Tube)?;
+        put.give(tube.transpose()?, PutOption::Tube)?;
         if front {
             put.give_front()?;
         }
@@ -108,6 +108,16 @@ pub struct Put<'call> {
     pub(super) arguments: Arguments<'call>,
 }
 
+/// A value that a call gives to all its tasks.
+#[derive(Clone, Copy)]
+pub(super) enum PutOption {
+    Delay,
+    Ttl,
+    Ttr,
+    Priority,
+    Tube,
+}
+
 impl<'call> Put<'call> {
     pub fn new(queue: &'call Queue, form: Form) -> Put<'call> {
         let statement = statement::Put {
@@ -127,15 +137,17 @@ impl<'call> Put<'call> {
     }
 
     /// Gives all tasks a value of the call; refuses it where its feature is off.
-    pub(super) fn give(&mut self, value: Option<Value<'call>>, parameter: Parameter) -> Result<()> {
+    pub(super) fn give(&mut self, value: Option<Value<'call>>, option: PutOption) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let (features, put) = (self.queue.features(), &mut self.statement);
-        let (is_given, feature, is_on) = match parameter {
-            Parameter::Delay => (&mut put.delay, "delayed", features.delays()),
-            Parameter::Ttl => (&mut put.ttl, "ttl", features.expires()),
-            Parameter::Ttr => (&mut put.ttr, "ttr", features.has_deadlines()),
-            Parameter::Priority => (&mut put.priority, "priority", features.has_priority()),
-            _ => (&mut put.tube, "tube", features.has_tubes()),
+        let (is_given, feature, is_on, parameter) = match option {
+            PutOption::Delay => (&mut put.delay, "delayed", features.delays(), Parameter::Delay),
+            PutOption::Ttl => (&mut put.ttl, "ttl", features.expires(), Parameter::Ttl),
+            PutOption::Ttr => (&mut put.ttr, "ttr", features.has_deadlines(), Parameter::Ttr),
+            PutOption::Priority => {
+                (&mut put.priority, "priority", features.has_priority(), Parameter::Priority)
+            }
+            PutOption::Tube => (&mut put.tube, "tube", features.has_tubes(), Parameter::Tube),
         };
         if !is_on {
             return Err(not_enabled(feature, self.queue));
@@ -158,8 +170,8 @@ impl<'call> Put<'call> {
         Ok(())
     }
 
-    /// Puts the argument: a jsonb object, an array of them, or else the row. Returns what is lacking if the capacity does
-    /// not suffice; then nothing is put.
+    /// Puts the argument: a jsonb object, an array of them, or else the row. Returns what is lacking if the capacity
+    /// does not suffice; then nothing is put.
     pub fn run(
         self,
         task: Option<Value<'call>>,
@@ -224,8 +236,8 @@ impl<'call> Put<'call> {
         }
     }
 
-    /// Puts the row's values, except NULLs, which leave the column its default, and the queue's own columns, which an ORM's
-    /// model may well hold.
+    /// Puts the row's values, except NULLs, which leave the column its default, and the queue's own columns, which an
+    /// ORM's model may well hold.
     fn row(
         mut self,
         row: Value<'call>,

@@ -45,12 +45,12 @@ fn ack_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if delay.is_some() && !queue.features().zombies() {
             return Err(not_enabled("zombie", queue));
         }
-        plan.give(delay, Parameter::Delay);
+        plan.give(delay, StepOption::Delay);
         if let Some(attempt) = call.value(arg::ack::attempt) {
             if queue.features().tries().is_none() {
                 return Err(not_enabled("retry", queue));
             }
-            plan.give(Some(attempt), Parameter::Attempt);
+            plan.give(Some(attempt), StepOption::Attempt);
         }
         if call.value(arg::ack::update).is_some() && queue.sql.ack_deletes(delay.is_some()) {
             return Err(Error::new(
@@ -76,7 +76,7 @@ fn release_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if error.is_some() && queue.features().tries().is_none() {
             return Err(not_enabled("retry", queue));
         }
-        plan.give(error, Parameter::Error);
+        plan.give(error, StepOption::Error);
         plan.postpone(delay, ttl, queue)?;
         plan.update(call.value(arg::release::update), queue)
     })
@@ -103,9 +103,18 @@ fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if !queue.features().has_deadlines() && !queue.features().expires() {
             return Err(not_enabled("ttr", queue));
         }
-        plan.give(Some(increment), Parameter::Increment);
+        plan.arguments.set(Parameter::Increment, increment);
         Ok(())
     })
+}
+
+/// What a call may say of a step.
+#[derive(Clone, Copy)]
+pub enum StepOption {
+    Delay,
+    Ttl,
+    Attempt,
+    Error,
 }
 
 /// A step with tasks, and the arguments of the call.
@@ -123,15 +132,15 @@ impl<'m> Plan<'m> {
         Ok(Plan { step: Step::new(verb), arguments })
     }
 
-    pub fn give(&mut self, value: Option<Value<'m>>, parameter: Parameter) {
+    pub fn give(&mut self, value: Option<Value<'m>>, option: StepOption) {
         let Some(value) = value else { return };
-        match parameter {
-            Parameter::Delay => self.step.delay = true,
-            Parameter::Ttl => self.step.ttl = true,
-            Parameter::Attempt => self.step.attempt = true,
-            Parameter::Error => self.step.error = true,
-            _ => {}
-        }
+        let (is_given, parameter) = match option {
+            StepOption::Delay => (&mut self.step.delay, Parameter::Delay),
+            StepOption::Ttl => (&mut self.step.ttl, Parameter::Ttl),
+            StepOption::Attempt => (&mut self.step.attempt, Parameter::Attempt),
+            StepOption::Error => (&mut self.step.error, Parameter::Error),
+        };
+        *is_given = true;
         self.arguments.set(parameter, value);
     }
 
@@ -148,8 +157,8 @@ impl<'m> Plan<'m> {
         if ttl.is_some() && !queue.features().expires() {
             return Err(not_enabled("ttl", queue));
         }
-        self.give(delay, Parameter::Delay);
-        self.give(ttl, Parameter::Ttl);
+        self.give(delay, StepOption::Delay);
+        self.give(ttl, StepOption::Ttl);
         Ok(())
     }
 

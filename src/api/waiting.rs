@@ -46,8 +46,8 @@ impl ConsumerWait {
         found
     }
 
-    /// Looks until tasks were taken or the deadline has passed, asleep in the wait queue between the looks. `end_look` is
-    /// called after each look in vain.
+    /// Looks until tasks were taken or the deadline has passed, asleep in the wait queue between the looks. `end_look`
+    /// is called after each look in vain.
     pub fn wait(
         &self,
         target: &Target,
@@ -74,8 +74,8 @@ impl ConsumerWait {
         }
     }
 
-    /// Returns whether a feature change has altered what the tube argument stands for since the consumer joined; then the
-    /// caller has to look again.
+    /// Returns whether a feature change has altered what the tube argument stands for since the consumer joined; then
+    /// the caller has to look again.
     fn has_changed(&self, place: &Place, target: &Target, tube: Option<&str>) -> Result<bool> {
         if tube.is_none() {
             return Ok(false);

@@ -32,8 +32,8 @@ pub fn follow(renamed: &RenamedLabel) -> Result<()> {
             options.tube_stats.iter_mut().flatten().filter(|tube| has_tubes && *tube == old);
         tubes.for_each(|tube| tube.clone_from(new));
         queue::redefine(table, &definition)?;
-        // Consumers are not woken for it: they would read the new definition before their caches know the new labels. With
-        // this invalidation both are new at once.
+        // Consumers are not woken for it: they would read the new definition before their caches know the new labels.
+        // With this invalidation both are new at once.
         relation::invalidate(table);
     }
     Ok(())

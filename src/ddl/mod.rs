@@ -1,5 +1,5 @@
-//! Effects of other commands on queues: tables dropped, altered and restored, the extension created and dropped, databases
-//! needed exclusively, prepared transactions resolved.
+//! Effects of other commands on queues: tables dropped, altered and restored, the extension created and dropped,
+//! databases needed exclusively, prepared transactions resolved.
 
 pub mod altered;
 mod labels;

@@ -1,5 +1,5 @@
-//! Rows of the registry that a dump of data alone brings to tables that are queues already (`pg_dump -a`, into a database
-//! that was migrated). The queue stays as it is here.
+//! Rows of the registry that a dump of data alone brings to tables that are queues already (`pg_dump -a`, into a
+//! database that was migrated). The queue stays as it is here.
 
 use crate::error::{Error, Result};
 use crate::model::definition::Definition;

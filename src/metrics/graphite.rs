@@ -44,9 +44,9 @@ pub fn first_datagram(text: &[u8], limit: usize) -> &[u8] {
 
 /// Converts a name to one component of a metric path: letters, digits, `_` and `-` stay, other characters become `_`.
 ///
-/// Graphite treats dots and slashes as separators and white space as the end of the path; the rest appears in file names
-/// and patterns. A changed name gets a short hash of the original, so that `заказы` and `клиенты`, or `a b` and `a.b`,
-/// have different paths. The hash depends on the name alone, so paths are stable.
+/// Graphite treats dots and slashes as separators and white space as the end of the path; the rest appears in file
+/// names and patterns. A changed name gets a short hash of the original, so that `заказы` and `клиенты`, or `a b` and
+/// `a.b`, have different paths. The hash depends on the name alone, so paths are stable.
 pub fn safe_name(name: &str) -> String {
     if name.is_empty() {
         return "_".to_string();
@@ -78,9 +78,8 @@ fn fnv1a(name: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::status::NAMES;
     use std::collections::HashSet;
-
-    const NAMES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
 
     fn path(parts: &[&str]) -> Vec<String> {
         parts.iter().map(|part| part.to_string()).collect()

@@ -1,9 +1,12 @@
 //! Whatever the names: what is written is read again by a reader of the format.
 
+use crate::metrics::family::Kind;
 use crate::metrics::graphite::safe_name;
 use crate::metrics::*;
 use crate::model::histogram::Histogram;
+use crate::model::status::{NAMES, Tasks};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -104,15 +107,15 @@ proptest! {
 
     #[test]
     fn a_line_of_graphite_is_a_path_a_number_and_an_instant(
-        prefix in name(), names in [name(), name(), name()], tasks in any::<[i64; 6]>(), now in any::<i64>()
+        prefix in name(), names in [name(), name(), name()], tasks in any::<Tasks>(), now in any::<i64>()
     ) {
         let [database, schema, table] = names.clone();
-        let states = ["ready", "taken", "waiting", "buried", "zombie", "done"];
+        let states = NAMES;
         let values = states.iter().zip(tasks).map(|(state, number)| (vec![state.to_string()], number));
         let sample = Sample { database, schema, table, values: values.collect() };
         let text = graphite_lines(&prefix, now, std::slice::from_ref(&sample));
         let lines: Vec<&str> = text.split('\n').collect();
-        prop_assert_eq!((lines.len(), lines[6]), (7, ""));
+        prop_assert_eq!((lines.len(), lines.last()), (states.len() + 1, Some(&"")));
         for ((line, state), number) in lines.iter().zip(states).zip(tasks) {
             let [path, value, instant] = line.split(' ').collect::<Vec<_>>()[..] else {
                 return Err(TestCaseError::fail(line.to_string()));
@@ -134,4 +137,32 @@ proptest! {
         let [one, other] = [one, other].map(|name| format!("{}x", name.replace('-', "+")));
         prop_assert_eq!(safe_name(&one) == safe_name(&other), one == other);
     }
+}
+
+#[test]
+fn every_family_is_in_the_reference() {
+    let queue = Measured {
+        tasks: vec![("ready", 0)],
+        tubes: vec![("urgent".into(), vec![("ready", 0)])],
+        calls: vec![("put", 0), ("release", 0)],
+        oldest_ready: Some(0.0),
+        capacity: Some((1, 0)),
+        ..Measured::default()
+    };
+    let worker = MeasuredWorker { lag: Some(0.0), ..MeasuredWorker::default() };
+    let families = families(&[queue], &[worker]);
+    let names: BTreeSet<String> = families
+        .iter()
+        .map(|family| match family.kind {
+            Kind::Counter => format!("{}_total", family.name),
+            Kind::Gauge | Kind::Histogram => family.name.to_string(),
+        })
+        .collect();
+    let reference = include_str!("../../docs/reference/metrics.md");
+    let rows = reference.lines().filter(|line| line.starts_with("| `xqueue_"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let described = cells.flat_map(|cell| cell.split(", "));
+    let described: BTreeSet<String> =
+        described.map(|name| name.trim().trim_matches('`').to_string()).collect();
+    assert_eq!(names, described);
 }

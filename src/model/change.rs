@@ -1,80 +1,63 @@
 //! Changes of tasks: kinds of calls, transitions between states, outcomes.
 
+use crate::model::listed::listed;
 use crate::model::options::TUBES_COUNTED;
 use crate::model::status::{Status, Tasks};
 
-/// A kind of call; counters hold the number of tasks of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Inserted, by `put` or by hand.
-    Put,
-    Take,
-    Ack,
-    /// Given back after an attempt that has failed.
-    Release,
-    /// Given back by its consumer without an attempt: `give_back`, and a release that says so.
-    GiveBack,
-    Bury,
-    /// Dug out by `dig`, `plow` or `kick`.
-    Kick,
-    Touch,
-    Switch,
-    Snatch,
-    Restart,
-    Delete,
-    /// Promoted by the worker at the end of the delay.
-    Delay,
-    /// Given back by the worker, as the session that held the task ended.
-    Session,
-    /// Given back by the worker, as the time to run was over.
-    Ttr,
-    /// Deleted by the worker at the end of life.
-    Ttl,
-    /// Deleted by the worker some time after the ack.
-    Zombie,
+listed! {
+    /// A kind of call; counters hold the number of tasks of each.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Call {
+        /// Inserted, by `put` or by hand.
+        Put,
+        Take,
+        Ack,
+        /// Given back after an attempt that has failed.
+        Release,
+        /// Given back by its consumer without an attempt: `give_back`, and a release that says so.
+        GiveBack,
+        Bury,
+        /// Dug out by `dig`, `plow` or `kick`.
+        Kick,
+        Touch,
+        Switch,
+        Snatch,
+        Restart,
+        Delete,
+        /// Promoted by the worker at the end of the delay.
+        Delay,
+        /// Given back by the worker, as the session that held the task ended.
+        Session,
+        /// Given back by the worker, as the time to run was over.
+        Ttr,
+        /// Deleted by the worker at the end of life.
+        Ttl,
+        /// Deleted by the worker some time after the ack.
+        Zombie,
+    }
 }
 
 impl Call {
-    pub const ALL: [Call; 17] = [
-        Call::Put,
-        Call::Take,
-        Call::Ack,
-        Call::Release,
-        Call::GiveBack,
-        Call::Bury,
-        Call::Kick,
-        Call::Touch,
-        Call::Switch,
-        Call::Snatch,
-        Call::Restart,
-        Call::Delete,
-        Call::Delay,
-        Call::Session,
-        Call::Ttr,
-        Call::Ttl,
-        Call::Zombie,
-    ];
-
-    pub fn name(self) -> &'static str {
-        [
-            "put",
-            "take",
-            "ack",
-            "release",
-            "give_back",
-            "bury",
-            "kick",
-            "touch",
-            "switch",
-            "snatch",
-            "restart",
-            "delete",
-            "delay",
-            "session",
-            "ttr",
-            "ttl",
-            "zombie",
-        ][self as usize]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Call::Put => "put",
+            Call::Take => "take",
+            Call::Ack => "ack",
+            Call::Release => "release",
+            Call::GiveBack => "give_back",
+            Call::Bury => "bury",
+            Call::Kick => "kick",
+            Call::Touch => "touch",
+            Call::Switch => "switch",
+            Call::Snatch => "snatch",
+            Call::Restart => "restart",
+            Call::Delete => "delete",
+            Call::Delay => "delay",
+            Call::Session => "session",
+            Call::Ttr => "ttr",
+            Call::Ttl => "ttl",
+            Call::Zombie => "zombie",
+        }
     }
 }
 
@@ -124,7 +107,12 @@ pub enum Outcome {
 
 impl Outcome {
     pub fn name(self) -> &'static str {
-        ["acked", "buried", "expired", "deleted"][self as usize]
+        match self {
+            Outcome::Acked => "acked",
+            Outcome::Buried => "buried",
+            Outcome::Expired => "expired",
+            Outcome::Deleted => "deleted",
+        }
     }
 
     /// Returns the outcome of a change; None unless the task has been processed, or never will be.
@@ -163,11 +151,24 @@ pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'
     }
 }
 
-/// The ends of a transition: the six states, X for no task and S for another tube, as in the statistics of the Tarantool
+/// Indexes in [`ENDS`], behind the states: no task, and another tube.
+pub const NOWHERE: usize = Status::ALL.len();
+pub const OTHER_TUBE: usize = NOWHERE + 1;
+
+/// The ends of a transition: the states, X for no task and S for another tube, as in the statistics of the Tarantool
 /// module xqueue.
-pub const ENDS: [char; 8] = ['R', 'T', 'W', 'B', 'Z', 'D', 'X', 'S'];
-pub const NOWHERE: usize = 6;
-pub const OTHER_TUBE: usize = 7;
+pub const ENDS: [char; OTHER_TUBE + 1] = {
+    let mut ends = ['X'; OTHER_TUBE + 1];
+    ends[OTHER_TUBE] = 'S';
+    let mut index = 0;
+    while index < NOWHERE {
+        let status = Status::ALL[index];
+        assert!(!matches!(status.letter(), 'X' | 'S'), "the letter is no state's");
+        ends[status as usize] = status.letter();
+        index += 1;
+    }
+    ends
+};
 
 /// Number of tasks by transition: `[from][to]`, in the order of [`ENDS`].
 pub type Transitions = [[i64; ENDS.len()]; ENDS.len()];
@@ -221,13 +222,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_in_the_order_of_all() {
-        for (index, call) in Call::ALL.iter().enumerate() {
-            assert_eq!(*call as usize, index);
-        }
-    }
-
-    #[test]
     fn an_outcome_is_what_ends_the_wait() {
         use Status::*;
         let of = Outcome::of;
@@ -271,6 +265,12 @@ mod tests {
         assert!(!has_progressed(&transitions, true));
         // A follow-up for later.
         assert!(has_progressed(&transitions, false));
+    }
+
+    #[test]
+    fn transitions_have_an_end_for_each_state_and_two_more() {
+        assert_eq!(ENDS, ['R', 'T', 'W', 'B', 'Z', 'D', 'X', 'S']);
+        assert_eq!((ENDS[end(None)], ENDS[OTHER_TUBE]), ('X', 'S'));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::model::capacity::Capacity;
 use crate::model::names::{Hook, Id};
 use crate::model::retry::{Backoff, Retry, Tries};
+use crate::model::status::Status;
 use crate::model::time::{Time, Timed};
 use crate::model::utube::Utube;
 use serde::{Deserialize, Serialize};
@@ -157,6 +158,16 @@ impl Features {
 
     pub fn keeps(&self) -> bool {
         self.keep == Some(true)
+    }
+
+    /// Returns whether the worker acts on a task in this state at its `runat`.
+    pub fn is_timed(&self, status: Status) -> bool {
+        match status {
+            Status::Waiting => true,
+            Status::Taken => self.has_deadlines(),
+            Status::Zombie => self.zombies(),
+            Status::Ready | Status::Buried | Status::Done => false,
+        }
     }
 
     pub fn zombies(&self) -> bool {

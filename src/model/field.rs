@@ -1,39 +1,39 @@
 //! The fields of a queue: the roles that columns of its table have.
 
 use crate::model::features::Features;
+use crate::model::listed::listed;
 use serde::{Deserialize, Serialize};
 
-/// The role of a column, in the order in which columns are added to a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Field {
-    Status,
-    Owner,
-    Runat,
-    Priority,
-    Tube,
-    Attempts,
-    Expires,
-    Ttr,
-    Reason,
+listed! {
+    /// The role of a column, in the order in which columns are added to a table.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Field {
+        Status,
+        Owner,
+        Runat,
+        Priority,
+        Tube,
+        Attempts,
+        Expires,
+        Ttr,
+        Reason,
+    }
 }
 
 impl Field {
-    pub const ALL: [Field; 9] = [
-        Field::Status,
-        Field::Owner,
-        Field::Runat,
-        Field::Priority,
-        Field::Tube,
-        Field::Attempts,
-        Field::Expires,
-        Field::Ttr,
-        Field::Reason,
-    ];
-
     pub fn name(self) -> &'static str {
-        ["status", "owner", "runat", "priority", "tube", "attempts", "expires", "ttr", "reason"]
-            [self as usize]
+        match self {
+            Field::Status => "status",
+            Field::Owner => "owner",
+            Field::Runat => "runat",
+            Field::Priority => "priority",
+            Field::Tube => "tube",
+            Field::Attempts => "attempts",
+            Field::Expires => "expires",
+            Field::Ttr => "ttr",
+            Field::Reason => "reason",
+        }
     }
 
     /// Returns whether a queue with these features needs a column for this field.

@@ -49,8 +49,8 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// Returns the bound, in microseconds, up to which at least this share of the lengths is; None if there is no length,
-    /// or no bound.
+    /// Returns the bound, in microseconds, up to which at least this share of the lengths is; None if there is no
+    /// length, or no bound.
     pub fn quantile(&self, share: f64) -> Option<i64> {
         let wanted = (self.total() as f64 * share).ceil().max(1.0) as u64;
         let mut sum = 0;

@@ -1,5 +1,6 @@
-//! What a text without a type stands for where the keys of tasks are expected. Drivers send a parameter of which they do not
-//! know the type as text: a number as digits, an object as JSON, an array in the server's form, as JSON, or joined by commas.
+//! What a text without a type stands for where the keys of tasks are expected. Drivers send a parameter of which they
+//! do not know the type as text: a number as digits, an object as JSON, an array in the server's form, as JSON, or
+//! joined by commas.
 
 use serde::de::IgnoredAny;
 

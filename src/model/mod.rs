@@ -10,6 +10,7 @@ pub mod form;
 pub mod histogram;
 pub mod keys_text;
 pub mod level;
+pub mod listed;
 pub mod names;
 pub mod options;
 pub mod position;

@@ -41,8 +41,8 @@ impl Group {
         }
     }
 
-    /// Returns the group that replaces this one where it does not fit into the bounded table: all tubes of the priority, or
-    /// all tasks.
+    /// Returns the group that replaces this one where it does not fit into the bounded table: all tubes of the
+    /// priority, or all tasks.
     pub fn wider(self) -> Group {
         match self {
             Group::Ready { tube: Some(_), priority } => Group::Ready { tube: None, priority },
@@ -52,7 +52,8 @@ impl Group {
 }
 
 impl Kind {
-    /// Returns whether what is noted for a group may be of this kind; the group of all includes everything that did not fit.
+    /// Returns whether what is noted for a group may be of this kind; the group of all includes everything that did not
+    /// fit.
     pub fn may_be_in(self, group: Group) -> bool {
         group == Group::ALL || group.kind() == self
     }
@@ -89,8 +90,8 @@ pub fn to_bytes(position: Position) -> [u8; 16] {
     position.to_be_bytes()
 }
 
-/// Returns a position in order of priority, then of key, of which this is the significant half. As `LAST` is reserved, the
-/// greatest pair shares its predecessor's position.
+/// Returns a position in order of priority, then of key, of which this is the significant half. As `LAST` is reserved,
+/// the greatest pair shares its predecessor's position.
 pub fn by_priority(priority: i64, key: u64) -> Position {
     (of_integer(priority) << 64 | Position::from(key)).min(LAST - 1)
 }

@@ -1,36 +1,49 @@
-//! The six states of a task, their letters and names, and counters by state.
+//! The states of a task, their letters and names, and counters by state.
 
+use crate::model::listed::listed;
 use serde::{Deserialize, Serialize};
 
-/// State of a task. The letters are those of the Tarantool module xqueue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Status {
-    #[serde(rename = "R")]
-    Ready,
-    #[serde(rename = "T")]
-    Taken,
-    #[serde(rename = "W")]
-    Waiting,
-    #[serde(rename = "B")]
-    Buried,
-    #[serde(rename = "Z")]
-    Zombie,
-    #[serde(rename = "D")]
-    Done,
+listed! {
+    /// State of a task. The letters are those of the Tarantool module xqueue.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Status {
+        #[serde(rename = "R")]
+        Ready,
+        #[serde(rename = "T")]
+        Taken,
+        #[serde(rename = "W")]
+        Waiting,
+        #[serde(rename = "B")]
+        Buried,
+        #[serde(rename = "Z")]
+        Zombie,
+        #[serde(rename = "D")]
+        Done,
+    }
 }
 
 impl Status {
-    pub const ALL: [Status; 6] = [
-        Status::Ready,
-        Status::Taken,
-        Status::Waiting,
-        Status::Buried,
-        Status::Zombie,
-        Status::Done,
-    ];
+    pub const fn letter(self) -> char {
+        match self {
+            Status::Ready => 'R',
+            Status::Taken => 'T',
+            Status::Waiting => 'W',
+            Status::Buried => 'B',
+            Status::Zombie => 'Z',
+            Status::Done => 'D',
+        }
+    }
 
-    pub fn letter(self) -> char {
-        ['R', 'T', 'W', 'B', 'Z', 'D'][self as usize]
+    /// Returns the state's name in statistics and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Ready => "ready",
+            Status::Taken => "taken",
+            Status::Waiting => "waiting",
+            Status::Buried => "buried",
+            Status::Zombie => "zombie",
+            Status::Done => "done",
+        }
     }
 
     /// Returns the state with this letter or name.
@@ -41,18 +54,32 @@ impl Status {
     }
 
     /// Returns whether the task has been processed.
-    pub fn is_over(self) -> bool {
-        matches!(self, Status::Zombie | Status::Done)
+    pub const fn is_over(self) -> bool {
+        match self {
+            Status::Ready | Status::Taken | Status::Waiting | Status::Buried => false,
+            Status::Zombie | Status::Done => true,
+        }
     }
 
-    /// Returns the state's name in statistics and metrics.
-    pub fn name(self) -> &'static str {
-        NAMES[self as usize]
+    /// Returns whether the task is deleted at the end of its life.
+    pub const fn is_mortal(self) -> bool {
+        match self {
+            Status::Ready | Status::Waiting | Status::Buried => true,
+            Status::Taken | Status::Zombie | Status::Done => false,
+        }
     }
 }
 
 /// Names of the states, in the order of [`Status::ALL`].
-pub const NAMES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
+pub const NAMES: [&str; Status::ALL.len()] = {
+    let mut names = [""; Status::ALL.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = Status::ALL[index].name();
+        index += 1;
+    }
+    names
+};
 
 /// Number of tasks by state, indexed by `Status as usize`.
 pub type Tasks = [i64; Status::ALL.len()];
@@ -65,8 +92,7 @@ mod tests {
     fn letters_and_names_follow_the_order_of_all() {
         let letters: String = Status::ALL.iter().map(|status| status.letter()).collect();
         assert_eq!(letters, "RTWBZD");
-        let names: Vec<_> = Status::ALL.iter().map(|status| status.name()).collect();
-        assert_eq!(names, NAMES);
+        assert_eq!(NAMES, ["ready", "taken", "waiting", "buried", "zombie", "done"]);
     }
 
     #[test]

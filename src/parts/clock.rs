@@ -1,5 +1,5 @@
-//! When a transaction id was assigned. A row holds the id of the transaction that has written it, so this tells since when
-//! a task is ready or taken, without a column for it.
+//! When a transaction id was assigned. A row holds the id of the transaction that has written it, so this tells since
+//! when a task is ready or taken, without a column for it.
 //!
 //! Samples say that at an instant all ids below another had been assigned. They are kept in levels, each eight times as
 //! wide apart as the one before: what was a moment ago is known to a quarter of a millisecond, what was long ago to an
@@ -48,8 +48,8 @@ struct Sample {
 // SAFETY: numbers.
 unsafe impl Zeroed for Clock {}
 
-/// Records that time has gone on: at the end of each transaction that has changed queues, and where a worker begins. Must
-/// neither allocate nor fail.
+/// Records that time has gone on: at the end of each transaction that has changed queues, and where a worker begins.
+/// Must neither allocate nor fail.
 pub fn tick(now: i64) {
     CLOCK.get()[0].tick(now, xact::next_id());
 }

@@ -6,8 +6,8 @@
 //! 4. Outcomes: those that wait for the end of a task.
 //! 5. The queue itself: its owner, its pause.
 //! 6. Sub-queues, which wake for what they have, and consumers of ready tasks: all, where the queue is another.
-//! 7. The worker's schedule, then the capacity, and last the producers for which there is room now, as all the room that
-//!    the transaction gives back has been counted.
+//! 7. The worker's schedule, then the capacity, and last the producers for which there is room now, as all the room
+//!    that the transaction gives back has been counted.
 
 use crate::parts::delta::Delta;
 use crate::parts::slot::QueueGuard;

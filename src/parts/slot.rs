@@ -1,9 +1,9 @@
 //! Slots: a place in shared memory for each queue, the lock under which its parts are used, and the assignment of
 //! slots to tables.
 //!
-//! What few queues have lies apart, in arrays of its own with an element for each slot, under the same lock: the server has
-//! of the system only the memory that was touched once. Whether there is something, or how much, the slot says; an element
-//! is neither read nor cleared as long as it says that there is nothing.
+//! What few queues have lies apart, in arrays of its own with an element for each slot, under the same lock: the server
+//! has of the system only the memory that was touched once. Whether there is something, or how much, the slot says; an
+//! element is neither read nor cleared as long as it says that there is nothing.
 
 use crate::parts::assignments::{self, Assignment, Assignments, Head, TableId};
 use crate::parts::capacity::shared::Capacity;
@@ -115,8 +115,8 @@ fn at(index: u32) -> Option<QueueGuard> {
         return None;
     }
     let guard = locks::queue(slot);
-    // SAFETY: the queue's lock, under which alone these elements are used, is held exclusively for as long as the references
-    // live, and each is of another array.
+    // SAFETY: the queue's lock, under which alone these elements are used, is held exclusively for as long as the
+    // references live, and each is of another array.
     let (queue, apart) = unsafe {
         let apart = Apart {
             marks: &mut *GROUPED.get()[slot].0.get(),

@@ -1,11 +1,12 @@
 //! Who has written the code that a change of a superuser's table runs: superusers, or it is refused.
 //!
-//! A job worker acts as the table's owner. To write code for a table takes no more than the TRIGGER right on it, or to own a
-//! function that one of its checks calls. Superusers are trusted, ordinary owners risk nothing but what is theirs. So for a
-//! superuser every object that a change may use has to belong to a superuser. These are found by their dependencies: what
-//! belongs to the table (triggers, rules, checks, indexes, defaults, statistics), the functions, operators and types that
-//! this uses, and the tables to which foreign keys hand a change on, with the same of theirs. A table that a foreign key
-//! refers to is none of them: no change of a task runs its code. Objects that nobody depends on are the server's own. A trigger's condition has no owner, so it may call immutable functions only.
+//! A job worker acts as the table's owner. To write code for a table takes no more than the TRIGGER right on it, or to
+//! own a function that one of its checks calls. Superusers are trusted, ordinary owners risk nothing but what is
+//! theirs. So for a superuser every object that a change may use has to belong to a superuser. These are found by their
+//! dependencies: what belongs to the table (triggers, rules, checks, indexes, defaults, statistics), the functions,
+//! operators and types that this uses, and the tables to which foreign keys hand a change on, with the same of theirs.
+//! A table that a foreign key refers to is none of them: no change of a task runs its code. Objects that nobody depends
+//! on are the server's own. A trigger's condition has no owner, so it may call immutable functions only.
 
 use crate::error::{Error, Result};
 use crate::queue::Queue;
@@ -17,8 +18,8 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::OnceCell;
 
-/// The objects that a change of table $1 may use, with their owners: what they are, and whether each is a table. $2: the
-/// function that is called on every change.
+/// The objects that a change of table $1 may use, with their owners: what they are, and whether each is a table. $2:
+/// the function that is called on every change.
 const USED: &str = "
 WITH RECURSIVE used(classid, objid) AS (
     SELECT 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid, $1
@@ -71,8 +72,8 @@ thread_local! {
     static PLAN: OnceCell<Plan> = const { OnceCell::new() };
 }
 
-/// Refuses a superuser's queue with code of a role that is none. The caller holds a lock on the table. False if another table
-/// to which changes are handed on is locked.
+/// Refuses a superuser's queue with code of a role that is none. The caller holds a lock on the table. False if another
+/// table to which changes are handed on is locked.
 pub fn require_trusted(queue: &Queue, owner: &str) -> Result<bool> {
     let tables = trusted_tables(queue, owner)?;
     let others = || tables.iter().filter(|table| **table != queue.table);

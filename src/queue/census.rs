@@ -30,7 +30,8 @@ pub enum Sight<T> {
     Seen(T),
     /// Another session holds a lock, on the table or what belongs to it, that reading would wait for.
     Busy,
-    /// The role may not see it, or it cannot be used at present, which is shown as the queue's error and hides no other queue.
+    /// The role may not see it, or it cannot be used at present, which is shown as the queue's error and hides no other
+    /// queue.
     Hidden,
 }
 
@@ -43,8 +44,8 @@ impl<T> Sight<T> {
     }
 }
 
-/// Looks at the table of a queue for a monitor, which waits for no lock and leaves none behind. Rights are checked before
-/// the lock, so that no table of others is locked, and again under it.
+/// Looks at the table of a queue for a monitor, which waits for no lock and leaves none behind. Rights are checked
+/// before the lock, so that no table of others is locked, and again under it.
 pub fn sight<T>(table: Oid, see: impl FnOnce(&Queue) -> Result<T>) -> Result<Sight<T>> {
     if !privileges::may_monitor(table) {
         return Ok(Sight::Hidden);
@@ -84,7 +85,8 @@ pub fn taken(queue: &Queue, see: impl FnMut(&Tuple) -> bool) -> Result<()> {
     in_state(queue, Status::Taken, Index::Taken, see)
 }
 
-/// Shows `see` the buried tasks of a queue, until it is false. The index gives them in the order in which they are dug out.
+/// Shows `see` the buried tasks of a queue, until it is false. The index gives them in the order in which they are dug
+/// out.
 pub fn buried(queue: &Queue, see: impl FnMut(&Tuple) -> bool) -> Result<()> {
     in_state(queue, Status::Buried, Index::Buried, see)
 }
@@ -111,8 +113,8 @@ fn in_state(
 /// others that have been ready for longer.
 const LOOKED_AT: usize = 100;
 
-/// Returns for how long the oldest of the ready tasks that come next has been ready, in microseconds: of each priority up to
-/// a limit. None if no task is ready, or there is no index of them.
+/// Returns for how long the oldest of the ready tasks that come next has been ready, in microseconds: of each priority
+/// up to a limit. None if no task is ready, or there is no index of them.
 pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     let relation = table(queue)?;
     let wanted = match queue.features().has_subqueues() {
@@ -157,7 +159,8 @@ pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     Ok(oldest)
 }
 
-/// Returns where in their index the ready tasks begin by the marks: of each priority, if all are known. None if they are not.
+/// Returns where in their index the ready tasks begin by the marks: of each priority, if all are known. None if they
+/// are not.
 fn starts<'m>(queue: &Queue, now: i64) -> Option<Vec<Vec<Bound<'m>>>> {
     if queue.features().has_subqueues() {
         return None;

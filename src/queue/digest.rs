@@ -34,7 +34,8 @@ pub(super) fn keyed(label: Value, column: &ColumnType) -> u64 {
     combined([secret, part(label, column.collation, seed)].into_iter())
 }
 
-/// Returns a hash of a value that is equal for values equal in SQL, whatever their text; of a type without a hash, one of the text.
+/// Returns a hash of a value that is equal for values equal in SQL, whatever their text; of a type without a hash, one
+/// of the text.
 pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
     let of_text = |text: &str| {
         let mut hasher = sip_hasher([seed, 0]);

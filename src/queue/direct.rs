@@ -158,9 +158,9 @@ impl Queue {
 }
 
 impl Direct {
-    /// Opens the table for changes, with the indexes that hold tasks in the states that are `written`. None where the statement path has
-    /// to be used: while the table is open already, and once this transaction has altered it, which user code may do during
-    /// a call.
+    /// Opens the table for changes, with the indexes that hold tasks in the states that are `written`. None where the
+    /// statement path has to be used: while the table is open already, and once this transaction has altered it, which
+    /// user code may do during a call.
     pub fn open(&self, written: &[Status]) -> Option<Open<'_>> {
         if self.stale.get() {
             return None;

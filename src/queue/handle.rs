@@ -72,7 +72,8 @@ pub struct Queue {
     /// Number of redefinitions when it was read.
     pub(super) redefinitions: u64,
     pub shows: Shows,
-    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check, a foreign key or a domain.
+    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check, a foreign key or
+    /// a domain.
     pub may_refuse: bool,
     /// No triggers, rules or constraints of the user's act on the table.
     pub is_sole_writer: bool,
@@ -314,19 +315,13 @@ impl Queue {
     /// Returns when the worker has to act on a row in this state (µs).
     pub fn due_of(&self, row: &impl Row, status: Status) -> Option<i64> {
         let runat = self.is_timed(status).then(|| self.instant_of(row, Field::Runat)).flatten();
-        let is_mortal = matches!(status, Status::Ready | Status::Waiting | Status::Buried);
-        let expires = is_mortal.then(|| self.instant_of(row, Field::Expires)).flatten();
+        let expires = status.is_mortal().then(|| self.instant_of(row, Field::Expires)).flatten();
         [runat, expires].into_iter().flatten().min()
     }
 
     /// Returns whether the worker acts on a task in this state at its `runat`.
     pub fn is_timed(&self, status: Status) -> bool {
-        match status {
-            Status::Waiting => true,
-            Status::Taken => self.features().has_deadlines(),
-            Status::Zombie => self.features().zombies(),
-            _ => false,
-        }
+        self.features().is_timed(status)
     }
 
     /// Returns the instant in a field of a row (µs).

@@ -1,7 +1,7 @@
-//! The descriptions of queues that this process keeps. Each stays until an invalidation says that the table has changed, or until
-//! all together exceed `xqueue.queue_memory`. The least recently used is freed first, with its plans and the state of the
-//! direct path. A description in use by a running call stays, because user code can use any number of other queues within
-//! the call. The server's own caches are left alone.
+//! The descriptions of queues that this process keeps. Each stays until an invalidation says that the table has
+//! changed, or until all together exceed `xqueue.queue_memory`. The least recently used is freed first, with its plans
+//! and the state of the direct path. A description in use by a running call stays, because user code can use any number
+//! of other queues within the call. The server's own caches are left alone.
 
 use crate::queue::Queue;
 use crate::settings;
@@ -111,8 +111,8 @@ pub(super) fn make_room(grown: &Queue) {
     }
 }
 
-/// Returns whether the description of a table, on which the caller holds a lock, was read and has made room for others, and
-/// the table has not changed since.
+/// Returns whether the description of a table, on which the caller holds a lock, was read and has made room for others,
+/// and the table has not changed since.
 pub fn is_unchanged(table: Oid) -> bool {
     if ALL_STALE.get() {
         drop_stale();
@@ -158,8 +158,8 @@ pub fn stale(table: Option<Oid>) {
     });
 }
 
-/// Handles an invalidation of the type with this hash, or of all types for 0, as [`stale`] does. A type that has another name
-/// or schema is still the same type: what has made room for others is unchanged.
+/// Handles an invalidation of the type with this hash, or of all types for 0, as [`stale`] does. A type that has
+/// another name or schema is still the same type: what has made room for others is unchanged.
 pub fn stale_type(hash: u32) {
     invalidated(|kept| {
         if hash == 0 || kept.types.contains(&hash) {

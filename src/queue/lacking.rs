@@ -7,8 +7,8 @@ use crate::server::relation::{Lock, Relation};
 use crate::statement::Index;
 
 impl Queue {
-    /// Returns what is missing, for people, on whose table the caller holds a lock. `is_copy`: the table is a subscriber's
-    /// copy.
+    /// Returns what is missing, for people, on whose table the caller holds a lock. `is_copy`: the table is a
+    /// subscriber's copy.
     pub fn lack(&self, is_copy: bool) -> Option<String> {
         if !self.tracking.is_complete(is_copy) {
             let what =

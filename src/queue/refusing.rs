@@ -1,5 +1,5 @@
-//! What may refuse a change of a task's state because of its values, without code of its own that runs: indexes and generated columns
-//! of the user's.
+//! What may refuse a change of a task's state because of its values, without code of its own that runs: indexes and
+//! generated columns of the user's.
 
 use crate::queue::Queue;
 use crate::server::index;

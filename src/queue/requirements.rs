@@ -62,8 +62,8 @@ impl Fitness<'_> {
         (!is_fit).then_some(wanted)
     }
 
-    /// The operator that compares values of a column of the key or of the tubes, which need an order. It stands behind the
-    /// column, with a cast where the server has no operator for a domain.
+    /// The operator that compares values of a column of the key or of the tubes, which need an order. It stands behind
+    /// the column, with a cast where the server has no operator for a domain.
     pub fn equality(&self, part: &str, column: &ColumnType) -> Result<String> {
         let compared = types::compared_type(column.oid);
         let cast = match compared == column.oid {

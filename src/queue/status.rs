@@ -23,10 +23,13 @@ pub struct StatusColumn {
     collation: Option<Oid>,
 }
 
+/// A value for each state, indexed by `Status as usize`.
+type ByStatus<T> = [T; Status::ALL.len()];
+
 enum Labels {
-    Letters([u8; 6]),
-    Texts([String; 6]),
-    Enum([Oid; 6]),
+    Letters(ByStatus<u8>),
+    Texts(ByStatus<String>),
+    Enum(ByStatus<Oid>),
 }
 
 impl StatusColumn {
@@ -60,7 +63,7 @@ impl StatusColumn {
             collation = operators::tells_by_rules(column.collation).then_some(column.collation);
             Labels::Texts(texts)
         } else if types::is_enum(base) && base == column.oid {
-            let mut values = [Oid::INVALID; 6];
+            let mut values = [Oid::INVALID; Status::ALL.len()];
             for (value, text) in values.iter_mut().zip(&texts) {
                 *value = types::enum_value(base, text).ok_or_else(|| unfit(text))?;
             }
@@ -109,7 +112,7 @@ impl StatusColumn {
     }
 
     /// The place of the label that a string is, or is equal to.
-    fn read_text(&self, value: Value, labels: &[String; 6]) -> Option<usize> {
+    fn read_text(&self, value: Value, labels: &ByStatus<String>) -> Option<usize> {
         let is_padded = self.base == types::BPCHAR;
         let same = value.with_text(|text| {
             labels.iter().position(|label| match is_padded {
@@ -135,7 +138,7 @@ fn trimmed(text: &[u8]) -> &[u8] {
 
 /// Refuses labels that the column does not tell from each other, as by its collation: a statement about one state
 /// would meet tasks in another.
-fn refuse_equal(texts: &[String; 6], column: &ColumnType, fitness: &Fitness) -> Result<()> {
+fn refuse_equal(texts: &ByStatus<String>, column: &ColumnType, fitness: &Fitness) -> Result<()> {
     for (index, text) in texts.iter().enumerate() {
         let is_equal =
             |other: &&String| operators::equal_texts(text, other, column.base, column.collation);

@@ -10,7 +10,8 @@ use crate::server::{catalog, types};
 use crate::statement::{self, KeyColumn};
 use std::collections::BTreeMap;
 
-/// Returns the hashes of the types that the statements of a queue name: a session reads the queue anew when one has changed.
+/// Returns the hashes of the types that the statements of a queue name: a session reads the queue anew when one has
+/// changed.
 pub(super) fn types_named(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Vec<u32> {
     let status = fields.get(&Field::Status).map(|column| column.base);
     let compared = fields.get(&Field::Tube).into_iter().chain(key);

@@ -53,8 +53,8 @@ pub fn are_all_own(relation: &Relation, sql: &Table) -> bool {
     !relation.has_rules() && triggers.iter().all(|trigger| is_right(trigger, relation, sql))
 }
 
-/// Returns whether triggers or rules of the user's act on changes of the table, whoever has made the functions that they call. The
-/// server's own triggers, of constraints, do not count.
+/// Returns whether triggers or rules of the user's act on changes of the table, whoever has made the functions that
+/// they call. The server's own triggers, of constraints, do not count.
 pub fn are_made_by_users(relation: &Relation, sql: &Table) -> bool {
     let is_of_users = |trigger: &Present| !trigger.is_internal && !is_right(trigger, relation, sql);
     relation.triggers().iter().any(is_of_users) || relation.has_rules()

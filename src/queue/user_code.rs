@@ -7,9 +7,9 @@ use crate::server::types;
 use crate::settings;
 
 impl Queue {
-    /// Returns whether a change of the table's rows may run more than the extension's triggers and cheap expressions: other triggers
-    /// and those of foreign keys, rules, policies, the hook, and what checks, indexes with their operator classes,
-    /// generated columns, and types that users have made, call. Which expressions are cheap:
+    /// Returns whether a change of the table's rows may run more than the extension's triggers and cheap expressions:
+    /// other triggers and those of foreign keys, rules, policies, the hook, and what checks, indexes with their
+    /// operator classes, generated columns, and types that users have made, call. Which expressions are cheap:
     /// [`crate::server::expression`]. Defaults are none of these: a change makes no new row. In doubt it may. A
     /// statement may, so with the direct path off every queue does.
     ///

@@ -2,10 +2,10 @@
 //! Here a backend or a background worker ends alone: by a FATAL error, which leaves by the end of the process. An
 //! ERROR would have to unwind out of the allocator, which is undefined behaviour.
 //!
-//! A FATAL error rolls the transaction back, lets go of locks, and runs what is registered for the end of the process, as
-//! `pg_terminate_backend` does; no frame in between is left by its destructors. Two things follow. Nothing may be
-//! allocated under a lightweight lock or once a commit is visible, as nothing that can fail may run there at all. And what
-//! the rollback has to read must be whole: see [`staying`].
+//! A FATAL error rolls the transaction back, lets go of locks, and runs what is registered for the end of the process,
+//! as `pg_terminate_backend` does; no frame in between is left by its destructors. Two things follow. Nothing may be
+//! allocated under a lightweight lock or once a commit is visible, as nothing that can fail may run there at all. And
+//! what the rollback has to read must be whole: see [`staying`].
 //!
 //! A reserve serves what the end of a process allocates, another the copies that are made of the server's own error
 //! where it is the server that has found no memory: see [`make_room_for_error`].
@@ -26,7 +26,8 @@ use std::time::Duration;
 #[cfg_attr(test, allow(dead_code, reason = "not that of unit tests"))]
 static ALLOCATOR: Allocator = Allocator;
 
-/// Address space and no memory, as they are never written to: for the copies of an error, and for the end of the process.
+/// Address space and no memory, as they are never written to: for the copies of an error, and for the end of the
+/// process.
 static RESERVES: Mutex<[Vec<u8>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
 const RESERVE_SIZES: [usize; 2] = [2 << 20, 1 << 20];
 /// The smallest block, and some more, that the server asks for once its memory contexts have grown.

@@ -84,8 +84,8 @@ fn handlers() -> Option<&'static Handlers> {
     if has_left() { None } else { HANDLERS.get() }
 }
 
-/// Returns whether the process has called exit(), as a vacuum does that finds the postmaster gone, and not proc_exit(): the
-/// values of its thread have been dropped before its transaction is aborted. Shared memory is of no use any more.
+/// Returns whether the process has called exit(), as a vacuum does that finds the postmaster gone, and not proc_exit():
+/// the values of its thread have been dropped before its transaction is aborted. Shared memory is of no use any more.
 fn has_left() -> bool {
     AT_EXIT.try_with(|_| ()).is_err()
 }

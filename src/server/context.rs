@@ -25,9 +25,9 @@ pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     watched(&choose, work)
 }
 
-/// Runs `work`, which runs the statement `sql`. The error that this names a function which does not exist gets `hint` as
-/// its HINT: the server's is about the arguments, which are not the user's. An error of a statement that `sql` runs in
-/// its turn stays as it is.
+/// Runs `work`, which runs the statement `sql`. The error that this names a function which does not exist gets `hint`
+/// as its HINT: the server's is about the arguments, which are not the user's. An error of a statement that `sql` runs
+/// in its turn stays as it is.
 pub fn hinted_if_undefined<T>(sql: &str, hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     let choose = |error: Raised| {
         let is_undefined = error.code == Code::ERRCODE_UNDEFINED_FUNCTION as i32;

@@ -4,8 +4,8 @@ use crate::server::relation::Relation;
 use pgrx::pg_sys::{self, Oid};
 
 impl Relation {
-    /// Makes a trigger of the table need some of its indexes: DROP INDEX is refused without CASCADE. None of them is bound
-    /// yet, see `unbind_indexes`.
+    /// Makes a trigger of the table need some of its indexes: DROP INDEX is refused without CASCADE. None of them is
+    /// bound yet, see `unbind_indexes`.
     pub fn bind_indexes(&self, trigger: &str, is_needed: impl Fn(Oid) -> bool) {
         let triggers = self.triggers();
         let Some(trigger) = triggers.iter().find(|known| known.name == trigger) else { return };

@@ -1,7 +1,7 @@
-//! Errors of the server on their way through Rust. pgrx makes a panic of each, and an error of the panic where it leaves
-//! Rust. The panic has a SQLSTATE that pgrx knows, message, DETAIL and HINT: another SQLSTATE, the CONTEXT and the names
-//! of constraint, table, column and type would be lost. So the error is copied as it is raised, and the copy is
-//! raised again where the panic leaves Rust.
+//! Errors of the server on their way through Rust. pgrx makes a panic of each, and an error of the panic where it
+//! leaves Rust. The panic has a SQLSTATE that pgrx knows, message, DETAIL and HINT: another SQLSTATE, the CONTEXT and
+//! the names of constraint, table, column and type would be lost. So the error is copied as it is raised, and the copy
+//! is raised again where the panic leaves Rust.
 //!
 //! 1. [`guard`] puts a callback on the stack of those that add to the CONTEXT of an error.
 //! 2. The callback links [`LAST`] behind all others, for this error: only then is the CONTEXT complete.

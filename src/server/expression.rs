@@ -8,9 +8,9 @@ use crate::server::types;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, c_char};
 
-/// Returns whether an expression calls only functions of the server's own, or the hash of a sub-queue, and makes no values
-/// of domains, composite types and other types of users. What users define may be replaced, and is not always made to be
-/// kept. It is looked at as it is: to plan it may fail, or need rights.
+/// Returns whether an expression calls only functions of the server's own, or the hash of a sub-queue, and makes no
+/// values of domains, composite types and other types of users. What users define may be replaced, and is not always
+/// made to be kept. It is looked at as it is: to plan it may fail, or need rights.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.
@@ -76,9 +76,9 @@ const CHEAP: [u32; 18] = [
 ];
 
 impl Relation {
-    /// Returns whether all that the table's checks and indexes evaluate is cheap, and the operator classes are the server's own. More
-    /// indexes than a table has in practice are not cheap either.
-    /// The expressions are read as they are stored: the server would compute what it takes for constant.
+    /// Returns whether all that the table's checks and indexes evaluate is cheap, and the operator classes are the
+    /// server's own. More indexes than a table has in practice are not cheap either. The expressions are read as they
+    /// are stored: the server would compute what it takes for constant.
     pub fn has_only_cheap_expressions(&self) -> bool {
         // SAFETY: an open table; an expression that was just read is the caller's own.
         unsafe {
@@ -98,7 +98,8 @@ impl Relation {
 impl Relation {
     /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`.
     ///
-    /// One that these columns are no part of has held the row before. What users have defined may have been replaced since.
+    /// One that these columns are no part of has held the row before. What users have defined may have been replaced
+    /// since.
     pub fn indexes_that_may_refuse(&self, is_changed: impl Fn(i16) -> bool) -> Vec<Oid> {
         let may_refuse = |oid: &Oid| {
             let index = index::stored(*oid);
@@ -110,8 +111,8 @@ impl Relation {
     /// Returns whether a stored column is computed anew when columns change for which `is_changed`.
     pub fn computes_columns_of(&self, is_changed: impl Fn(i16) -> bool) -> bool {
         const IS_STORED: c_char = b's' as c_char;
-        // SAFETY: an open table, whose description has as many defaults as it says, each as text; an expression that was just
-        // read is the caller's own.
+        // SAFETY: an open table, whose description has as many defaults as it says, each as text; an expression that
+        // was just read is the caller's own.
         unsafe {
             let Some(constraints) = (*self.description()).constr.as_ref() else { return false };
             (0..constraints.num_defval as usize).any(|at| {
@@ -162,9 +163,9 @@ impl Relation {
     }
 }
 
-/// Returns whether an expression is certain to be evaluated in a moment, whatever its owner has written: comparisons of columns and
-/// constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Being immutable and the server's own is not enough:
-/// `xpath` and regular expressions can take hours, and do not hear that they are cancelled.
+/// Returns whether an expression is certain to be evaluated in a moment, whatever its owner has written: comparisons of
+/// columns and constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Being immutable and the server's
+/// own is not enough: `xpath` and regular expressions can take hours, and do not hear that they are cancelled.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.

@@ -36,8 +36,8 @@ pub fn keys(relation: &Relation) -> Vec<Vec<i16>> {
     relation.indexes().into_iter().filter_map(columns).collect()
 }
 
-/// An index as the catalogue has it, released on drop. The index is not opened, because its owner may have locked it; a lock
-/// on its table keeps it from being dropped.
+/// An index as the catalogue has it, released on drop. The index is not opened, because its owner may have locked it; a
+/// lock on its table keeps it from being dropped.
 struct Entry(pg_sys::HeapTuple);
 
 impl Entry {
@@ -159,8 +159,8 @@ fn method(index: Oid) -> Option<Oid> {
     }
 }
 
-/// Returns whether an index orders a column, or the value of an expression, as its type and collation say. `ordered`: the
-/// relation that has it, and its number there.
+/// Returns whether an index orders a column, or the value of an expression, as its type and collation say. `ordered`:
+/// the relation that has it, and its number there.
 fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid) -> bool {
     let (mut of_type, mut modifier, mut own_collation) = (Oid::INVALID, 0, Oid::INVALID);
     // SAFETY: look-ups; the index and its table are there, as the table is locked.
@@ -184,8 +184,8 @@ fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid)
 pub(super) struct Stored {
     /// The expressions and the predicate; None for what is too long to be cheap.
     pub(super) expressions: Vec<Option<*mut pg_sys::Node>>,
-    /// A btree or hash index with operator classes of the server's own, whose check, if it has one, is for equal values and at once:
-    /// the direct path can add rows to it.
+    /// A btree or hash index with operator classes of the server's own, whose check, if it has one, is for equal values
+    /// and at once: the direct path can add rows to it.
     pub(super) is_simple: bool,
     /// Numbers of the columns of its key, 0 for an expression.
     pub(super) key: Vec<i16>,
@@ -228,8 +228,8 @@ pub(super) fn stored(index: Oid) -> Option<Stored> {
     Some(Stored { expressions, is_simple, key, columns, compares_rows, calls_users })
 }
 
-/// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the definition
-/// of an index: parsed, resolved and deparsed by the server itself.
+/// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the
+/// definition of an index: parsed, resolved and deparsed by the server itself.
 pub fn shown_expression(relation: &Relation, sql: &str) -> String {
     let sql = CString::new(format!("SELECT {sql}")).unwrap_or_default();
     // SAFETY: the parser gives a list of one SELECT with one target; the table is open, and the state lives until it is

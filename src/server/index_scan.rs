@@ -69,8 +69,8 @@ unsafe fn key(
         Is::Null => return null_key(column + 1),
     };
     let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: by the contract of this function; a btree family has these operators for its types, and the value is of the
-    // column's.
+    // SAFETY: by the contract of this function; a btree family has these operators for its types, and the value is of
+    // the column's.
     unsafe {
         let value = bound.value.require(column_type(index, column + 1, table.description()));
         let family = *(*index).rd_opfamily.add(column);

@@ -1,4 +1,5 @@
-//! Casts to json of types that users define. The server's conversion to jsonb calls them, with the rights of whoever converts.
+//! Casts to json of types that users define. The server's conversion to jsonb calls them, with the rights of whoever
+//! converts.
 
 use crate::server::row_type::RowType;
 use crate::server::{catalog, types, user};

@@ -124,7 +124,8 @@ pub fn is_hashable(oid: Oid) -> bool {
     }
 }
 
-/// Types of eight bytes whose values are equal where these are. The server's hash of them, if there is one, is of four bytes.
+/// Types of eight bytes whose values are equal where these are. The server's hash of them, if there is one, is of four
+/// bytes.
 const IMAGES: [Oid; 6] = [
     pg_sys::TIMESTAMPOID,
     pg_sys::TIMESTAMPTZOID,
@@ -134,8 +135,9 @@ const IMAGES: [Oid; 6] = [
     pg_sys::MONEYOID,
 ];
 
-/// Other types of which different values have different hashes, made with a seed that users do not know. The hash of an array, a
-/// composite value, a range or jsonb is put together of those of its parts, and leaves out how they are nested.
+/// Other types of which different values have different hashes, made with a seed that users do not know. The hash of an
+/// array, a composite value, a range or jsonb is put together of those of its parts, and leaves out how they are
+/// nested.
 const TOLD_BY_HASH: [Oid; 13] = [
     pg_sys::UUIDOID,
     pg_sys::BYTEAOID,

@@ -38,8 +38,8 @@ pub fn may_select(table: Oid) -> bool {
     has_privilege(table, pg_sys::ACL_SELECT)
 }
 
-/// Returns whether the current role may know how many rows of what kind a table has: it may read all of it, and row security
-/// hides none from it.
+/// Returns whether the current role may know how many rows of what kind a table has: it may read all of it, and row
+/// security hides none from it.
 pub fn may_monitor(table: Oid) -> bool {
     may_select(table) && !catalog::hides_rows(table, user::current())
 }

@@ -51,9 +51,10 @@ pub fn try_lock(table: Oid, lock: Lock) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
 }
 
-/// Locks a table with all that a statement on it opens, its indexes, its TOAST table and the index of that, if that can be
-/// done at once: false if another session is in the way of any of them. The locks are held until the end of the
-/// (sub)transaction, so that what follows does not wait for them. Whoever serves many roles locks by this function alone.
+/// Locks a table with all that a statement on it opens, its indexes, its TOAST table and the index of that, if that can
+/// be done at once: false if another session is in the way of any of them. The locks are held until the end of the
+/// (sub)transaction, so that what follows does not wait for them. Whoever serves many roles locks by this function
+/// alone.
 pub fn try_lock_whole(table: Oid, lock: Lock) -> bool {
     let with_indexes = |table| {
         let relation = if try_lock(table, lock) {

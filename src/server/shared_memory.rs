@@ -70,8 +70,8 @@ pub trait Place: Sync {
     fn size(&self, length: usize) -> usize;
 
     /// # Safety
-    /// From `at` on there is room for `length` values, aligned, all zeros or what another process has put there, for the
-    /// life of the process.
+    /// From `at` on there is room for `length` values, aligned, all zeros or what another process has put there, for
+    /// the life of the process.
     unsafe fn attach(&self, at: *mut u8, length: usize);
 }
 

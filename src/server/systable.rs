@@ -79,8 +79,8 @@ impl Relation {
         }
     }
 
-    /// What `see` makes of the first row, as the catalogues are seen now: also in a parallel operation, which can take no
-    /// other snapshot of this moment.
+    /// What `see` makes of the first row, as the catalogues are seen now: also in a parallel operation, which can take
+    /// no other snapshot of this moment.
     pub(super) fn first_of_all<T>(&self, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
         // SAFETY: a scan of an open table without keys; the server takes the snapshot.
         unsafe {

@@ -31,8 +31,8 @@ pub fn unix_microseconds(instant: i64) -> i64 {
     instant + EPOCH_DIFFERENCE
 }
 
-/// Converts a length in microseconds to seconds. One from or until infinity becomes 290,000 years, about the longest that
-/// an interval can hold, with which make_interval raises no error.
+/// Converts a length in microseconds to seconds. One from or until infinity becomes 290,000 years, about the longest
+/// that an interval can hold, with which make_interval raises no error.
 pub fn seconds_of(length: i64) -> f64 {
     const LONGEST: i64 = 9_150_000_000_000_000_000;
     length.clamp(-LONGEST, LONGEST) as f64 / 1e6
@@ -53,8 +53,9 @@ pub fn plus(instant: i64, interval: Value) -> i64 {
     end.map_or(instant, |end| end.value() as i64)
 }
 
-/// An interval that anybody may have written, between none and a hundred years. Where months and days have opposite signs and
-/// one of them is beyond that, the interval counts as too long: the sum of an instant and its months must be an instant.
+/// An interval that anybody may have written, between none and a hundred years. Where months and days have opposite
+/// signs and one of them is beyond that, the interval counts as too long: the sum of an instant and its months must be
+/// an instant.
 pub fn sensible(interval: Value) -> Value {
     let bound = |month| Value::interval(pg_sys::Interval { month, day: 0, time: 0 });
     let compared = |with: Value| {

@@ -93,8 +93,8 @@ impl Relation {
 
     /// The condition of one of the table's triggers, by the expression that the server stores.
     pub fn condition_of_trigger(&self, trigger: Oid) -> Condition {
-        // SAFETY: an open relation; null, or a description of as many triggers as it says. A condition is the text of an
-        // expression.
+        // SAFETY: an open relation; null, or a description of as many triggers as it says. A condition is the text of
+        // an expression.
         unsafe {
             let triggers = (*self.pointer()).trigdesc.as_ref();
             let (first, count) =

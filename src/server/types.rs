@@ -176,8 +176,8 @@ pub fn has_parts_or_checks(oid: Oid) -> bool {
     [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind(oid))
 }
 
-/// Returns whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be a
-/// function of the user's.
+/// Returns whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be
+/// a function of the user's.
 pub fn is_made_by_users(oid: Oid) -> bool {
     u32::from(oid) >= pg_sys::FirstNormalObjectId && !is_enum(oid)
 }

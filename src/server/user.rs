@@ -22,11 +22,13 @@ pub fn authenticated() -> Oid {
     unsafe { pg_sys::GetAuthenticatedUserId() }
 }
 
-/// Makes a role the one that this process has connected as, also for RESET SESSION AUTHORIZATION: code that acts for the
-/// role learns of no other. It may be one that cannot log in. The server's own record of who was authenticated stays.
+/// Makes a role the one that this process has connected as, also for RESET SESSION AUTHORIZATION: code that acts for
+/// the role learns of no other. It may be one that cannot log in. The server's own record of who was authenticated
+/// stays.
 pub fn become_session_of(role: Oid) {
     let name = std::ffi::CString::new(crate::server::catalog::role_name(role)).unwrap_or_default();
-    // SAFETY: sets a variable as the server does when a connection begins, in a transaction; the C strings outlive the call.
+    // SAFETY: sets a variable as the server does when a connection begins, in a transaction; the C strings outlive the
+    // call.
     unsafe {
         pg_sys::SetConfigOption(
             c"session_authorization".as_ptr(),

@@ -229,7 +229,8 @@ impl Value<'_> {
         Value::by_value(Datum::from(is_true), pg_sys::BOOLOID)
     }
 
-    /// What a trigger function gives after the statement, which the server ignores. Before a row is inserted: no row is.
+    /// What a trigger function gives after the statement, which the server ignores. Before a row is inserted: no row
+    /// is.
     pub fn ignored() -> Self {
         Value::by_value(Datum::from(0), pg_sys::VOIDOID)
     }

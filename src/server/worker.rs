@@ -120,8 +120,8 @@ pub fn connect(database: Option<u32>) {
 /// Sleeps until this process's latch is set or the time is over. A cancel, which is meant for something that
 /// runs, is of no account.
 pub fn wait_idle(timeout: Option<Duration>) {
-    // SAFETY: counts as the server's own code does. A shutdown ends the process and needs no count. The flag is set by a
-    // signal handler.
+    // SAFETY: counts as the server's own code does. A shutdown ends the process and needs no count. The flag is set by
+    // a signal handler.
     unsafe {
         pg_sys::QueryCancelHoldoffCount += 1;
         crate::server::latch::wait(crate::server::latch::Reason::Work, timeout, false);

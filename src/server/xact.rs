@@ -123,8 +123,8 @@ pub fn in_subtransaction_unless<T>(code: PgSqlErrorCode, work: impl FnOnce() -> 
     })
 }
 
-/// Runs `work`, which holds nothing that the end of a subtransaction would give back if an error about the values of a task is
-/// raised in it. Such an error is given back; any other goes on.
+/// Runs `work`, which holds nothing that the end of a subtransaction would give back if an error about the values of a
+/// task is raised in it. Such an error is given back; any other goes on.
 pub fn unless_of_task<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let work = AssertUnwindSafe(work);
     pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Ok({ work }.0())))
@@ -135,11 +135,11 @@ pub fn unless_of_task<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
         .execute()
 }
 
-/// Does the same for work that may hold what the end of a subtransaction would give back, but changes nothing: an error ends what it
-/// holds, at a fraction of the price.
+/// Does the same for work that may hold what the end of a subtransaction would give back, but changes nothing: an error
+/// ends what it holds, at a fraction of the price.
 pub fn unless_of_task_holding<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
-    // SAFETY: inside a transaction, as all callers are. The owner is a child of the surrounding one, which ends it after an error that
-    // goes on.
+    // SAFETY: inside a transaction, as all callers are. The owner is a child of the surrounding one, which ends it
+    // after an error that goes on.
     let (outer, own) = unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         (outer, pg_sys::ResourceOwnerCreate(outer, c"xqueue".as_ptr()))
@@ -155,7 +155,8 @@ pub fn unless_of_task_holding<T>(work: impl FnOnce() -> T) -> Result<T, Failure>
         Phase::RESOURCE_RELEASE_LOCKS,
         Phase::RESOURCE_RELEASE_AFTER_LOCKS,
     ];
-    // SAFETY: the owner has no children. Locks go to the surrounding one after success, as what `work` has returned may need them.
+    // SAFETY: the owner has no children. Locks go to the surrounding one after success, as what `work` has returned may
+    // need them.
     unsafe {
         pg_sys::CurrentResourceOwner = outer;
         for phase in phases {
@@ -166,8 +167,9 @@ pub fn unless_of_task_holding<T>(work: impl FnOnce() -> T) -> Result<T, Failure>
     outcome
 }
 
-/// Returns whether an error with this SQLSTATE is about the values of a task, or was raised on purpose by a user's code: other
-/// tasks may not have it. All others (rights, cancellation, locks, serialization, lack of space) concern the caller.
+/// Returns whether an error with this SQLSTATE is about the values of a task, or was raised on purpose by a user's
+/// code: other tasks may not have it. All others (rights, cancellation, locks, serialization, lack of space) concern
+/// the caller.
 fn is_of_task(code: i32) -> bool {
     // A class is the first two characters. Users make up classes of their own.
     const OF_THE_SERVER: &str = "00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 10 20 21 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F \

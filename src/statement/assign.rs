@@ -72,9 +72,9 @@ impl Table {
         }
     }
 
-    /// Returns the task's own time to run, limited to 0 to 100 years: users write this column, and an absurd value must not
-    /// make the take of the tasks behind it fail. An interval whose months and days have opposite signs can be short and
-    /// still lead out of the calendar on the way: it counts as too long.
+    /// Returns the task's own time to run, limited to 0 to 100 years: users write this column, and an absurd value must
+    /// not make the take of the tasks behind it fail. An interval whose months and days have opposite signs can be
+    /// short and still lead out of the calendar on the way: it counts as too long.
     fn own_ttr(&self) -> String {
         let ttr = format!("task.{}", self.field(Field::Ttr));
         let (none, longest) = (interval(0), "'100 years'::pg_catalog.interval");
@@ -169,8 +169,8 @@ impl Table {
     }
 }
 
-/// Returns the instant in a column put off by an interval. One beyond the year 200,000 stays: it never comes, and the sum
-/// could lie outside of the calendar.
+/// Returns the instant in a column put off by an interval. One beyond the year 200,000 stays: it never comes, and the
+/// sum could lie outside of the calendar.
 fn put_off(column: &str, by: &str) -> String {
     const NEVER: &str = "'200000-01-01 00:00:00+00'::pg_catalog.timestamptz";
     format!(

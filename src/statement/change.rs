@@ -56,6 +56,15 @@ pub enum Change {
 /// The states in which a task's life may end.
 pub const MORTAL: [Status; 3] = [Status::Ready, Status::Waiting, Status::Buried];
 
+const _: () = {
+    let (mut index, mut mortal) = (0, 0);
+    while index < Status::ALL.len() {
+        mortal += Status::ALL[index].is_mortal() as usize;
+        index += 1;
+    }
+    assert!(mortal == MORTAL.len(), "MORTAL lists the states that are mortal");
+};
+
 impl Table {
     /// Picks and changes tasks in one statement, for a key of one column.
     pub fn change(&self, change: Change) -> Text {

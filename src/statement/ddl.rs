@@ -1,4 +1,5 @@
-//! DDL that makes a table a queue, and an ordinary table again: columns, triggers. Indexes: [`crate::statement::index`].
+//! DDL that makes a table a queue, and an ordinary table again: columns, triggers. Indexes:
+//! [`crate::statement::index`].
 
 use crate::model::field::Field;
 use crate::model::status::Status;
@@ -81,8 +82,8 @@ impl Table {
         }
     }
 
-    /// Clears a field whose feature is switched off, so that old values do not take effect when it is switched on again.
-    /// `of`: only for tasks in this state.
+    /// Clears a field whose feature is switched off, so that old values do not take effect when it is switched on
+    /// again. `of`: only for tasks in this state.
     pub fn forget(&self, field: Field, of: Option<Status>) -> String {
         let (table, column) = (self.qualified(), self.field(field));
         let state = of.map(|status| format!(" AND {}", self.is(status))).unwrap_or_default();

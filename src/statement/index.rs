@@ -1,47 +1,38 @@
 //! The indexes that `upgrade` makes: which a queue needs, their columns and predicates.
 
 use crate::model::field::Field;
+use crate::model::listed::listed;
 use crate::model::status::Status;
 use crate::statement::change::MORTAL;
 use crate::statement::subqueue::IN_STRICT_ORDER;
 use crate::statement::{KeyColumn, Table, join};
 
-/// The indexes that a queue may need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Index {
-    /// Ready tasks in take order.
-    Ready,
-    /// Ready tasks by tube, in take order.
-    Tube,
-    /// Taken tasks by session.
-    Taken,
-    /// Tasks by the instant at which the worker must act.
-    Due,
-    /// Buried tasks in the order in which they are dug out.
-    Buried,
-    /// Tasks by end of life.
-    Expiry,
-    /// Ready tasks by sub-queue, in take order.
-    Subqueue,
-    /// Taken tasks by sub-queue; unique, so at most one of each.
-    InFlight,
-    /// Ready and waiting tasks by sub-queue, in take order.
-    StrictSubqueue,
+listed! {
+    /// The indexes that a queue may need.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Index {
+        /// Ready tasks in take order.
+        Ready,
+        /// Ready tasks by tube, in take order.
+        Tube,
+        /// Taken tasks by session.
+        Taken,
+        /// Tasks by the instant at which the worker must act.
+        Due,
+        /// Buried tasks in the order in which they are dug out.
+        Buried,
+        /// Tasks by end of life.
+        Expiry,
+        /// Ready tasks by sub-queue, in take order.
+        Subqueue,
+        /// Taken tasks by sub-queue; unique, so at most one of each.
+        InFlight,
+        /// Ready and waiting tasks by sub-queue, in take order.
+        StrictSubqueue,
+    }
 }
 
 impl Index {
-    pub const ALL: [Index; 9] = [
-        Index::Ready,
-        Index::Tube,
-        Index::Taken,
-        Index::Due,
-        Index::Buried,
-        Index::Expiry,
-        Index::Subqueue,
-        Index::InFlight,
-        Index::StrictSubqueue,
-    ];
-
     /// Returns whether the index begins with the sub-queue hash.
     pub fn is_by_subqueue(self) -> bool {
         matches!(self, Index::Subqueue | Index::StrictSubqueue | Index::InFlight)
@@ -53,17 +44,17 @@ impl Index {
 
     /// Returns the suffix of the index's name.
     pub fn suffix(self) -> &'static str {
-        [
-            "ready_idx",
-            "tube_idx",
-            "taken_idx",
-            "due_idx",
-            "buried_idx",
-            "expiry_idx",
-            "subqueue_idx",
-            "in_flight_idx",
-            "strict_subqueue_idx",
-        ][self as usize]
+        match self {
+            Index::Ready => "ready_idx",
+            Index::Tube => "tube_idx",
+            Index::Taken => "taken_idx",
+            Index::Due => "due_idx",
+            Index::Buried => "buried_idx",
+            Index::Expiry => "expiry_idx",
+            Index::Subqueue => "subqueue_idx",
+            Index::InFlight => "in_flight_idx",
+            Index::StrictSubqueue => "strict_subqueue_idx",
+        }
     }
 }
 

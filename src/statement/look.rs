@@ -36,7 +36,9 @@ impl Table {
                 (format!(" AND {runat} IS NOT NULL"), format!("{runat}, {key}")),
                 (format!(" AND {runat} IS NULL"), key),
             ],
-            _ => vec![(String::new(), key)],
+            Status::Taken | Status::Waiting | Status::Zombie | Status::Done => {
+                vec![(String::new(), key)]
+            }
         };
         let statement = |(condition, order): (String, String)| {
             format!(
@@ -73,8 +75,8 @@ impl Table {
         ))
     }
 
-    /// Calls the pick function, named with its parameters, for the keys of the tasks to take, in order. Also returns whether
-    /// it takes the tube as an argument.
+    /// Calls the pick function, named with its parameters, for the keys of the tasks to take, in order. Also returns
+    /// whether it takes the tube as an argument.
     pub fn ask(&self, function: &str) -> (String, bool) {
         let (name, takes_tube) = match function.strip_suffix("(integer, text)") {
             Some(name) => (name, true),
@@ -107,7 +109,8 @@ impl Table {
         ))
     }
 
-    /// Selects priority and key (of one column) of the first ready task, of a tube or of all, at or behind a given priority.
+    /// Selects priority and key (of one column) of the first ready task, of a tube or of all, at or behind a given
+    /// priority.
     pub fn next_level(&self, tube: bool) -> Text {
         let mut parameters = Parameters::default();
         let within = Within::Ready { tube, level: false };
@@ -146,10 +149,7 @@ impl Table {
 
     /// Returns the states in which the worker must act on a task at its `runat`.
     pub fn timed_states(&self) -> Vec<Status> {
-        let features = &self.features;
-        let deadlines = features.has_deadlines().then_some(Status::Taken);
-        let zombies = features.zombies().then_some(Status::Zombie);
-        [Status::Waiting].into_iter().chain(deadlines).chain(zombies).collect()
+        Status::ALL.into_iter().filter(|status| self.features.is_timed(*status)).collect()
     }
 
     /// Selects the sessions that hold tasks, with the number of tasks.

@@ -1,11 +1,11 @@
 //! The SQL text of every statement that a queue runs. Pure: names and literals are quoted by the caller, see [`Table`].
 //!
 //! * Rows are found by key, not by ctid, so a row that moved since the snapshot is still found.
-//! * FOR NO KEY UPDATE does not block foreign key checks. Rows to be deleted are locked FOR UPDATE, so that the DELETE does
-//!   not wait for such a check. SKIP LOCKED lets consumers pass each other.
+//! * FOR NO KEY UPDATE does not block foreign key checks. Rows to be deleted are locked FOR UPDATE, so that the DELETE
+//!   does not wait for such a check. SKIP LOCKED lets consumers pass each other.
 //! * coalesce() hides a condition from the planner where only the key index may be used.
-//! * The rows to change are picked separately first: by an InitPlan for a key of one column, by a statement of its own for
-//!   other keys. In a join the planner might repeat the pick for each row.
+//! * The rows to change are picked separately first: by an InitPlan for a key of one column, by a statement of its own
+//!   for other keys. In a join the planner might repeat the pick for each row.
 
 mod assign;
 mod change;
@@ -208,7 +208,8 @@ impl Table {
         join(columns.map(|key| format!("task.{} {} ANY ({keys})", key.name, key.equals)), "")
     }
 
-    /// Returns a task as a row, which the caller may make jsonb of: what jsonb cannot hold does not make a statement fail.
+    /// Returns a task as a row, which the caller may make jsonb of: what jsonb cannot hold does not make a statement
+    /// fail.
     fn row(&self) -> String {
         format!("task.*::{}", self.qualified())
     }

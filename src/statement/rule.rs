@@ -1,5 +1,5 @@
-//! What each verb does, said once: the tasks it applies to, and what becomes of their fields. Two interpreters read these
-//! rules: [`super::assign`] makes SQL of them, [`crate::write::assign`] computes the values for the direct path.
+//! What each verb does, said once: the tasks it applies to, and what becomes of their fields. Two interpreters read
+//! these rules: [`super::assign`] makes SQL of them, [`crate::write::assign`] computes the values for the direct path.
 
 use crate::model::field::Field;
 use crate::model::status::Status;
@@ -225,8 +225,8 @@ impl Table {
         })
     }
 
-    /// Returns what becomes of a task that comes back: ready, waiting with a delay or between attempts, or buried after the
-    /// last attempt.
+    /// Returns what becomes of a task that comes back: ready, waiting with a delay or between attempts, or buried after
+    /// the last attempt.
     pub(super) fn on_return(&self, back: Return) -> Vec<Assignment> {
         let tries = back.failed.and(self.features.tries());
         let limit = tries.and_then(|tries| tries.limit);
@@ -295,7 +295,8 @@ impl Table {
         length.map_or(Assigned::Null, |length| Assigned::Later(length, None))
     }
 
-    /// Returns the new end of life, if it changes: `ttl` from now, or from the end of the delay; a delay alone puts it off.
+    /// Returns the new end of life, if it changes: `ttl` from now, or from the end of the delay; a delay alone puts it
+    /// off.
     fn prolonged(&self, delay: bool, ttl: bool) -> Option<Assignment> {
         let value = match (delay, ttl) {
             (true, true) => Assigned::Later(DELAY, Some(TTL)),

@@ -61,8 +61,8 @@ impl Step {
 }
 
 impl Table {
-    /// Applies a step to one task, or to those of several, in the required state. Returns the changed tasks; for several
-    /// also their keys.
+    /// Applies a step to one task, or to those of several, in the required state. Returns the changed tasks; for
+    /// several also their keys.
     pub fn step(&self, step: &Step) -> Text {
         let mut parameters = Parameters::default();
         let set = self.on_step(step).map(|set| self.assign(set, &mut parameters));

@@ -1,7 +1,8 @@
-//! SQL for sub-queues: each is identified by a hash of its label, its sub-queue, and each statement is about one sub-queue.
+//! SQL for sub-queues: each is identified by a hash of its label, its sub-queue, and each statement is about one
+//! sub-queue.
 //!
-//! * The hash is keyed with a secret of the database, see [`crate::queue::digest`]; it is the same function for all types,
-//!   and also hashes NULL.
+//! * The hash is keyed with a secret of the database, see [`crate::queue::digest`]; it is the same function for all
+//!   types, and also hashes NULL.
 //! * The one-element array and the order by sub-queue leave the planner only the index that begins with the sub-queue.
 //! * The first task is looked up by itself and then locked by ctid: FOR UPDATE SKIP LOCKED in the look-up would skip a
 //!   locked task and break the order.
@@ -15,8 +16,8 @@ use crate::statement::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text}
 pub(super) const IN_STRICT_ORDER: [Status; 2] = [Status::Ready, Status::Waiting];
 
 impl Table {
-    /// Returns the states of the tasks that count in the order of their sub-queue; the first of them is next. With strict
-    /// sub-queues a waiting task holds up those behind it.
+    /// Returns the states of the tasks that count in the order of their sub-queue; the first of them is next. With
+    /// strict sub-queues a waiting task holds up those behind it.
     pub(super) fn in_order(&self) -> &'static [Status] {
         match self.features.has_strict_subqueues() {
             true => &IN_STRICT_ORDER,
@@ -38,8 +39,8 @@ impl Table {
         format!("xqueue.subqueue({prefix}{tube})")
     }
 
-    /// Picks the first task of a sub-queue, unless one of the sub-queue is taken. The task is returned and locked if it is
-    /// ready and not locked by another transaction.
+    /// Picks the first task of a sub-queue, unless one of the sub-queue is taken. The task is returned and locked if it
+    /// is ready and not locked by another transaction.
     pub(super) fn picking_in_subqueue(
         &self,
         marked: bool,
@@ -96,8 +97,8 @@ impl Table {
         parameters.text(format!("SELECT {}", self.takeable(&subqueue)))
     }
 
-    /// Selects a number of sub-queues that have tasks, from a given hash on, each with whether its first task is takeable
-    /// and the level of that task.
+    /// Selects a number of sub-queues that have tasks, from a given hash on, each with whether its first task is
+    /// takeable and the level of that task.
     pub fn subqueues(&self) -> Text {
         let mut parameters = Parameters::default();
         let (from, limit) = (parameters.add(Parameter::Subqueue), parameters.add(Parameter::Limit));

@@ -31,7 +31,8 @@ impl Table {
         condition
     }
 
-    /// Returns the condition that a task is not before the mark. Marks of buried tasks are in order of priority and key.
+    /// Returns the condition that a task is not before the mark. Marks of buried tasks are in order of priority and
+    /// key.
     pub(super) fn is_at_or_behind_mark(
         &self,
         within: Within,

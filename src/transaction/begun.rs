@@ -1,5 +1,5 @@
-//! Statements that take tasks, until what they have changed is counted, which is at their end. Of one that fails in the middle
-//! nothing else tells, once it is rolled back, that tasks which others have passed over are ready again.
+//! Statements that take tasks, until what they have changed is counted, which is at their end. Of one that fails in the
+//! middle nothing else tells, once it is rolled back, that tasks which others have passed over are ready again.
 
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;

@@ -104,8 +104,8 @@ fn forget() {
     NOTED.set(Noted::NOTHING);
 }
 
-/// Applies the changes of a queue, committed by `now`: they are visible, and locks are still held, so earlier writers have been here
-/// before. Must neither allocate nor fail.
+/// Applies the changes of a queue, committed by `now`: they are visible, and locks are still held, so earlier writers
+/// have been here before. Must neither allocate nor fail.
 fn commit(now: i64, slot: SlotId, delta: &Delta) {
     injection::point(c"xqueue-commit-is-visible");
     if delta.table.dropped == Some(true) {

@@ -45,7 +45,8 @@ pub fn add_indexes(
     }
 }
 
-/// Drops an index that is not needed any more, or not as it has to be, if the extension made it. Returns its name if it is there.
+/// Drops an index that is not needed any more, or not as it has to be, if the extension made it. Returns its name if it
+/// is there.
 fn drop_index(
     relation: &Relation,
     index: Index,

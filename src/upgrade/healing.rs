@@ -1,6 +1,6 @@
-//! What commands by hand leave behind. Triggers that were disabled and enabled again, as programs do that load fixtures, fire
-//! for local changes only: they have to fire always, as replication brings changes too. A column that was renamed has its old
-//! name in the table's note.
+//! What commands by hand leave behind. Triggers that were disabled and enabled again, as programs do that load
+//! fixtures, fire for local changes only: they have to fire always, as replication brings changes too. A column that
+//! was renamed has its old name in the table's note.
 
 use crate::error::OrRaise;
 use crate::queue::triggers::{self, Tracking};
@@ -20,7 +20,8 @@ pub fn is_ill(queue: &Queue) -> bool {
         || !Relation::open(queue.table, Lock::None).is_none_or(is_noted)
 }
 
-/// Makes the enabled triggers of a queue fire always, and its note say what is so; false if the table is locked, or that fails.
+/// Makes the enabled triggers of a queue fire always, and its note say what is so; false if the table is locked, or
+/// that fails.
 pub fn heal(table: Oid) -> bool {
     let healed = xact::try_in_transaction(|| {
         if !relation::try_lock(table, Lock::ShareRowExclusive) {

@@ -1,6 +1,6 @@
-//! The definition of a queue as it stands on its table, in a comment on a trigger: a dump of the table alone, or of the schema
-//! without data, has no row of the registry, but it has this. `upgrade` of such a table takes it for options of the caller's,
-//! as the owner of the table may have written anything.
+//! The definition of a queue as it stands on its table, in a comment on a trigger: a dump of the table alone, or of the
+//! schema without data, has no row of the registry, but it has this. `upgrade` of such a table takes it for options of
+//! the caller's, as the owner of the table may have written anything.
 
 use crate::error::{Error, Result};
 use crate::model::definition::{Column, Definition, Made};

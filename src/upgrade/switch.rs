@@ -92,7 +92,9 @@ impl Switch<'_> {
             }
             Status::Buried => ("retry", "R", "call xqueue.plow(), or switch buried on"),
             Status::Zombie => ("zombie", "delete", "wait until they are deleted"),
-            _ => ("keep", "delete", "delete them yourself"),
+            Status::Done => ("keep", "delete", "delete them yourself"),
+            // Every queue has these states.
+            Status::Ready | Status::Taken => return Ok(()),
         };
         let letter = status.letter();
         Err(Error::new(

@@ -20,8 +20,8 @@ pub struct Assignments<'m> {
 }
 
 impl<'m> Assignments<'m> {
-    /// Evaluates what does not depend on a task. None where that is left to a statement, which also reports what is out of
-    /// range.
+    /// Evaluates what does not depend on a task. None where that is left to a statement, which also reports what is out
+    /// of range.
     pub fn of(
         queue: &Queue,
         assignments: impl IntoIterator<Item = Assignment>,
@@ -90,7 +90,8 @@ fn depends_on_task(value: Assigned) -> bool {
     )
 }
 
-/// Returns whether a value can be computed of a task, besides those that are the same for all. Checks of domains are the statement's.
+/// Returns whether a value can be computed of a task, besides those that are the same for all. Checks of domains are
+/// the statement's.
 fn is_known_of_task(queue: &Queue, field: Field, value: Assigned) -> bool {
     let column = queue.column_of(field);
     match value {

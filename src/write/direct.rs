@@ -1,5 +1,5 @@
-//! Direct path: take, ack, put and the worker's changes through the table access method, for tables without triggers, rules or
-//! row security of the user's.
+//! Direct path: take, ack, put and the worker's changes through the table access method, for tables without triggers,
+//! rules or row security of the user's.
 //!
 //! The rules are those of [`crate::statement::rule`]; changes are recorded as the triggers would record them. What
 //! needs more is left to the statement path, and so is an ack that meets another transaction at its task.
@@ -51,8 +51,8 @@ struct Way {
     index: Oid,
 }
 
-/// Takes up to `count` of the ready tasks of a group: candidates that were read ahead, then those from the mark among the
-/// arguments on. The tasks are as the caller wants them; those that cannot be so are passed over.
+/// Takes up to `count` of the ready tasks of a group: candidates that were read ahead, then those from the mark among
+/// the arguments on. The tasks are as the caller wants them; those that cannot be so are passed over.
 pub fn take(
     queue: &Queue,
     group: Group,

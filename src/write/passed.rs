@@ -1,9 +1,9 @@
-//! Tasks that a take passes over, because jsonb cannot hold them or an UPDATE of them fails, and the slow way to take those
-//! behind them.
+//! Tasks that a take passes over, because jsonb cannot hold them or an UPDATE of them fails, and the slow way to take
+//! those behind them.
 //!
-//! A take that may fail for a single task runs in a subtransaction, or refuses the task before it has written anything. Where a
-//! statement has failed, its tasks are tried one by one. If nothing else can be taken, the first task that no UPDATE can write is
-//! tried once more without protection, so that the caller gets the error as it is.
+//! A take that may fail for a single task runs in a subtransaction, or refuses the task before it has written anything.
+//! Where a statement has failed, its tasks are tried one by one. If nothing else can be taken, the first task that no
+//! UPDATE can write is tried once more without protection, so that the caller gets the error as it is.
 
 mod rests;
 
@@ -123,7 +123,8 @@ impl<'take> Passed<'take> {
         }
     }
 
-    /// Passes over a task that the direct path could not take. One that was written, and undone, is not tried again at once.
+    /// Passes over a task that the direct path could not take. One that was written, and undone, is not tried again at
+    /// once.
     pub fn pass_over(&mut self, direct: &Direct, task: &impl Row, refusal: Refusal) {
         let key = self.queue.key_of(task);
         if refusal.why == Why::Unwritten && direct.heap.may_refuse() {
@@ -197,8 +198,8 @@ impl<'take> Passed<'take> {
         Ok(taken)
     }
 
-    /// Takes the first task that no UPDATE could write, if there is one, so that the caller gets its error. `change` takes a task
-    /// by its key.
+    /// Takes the first task that no UPDATE could write, if there is one, so that the caller gets its error. `change`
+    /// takes a task by its key.
     pub fn insist(
         &self,
         change: Change,
@@ -311,7 +312,8 @@ impl<'take> Passed<'take> {
         }
     }
 
-    /// Takes the tasks one by one. Those that cannot be taken stay locked, so that the others keep their places behind them.
+    /// Takes the tasks one by one. Those that cannot be taken stay locked, so that the others keep their places behind
+    /// them.
     fn one_by_one<'to>(&mut self, change: Change, arguments: &Arguments) -> Vec<Value<'to>> {
         let queue = self.queue;
         let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer);

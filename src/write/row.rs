@@ -126,7 +126,9 @@ fn stand(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
     let group = match new.place.status {
         Status::Ready if !new.place.is_in_subqueue() => queue.group_of(new.row, &new.place),
         Status::Buried => Group::Buried,
-        _ => return None,
+        Status::Ready | Status::Taken | Status::Waiting | Status::Zombie | Status::Done => {
+            return None;
+        }
     };
     let position = match group {
         Group::Buried => queue.position_of_buried(new.row),

@@ -35,9 +35,9 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
         KnownPriorities::PriorityScan => {
             let mut priority_scan =
                 PriorityScan { slot: queue.slot, tube, since: now, found: None };
-            injection::point(c"xqueue-survey-begins");
+            injection::point(c"xqueue-priority-scan-begins");
             let found = priority_scan_of(queue, arguments);
-            injection::point(c"xqueue-survey-ends");
+            injection::point(c"xqueue-priority-scan-ends");
             priority_scan.found = found.filter(|found| found.len() <= priorities::LIMIT);
             at_once
         }
@@ -100,8 +100,8 @@ fn may_raise(queue: &Queue, tasks: Kind) -> bool {
         && !queue.may_be_changing()
 }
 
-/// Returns whether the candidates of a group that others have read ahead may be taken. The transaction's own tasks are not among
-/// them, and tasks of several priorities at once are in another order.
+/// Returns whether the candidates of a group that others have read ahead may be taken. The transaction's own tasks are
+/// not among them, and tasks of several priorities at once are in another order.
 pub fn may_read_ahead(queue: &Queue, group: Group) -> bool {
     let is_ordered = match group {
         Group::Ready { tube, priority } => {

@@ -1,4 +1,5 @@
-//! `uuidv7`: keys of feature id = uuid on servers that make no UUIDs of version 7 themselves, those before PostgreSQL 18.
+//! `uuidv7`: keys of feature id = uuid on servers that make no UUIDs of version 7 themselves, those before PostgreSQL
+//! 18.
 
 use crate::error::Result;
 use crate::model::uuid7::Clock;

@@ -3,6 +3,7 @@
 //!
 //! The server is named by PGHOST, PGPORT, PGUSER, PGDATABASE; `pgrx-embed/test` sets them.
 
+mod amcheck;
 mod ask;
 mod child;
 mod client;
@@ -28,6 +29,7 @@ mod tubes;
 mod waiter;
 mod watcher;
 
+pub use amcheck::index_checks;
 pub use ask::{ask, ask_one};
 pub use child::Consumer;
 pub use client::{

@@ -1,4 +1,4 @@
-//! Marks are raised, and priorities surveyed, once for a number of tasks that the server decides. Tests repeat until
+//! Marks are raised, and priorities scanned, once for a number of tasks that the server decides. Tests repeat until
 //! they observe it, and do what must have no effect as often as has had one elsewhere.
 
 use std::sync::OnceLock;

@@ -294,7 +294,7 @@ fn the_least_and_the_greatest_priority() {
     t.q.sql(
         "INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 9223372036854775807), (6, 'a', -9223372036854775808)",
     );
-    // Known by a survey, and not from the commit.
+    // Known by a priority scan, and not from the commit.
     t.q.upgrade(&json!({"features": {"buried": true}}));
     t.scan_priorities("a");
     t.finds(6);

@@ -93,7 +93,7 @@ impl Judge<'_> {
             Status::Taken => self.see_taken(row, &place),
             Status::Waiting => self.see_timed(row),
             Status::Zombie if queue.features().zombies() => self.see_timed(row),
-            _ => {}
+            Status::Ready | Status::Buried | Status::Zombie | Status::Done => {}
         }
     }
 
@@ -137,8 +137,8 @@ fn note(first: &mut Option<Position>, found: Option<Position>) {
     *first = [*first, found].into_iter().flatten().min();
 }
 
-/// Reports a sub-queue whose first task no take would find: it is not in the ring, its mark lies beyond the task, or its
-/// known level is lower.
+/// Reports a sub-queue whose first task no take would find: it is not in the ring, its mark lies beyond the task, or
+/// its known level is lower.
 pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
     let relation = census::table(queue)?;
     let indexes =

@@ -95,8 +95,9 @@ impl Change {
             flow.put += self.transitions[NOWHERE][status as usize].max(0) as u64;
             let left = &self.transitions[status as usize];
             if !status.is_over() {
-                let over = [Status::Zombie as usize, Status::Done as usize, NOWHERE];
-                flow.done += over.map(|end| left[end].max(0) as u64).iter().sum::<u64>();
+                let over = Status::ALL.into_iter().filter(|status| status.is_over());
+                let over = over.map(|status| status as usize).chain([NOWHERE]);
+                flow.done += over.map(|end| left[end].max(0) as u64).sum::<u64>();
             }
         }
         flow

@@ -51,8 +51,8 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// Returns the worker's last failure, or else the task that takes pass over, or else what the table lacks, and when that was
-    /// found.
+    /// Returns the worker's last failure, or else the task that takes pass over, or else what the table lacks, and when
+    /// that was found.
     pub(super) fn problem(&self, of: &Problems, now: i64) -> Option<(Text<ERROR_LENGTH>, i64)> {
         let refuses = self.has_refused && now.saturating_sub(of.refused.at) < REFUSED_FOR;
         let problem = match (self.has_error, refuses, self.lacks) {

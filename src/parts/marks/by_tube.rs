@@ -1,5 +1,5 @@
-//! A bounded list of values by tube, for the tubes last asked for; new ones evict others in turn. The values lie apart from
-//! their number, and are not touched while there are none. Pure.
+//! A bounded list of values by tube, for the tubes last asked for; new ones evict others in turn. The values lie apart
+//! from their number, and are not touched while there are none. Pure.
 
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
-//! Tasks that are to be taken next, as a ring has them, and what it hands out to a take, see [`crate::parts::marks::ring`].
-//! Pure.
+//! Tasks that are to be taken next, as a ring has them, and what it hands out to a take, see
+//! [`crate::parts::marks::ring`]. Pure.
 
 use crate::model::position::Position;
 use crate::model::row_id::RowId;
 
-/// Maximum number of candidates, which may all be handed out at once: takes of several tasks that shared a page of the table would
-/// wait for each other at each row.
+/// Maximum number of candidates, which may all be handed out at once: takes of several tasks that shared a page of the
+/// table would wait for each other at each row.
 pub const ROOM: usize = 192;
 
 /// Maximum number of transactions noted whose locks were in the way.

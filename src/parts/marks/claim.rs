@@ -1,5 +1,5 @@
-//! Candidates that this process was handed out and has not looked at yet: should it end in between, the rings are put aside, as it may
-//! have begun to take the task.
+//! Candidates that this process was handed out and has not looked at yet: should it end in between, the rings are put
+//! aside, as it may have begun to take the task.
 
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
@@ -21,12 +21,14 @@ impl Claim {
         Claim { outer: OPEN.replace(Some(slot)) }
     }
 
-    /// The candidate has been looked at, or there is none.
+    /// The candidate has been looked at, or there is none: the rings stay.
     pub fn end(self) {
-        OPEN.set(None);
+        OPEN.set(self.outer);
+        std::mem::forget(self);
     }
 }
 
+/// A claim that was not ended.
 impl Drop for Claim {
     fn drop(&mut self) {
         abandon();
@@ -34,8 +36,8 @@ impl Drop for Claim {
     }
 }
 
-/// Puts aside the rings of a claim that was not ended. Called as the (sub)transaction is rolled back too: a process that is told to
-/// exit drops nothing.
+/// Puts aside the rings of a claim that was not ended. Called as the (sub)transaction is rolled back too: a process
+/// that is told to exit drops nothing.
 pub fn abandon() {
     if let Some(slot) = OPEN.take()
         && let Some(mut queue) = slot::lock(slot)

@@ -158,7 +158,8 @@ impl<'q> Marks<'q> {
         }
     }
 
-    /// Returns the priorities that ready tasks, of a tube if one is given, may have, see [`Priorities::known_priorities`].
+    /// Returns the priorities that ready tasks, of a tube if one is given, may have, see
+    /// [`Priorities::known_priorities`].
     pub fn known_priorities(
         &mut self,
         tube: Option<u64>,
@@ -173,7 +174,8 @@ impl<'q> Marks<'q> {
         self.within(scope).known_priorities(into, may_scan, now)
     }
 
-    /// Ends a survey, see [`Priorities::end_priority_scan`]. The priorities of an evicted tube are not made again.
+    /// Ends a priority scan, see [`Priorities::end_priority_scan`]. The priorities of an evicted tube are not made
+    /// again.
     pub fn end_priority_scan(
         &mut self,
         tube: Option<u64>,

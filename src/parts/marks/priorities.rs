@@ -1,9 +1,9 @@
 //! Low-water marks of a queue with priorities, or of one of its tubes: one for each priority, as a task of a later
 //! priority may stand before those of an earlier one.
 //!
-//! That every ready task has one of the known priorities is established by a survey, which treats concurrent
+//! That every ready task has one of the known priorities is established by a priority scan, which treats concurrent
 //! transactions as the raise of a mark does: those that commit before the look at a priority are in what it finds,
-//! later ones lower `floor` or add their priority; if that is impossible, the survey fails. Pure.
+//! later ones lower `floor` or add their priority; if that is impossible, the priority scan fails. Pure.
 
 use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER, Start};
@@ -18,9 +18,9 @@ pub const LIMIT: usize = 16;
 pub struct State {
     /// Every ready task has one of the known priorities.
     complete: bool,
-    /// Start of the survey in progress; 0: none.
+    /// Start of the priority scan in progress; 0: none.
     scanned_since: i64,
-    /// Tasks taken since the last survey.
+    /// Tasks taken since the last priority scan.
     takes: u32,
 }
 
@@ -37,7 +37,7 @@ pub enum KnownPriorities {
     All(Vec<i64>),
     /// Not all.
     Some,
-    /// Not all: the caller has to do a survey and report it by `end_priority_scan`.
+    /// Not all: the caller has to do a priority scan and report it by `end_priority_scan`.
     PriorityScan,
 }
 
@@ -97,7 +97,7 @@ impl Priorities<'_> {
         self.table.of_mut(self.scope).iter_mut().for_each(|known| known.mark.lower(position));
     }
 
-    /// Discards the list of priorities, and the survey in progress.
+    /// Discards the list of priorities, and the priority scan in progress.
     fn lose(&mut self) {
         (self.state.complete, self.state.scanned_since) = (false, 0);
     }
@@ -114,7 +114,7 @@ impl Priorities<'_> {
     }
 
     /// Returns the priorities that ready tasks may have. `into`: an empty list with room for all. With `may_scan`
-    /// the caller may be asked for a survey.
+    /// the caller may be asked for a priority scan.
     pub fn known_priorities(
         &mut self,
         mut into: Vec<i64>,
@@ -134,7 +134,7 @@ impl Priorities<'_> {
         }
     }
 
-    /// Begins a survey, unless a raise or a survey is in progress.
+    /// Begins a priority scan, unless a raise or a priority scan is in progress.
     fn begin_priority_scan(&mut self, now: i64) -> bool {
         let known = self.table.of_mut(self.scope);
         let is_looked_at = known.iter().any(|known| known.mark.is_being_raised(now));
@@ -149,8 +149,8 @@ impl Priorities<'_> {
         true
     }
 
-    /// Ends the survey begun at `since`. `found`: the priorities of ready tasks with the position of the first task
-    /// of each; None if the survey has failed or found too many.
+    /// Ends the priority scan begun at `since`. `found`: the priorities of ready tasks with the position of the first
+    /// task of each; None if the priority scan has failed or found too many.
     pub fn end_priority_scan(&mut self, since: i64, found: Option<&[(i64, Position)]>) {
         if self.state.scanned_since != since {
             return;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_makes_them_known() {
+    fn a_priority_scan_makes_them_known() {
         let mut priorities = scanned(&[(1, 10), (5, 3)]);
         assert!(priorities.state.complete);
         priorities.all().lower(3, 8);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_while_it_is_surveyed_is_not_missed() {
+    fn what_comes_while_it_is_scanned_is_not_missed() {
         let mut priorities = scanned(&[(1, 10), (5, 3)]);
         priorities.all().lower_all(100);
         assert!(priorities.all().begin_priority_scan(9));
@@ -234,9 +234,9 @@ mod tests {
         assert_eq!(at(&mut priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
     }
 
-    /// Returns whether the survey has seen it is unknown.
+    /// Returns whether the priority scan has seen it is unknown.
     #[test]
-    fn a_survey_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
+    fn a_priority_scan_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
         let mut priorities = Own::new();
         assert!(priorities.all().begin_priority_scan(7));
         priorities.all().lower_all(5);
@@ -286,7 +286,7 @@ mod tests {
         tube.all().learn(&at(&mut all));
         assert!(tube.state.complete);
         assert_eq!(at(&mut tube), at(&mut all));
-        // Its own survey comes too late, and no raise of its own is in progress.
+        // Its own priority scan comes too late, and no raise of its own is in progress.
         tube.all().end_priority_scan(9, Some(&[]));
         tube.all().mark(5).unwrap().end_raise(20, Some(50));
         assert_eq!(at(&mut tube), [(1, 10), (5, 3)]);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_that_fails_changes_nothing() {
+    fn a_priority_scan_that_fails_changes_nothing() {
         let mut priorities = Own::new();
         assert!(priorities.all().begin_priority_scan(7));
         priorities.all().end_priority_scan(7, None);

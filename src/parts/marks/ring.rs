@@ -1,12 +1,13 @@
-//! The tasks of a group that takes are given next: one take reads them ahead, so that not each of many consumers searches
-//! the index and walks over what the others are taking.
+//! The tasks of a group that takes are given next: one take reads them ahead, so that not each of many consumers
+//! searches the index and walks over what the others are taking.
 //!
-//! Invariant: a task of the group that is ready, visible to all and before `end` is a candidate, or was handed out to a take
-//! that has not ended, or its row was locked, or being changed, as a take or a refill came to it. What may break that puts the
-//! ring aside, and the next refill begins at the mark: a rollback, a take that ends without a look at its candidate, the end of
-//! such a lock. What is not told, as that such a change has left the task ready, is found as the ring is put aside once in
-//! `TRUSTED_FOR`. A task that becomes ready before `end` cuts off the candidates behind it. Refills treat concurrent
-//! commits as the raise of a mark does: those before the look's snapshot are in what it finds, later ones are in `floor`.
+//! Invariant: a task of the group that is ready, visible to all and before `end` is a candidate, or was handed out to a
+//! take that has not ended, or its row was locked, or being changed, as a take or a refill came to it. What may break
+//! that puts the ring aside, and the next refill begins at the mark: a rollback, a take that ends without a look at its
+//! candidate, the end of such a lock. What is not told, as that such a change has left the task ready, is found as the
+//! ring is put aside once in `TRUSTED_FOR`. A task that becomes ready before `end` cuts off the candidates behind it.
+//! Refills treat concurrent commits as the raise of a mark does: those before the look's snapshot are in what it finds,
+//! later ones are in `floor`.
 //!
 //! A candidate is a hint: the take looks whether the row is still there, and ready. Pure.
 //!
@@ -145,8 +146,8 @@ impl State {
         self.distrusted_since = now;
     }
 
-    /// One of the transactions told with what was handed out has ended: the row that it had locked may come first. Another take
-    /// may have seen to that.
+    /// One of the transactions told with what was handed out has ended: the row that it had locked may come first.
+    /// Another take may have seen to that.
     pub fn locker_ended(&mut self, of: &Handed) {
         if self.lockers == of.lockers {
             self.put_aside();
@@ -200,8 +201,8 @@ impl Ring<'_> {
         Some(Refill { from: state.end, mark: FIRST, room, ring: 0, number: state.refill })
     }
 
-    /// Ends a refill, which has found these tasks: all of the group that are ready, in order, up to the last, but for those that
-    /// were being changed. Fewer than it had room for: there are no more.
+    /// Ends a refill, which has found these tasks: all of the group that are ready, in order, up to the last, but for
+    /// those that were being changed. Fewer than it had room for: there are no more.
     pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
         if !self.state.is_being_refilled || self.state.refill != refill.number {
             return;
@@ -249,8 +250,8 @@ impl Ring<'_> {
     }
 }
 
-/// Returns whether no more than this time has passed. Each process has read the clock before it came to the ring, and it may
-/// have been set back.
+/// Returns whether no more than this time has passed. Each process has read the clock before it came to the ring, and
+/// it may have been set back.
 fn is_within(since: i64, now: i64, time: i64) -> bool {
     now.checked_sub(since).is_some_and(|passed| passed.unsigned_abs() <= time.unsigned_abs())
 }

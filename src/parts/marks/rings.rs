@@ -1,9 +1,10 @@
-//! The rings of a queue, each of one group, so that takes of several tubes and priorities in turn each have theirs. The one
-//! that was not used for longest is given to another group once it is idle; until then that group searches the index.
+//! The rings of a queue, each of one group, so that takes of several tubes and priorities in turn each have theirs. The
+//! one that was not used for longest is given to another group once it is idle; until then that group searches the
+//! index.
 //!
-//! Groups overlap, as those of all tasks and of a tube: a task may be a candidate in several rings, and a take may find that
-//! another, which was handed it by another ring, is taking it. So what may bring such a task back concerns all rings: a
-//! rollback, and a take that ends amid its look. Pure.
+//! Groups overlap, as those of all tasks and of a tube: a task may be a candidate in several rings, and a take may find
+//! that another, which was handed it by another ring, is taking it. So what may bring such a task back concerns all
+//! rings: a rollback, and a take that ends amid its look. Pure.
 
 use crate::model::position::{Group, Position};
 use crate::parts::marks::candidate::{Candidates, Handed, More, Read, Refill};

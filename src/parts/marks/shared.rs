@@ -88,7 +88,7 @@ impl QueueGuard {
     }
 
     /// Returns the priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with room
-    /// for all. With `may_scan` the caller sees all that others have committed, and may be asked for a survey.
+    /// for all. With `may_scan` the caller sees all that others have committed, and may be asked for a priority scan.
     pub fn known_priorities(
         &mut self,
         tube: Option<u64>,
@@ -107,8 +107,8 @@ impl QueueGuard {
         known
     }
 
-    /// Puts last the priorities of which a ring knows that they have no tasks but those in the hands of takes, which may give them
-    /// up. Not of those whose mark is due to be raised.
+    /// Puts last the priorities of which a ring knows that they have no tasks but those in the hands of takes, which
+    /// may give them up. Not of those whose mark is due to be raised.
     fn put_empty_ones_last(&mut self, priorities: &mut [i64], now: i64) {
         let mut count = 0;
         for place in 0..priorities.len() {
@@ -121,8 +121,8 @@ impl QueueGuard {
         }
     }
 
-    /// Ends a survey begun at `since`. `found`: the priorities with the position of the first task of each; None if
-    /// the survey has failed.
+    /// Ends a priority scan begun at `since`. `found`: the priorities with the position of the first task of each; None
+    /// if the priority scan has failed.
     pub fn end_priority_scan(
         &mut self,
         tube: Option<u64>,

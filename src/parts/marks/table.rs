@@ -1,5 +1,5 @@
-//! Marks by group: a bounded table of marks for priorities, of the whole queue and of some tubes together. The marks lie
-//! apart from their number, and are not touched while there are none. Pure.
+//! Marks by group: a bounded table of marks for priorities, of the whole queue and of some tubes together. The marks
+//! lie apart from their number, and are not touched while there are none. Pure.
 
 use crate::parts::marks::mark::Mark;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The marks of a queue against a model that knows every task: whatever commits, takes, looks and surveys come
+//! The marks of a queue against a model that knows every task: whatever commits, takes, looks and priority scans come
 //! in whatever order, no task stands before a mark of its group.
 
 use crate::model::position::{FIRST, Group, LAST, Position};
@@ -76,7 +76,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A raise in progress: since when, and what the look has found.
 type Raise = (Group, i64, Option<Position>);
-/// The same of a survey, in a tube or all.
+/// The same of a priority scan, in a tube or all.
 type PriorityScan = (Option<u64>, i64, Option<Vec<(i64, Position)>>);
 
 #[derive(Default)]

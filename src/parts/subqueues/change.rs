@@ -132,7 +132,7 @@ impl SubqueueChanges {
                 // A ready task may have stood behind a waiting one.
                 Status::Waiting => (change.offers, change.lost) = (true, true),
                 Status::Ready => change.lost = true,
-                _ => {}
+                Status::Buried | Status::Zombie | Status::Done => {}
             });
         }
         let Some((subqueue, status)) = new else { return };

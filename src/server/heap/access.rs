@@ -102,8 +102,8 @@ pub unsafe fn value<'row>(slot: *mut pg_sys::TupleTableSlot, number: i16) -> Opt
     }
 }
 
-/// The identifier of the transaction that has written the row in a slot; None where a table keeps its rows in another way
-/// than heap.
+/// The identifier of the transaction that has written the row in a slot; None where a table keeps its rows in another
+/// way than heap.
 ///
 /// # Safety
 /// As above.
@@ -127,13 +127,13 @@ pub unsafe fn row_id(slot: *mut pg_sys::TupleTableSlot) -> RowId {
     RowId::new(block, place.ip_posid)
 }
 
-/// Puts the version of a row in a place, or what it was changed to within its page, into a slot, if the snapshot sees one. First as
-/// a scan of an index does it, which makes room in a page that is full of what is dead, but does not begin at a version that no index
-/// leads to.
+/// Puts the version of a row in a place, or what it was changed to within its page, into a slot, if the snapshot sees
+/// one. First as a scan of an index does it, which makes room in a page that is full of what is dead, but does not
+/// begin at a version that no index leads to.
 ///
 /// # Safety
-/// The table is an open heap on which the caller holds a lock, and which has the block; the slot is one of it, the snapshot is
-/// valid. To be called within a guard.
+/// The table is an open heap on which the caller holds a lock, and which has the block; the slot is one of it, the
+/// snapshot is valid. To be called within a guard.
 pub unsafe fn fetch(
     table: pg_sys::Relation,
     row: RowId,

@@ -124,8 +124,8 @@ impl Open<'_> {
         }
     }
 
-    /// Shows `see` the rows that an index leads to, in its order, for as long as it wants. The index is opened if it is not
-    /// open yet.
+    /// Shows `see` the rows that an index leads to, in its order, for as long as it wants. The index is opened if it is
+    /// not open yet.
     pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
         let Some(position) = self.heap.position(index) else { return };
         let columns = &self.heap.indexes[position].columns;
@@ -194,8 +194,8 @@ impl Open<'_> {
     pub fn see_at(&mut self, row: RowId, see: impl FnOnce(&Found)) {
         pgrx::check_for_interrupts!();
         let (relation, slot) = (self.relation.pointer(), self.heap.seen);
-        // SAFETY: the table is open, which keeps the server from cutting off blocks; the place is looked for only where it has
-        // one. The slot is one of the table, and empty: it is filled only here.
+        // SAFETY: the table is open, which keeps the server from cutting off blocks; the place is looked for only where
+        // it has one. The slot is one of the table, and empty: it is filled only here.
         unsafe {
             let is_seen = pg_guard_ffi_boundary(|| {
                 if row.block() >= self.blocks.get() {
@@ -246,9 +246,10 @@ impl Open<'_> {
     /// Adds the row, by which another was updated, to the indexes; to one of them without a look whether
     /// it is unique there.
     ///
-    /// Before the server splits a full page of an index, it looks for versions that are dead where it is told that the key stays as it
-    /// is: in the indexes that these changes leave so, as it would find out by itself. In the others for the first row of a call:
-    /// of tasks that are taken one by one the entries are dead soon, of many at once none is yet.
+    /// Before the server splits a full page of an index, it looks for versions that are dead where it is told that the
+    /// key stays as it is: in the indexes that these changes leave so, as it would find out by itself. In the others
+    /// for the first row of a call: of tasks that are taken one by one the entries are dead soon, of many at once none
+    /// is yet.
     ///
     /// # Safety
     /// The row has been stored. To be called within a guard.

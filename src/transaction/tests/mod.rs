@@ -207,7 +207,8 @@ proptest! {
         prop_assert!(stack.total(JOBS) == Delta::default() && stack.total(MAIL) == Delta::default());
     }
 
-    /// Beyond what is noted by name: all are counted, and none stands before what is noted for its group or a wider one.
+    /// Beyond what is noted by name: all are counted, and none stands before what is noted for its group or a wider
+    /// one.
     #[test]
     fn of_more_than_are_noted_nothing_is_lost(
         added in prop::collection::vec((0..400u64, 0..3i64, 0..9u128), 0..500), cut in any::<prop::sample::Index>()

@@ -22,12 +22,12 @@ use std::time::Duration;
 /// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;
 
-/// A take that is handed nothing after it has read ahead reads again at most once for this number of tasks wanted: what it read may
-/// have been handed to other takes.
+/// A take that is handed nothing after it has read ahead reads again at most once for this number of tasks wanted: what
+/// it read may have been handed to other takes.
 const TASKS_PER_READ: usize = 32;
 
-/// A take of several tasks waits for another that is reading ahead, this often and this long: else it would take from the index
-/// what that one has just read.
+/// A take of several tasks waits for another that is reading ahead, this often and this long: else it would take from
+/// the index what that one has just read.
 const NAPS: usize = 20;
 const NAP: Duration = Duration::from_micros(100);
 
@@ -65,7 +65,8 @@ pub struct Search<'take, 'call> {
     pub tasks: usize,
 }
 
-/// Hands out the next candidates of a group, where a ring may be used. The take looks at them under a snapshot that is younger.
+/// Hands out the next candidates of a group, where a ring may be used. The take looks at them under a snapshot that is
+/// younger.
 pub fn begin(queue: &Queue, group: Group, tasks: usize) -> Option<Ahead> {
     start::may_read_ahead(queue, group).then(|| hand_out(queue, group, tasks))
 }
@@ -79,8 +80,8 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
     Ahead { claim, handed: handed.unwrap_or_default(), more }
 }
 
-/// Lets `attempt` take candidates, and returns whether the index is to be searched for more. The rings are put aside where a claim is
-/// dropped.
+/// Lets `attempt` take candidates, and returns whether the index is to be searched for more. The rings are put aside
+/// where a claim is dropped.
 pub fn take(
     queue: &Queue,
     search: Search,
@@ -221,8 +222,8 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         true
     }
 
-    /// Reads the next tasks of the group, and returns whether there are any. What another transaction is changing is left out: its
-    /// rollback puts the rings aside, if it has reported the change.
+    /// Reads the next tasks of the group, and returns whether there are any. What another transaction is changing is
+    /// left out: its rollback puts the rings aside, if it has reported the change.
     fn read_ahead(&self, refill: &Refill) -> bool {
         injection::point(c"xqueue-ring-is-refilled");
         let (queue, search) = (self.queue, self.search);

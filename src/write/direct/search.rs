@@ -8,10 +8,11 @@ use pgrx::pg_sys::Oid;
 /// Maximum number of searches of a take; beyond it a statement is to find what others change again and again.
 const SEARCHES: usize = 3;
 
-/// Lets `attempt` take the tasks that an index leads to, in order, and returns whether there may be more, for a statement to find.
+/// Lets `attempt` take the tasks that an index leads to, in order, and returns whether there may be more, for a
+/// statement to find.
 ///
-/// What other transactions are changing or have locked is passed over. Where one of them has ended since, its task may be free:
-/// the index is searched again.
+/// What other transactions are changing or have locked is passed over. Where one of them has ended since, its task may
+/// be free: the index is searched again.
 pub fn take(
     open: &Open,
     index: Oid,

@@ -40,8 +40,8 @@ pub fn keep(queue: &Queue, written: &Open) {
     });
 }
 
-/// Returns the position of a task with this key, and where its row was written, if that is kept: mostly it is the task taken last, or
-/// of several taken at once the one after that which was looked for last.
+/// Returns the position of a task with this key, and where its row was written, if that is kept: mostly it is the task
+/// taken last, or of several taken at once the one after that which was looked for last.
 pub fn row(queue: &Queue, key: &[Value]) -> Option<(Position, RowId)> {
     let [key] = key else { return None };
     let wanted = queue.position(*key)?;

@@ -1,8 +1,8 @@
-//! The worker's changes, without statements: of tasks that are due, and of those whose session has ended. It also finds what is left
-//! and what is next.
+//! The worker's changes, without statements: of tasks that are due, and of those whose session has ended. It also finds
+//! what is left and what is next.
 //!
-//! What a statement would plan may call code of the table's owner; here an index of the queue's own is scanned, and each task
-//! that it leads to is looked at and changed by the rules of [`crate::statement::rule`].
+//! What a statement would plan may call code of the table's owner; here an index of the queue's own is scanned, and
+//! each task that it leads to is looked at and changed by the rules of [`crate::statement::rule`].
 
 use crate::error::Error;
 use crate::model::change::{Call, Place};
@@ -93,8 +93,8 @@ impl Upkeep<'_> {
         Assignments::of(self.queue, assignments, &Arguments::default())
     }
 
-    /// Changes up to `limit` tasks and returns their number; those are passed over that are locked, and for which `is_tried` says no.
-    /// None where a statement has to do it.
+    /// Changes up to `limit` tasks and returns their number; those are passed over that are locked, and for which
+    /// `is_tried` says no. None where a statement has to do it.
     pub fn change(
         &self,
         change: Change,
@@ -174,7 +174,8 @@ impl Upkeep<'_> {
         }
     }
 
-    /// Returns the next instant at which the worker must act, of the tasks that `is_tried` lets pass; none is before `since`.
+    /// Returns the next instant at which the worker must act, of the tasks that `is_tried` lets pass; none is before
+    /// `since`.
     pub fn next_due(&self, since: i64, is_tried: impl Fn(&Found) -> bool) -> Option<Option<i64>> {
         let (queue, open) = (self.queue, self.direct.open(&[])?);
         let first = |index: Option<Oid>, field: Field, acts: &dyn Fn(Status) -> bool| {

@@ -121,11 +121,7 @@ impl Rest<'_> {
                 e.as_db_error().map_or_else(|| e.to_string(), |error| error.message().to_owned());
             return self.skipped.push(format!("amcheck: {why}"));
         }
-        let all = "SELECT indexrelid, indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indexrelid
-                   JOIN pg_am ON pg_am.oid = relam WHERE amname = 'btree' AND indisvalid AND relpersistence <> 't'";
-        for row in self.client.query(all, &[]).expect("the indexes are listed") {
-            let (oid, name): (u32, String) = (row.get(0), row.get(1));
-            let check = format!("SELECT bt_index_check({oid}::regclass, true)");
+        for (name, check) in xqueue_tests::index_checks(self.client) {
             if let Err(e) = self.client.batch_execute(&check) {
                 let error = e.as_db_error().map_or("", |error| error.message()).to_owned();
                 self.violation("amcheck", format!("{name}: {error}"));

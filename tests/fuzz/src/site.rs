@@ -8,7 +8,7 @@ use postgres::{Client, Config, NoTls};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use xqueue_tests::{Cluster, every_type};
+use xqueue_tests::{Cluster, every_type, index_checks};
 
 use crate::queues::{Key, QUEUES, Queue};
 
@@ -226,18 +226,15 @@ pub fn problems(site: &Site) -> (Vec<String>, Vec<String>, usize, usize) {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-    let indexes = "SELECT indexrelid::regclass::text, format('SELECT bt_index_check(%s::regclass, true)', indexrelid)
-                   FROM pg_index JOIN pg_class ON oid = indexrelid JOIN pg_am ON pg_am.oid = relam
-                   WHERE amname = 'btree' AND indisvalid AND indisready AND relpersistence <> 't' AND pg_class.relkind = 'i'
-                   UNION ALL
-                   SELECT oid::regclass::text, format('SELECT 1 / (count(*) = 0)::int FROM verify_heapam(%s::regclass)', oid)
-                   FROM pg_class WHERE relkind = 'r' AND relam > 0 AND relpersistence <> 't'";
-    let indexes = client.query(indexes, &[]).expect("the indexes and tables");
-    for row in &indexes {
-        let (name, check): (String, String) = (row.get(0), row.get(1));
-        if let Err(e) = client.batch_execute(&check) {
+    let tables = "SELECT oid::regclass::text, format('SELECT 1 / (count(*) = 0)::int FROM verify_heapam(%s::regclass)', oid)
+                  FROM pg_class WHERE relkind = 'r' AND relam > 0 AND relpersistence <> 't'";
+    let tables = client.query(tables, &[]).expect("the tables");
+    let mut checks = index_checks(&mut client);
+    checks.extend(tables.iter().map(|row| (row.get(0), row.get(1))));
+    for (name, check) in &checks {
+        if let Err(e) = client.batch_execute(check) {
             unsound.push(format!("{name}: {e:?}"));
         }
     }
-    (wrong, unsound, queues.len(), indexes.len())
+    (wrong, unsound, queues.len(), checks.len())
 }

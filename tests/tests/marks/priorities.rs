@@ -64,7 +64,7 @@ fn the_least_and_the_greatest_priority() {
     let mut q = Queue::with("marks", &columns, &options);
     q.sql("INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 500) n");
     q.sql("INSERT INTO {q} (id, level) VALUES (5, 9223372036854775807), (6, -9223372036854775808)");
-    // Known by a survey, and not from the commit.
+    // Known by a priority scan, and not from the commit.
     q.upgrade(&json!({"features": {"buried": true}}));
     let take = format!("BEGIN; SELECT xqueue.take('{}'); ROLLBACK", q.name);
     (0..enough_takes()).for_each(|_| q.sql(&take));

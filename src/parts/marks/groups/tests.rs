@@ -7,7 +7,7 @@ fn of(tube: impl Into<Option<u64>>, priority: impl Into<Option<i64>>) -> Group {
     Group::Ready { tube: tube.into(), priority: priority.into() }
 }
 
-/// Takes until a survey is asked for, and ends it.
+/// Takes until a priority scan is asked for, and ends it.
 fn priority_scan(marks: &mut Copied, tube: Option<u64>, found: &[(i64, Position)]) {
     let take = |_: &u32| {
         matches!(
@@ -108,7 +108,7 @@ fn what_has_given_way_to_another_tube_is_not_made_anew() {
     assert!(!marks.marks().knows(1));
     marks.marks().end_priority_scan(Some(1), 7, Some(&[]));
     assert!(!marks.marks().knows(1) && (2..=17).all(|tube| marks.marks().knows(tube)));
-    // It begins anew, beside a survey of before.
+    // It begins anew, beside a priority scan of before.
     assert_eq!(known_priorities(&mut marks, 1), None);
     marks.marks().end_priority_scan(Some(1), 7, Some(&[]));
     assert_eq!(known_priorities(&mut marks, 1), None);

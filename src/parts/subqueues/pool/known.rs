@@ -43,8 +43,8 @@ impl Pool<'_> {
     }
 }
 
-/// Marks and levels: no ready or waiting task of a sub-queue stands before its mark, which keeps a take from walking over
-/// the index entries of earlier tasks, nor has one a lesser level.
+/// Marks and levels: no ready or waiting task of a sub-queue stands before its mark, which keeps a take from walking
+/// over the index entries of earlier tasks, nor has one a lesser level.
 impl Pool<'_> {
     /// Returns the mark of a sub-queue.
     pub fn mark(&mut self, id: SlotId, subqueue: u64) -> Position {
@@ -83,7 +83,8 @@ impl Pool<'_> {
         }
     }
 
-    /// Lowers mark and level of a sub-queue to tasks that became ready or waiting, from `least` on and of no lesser level.
+    /// Lowers mark and level of a sub-queue to tasks that became ready or waiting, from `least` on and of no lesser
+    /// level.
     pub(super) fn lower(&mut self, id: SlotId, subqueue: u64, least: Position, level: Level) {
         if let Some(link) = self.known(id, subqueue) {
             let entry = self.entry(link);

@@ -1,8 +1,9 @@
-//! The ring of a queue: its waiting sub-queues by level and, within a level, in the order in which they were last served.
+//! The ring of a queue: its waiting sub-queues by level and, within a level, in the order in which they were last
+//! served.
 //!
-//! The sub-queues of a level are linked to a circle. The first of them, which is the next to go, stands for its level in a
-//! treap: a tree with the levels from left to right and random weights from top to bottom, whose depth grows with the
-//! logarithm of their number. A queue without priorities has one level: then this is a list with both ends at hand.
+//! The sub-queues of a level are linked to a circle. The first of them, which is the next to go, stands for its level
+//! in a treap: a tree with the levels from left to right and random weights from top to bottom, whose depth grows with
+//! the logarithm of their number. A queue without priorities has one level: then this is a list with both ends at hand.
 
 use crate::model::level::Level;
 use crate::parts::subqueues::pool::Back;

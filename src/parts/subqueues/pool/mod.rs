@@ -1,8 +1,9 @@
 //! Which sub-queue to look at next. Pure: works on arrays that live in shared memory.
 //!
 //! A sub-queue is known by the hash of its label; labels with the same hash share one. Each queue has a *ring* of
-//! sub-queues to look at, in the order in which they were last served, so the cost of a take does not grow with the number
-//! of sub-queues or tasks. A sub-queue has an entry in one of these states, or none when it is not known to have a task:
+//! sub-queues to look at, in the order in which they were last served, so the cost of a take does not grow with the
+//! number of sub-queues or tasks. A sub-queue has an entry in one of these states, or none when it is not known to have
+//! a task:
 //!
 //! * waiting: it is in the ring;
 //! * claimed: a transaction looks for its first task, or has taken it and not ended yet;
@@ -14,9 +15,10 @@
 //! harmless: a take that finds nothing there drops it.
 //!
 //! With priorities the ring is ordered by *level* first: that of an entry is at most the least priority number among
-//! its tasks. A commit lowers it to what it added; a look raises it to what it found, unless something less came
-//! during the look. So a take that finds the first task of the next sub-queue at a greater level than the entry said, with
-//! other sub-queues in the ring before that level, gives the sub-queue back with what it has learned and tries the next.
+//! its tasks. A commit lowers it to what it added; a look raises it to what it found, unless something less came during
+//! the look. So a take that finds the first task of the next sub-queue at a greater level than the entry said, with
+//! other sub-queues in the ring before that level, gives the sub-queue back with what it has learned and tries the
+//! next.
 
 mod entries;
 mod known;
@@ -72,8 +74,8 @@ pub struct Next {
 }
 
 impl Next {
-    /// Returns the level up to which the first task of this sub-queue goes before the others, and before `own`, known to
-    /// the caller only. A task as urgent as the entry said has its turn; another one goes behind those of its level.
+    /// Returns the level up to which the first task of this sub-queue goes before the others, and before `own`, known
+    /// to the caller only. A task as urgent as the entry said has its turn; another one goes behind those of its level.
     pub fn limit(&self, own: Option<Level>) -> Level {
         let before_others = self.others.map_or(LAST_LEVEL, |others| others.saturating_sub(1));
         self.level.max(before_others.min(own.unwrap_or(LAST_LEVEL)))
@@ -336,8 +338,8 @@ impl Pool<'_> {
         Some(Scan { from: ring.cursor, invalidations: ring.invalidations })
     }
 
-    /// Ends a part of a pass, after which the sub-queues from `next` are to be looked at; None at the end of the pass. The
-    /// ring is complete then if it has not become incomplete since the pass began.
+    /// Ends a part of a pass, after which the sub-queues from `next` are to be looked at; None at the end of the pass.
+    /// The ring is complete then if it has not become incomplete since the pass began.
     pub fn end_scan(&mut self, id: SlotId, scan: Scan, next: Option<i64>) {
         let Some(ring) = self.ring(id).filter(|ring| ring.cursor == scan.from) else { return };
         if scan.from == i64::MIN {

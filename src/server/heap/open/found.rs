@@ -50,11 +50,11 @@ impl Found<'_> {
         unsafe { access::row_id(self.slot) }
     }
 
-    /// Returns what other transactions were last doing to the row; they may have ended, or been rolled back. If one comes as this
-    /// looks, the number may be another's than told, or none.
+    /// Returns what other transactions were last doing to the row; they may have ended, or been rolled back. If one
+    /// comes as this looks, the number may be another's than told, or none.
     pub fn holder(&self) -> Holder {
-        // SAFETY: the slot holds a row of a heap, in a page that is pinned. Others may change the two words meanwhile, of
-        // which each is read at once.
+        // SAFETY: the slot holds a row of a heap, in a page that is pinned. Others may change the two words meanwhile,
+        // of which each is read at once.
         let (mask, id) = unsafe {
             let header =
                 &raw const *(*(*self.slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple).t_data;
@@ -90,9 +90,9 @@ impl Found<'_> {
         self.update_row::<Failure>(changes, None, false, None).unwrap_or(false)
     }
 
-    /// The same, unless the checks or indexes of the table or `see`, which is shown the row as it will be, refuse the task: then
-    /// nothing is done. `index`: a unique one of which the caller knows that it has no other row with the values of this one.
-    /// `locks_first`: `see` may take long, so that others should pass over the row meanwhile.
+    /// The same, unless the checks or indexes of the table or `see`, which is shown the row as it will be, refuse the
+    /// task: then nothing is done. `index`: a unique one of which the caller knows that it has no other row with the
+    /// values of this one. `locks_first`: `see` may take long, so that others should pass over the row meanwhile.
     pub fn update_unless_refused<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
@@ -119,8 +119,8 @@ impl Found<'_> {
         Ok(is_written || self.lock(mode) && self.write(changes, index, true, &mut see)?)
     }
 
-    /// Writes the row anew, and returns whether that was done. Another transaction that is changing it, or has locked it, is waited
-    /// for if `waits`; else nothing is done then.
+    /// Writes the row anew, and returns whether that was done. Another transaction that is changing it, or has locked
+    /// it, is waited for if `waits`; else nothing is done then.
     fn write<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
@@ -139,8 +139,8 @@ impl Found<'_> {
         let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
         let unchecked = index.and_then(|index| open.heap.position(index));
-        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values. Checks and predicates of indexes,
-        // which call only functions of the server's, fail before anything is written.
+        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values. Checks and
+        // predicates of indexes, which call only functions of the server's, fail before anything is written.
         unsafe {
             let fill = || pg_guard_ffi_boundary(|| open.write(&values));
             let (row, may_be_refused) = match see {

@@ -8,7 +8,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::ptr::null_mut;
 
 impl Open<'_> {
-    /// Returns whether a row comes into an index that may refuse it. The predicate of the index may fail, and holds nothing then.
+    /// Returns whether a row comes into an index that may refuse it. The predicate of the index may fail, and holds
+    /// nothing then.
     ///
     /// # Safety
     /// The slot holds a row of the table.
@@ -23,8 +24,8 @@ impl Open<'_> {
     /// # Safety
     /// As above; there is an index in this position of the table's list.
     unsafe fn comes_into(&self, position: usize, row: *mut pg_sys::TupleTableSlot) -> bool {
-        // SAFETY: by the contract of this function; the predicate is prepared as the server does it before it inserts, and
-        // kept with the same state. No predicate, or none that says anything, is null.
+        // SAFETY: by the contract of this function; the predicate is prepared as the server does it before it inserts,
+        // and kept with the same state. No predicate, or none that says anything, is null.
         unsafe {
             let info = &mut **(*self.heap.target).ri_IndexRelationInfo.add(position);
             if info.ii_PredicateState.is_null() {

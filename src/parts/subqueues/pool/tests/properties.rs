@@ -312,7 +312,8 @@ proptest! {
         prop_assert!((0..9).all(|subqueue| pool.find(JOBS.index, subqueue).is_none()));
     }
 
-    /// Sub-queues of two queues with little room; where a sub-queue is not known its ring says so, and goes over the table.
+    /// Sub-queues of two queues with little room; where a sub-queue is not known its ring says so, and goes over the
+    /// table.
     #[test]
     fn no_subqueue_is_lost_and_each_process_can_claim_one(room in 0..7usize, steps in steps(12)) {
         let mut memory = Memory::complete(room);

@@ -93,8 +93,8 @@ fn a_look_that_began_before_its_subqueue_was_forgotten_raises_nothing() {
     assert!(pool.claim_next(JOBS).is_some_and(|next| next.level <= -3));
 }
 
-/// More urgent tasks may have been there before: behind one that has been in flight since before a restart, if the ring is
-/// complete.
+/// More urgent tasks may have been there before: behind one that has been in flight since before a restart, if the ring
+/// is complete.
 #[test]
 fn of_an_unknown_subqueue_no_put_makes_the_level_known() {
     for mut memory in [Memory::new(10), Memory::complete(10)] {
