@@ -30,8 +30,8 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
 
 /// Maximum number of nodes of an expression that is cheap.
 const NODES: usize = 200;
-/// Maximum number of indexes whose expressions are looked at.
-const INDEXES: usize = 64;
+/// Maximum number of indexes, and of checks, of a table whose expressions are read.
+const READ: usize = 64;
 
 /// The functions that cheap expressions call, beside comparisons: lengths, conversions without loss, and the hash of a sub-queue.
 const CHEAP: [u32; 19] = [
@@ -57,18 +57,21 @@ const CHEAP: [u32; 19] = [
 ];
 
 impl Relation {
-    /// Returns whether all that the table's checks and indexes evaluate is cheap, and the operator classes are the server's own. More
-    /// indexes than a table has in practice are not cheap either.
+    /// Returns whether the table has more indexes or checks than tables have in practice, so that it takes long to read them all.
+    pub fn has_many_expressions(&self) -> bool {
+        self.check_count() > READ || self.indexes().len() > READ
+    }
+
+    /// Returns whether all that the table's checks and indexes evaluate is cheap, and the operator classes are the server's own. Many
+    /// of them are not cheap.
     /// The expressions are read as they are stored: the server would compute what it takes for constant.
     pub fn has_only_cheap_expressions(&self) -> bool {
         // SAFETY: an open table; an expression that was just read is the caller's own.
         unsafe {
             let is_cheap =
                 |node: Option<*mut pg_sys::Node>| node.is_some_and(|node| is_cheap(node));
-            let indexes = self.indexes();
-            let has_few = indexes.len() <= INDEXES;
-            let mut indexes = indexes.into_iter().filter_map(index::stored);
-            has_few
+            let mut indexes = self.indexes().into_iter().filter_map(index::stored);
+            !self.has_many_expressions()
                 && cheap_checks(self.description()).all(is_cheap)
                 && indexes
                     .all(|index| index.is_simple && index.expressions.into_iter().all(is_cheap))
