@@ -80,13 +80,18 @@ impl Relation {
 }
 
 impl Relation {
-    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`.
+    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`, of which those
+    /// take as much room as before for which `keeps_length`.
     ///
     /// One that these columns are no part of has held the row before. What users have defined may have been replaced since.
-    pub fn indexes_that_may_refuse(&self, is_changed: impl Fn(i16) -> bool) -> Vec<Oid> {
+    pub fn indexes_that_may_refuse(
+        &self,
+        is_changed: impl Fn(i16) -> bool,
+        keeps_length: impl Fn(i16) -> bool,
+    ) -> Vec<Oid> {
         let may_refuse = |oid: &Oid| {
             let index = index::stored(*oid);
-            index.is_none_or(|index| self.may_refuse_in(&index, &is_changed))
+            index.is_none_or(|index| self.may_refuse_in(&index, &is_changed, &keeps_length))
         };
         self.indexes().into_iter().filter(may_refuse).collect()
     }
@@ -117,7 +122,12 @@ impl Relation {
         }
     }
 
-    fn may_refuse_in(&self, index: &Stored, is_changed: &impl Fn(i16) -> bool) -> bool {
+    fn may_refuse_in(
+        &self,
+        index: &Stored,
+        is_changed: &impl Fn(i16) -> bool,
+        keeps_length: &impl Fn(i16) -> bool,
+    ) -> bool {
         let nodes: Option<Vec<_>> = index.expressions.iter().copied().collect();
         let Some(nodes) = nodes else { return true };
         // SAFETY: expressions that were just read are the caller's own; 0 stands for the whole row.
@@ -131,18 +141,24 @@ impl Relation {
                 nodes.iter().any(depends),
             )
         };
-        // A row that comes into it may be too long.
+        // A row that comes into it may be too long, and one that is there become so.
         let has_any_length = |number: i16| {
             let mut columns = self.described().attributes();
             columns.any(|column| column.attnum == number && column.attlen < 0)
         };
         let is_long =
             |number: &i16| *number == 0 || !is_changed(*number) && has_any_length(*number);
+        let may_grow = |number: &i16| {
+            let mut columns = self.described().attributes();
+            let is_fixed = columns
+                .any(|column| column.attnum == *number && column.attnotnull && column.attlen > 0);
+            is_changed(*number) && !is_fixed && !keeps_length(*number)
+        };
         let is_concerned = depends || index.key.iter().any(|number| is_changed(*number));
         !is_of_the_server
             || index.calls_users
             || is_concerned && (index.compares_rows || !is_cheap)
-            || depends && index.columns.iter().any(is_long)
+            || (depends || index.columns.iter().any(may_grow)) && index.columns.iter().any(is_long)
     }
 }
 
