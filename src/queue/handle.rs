@@ -200,7 +200,7 @@ impl Queue {
         };
         let may_refuse = triggers::are_made_by_users(relation, &sql)
             || definition.options.features.hook().is_some()
-            || relation.has_checks()
+            || relation.check_count() > 0
             || relation.foreign_key_columns().iter().any(is_own)
             || columns.iter().any(is_domain);
         let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;

@@ -34,6 +34,10 @@ impl Queue {
                 "the key ({key}) is not unique. ALTER TABLE {table} ADD PRIMARY KEY ({key}); makes it so"
             ));
         }
+        // The worker of a database asks for it.
+        if relation.has_many_expressions() {
+            return None;
+        }
         let needed = || Index::ALL.into_iter().filter(|index| self.sql.needs_index(*index));
         let serving = self.serving(&relation, &index::of(&relation), needed());
         let is_lost = |wanted: &Index| !serving.iter().any(|(index, _)| index == wanted);

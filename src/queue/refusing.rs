@@ -1,6 +1,8 @@
 //! What may refuse a change of a task's state because of its values, without code of its own that runs: indexes and
 //! generated columns of the user's.
 
+use crate::model::field::Field;
+use crate::model::status::Status;
 use crate::queue::Queue;
 use crate::server::index;
 use crate::server::relation::{Lock, Relation};
@@ -19,12 +21,22 @@ impl Queue {
 
     /// Returns the indexes of the user's that may refuse a task when the queue's own columns change.
     pub(super) fn refusing_indexes(&self, relation: &Relation) -> Vec<Oid> {
-        let mut found = relation.indexes_that_may_refuse(|number| self.is_own_column(number));
+        let is_own = |number| self.is_own_column(number);
+        let mut found =
+            relation.indexes_that_may_refuse(is_own, |number| self.keeps_length(number));
         if !found.is_empty() {
             let needed = Index::ALL.into_iter().filter(|index| self.sql.needs_index(*index));
             let own = self.serving(relation, &index::of(relation), needed);
             found.retain(|index| !own.iter().any(|(_, own)| own == index));
         }
         found
+    }
+
+    /// Returns whether a column says the state, by labels of one length.
+    fn keeps_length(&self, number: i16) -> bool {
+        let length = |status| self.definition.options.label(status).len();
+        let has_one =
+            || Status::ALL.into_iter().all(|status| length(status) == length(Status::Ready));
+        number == self.number_of(Field::Status) && has_one()
     }
 }

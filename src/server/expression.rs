@@ -49,8 +49,8 @@ unsafe fn is_subqueue(dependency: *mut pg_sys::PlanInvalItem) -> bool {
 
 /// Maximum number of nodes of an expression that is cheap.
 const NODES: usize = 200;
-/// Maximum number of indexes whose expressions are looked at.
-const INDEXES: usize = 64;
+/// Maximum number of indexes, and of checks, of a table whose expressions are read.
+const READ: usize = 64;
 
 /// The functions that cheap expressions call, beside comparisons and the hash of a sub-queue: lengths, and conversions
 /// without loss.
@@ -76,18 +76,21 @@ const CHEAP: [u32; 18] = [
 ];
 
 impl Relation {
+    /// Returns whether the table has more indexes or checks than tables have in practice. To read them all takes long.
+    pub fn has_many_expressions(&self) -> bool {
+        self.check_count() > READ || self.indexes().len() > READ
+    }
+
     /// Returns whether all that the table's checks and indexes evaluate is cheap, and the operator classes are the
-    /// server's own. More indexes than a table has in practice are not cheap either. The expressions are read as they
-    /// are stored: the server would compute what it takes for constant.
+    /// server's own. Many of them are not cheap. The expressions are read as they are stored: the server would compute
+    /// the constant ones.
     pub fn has_only_cheap_expressions(&self) -> bool {
         // SAFETY: an open table; an expression that was just read is the caller's own.
         unsafe {
             let is_cheap =
                 |node: Option<*mut pg_sys::Node>| node.is_some_and(|node| is_cheap(node));
-            let indexes = self.indexes();
-            let has_few = indexes.len() <= INDEXES;
-            let mut indexes = indexes.into_iter().filter_map(index::stored);
-            has_few
+            let mut indexes = self.indexes().into_iter().filter_map(index::stored);
+            !self.has_many_expressions()
                 && cheap_checks(self.description()).all(is_cheap)
                 && indexes
                     .all(|index| index.is_simple && index.expressions.into_iter().all(is_cheap))
@@ -96,14 +99,19 @@ impl Relation {
 }
 
 impl Relation {
-    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`.
+    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`, of which those
+    /// take as much room as before for which `keeps_length`.
     ///
     /// One that these columns are no part of has held the row before. What users have defined may have been replaced
     /// since.
-    pub fn indexes_that_may_refuse(&self, is_changed: impl Fn(i16) -> bool) -> Vec<Oid> {
+    pub fn indexes_that_may_refuse(
+        &self,
+        is_changed: impl Fn(i16) -> bool,
+        keeps_length: impl Fn(i16) -> bool,
+    ) -> Vec<Oid> {
         let may_refuse = |oid: &Oid| {
             let index = index::stored(*oid);
-            index.is_none_or(|index| self.may_refuse_in(&index, &is_changed))
+            index.is_none_or(|index| self.may_refuse_in(&index, &is_changed, &keeps_length))
         };
         self.indexes().into_iter().filter(may_refuse).collect()
     }
@@ -134,7 +142,12 @@ impl Relation {
         }
     }
 
-    fn may_refuse_in(&self, index: &Stored, is_changed: &impl Fn(i16) -> bool) -> bool {
+    fn may_refuse_in(
+        &self,
+        index: &Stored,
+        is_changed: &impl Fn(i16) -> bool,
+        keeps_length: &impl Fn(i16) -> bool,
+    ) -> bool {
         let nodes: Option<Vec<_>> = index.expressions.iter().copied().collect();
         let Some(nodes) = nodes else { return true };
         // SAFETY: expressions that were just read are the caller's own; 0 stands for the whole row.
@@ -148,18 +161,24 @@ impl Relation {
                 nodes.iter().any(depends),
             )
         };
-        // A row that comes into it may be too long.
+        // A row that comes into it may be too long, and one that is there become so.
         let has_any_length = |number: i16| {
             let mut columns = self.described().attributes();
             columns.any(|column| column.attnum == number && column.attlen < 0)
         };
         let is_long =
             |number: &i16| *number == 0 || !is_changed(*number) && has_any_length(*number);
+        let may_grow = |number: &i16| {
+            let mut columns = self.described().attributes();
+            let is_fixed = columns
+                .any(|column| column.attnum == *number && column.attnotnull && column.attlen > 0);
+            is_changed(*number) && !is_fixed && !keeps_length(*number)
+        };
         let is_concerned = depends || index.key.iter().any(|number| is_changed(*number));
         !is_of_the_server
             || index.calls_users
             || is_concerned && (index.compares_rows || !is_cheap)
-            || depends && index.columns.iter().any(is_long)
+            || (depends || index.columns.iter().any(may_grow)) && index.columns.iter().any(is_long)
     }
 }
 

@@ -239,9 +239,9 @@ impl Relation {
         }
     }
 
-    /// Returns whether it has check constraints.
-    pub fn has_checks(&self) -> bool {
-        self.form().relchecks > 0
+    /// Returns how many check constraints it has.
+    pub fn check_count(&self) -> usize {
+        self.form().relchecks.max(0) as usize
     }
 
     /// Returns whether rules rewrite statements on the table.

@@ -62,6 +62,9 @@ pub fn kind(timing: Timing, event: Event) -> i16 {
     (timing | event) as i16
 }
 
+/// Maximum number of bytes in which the condition of a trigger is stored; a longer one is not read, and none of ours.
+const READ: usize = 64 << 10;
+
 /// The condition of a trigger.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -103,6 +106,9 @@ impl Relation {
             match all.find(|known| known.tgoid == trigger) {
                 None => Condition::Other,
                 Some(known) if known.tgqual.is_null() => Condition::None,
+                Some(known) if CStr::from_ptr(known.tgqual).count_bytes() > READ => {
+                    Condition::Other
+                }
                 Some(known) => differing(pg_sys::stringToNode(known.tgqual).cast())
                     .map_or(Condition::Other, Condition::Differs),
             }

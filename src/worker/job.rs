@@ -124,7 +124,7 @@ pub struct Batch<'a> {
 }
 
 /// What came of a batch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Changed {
     pub tasks: usize,
     /// The time limit was reached.
@@ -133,14 +133,24 @@ pub struct Changed {
     pub failure: Option<Failure>,
 }
 
+impl Changed {
+    /// What came of two batches.
+    pub fn with(self, next: Changed) -> Changed {
+        Changed {
+            tasks: self.tasks + next.tasks,
+            is_slow: self.is_slow || next.is_slow,
+            failure: next.failure.or(self.failure),
+        }
+    }
+}
+
 impl Batch<'_> {
     /// Changes a batch of tasks; how many.
     fn run(&self) -> usize {
         self.run_some(settings::batch_size(), &Passed::default())
     }
 
-    /// Does the same; if that fails, one by one, so that a task that cannot be changed, or only slowly, holds up no
-    /// others.
+    /// Does the same; if that fails, one by one.
     pub fn run_or_each(&self) -> Changed {
         if resting::tries_again(self.means.queue.table) {
             return self.run_each();
@@ -157,7 +167,8 @@ impl Batch<'_> {
         }
     }
 
-    fn run_each(&self) -> Changed {
+    /// Changes tasks one by one, so that a task that cannot be changed, or only slowly, holds up no others.
+    pub fn run_each(&self) -> Changed {
         let begun = Instant::now();
         // Other queues wait for their turn.
         let limit = match self.manner {

@@ -3,13 +3,13 @@
 
 use crate::parts::leases::sessions;
 use crate::parts::schedule::{Kind, NEVER};
-use crate::parts::slot;
+use crate::parts::slot::{self, QueueGuard};
 use crate::parts::slot_id::SlotId;
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
 use crate::worker::job::{Manner, Outcome};
-use crate::worker::work::{self, Progress, Report, Work};
+use crate::worker::work::{self, Progress, Refused, Report, Work};
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Maintenance {
 
     fn act_on_time(&mut self, table: Oid, manner: Manner) -> Option<Unfit> {
         let now = time::now();
-        let since = {
+        let (since, refused) = {
             let mut slot = slot::lock(self.slot)?;
             if slot.due() > now || slot.retry_left(Kind::Timed, now) > 0 {
                 return None;
@@ -108,21 +108,23 @@ impl Maintenance {
             // No remaining task is due before, so the scan starts there and skips the dead index entries before it.
             let since = slot.due();
             slot.forget_due();
-            since
+            let refused = match slot.retry_left(Kind::Refused, now) {
+                0 if slot.has_failed(Kind::Refused) => Refused::Again,
+                0 => Refused::Unknown,
+                _ => Refused::Rest,
+            };
+            (since, refused)
         };
-        let work = Work::Timed { now, since, first: self.first };
+        let work = Work::Timed { now, since, refused, first: self.first };
         let (report, unfit) = self.perform(Kind::Timed, table, &work, manner);
         if let Some(mut slot) = slot::lock(self.slot) {
             let next = match &report {
                 // What is not known is looked up at the next try.
                 None => Some(i64::MIN),
-                Some(Report {
-                    failure: Some(failure), progress: Progress::Stuck, next, ..
-                }) if !failure.is_canceled() => {
-                    let again = slot.retry_or_earlier(Kind::Timed, time::now(), FAILURE_PAUSES);
-                    Some(next.map_or(again, |next| next.min(again)))
+                Some(report) => {
+                    let again = rest_refusing(&mut slot, refused, report);
+                    report.next.into_iter().chain(again).min()
                 }
-                Some(report) => report.next,
             };
             if let Some(next) = next {
                 slot.lower_due(next);
@@ -214,6 +216,37 @@ impl Maintenance {
         let is_settled = self.is_settled();
         slot::lock(self.slot).map_or(NEVER, |slot| slot.needed_at(now, is_settled))
     }
+}
+
+/// Lets tasks rest that statements could not change; returns when they are to be tried again. Others that refuse meanwhile are
+/// tried with them.
+fn rest_refusing(slot: &mut QueueGuard, refused: Refused, report: &Report) -> Option<i64> {
+    let now = time::now();
+    let tried = report.refused.as_ref();
+    let again = tried.and_then(|tried| tried.failure.as_ref());
+    let refuses = report.progress == Progress::Stuck
+        && report.failure.as_ref().is_some_and(|failure| !failure.is_canceled());
+    if refused != Refused::Rest {
+        let is_over = again.is_none() && (tried.is_some() || report.failure.is_none());
+        if is_over || tried.is_some_and(|tried| tried.tasks > 0) {
+            slot.end_retry(Kind::Refused);
+        }
+        match again {
+            Some(failure) => slot.fail(Kind::Refused, &failure.message),
+            None if refuses => slot.keep_failure(Kind::Refused),
+            None if is_over => {
+                slot.end_failure(Kind::Refused);
+                // More may be left than a batch.
+                return tried.map(|_| i64::MIN);
+            }
+            None => {}
+        }
+        if again.is_some() || refuses {
+            slot.retry_after(Kind::Refused, now, FAILURE_PAUSES);
+        }
+    }
+    let is_known = slot.has_failed(Kind::Refused);
+    is_known.then(|| now.saturating_add(slot.retry_left(Kind::Refused, now)))
 }
 
 /// Returns whether a queue may have taken tasks.

@@ -21,12 +21,23 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Acts on what is due at `now`: delays, times to run, ends of life; begins with the kind at index `first`.
-    /// Nothing is due before `since`.
-    Timed { now: i64, since: i64, first: usize },
+    /// Nothing is due before `since` but what has refused.
+    Timed { now: i64, since: i64, refused: Refused, first: usize },
     /// Gives back tasks without a session, and finds sessions that have ended unnoticed.
     FindLost,
     /// Gives back the tasks of these sessions.
     Reap { sessions: Vec<Uuid> },
+}
+
+/// What is done with tasks that have refused to be changed by statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No task is known to have.
+    Unknown,
+    /// They rest.
+    Rest,
+    /// Their pause is over: they are tried, behind those that have fallen due since.
+    Again,
 }
 
 /// Whether to continue at once.
@@ -55,6 +66,8 @@ pub struct Report {
     pub is_slow: bool,
     /// The kind with which the next job has to begin, after `Timed`.
     pub first: usize,
+    /// What has come of those that had refused, if they were tried.
+    pub refused: Option<Changed>,
     pub failure: Option<Failure>,
 }
 
@@ -63,7 +76,9 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Result<Outcome<Report
     let mut is_outdated = false;
     let done = job::run(table, |means| {
         let report = match work {
-            Work::Timed { now, since, first } => act_on_time(means, (*now, *since), *first, manner),
+            Work::Timed { now, since, refused, first } => {
+                act_on_time(means, (*now, *since), *refused, *first, manner)
+            }
             Work::FindLost => find_lost(means, manner),
             Work::Reap { sessions } => reap(means, sessions, manner),
         };
@@ -99,22 +114,36 @@ fn with_resting(means: &Means, mut report: Report) -> Report {
 
 /// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
 /// next job begins with the kind after that.
-fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize, manner: Manner) -> Report {
+fn act_on_time(
+    means: &Means,
+    (now, since): (i64, i64),
+    refused: Refused,
+    first: usize,
+    manner: Manner,
+) -> Report {
     let queue = means.queue;
     if !may_have_timed(queue) {
         return Report { progress: Progress::Made, ..Report::default() };
     }
     // Tasks that rest, in this process or in one before it that has left an error, are due earlier.
     let may_rest = means.has_rested || slot::lock(queue.slot).is_none_or(|slot| slot.has_error());
-    let since = if queue.is_tracked && !may_rest { since } else { i64::MIN };
+    let is_known = !may_rest || refused != Refused::Unknown && !means.is_direct;
+    let since = if queue.is_tracked && is_known { since } else { i64::MIN };
     let wanted = Wanted::Due { now, since };
     let before = if means.tells() { None } else { means.next_due(since) };
     let mut failure: Option<Failure> = None;
     let changes: Vec<Change> = timed_changes(queue).collect();
+    let batch = |change, wanted| Batch { means, change, wanted, manner };
     let slow = in_turn(changes.len(), first).find(|index| {
-        let changed = Batch { means, change: changes[*index], wanted, manner }.run_or_each();
+        let changed = batch(changes[*index], wanted).run_or_each();
         failure = changed.failure.or(failure.take());
         changed.is_slow
+    });
+    let tried = (refused == Refused::Again && slow.is_none()).then(|| {
+        let all = Wanted::Due { now, since: i64::MIN };
+        let changes = changes.iter().filter(|_| !means.is_direct);
+        let tried = changes.map(|change| batch(*change, all).run_each());
+        tried.reduce(Changed::with).unwrap_or_default()
     });
     let mut next = means.next_due(since);
     let has_made = || if means.tells() { means.has_made_progress() } else { next != before };
@@ -127,7 +156,15 @@ fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize, manner: Ma
         next = means.next_due(now.saturating_add(1));
     }
     let first = slow.map_or(0, |index| index + 1);
-    Report { progress, next, first, is_slow: slow.is_some(), failure, ..Report::default() }
+    Report {
+        progress,
+        next,
+        first,
+        is_slow: slow.is_some(),
+        refused: tried,
+        failure,
+        ..Report::default()
+    }
 }
 
 /// Returns whether there may be a task that is due at some instant, by the counters. A task that comes later is reported by

@@ -53,6 +53,20 @@ fn a_lost_index_is_noticed() {
     wait_until("all is well again", || error(&mut q).is_empty());
 }
 
+/// The worker of a database reads no expressions of a table that has a great many.
+#[test]
+fn no_index_is_looked_for_among_many() {
+    let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
+    q.lose_index("ready");
+    let is_noticed = |q: &mut Queue| error(q).contains("missing or not valid");
+    wait_until("it is noticed", || is_noticed(&mut q));
+    q.sql(&(0..65).map(|n| format!("CREATE INDEX {{q}}_{n} ON {{q}} (id);")).collect::<String>());
+    wait_until("it is not looked for", || error(&mut q).is_empty());
+    q.sql(&(0..65).map(|n| format!("DROP INDEX {{q}}_{n};")).collect::<String>());
+    wait_until("it is looked for again", || is_noticed(&mut q));
+    q.sql("SELECT xqueue.upgrade('{q}')");
+}
+
 /// As libraries do that load fixtures.
 #[test]
 fn triggers_disabled_and_enabled_again() {

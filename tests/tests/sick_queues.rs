@@ -389,6 +389,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         "CREATE INDEX ON {q} (lower(status::text))".to_string(),
         "CREATE INDEX ON {q} (id) WHERE status::text ~ 'x'".to_string(),
         (0..65).map(|_| "CREATE INDEX ON {q} (id);").collect(),
+        (0..65).map(|_| "ALTER TABLE {q} ADD CHECK (id > 0);").collect(),
         indexed("letters[]", "gin (x)"),
         indexed("int8range", "gist (x)"),
         indexed("int8range", "spgist (x)"),

@@ -17,7 +17,7 @@ pub struct Shared {
     sweep: bool,
     /// Counting its tasks takes long.
     counts_apart: bool,
-    retries: [Retry; 3],
+    retries: [Retry; 4],
 }
 
 /// The kinds of work that have pauses of their own.
@@ -28,6 +28,8 @@ pub enum Kind {
     /// Giving back what ended sessions have left.
     Orphans,
     Recount,
+    /// Due tasks that refuse to be changed by statements. Those that fall due meanwhile are `Timed`.
+    Refused,
 }
 
 /// When work of a kind is tried again.
@@ -64,7 +66,7 @@ impl Shared {
             job_owner: 0,
             sweep: true,
             counts_apart: false,
-            retries: [Retry::default(); 3],
+            retries: [Retry::default(); 4],
         }
     }
 }
@@ -155,12 +157,6 @@ impl QueueGuard {
         self.schedule.retries[kind as usize].pause(now, limits);
     }
 
-    /// Tries work of a kind again after such a pause, or as soon as there is other work of the kind. Returns when.
-    pub fn retry_or_earlier(&mut self, kind: Kind, now: i64, limits: (Duration, Duration)) -> i64 {
-        self.retry_after(kind, now, limits);
-        std::mem::take(&mut self.schedule.retries[kind as usize].until)
-    }
-
     /// Tries work of a kind again at once, and forgets how long the last pause was.
     pub fn end_retry(&mut self, kind: Kind) {
         let retry = &mut self.schedule.retries[kind as usize];
@@ -171,6 +167,16 @@ impl QueueGuard {
     pub fn fail(&mut self, kind: Kind, message: &str) {
         self.schedule.retries[kind as usize].has_failed = true;
         self.set_error(message);
+    }
+
+    /// Notes that work of a kind has failed by the error that is shown.
+    pub fn keep_failure(&mut self, kind: Kind) {
+        self.schedule.retries[kind as usize].has_failed = true;
+    }
+
+    /// Returns whether work of a kind has failed the last time.
+    pub fn has_failed(&self, kind: Kind) -> bool {
+        self.schedule.retries[kind as usize].has_failed
     }
 
     /// Shows no failure of work of this kind any more.

@@ -13,10 +13,12 @@ fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
     for (index, has_one) in [
         ("", false),
         ("CREATE INDEX ON {q} (payload, status)", false),
+        ("CREATE INDEX ON {q} (id, owner)", false),
         ("CREATE INDEX ON {q} ((1 / id))", false),
         ("CREATE INDEX ON {q} (id) WHERE status = 'T' AND payload > 'a'", false),
         ("CREATE UNIQUE INDEX ON {q} (payload, id) WHERE status IN ('R', 'W')", false),
         ("CREATE UNIQUE INDEX ON {q} (payload, id) WHERE status IN ('R', 'T')", true),
+        ("CREATE INDEX ON {q} (payload, owner)", true),
     ] {
         q.sql(index);
         let (name, mut c) = (q.name.clone(), q.client());
@@ -32,6 +34,23 @@ fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
         });
     }
     drop_functions(&mut q);
+}
+
+/// An entry that is there already grows by the session that a take writes.
+#[test]
+fn a_task_whose_entry_gets_too_long_is_passed_over() {
+    for index in ["(payload, owner)", "(payload) INCLUDE (owner)"] {
+        let mut q = queue(SHAPES[0], "");
+        q.sql(&format!(
+            "ALTER TABLE {{q}} ALTER payload SET STORAGE EXTERNAL; CREATE INDEX ON {{q}} {index};
+             INSERT INTO {{q}} (id, payload) VALUES (1, repeat('x', 2680)), (2, 'good')"
+        ));
+        let (name, mut c) = (q.name.clone(), q.client());
+        assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')"), [2], "{index}");
+        let error = error_of(&mut q);
+        assert!(error.contains("task 1 cannot be taken: index row size"), "{error}");
+        drop_functions(&mut q);
+    }
 }
 
 /// A task that an index has refused is not written again at once.
@@ -64,8 +83,8 @@ fn a_task_that_an_index_refuses_rests() {
 #[test]
 fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
     let mut q = queue(SHAPES[0], "");
-    // With assertions the direct path locks each row first. Where the change was rolled back and the page is full, the statement that
-    // tries the task again then fails an assertion of heap_update about the lock.
+    // With assertions the direct path locks each row first. Where a subtransaction that changed the row was rolled back, PostgreSQL
+    // itself fails an assertion of heap_update if the transaction that has locked it changes it and the page is full.
     if ask(&mut q.admin, "", "SELECT to_jsonb(current_setting('debug_assertions'))")
         == [json!("on")]
     {

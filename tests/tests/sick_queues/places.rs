@@ -37,16 +37,23 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
     before_each(
         &mut q,
         "UPDATE",
-        "IF NEW.payload ? 'bad' THEN RAISE 'refused'; END IF; RETURN NEW",
+        "IF NEW.payload ? 'bad' THEN PERFORM nextval('public.{q}_tries'); RAISE 'refused'; END IF; RETURN NEW",
     );
+    q.sql("CREATE SEQUENCE {q}_tries");
     q.sql(
         "INSERT INTO {q} (status, runat, payload) SELECT 'W', now(), '{\"bad\": true}' FROM generate_series(1, 5)",
     );
     let failures = failures(&mut q, 6);
     let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[4] >= 1.6, "a second was the most once: {pauses:?}");
-    is_served(&mut q, 3);
+    // They rest while others are served that fall due.
+    let tries = format!("SELECT last_value FROM {}_tries", q.name);
+    let before: i64 = scalar(&mut q.admin, &tries, &[]);
+    is_served(&mut q, 20);
+    let after: i64 = scalar(&mut q.admin, &tries, &[]);
+    assert!(after - before <= 15, "{} tries of 5 tasks", after - before);
     assert_eq!(q.counted()["waiting"], json!(5));
+    assert!(error_of(&mut q).contains("refused"));
     // Who mends the table does not wait for the pause.
     mend(&mut q);
     q.wait_for("waiting", 0);
