@@ -290,11 +290,14 @@ fn take_now(
     if queue.features().has_subqueues() {
         let tube = arguments.get(Parameter::Tube).zip(queue.tube());
         let subqueue = tube.map(|(value, column)| queue.tube_named(value, column).hash);
-        let take = Take { queue: &queue, passed, ttr, arguments };
-        let taken = counting::run(&queue, Kind::Take, || {
+        let mut take = Take { queue: &queue, passed, ttr, arguments };
+        let mut taken = counting::run(&queue, Kind::Take, || {
             let count = order.count as usize;
             spi::connect(|spi| take.run(spi, count, subqueue, |rows| deliver(rows, &queue)))
         })?;
+        if taken == 0 {
+            taken = take.passed.insist(by_key, &take.arguments, deliver)?;
+        }
         return Ok(Look::of(taken, &queue));
     }
     let (mut left, many) = (order.count, order.count > 1);

@@ -52,7 +52,7 @@ impl<'a> WantedIndex<'a> {
     pub fn is_served_by(&self, known: &index::Index) -> bool {
         self.has_columns
             && known.columns == self.columns
-            && (known.is_unique || !self.is_unique)
+            && known.is_unique == self.is_unique
             && self.is_told_by(known)
     }
 

@@ -221,14 +221,6 @@ impl<'take> Passed<'take> {
         }
     }
 
-    /// Returns the error of the first task that no UPDATE could write.
-    pub fn error(&self) -> Option<Error> {
-        let (key, failure) = self.refused.as_ref()?;
-        let error = Error::new(failure.code, failure.message.clone());
-        let (queue, task) = (&self.queue.name, queue::key_text(key));
-        Some(error.detail(format!("Task {task} of queue \"{queue}\" cannot be taken.")))
-    }
-
     fn run(
         &self,
         change: Change,

@@ -67,20 +67,16 @@ impl Search {
 impl Take<'_> {
     /// Takes up to `count` tasks, or one from the only sub-queue that is wanted.
     pub fn run(
-        mut self,
+        &mut self,
         spi: &Spi,
         count: usize,
         only: Option<u64>,
         mut see: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        let taken = match only {
-            Some(subqueue) => self.take_from_one(spi, subqueue, &mut see)?,
-            None if self.queue.has_levels() => self.take_by_level(spi, count, &mut see)?,
-            None => self.take_in_turns(spi, count, &mut see)?,
-        };
-        match self.passed.error().filter(|_| taken == 0) {
-            Some(error) => Err(error),
-            None => Ok(taken),
+        match only {
+            Some(subqueue) => self.take_from_one(spi, subqueue, &mut see),
+            None if self.queue.has_levels() => self.take_by_level(spi, count, &mut see),
+            None => self.take_in_turns(spi, count, &mut see),
         }
     }
 

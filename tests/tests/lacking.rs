@@ -295,8 +295,14 @@ fn an_index_that_only_looks_like_ours() {
         (0, "tube", "(tube text_pattern_ops, id) WHERE status = 'R'"),
         (0, "tube", "(tube) INCLUDE (id) WHERE status = 'R'"),
         (0, "taken", "(owner) WHERE status = 'R'"),
+        // A session could have one task only.
+        (0, "taken", "UNIQUE (owner) WHERE status = 'T'"),
         (0, "buried", "(id) WHERE false"),
-        (1, "in_flight", "(hash_array_extended(ARRAY[tube], '1'::bigint)) WHERE status = 'T'"),
+        (
+            1,
+            "in_flight",
+            "UNIQUE (hash_array_extended(ARRAY[tube], '1'::bigint)) WHERE status = 'T'",
+        ),
         (1, "in_flight", &format!("({hash}) WHERE status = 'T'")),
         (1, "in_flight", &format!("({hash}) WHERE status = 'R'")),
         (1, "subqueue", &format!("({hash} DESC, id) WHERE status = 'R'")),
@@ -305,7 +311,10 @@ fn an_index_that_only_looks_like_ours() {
         let q = &mut queues[of];
         let (wanted, name) = (definitions(q, "indexes"), q.index(index));
         q.lose_index(index);
-        let unique = if shape.contains("'1'") { "UNIQUE " } else { "" };
+        let (unique, shape) = match shape.strip_prefix("UNIQUE ") {
+            Some(shape) => ("UNIQUE ", shape),
+            None => ("", shape),
+        };
         let using = if shape.starts_with("USING") { "" } else { "USING btree " };
         let case = format!("CREATE {unique}INDEX {name} ON {{q}} {using}{shape}");
         q.sql(&case);

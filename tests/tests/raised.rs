@@ -176,6 +176,13 @@ fn by_expressions() {
 #[test]
 fn by_triggers() {
     let mut q = queue(&features());
+    triggers(&mut q);
+    // The statement path has the expressions, too.
+    compare(&mut q, &["default", "domain", "generated", "check"], INSERT);
+    compare(&mut q, &["before", "after", "deferred"], INSERT);
+}
+
+fn triggers(q: &mut Queue) {
     q.sql(
         "CREATE FUNCTION {q}_trigger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             PERFORM {q}_fail(TG_ARGV[0], 7);
@@ -188,9 +195,23 @@ fn by_triggers() {
         CREATE CONSTRAINT TRIGGER last AFTER INSERT OR UPDATE OR DELETE ON {q} DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION {q}_trigger('deferred')",
     );
-    // The statement path has the expressions, too.
-    compare(&mut q, &["default", "domain", "generated", "check"], INSERT);
-    compare(&mut q, &["before", "after", "deferred"], INSERT);
+}
+
+/// Each task is in a sub-queue of its own. A take finds nothing but the task that fails.
+#[test]
+fn in_subqueues() {
+    let mut features = features();
+    features["utube"] = json!(true);
+    for is_direct in [true, false] {
+        let mut q = queue(&features);
+        q.sql("UPDATE {q} SET tube = payload");
+        if is_direct {
+            compare(&mut q, &["check"], INSERT);
+            continue;
+        }
+        triggers(&mut q);
+        compare(&mut q, &["check", "before", "after", "deferred"], INSERT);
+    }
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Found<'_> {
                         (row, open.may_be_refused(row))
                     };
                     // A check that fails in the middle of a composite value leaves a reference to its type.
-                    let filled = match open.relation.has_checks() {
+                    let filled = match open.relation.check_count() > 0 {
                         true => xact::unless_of_task_holding(filled)?,
                         false => xact::unless_of_task(filled)?,
                     };
