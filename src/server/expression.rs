@@ -99,8 +99,8 @@ impl Relation {
 }
 
 impl Relation {
-    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`, of which those
-    /// take as much room as before for which `keeps_length`.
+    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`, of
+    /// which those take as much room as before for which `keeps_length`.
     ///
     /// One that these columns are no part of has held the row before. What users have defined may have been replaced
     /// since.

@@ -1,5 +1,5 @@
-//! Since when the oldest ready task of each queue has been ready, for metrics that are sent by a process without a database.
-//! It asks for that where tasks have changed since.
+//! Since when the oldest ready task of each queue has been ready, for metrics that are sent by a process without a
+//! database. It asks for that where tasks have changed since.
 
 use crate::error::OrRaise;
 use crate::parts::slot;

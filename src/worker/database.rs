@@ -1,6 +1,6 @@
-//! The database worker: promotes tasks whose delay has ended, gives back those whose time to run has ended or whose session has,
-//! deletes those whose life has ended, ends identified sessions, and keeps the counters exact. What runs code of users it
-//! leaves to job workers, which it asks for.
+//! The database worker: promotes tasks whose delay has ended, gives back those whose time to run has ended or whose
+//! session has, deletes those whose life has ended, ends identified sessions, and keeps the counters exact. What runs
+//! code of users it leaves to job workers, which it asks for.
 
 use crate::parts::clock;
 use crate::parts::leases::departed;
@@ -24,8 +24,8 @@ use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Interval at which consumers that wait for tasks that are ready are woken again. There should be none; a task's row may
-/// have been locked by another transaction.
+/// Interval at which consumers that wait for tasks that are ready are woken again. There should be none; a task's row
+/// may have been locked by another transaction.
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Before the next try to read the list of queues, which is locked exclusively, or after a failure.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);

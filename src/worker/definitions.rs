@@ -1,5 +1,5 @@
-//! The definitions of a database's queues, as its worker reads them: what it does for a queue, and what it shows of one that
-//! it can do nothing for.
+//! The definitions of a database's queues, as its worker reads them: what it does for a queue, and what it shows of one
+//! that it can do nothing for.
 
 use crate::error::OrRaise;
 use crate::parts::slot;
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 /// Retry delay for a queue whose table is locked exclusively.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
-/// Before the next look at a queue that cannot be worked with, that has lost triggers or indexes, or that is left to a job worker.
-/// Doubled each time, up to a limit, if the definition has to be read.
+/// Before the next look at a queue that cannot be worked with, that has lost triggers or indexes, or that is left to a
+/// job worker. Doubled each time, up to a limit, if the definition has to be read.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// How long the queues of an owner are left to its job worker after one of them took too long: doubled each time, up to a limit,
-/// which is also how long that is remembered.
+/// How long the queues of an owner are left to its job worker after one of them took too long: doubled each time, up to
+/// a limit, which is also how long that is remembered.
 const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 /// How long definitions are read in one round. Tasks that are due in known queues do not wait until all are read.
 const READ_LIMIT: Duration = Duration::from_millis(100);
@@ -119,8 +119,8 @@ impl Definitions {
         }
     }
 
-    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired unreported, and a
-    /// check that was code of users be dropped.
+    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired
+    /// unreported, and a check that was code of users be dropped.
     pub fn look_again(&mut self) {
         let now = Instant::now();
         for (table, again) in &mut self.again {
@@ -156,8 +156,8 @@ impl Definitions {
         }
     }
 
-    /// Reads the definition of a queue, unless that has been done. One whose table is locked exclusively is read later: the
-    /// worker does not wait.
+    /// Reads the definition of a queue, unless that has been done. One whose table is locked exclusively is read later:
+    /// the worker does not wait.
     fn read(&mut self, table: Oid, queues: &mut HashMap<Oid, KnownQueue>, prepared: &mut Prepared) {
         let Some(is_copy) = self.listed.get(&table).copied() else {
             self.unread.remove(&table);

@@ -1,6 +1,6 @@
-//! The job worker: serves the queues of an owner whose changes run code of that owner, or counts a large table. It is ended when it
-//! takes too long, so nothing here outlives a job but caches. It serves one owner only, so that what that owner's code leaves in
-//! the session is found by none but itself.
+//! The job worker: serves the queues of an owner whose changes run code of that owner, or counts a large table. It is
+//! ended when it takes too long, so nothing here outlives a job but caches. It serves one owner only, so that what that
+//! owner's code leaves in the session is found by none but itself.
 
 use crate::background_worker;
 use crate::parts::schedule::workers::{Assignment, WorkerId};
@@ -107,7 +107,8 @@ fn leave_sweep(queue: &Maintenance) {
     }
 }
 
-/// Whatever this process had in hand is looked for again. A queue whose code took too long waits longer than the others.
+/// Whatever this process had in hand is looked for again. A queue whose code took too long waits longer than the
+/// others.
 fn leave_on_exit(_argument: u32) {
     if let Some(ended) = own::end().filter(|ended| ended.is_abnormal) {
         let now = time::now();

@@ -13,8 +13,8 @@ use pgrx::pg_sys::Oid;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-/// Interval of full looks at a queue with row security. Its owner may not see all due tasks, and their becoming visible is not
-/// reported.
+/// Interval of full looks at a queue with row security. Its owner may not see all due tasks, and their becoming visible
+/// is not reported.
 const ALL_INTERVAL: Duration = Duration::from_secs(5);
 
 pub struct KnownQueue {

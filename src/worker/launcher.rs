@@ -1,5 +1,5 @@
-//! The launcher: starts the workers of databases and their job workers in the order in which they are needed, and ends job workers
-//! that take too long.
+//! The launcher: starts the workers of databases and their job workers in the order in which they are needed, and ends
+//! job workers that take too long.
 
 use crate::background_worker;
 use crate::error::Error;
@@ -157,8 +157,8 @@ fn is_connectable(database: u32) -> bool {
     connectable.map_or(true, |connectable| connectable.contains(&database))
 }
 
-/// Databases that may have the extension and are in no list yet: a worker finds out, and leaves if one has not. At first
-/// these are all; later those that were refused because there were too many.
+/// Databases that may have the extension and are in no list yet: a worker finds out, and leaves if one has not. At
+/// first these are all; later those that were refused because there were too many.
 struct Unlisted {
     databases: Vec<u32>,
     /// When the last one was admitted; None once it was reported that some are left out.

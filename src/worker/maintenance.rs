@@ -1,5 +1,5 @@
-//! What a worker does for a queue: it gives back what ended sessions have left, and acts on what is due. The database worker does
-//! it for queues that run no code of users, a job worker for the others of an owner.
+//! What a worker does for a queue: it gives back what ended sessions have left, and acts on what is due. The database
+//! worker does it for queues that run no code of users, a job worker for the others of an owner.
 
 use crate::parts::leases::sessions;
 use crate::parts::schedule::{Kind, NEVER};
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// Before the next try on a table or row that is locked: doubled each time, up to a limit.
 pub const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// Before the next try after a failure. Tasks that fall due are tried in between, and so is all once the table is altered.
+/// Before the next try after a failure. Tasks that fall due are tried in between, and so is all once the table is
+/// altered.
 const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 /// Before the next try where tasks are as they were before they were changed, as when a trigger reverts it.
 const STUCK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
@@ -218,8 +219,8 @@ impl Maintenance {
     }
 }
 
-/// Lets tasks rest that statements could not change; returns when they are to be tried again. Others that refuse meanwhile are
-/// tried with them.
+/// Lets tasks rest that statements could not change; returns when they are to be tried again. Others that refuse
+/// meanwhile are tried with them.
 fn rest_refusing(slot: &mut QueueGuard, refused: Refused, report: &Report) -> Option<i64> {
     let now = time::now();
     let tried = report.refused.as_ref();

@@ -1,5 +1,5 @@
-//! The two ways in which a job looks at tasks and changes them: directly, or by statements. What a statement is planned and run
-//! with may be code of the table's owner, so only a job worker runs any.
+//! The two ways in which a job looks at tasks and changes them: directly, or by statements. What a statement is planned
+//! and run with may be code of the table's owner, so only a job worker runs any.
 
 use crate::error::OrRaise;
 use crate::model::change::{Call, has_progressed};
@@ -28,8 +28,8 @@ pub struct Means<'q> {
     pub is_direct: bool,
     /// Tasks rested when the job began.
     pub has_rested: bool,
-    /// Another command has outdated the description of the table in the middle of the job. The job has not seen all tasks, so it
-    /// has to be done again.
+    /// Another command has outdated the description of the table in the middle of the job. The job has not seen all
+    /// tasks, so it has to be done again.
     pub is_outdated: Cell<bool>,
 }
 
@@ -104,7 +104,8 @@ impl<'q> Means<'q> {
         counting::run(self.queue, call(change), || spi::connect(change_all)).or_raise()
     }
 
-    /// Returns the next instant at which there is something to do, none of which is before `since`; tasks that rest are passed over.
+    /// Returns the next instant at which there is something to do, none of which is before `since`; tasks that rest are
+    /// passed over.
     pub fn next_due(&self, since: i64) -> Option<i64> {
         if self.is_direct {
             let is_tried = |found: &Found| !resting::is_resting(self.queue.table, found.id());
@@ -154,8 +155,8 @@ impl<'q> Means<'q> {
         has_progressed(&transitions, due.is_some_and(|due| due <= time::now()))
     }
 
-    /// Why tasks are left that were to be changed: if one can be locked, the change has come to nothing. Changed directly, it never
-    /// does.
+    /// Why tasks are left that were to be changed: if one can be locked, the change has come to nothing. Changed
+    /// directly, it never does.
     pub fn left(&self, mut changes: impl Iterator<Item = Change>, wanted: Wanted) -> Progress {
         if self.is_direct {
             return Progress::Locked;

@@ -1,7 +1,8 @@
 //! Recounts of a database's queues: which, where and when.
 //!
-//! In each round the database worker counts for a moment only: first what is waited for, then owners in turn. A table that is
-//! too large for that is counted by a job worker, for as long as it takes: neither a huge table nor slow rows make others wait.
+//! In each round the database worker counts for a moment only: first what is waited for, then owners in turn. A table
+//! that is too large for that is counted by a job worker, for as long as it takes: neither a huge table nor slow rows
+//! make others wait.
 
 use crate::parts::schedule::workers::Assignment;
 use crate::parts::schedule::{Kind, requests};
@@ -73,8 +74,8 @@ impl Recounts {
         }
     }
 
-    /// Returns the tables that are to be counted now: first those that are waited for, then the first of each owner, the second
-    /// of each, and so on.
+    /// Returns the tables that are to be counted now: first those that are waited for, then the first of each owner,
+    /// the second of each, and so on.
     fn in_turn(&self, queues: &HashMap<Oid, KnownQueue>, unsettled: &HashSet<Oid>) -> Vec<Oid> {
         let (mut counts, mut ranked) = (HashMap::<Oid, u32>::new(), vec![]);
         for (table, queue) in self.wanting(queues) {

@@ -1,6 +1,6 @@
-//! Tasks whose changes have failed. They rest, so that the worker writes nothing in vain for them, and the tasks behind them are
-//! served as ever. After a pause one of them is tried again: if that fails too, the pause doubles, up to a minute; if not, all
-//! are. They are forgotten when their table is altered, and with the process.
+//! Tasks whose changes have failed. They rest, so that the worker writes nothing in vain for them, and the tasks behind
+//! them are served as ever. After a pause one of them is tried again: if that fails too, the pause doubles, up to a
+//! minute; if not, all are. They are forgotten when their table is altered, and with the process.
 //!
 //! A task is known by where its row is: once somebody changes it, it is another row, which is tried at once.
 

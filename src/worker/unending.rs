@@ -1,6 +1,6 @@
 //! Code of an owner's that does not end when its job worker is told to, as a loop in C that looks for no interrupt. No
-//! process can cure that, nor does a restart. So the queue is marked in the registry, and its tasks are left alone until
-//! `upgrade` writes its definition anew.
+//! process can cure that, nor does a restart. So the queue is marked in the registry, and its tasks are left alone
+//! until `upgrade` writes its definition anew.
 
 use crate::queue;
 use crate::server::relation;

@@ -92,8 +92,8 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Result<Outcome<Report
     }
 }
 
-/// Adds to a report what rests because it has failed, and when one of that is tried again. Where statements have failed, nothing rests:
-/// unless others were changed, all is tried again after a pause.
+/// Adds to a report what rests because it has failed, and when one of that is tried again. Where statements have
+/// failed, nothing rests: unless others were changed, all is tried again after a pause.
 fn with_resting(means: &Means, mut report: Report) -> Report {
     match resting::end(means.queue.table).filter(|_| means.is_direct) {
         Some((left, failure)) => {
@@ -167,8 +167,8 @@ fn act_on_time(
     }
 }
 
-/// Returns whether there may be a task that is due at some instant, by the counters. A task that comes later is reported by
-/// the commit that brings it.
+/// Returns whether there may be a task that is due at some instant, by the counters. A task that comes later is
+/// reported by the commit that brings it.
 fn may_have_timed(queue: &Queue) -> bool {
     let is_timed = |status: Status| queue.features().expires() || queue.is_timed(status);
     slot::lock(queue.slot).is_none_or(|slot| {

@@ -21,8 +21,8 @@ impl Change {
     }
 }
 
-/// Numbers of leases. A task may be recorded as lost before it is recorded as got: a statement's triggers fire at its end, so a
-/// call within it comes first.
+/// Numbers of leases. A task may be recorded as lost before it is recorded as got: a statement's triggers fire at its
+/// end, so a call within it comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldChange {
     pub got: u64,
@@ -34,7 +34,8 @@ impl HeldChange {
         (self.got, self.lost) = (self.got + later.got, self.lost + later.lost);
     }
 
-    /// Returns how many are held after it of `count` before. Tasks that a session was given by hand are lost, but never got.
+    /// Returns how many are held after it of `count` before. Tasks that a session was given by hand are lost, but never
+    /// got.
     pub fn applied_to(self, count: u64) -> u64 {
         (count + self.got).saturating_sub(self.lost)
     }

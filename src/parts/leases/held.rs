@@ -1,8 +1,8 @@
-//! How many tasks this connection's own session holds, for each queue. When the session ends, the worker looks for its tasks
-//! in these queues, and in none if it holds none, however many it has acked.
+//! How many tasks this connection's own session holds, for each queue. When the session ends, the worker looks for its
+//! tasks in these queues, and in none if it holds none, however many it has acked.
 //!
-//! A number can be too large, because a task that another session gives back is not subtracted. It is never too small: code
-//! that takes tasks without recording them calls [`forget`] or [`crate::parts::leases::sessions::distrust`].
+//! A number can be too large, because a task that another session gives back is not subtracted. It is never too small:
+//! code that takes tasks without recording them calls [`forget`] or [`crate::parts::leases::sessions::distrust`].
 
 use crate::parts::leases::change::HeldChange;
 use crate::parts::leases::sessions;
@@ -77,7 +77,8 @@ pub(super) fn clear() {
     HELD.with_borrow_mut(Vec::clear);
 }
 
-/// Returns the number of leases in a queue, for which the worker looks when the session ends; None if it looks in any case.
+/// Returns the number of leases in a queue, for which the worker looks when the session ends; None if it looks in any
+/// case.
 pub fn known_in(slot: SlotId) -> Option<u64> {
     let epoch = slot::lock(slot)?.epoch();
     let is_sure = sessions::own_is_sure_since() >= Some(epoch) && !UNKNOWN.get();

@@ -67,8 +67,8 @@ pub fn acting() -> Result<Session> {
     }
 }
 
-/// Refuses code that must not reach the connection around it, such as an index expression: what it takes would stay with
-/// that connection, and what it gives back is in progress there. In a worker of ours there is no such connection.
+/// Refuses code that must not reach the connection around it, such as an index expression: what it takes would stay
+/// with that connection, and what it gives back is in progress there. In a worker of ours there is no such connection.
 pub fn refuse_restricted() -> Result<()> {
     if !matches!(user::rights(), Rights::Restricted) || worker::is_own() {
         return Ok(());

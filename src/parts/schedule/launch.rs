@@ -1,4 +1,5 @@
-//! What the launcher sees: requests for worker slots, in the order in which they are to be met, and workers that have to end.
+//! What the launcher sees: requests for worker slots, in the order in which they are to be met, and workers that have
+//! to end.
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
@@ -48,7 +49,8 @@ pub fn requests() -> Vec<Request> {
     requests
 }
 
-/// Returns when there are more requests, or a worker that is starting has to be looked for; None: not unless something happens.
+/// Returns when there are more requests, or a worker that is starting has to be looked for; None: not unless something
+/// happens.
 pub fn next() -> Option<i64> {
     let now = time::now();
     let mut directory = directory();
@@ -76,7 +78,8 @@ pub enum Turn {
     NoSlot,
 }
 
-/// Marks the process of a request as starting, if it is its turn. At most `most` owners of a database have job workers at a time.
+/// Marks the process of a request as starting, if it is its turn. At most `most` owners of a database have job workers
+/// at a time.
 pub fn begin_start(id: WorkerId, most: usize) -> Turn {
     let now = time::now();
     let mut directory = directory();
@@ -106,8 +109,8 @@ pub fn end_start(id: WorkerId, has_started: bool) {
     }
 }
 
-/// Records the requests that could not be met. As many workers that are not needed for a while, those that are needed last
-/// first, are woken to leave. One that is alone stays: no job worker takes its worker slot.
+/// Records the requests that could not be met. As many workers that are not needed for a while, those that are needed
+/// last first, are woken to leave. One that is alone stays: no job worker takes its worker slot.
 pub fn note_unmet(unmet: &[Request]) {
     let mut idle = Vec::with_capacity(DATABASES + JOBS);
     let now = time::now();
@@ -174,8 +177,8 @@ pub fn starving(unmet: &[Request]) -> Vec<(Assignment, bool)> {
     starving
 }
 
-/// Terminates the job workers whose time has ended. Returns when to look again, and the databases that have to know of code that
-/// hears no signal.
+/// Terminates the job workers whose time has ended. Returns when to look again, and the databases that have to know of
+/// code that hears no signal.
 pub fn stop_late() -> (Option<i64>, Vec<u32>) {
     let now = time::now();
     let mut deaf = Vec::with_capacity(JOBS);

@@ -47,8 +47,8 @@ pub fn report_connection() {
     }
 }
 
-/// Begins a round; returns the requests since the last one. None if this process has to leave, because a command needs its
-/// database.
+/// Begins a round; returns the requests since the last one. None if this process has to leave, because a command needs
+/// its database.
 pub fn begin_round() -> Option<Requests> {
     let now = time::now();
     let mut directory = directory();
@@ -76,8 +76,8 @@ pub fn get_on(table: Option<u32>, stop_at: i64) {
     }
 }
 
-/// Ends a round; the next one begins at `sleeps_until` unless this process is woken. Returns whether others wait for its worker
-/// slot or its turn. `has_worked`: it has read all definitions, or run code of its owner that has ended.
+/// Ends a round; the next one begins at `sleeps_until` unless this process is woken. Returns whether others wait for
+/// its worker slot or its turn. `has_worked`: it has read all definitions, or run code of its owner that has ended.
 pub fn end_round(sleeps_until: i64, has_worked: bool) -> bool {
     let now = time::now();
     let mut directory = directory();
@@ -94,8 +94,8 @@ pub fn end_round(sleeps_until: i64, has_worked: bool) -> bool {
     waits
 }
 
-/// Leaves if others wait and this worker is not needed before `needed_at`, or its turn has ended. True if so: the process has to
-/// end. `is_idle`: it leaves in any case, unless it was woken.
+/// Leaves if others wait and this worker is not needed before `needed_at`, or its turn has ended. True if so: the
+/// process has to end. `is_idle`: it leaves in any case, unless it was woken.
 pub fn leave(needed_at: i64, is_idle: bool) -> bool {
     let now = time::now();
     let mut directory = directory();
@@ -173,8 +173,8 @@ pub fn unregister() {
 }
 
 impl Worker {
-    /// Its process ends. After one that has failed there is a pause. A job worker that has failed is followed by another only if
-    /// the database worker asks again.
+    /// Its process ends. After one that has failed there is a pause. A job worker that has failed is followed by
+    /// another only if the database worker asks again.
     fn exit(&mut self, now: i64, is_occupied: bool) {
         let needed_at = match self.has_left {
             true if self.is_asked() => now,

@@ -1,8 +1,8 @@
 //! The process of a worker, and when one is needed.
 //!
-//! Where the server has fewer worker slots than are needed, workers take turns. Requests are met in the order of the instants
-//! from which on a process is needed. While requests wait, a worker leaves at the end of a round: if it is not needed for a
-//! while, and otherwise once its turn has ended, with a new request behind those that wait.
+//! Where the server has fewer worker slots than are needed, workers take turns. Requests are met in the order of the
+//! instants from which on a process is needed. While requests wait, a worker leaves at the end of a round: if it is not
+//! needed for a while, and otherwise once its turn has ended, with a new request behind those that wait.
 
 use crate::parts::schedule::NEVER;
 use crate::server::{latch, process};
@@ -137,8 +137,8 @@ impl Process {
         self.not_before = now.saturating_add(self.failure_pause);
     }
 
-    /// Returns whether it leaves while others wait, with `turn` as the length of its turn. One that took long to begin stays
-    /// for at least as long, so that the processors do more than to start workers.
+    /// Returns whether it leaves while others wait, with `turn` as the length of its turn. One that took long to begin
+    /// stays for at least as long, so that the processors do more than to start workers.
     pub fn gives_way(&self, now: i64, needed_at: i64, turn: i64) -> bool {
         let has_had_turn = now.saturating_sub(self.first_round) >= turn.max(self.cost());
         self.first_round != 0 && (self.is_idle(now, needed_at) || has_had_turn)

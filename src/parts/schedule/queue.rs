@@ -1,5 +1,5 @@
-//! A queue's piece of the schedule, under its lock: when the next work is due, whose process does it, and what is tried again
-//! after a pause. A worker that ends leaves nothing behind that is not here or in the table.
+//! A queue's piece of the schedule, under its lock: when the next work is due, whose process does it, and what is tried
+//! again after a pause. A worker that ends leaves nothing behind that is not here or in the table.
 
 use crate::parts::slot::QueueGuard;
 use std::time::Duration;

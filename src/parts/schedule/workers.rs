@@ -1,9 +1,9 @@
 //! The workers of all databases, in shared memory. The directory's lock guards them.
 //!
-//! A database has one database worker. A job worker serves the queues of one owner whose changes run that owner's code. It
-//! serves no other owner, because such code leaves traces in its process. A job worker can also count one table that is too
-//! large for the database worker. Sessions and workers ask for workers in [`super::requests`], the launcher starts them in
-//! [`super::launch`], and each says in [`super::own`] how it gets on.
+//! A database has one database worker. A job worker serves the queues of one owner whose changes run that owner's code.
+//! It serves no other owner, because such code leaves traces in its process. A job worker can also count one table that
+//! is too large for the database worker. Sessions and workers ask for workers in [`super::requests`], the launcher
+//! starts them in [`super::launch`], and each says in [`super::own`] how it gets on.
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::NEVER;
@@ -126,7 +126,8 @@ impl Worker {
         }
     }
 
-    /// The process of this entry has begun. It looks for everything: the one before it may have been ended at any point.
+    /// The process of this entry has begun. It looks for everything: the one before it may have been ended at any
+    /// point.
     pub(super) fn begin(&mut self, now: i64) {
         let (wanted, occupied) = (self.wanted, self.occupied);
         let (process, is_failure_reported) = (self.process, self.is_failure_reported);
@@ -161,7 +162,8 @@ impl Worker {
         self.of.database != 0 && self.process.is_attended(now)
     }
 
-    /// Returns whether nothing has to be kept of it. How the code of an owner has fared is kept until the pause has ended.
+    /// Returns whether nothing has to be kept of it. How the code of an owner has fared is kept until the pause has
+    /// ended.
     fn is_free(&self, now: i64) -> bool {
         let is_idle = self.process.needed_at == NEVER && self.process.not_before <= now;
         self.of.database == 0 || !self.of.is_database() && is_idle && !self.process.is_attended(now)
@@ -253,7 +255,8 @@ impl Workers {
         }
     }
 
-    /// Returns whether there is no more than one database worker, and none is waited for: without it no job worker begins.
+    /// Returns whether there is no more than one database worker, and none is waited for: without it no job worker
+    /// begins.
     pub(super) fn has_one_database_worker(&mut self, now: i64) -> bool {
         let databases = self.databases();
         let attended = databases.iter().filter(|worker| worker.is_attended(now)).count();
