@@ -111,7 +111,8 @@ impl Maintenance {
             slot.forget_due();
             let refused = match slot.retry_left(Kind::Refused, now) {
                 0 if slot.has_failed(Kind::Refused) => Refused::Again,
-                0 => Refused::Unknown,
+                // All is looked for, as after a change of the table.
+                left if left == 0 || since == i64::MIN => Refused::Unknown,
                 _ => Refused::Rest,
             };
             (since, refused)

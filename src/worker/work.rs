@@ -32,7 +32,7 @@ pub enum Work {
 /// What is done with tasks that have refused to be changed by statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No task is known to have.
+    /// No task is known to have, or all that is due is tried anyway.
     Unknown,
     /// They rest.
     Rest,

@@ -43,9 +43,10 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
     q.sql(
         "INSERT INTO {q} (status, runat, payload) SELECT 'W', now(), '{\"bad\": true}' FROM generate_series(1, 5)",
     );
-    let failures = failures(&mut q, 6);
+    // A worker that sees them before their commit has told of them tries them once more at the beginning.
+    let failures = failures(&mut q, 7);
     let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses[4] >= 1.6, "a second was the most once: {pauses:?}");
+    assert!(pauses[5] >= 1.6, "a second was the most once: {pauses:?}");
     // They rest while others are served that fall due.
     let tries = format!("SELECT last_value FROM {}_tries", q.name);
     let before: i64 = scalar(&mut q.admin, &tries, &[]);
