@@ -24,6 +24,9 @@ const SETTINGS: [(&CStr, &CStr); 7] = [
     // The worker repeats what a crash undoes; a take of such a task waits for the disk at its own commit.
     (c"synchronous_commit", c"off"),
 ];
+/// For how long a connection may wait for a database that another session has locked, as by ALTER DATABASE RENAME in an open
+/// transaction. Meanwhile the worker takes a place from those of other databases.
+const CONNECT_TIMEOUT: &CStr = c"100ms";
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// Makes a Rust function `fn(u32)` the main function of a background worker, under a C symbol: it gets the number
@@ -98,6 +101,12 @@ pub fn connect(database: Option<u32>) {
     // SAFETY: called once, by a worker that has asked for a connection.
     unsafe {
         let database = database.map_or(Oid::INVALID, Oid::from);
+        pg_sys::SetConfigOption(
+            c"lock_timeout".as_ptr(),
+            CONNECT_TIMEOUT.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
         pg_sys::BackgroundWorkerInitializeConnectionByOid(database, Oid::INVALID, 0);
         for (name, value) in SETTINGS {
             pg_sys::SetConfigOption(

@@ -174,3 +174,47 @@ fn waits_have_names_and_so_have_workers() {
         waits(&mut q.admin, "XqueueWorkerMain", &is_it);
     }
 }
+
+/// An owner of databases needs no more than a transaction that renames them, and is left open.
+#[test]
+fn databases_that_are_locked_keep_no_places_for_workers() {
+    const LOCKED: usize = 8;
+    // Beside the launcher, the sender of metrics and the server's own there are fewer than are locked.
+    let server = Cluster::new("max_worker_processes = 6\n");
+    let mut owner = server.client();
+    owner.batch_execute("CREATE ROLE mallory CREATEDB").unwrap();
+    owner.batch_execute("CREATE DATABASE copied").unwrap();
+    let mut config = server.config();
+    let mut copied = open(config.dbname("copied"));
+    copied.batch_execute("CREATE EXTENSION xqueue").unwrap();
+    drop(copied);
+    owner.batch_execute("ALTER DATABASE copied IS_TEMPLATE true").unwrap();
+    owner.batch_execute("SET ROLE mallory").unwrap();
+    let names = || (0..LOCKED).map(|number| format!("locked{number}"));
+    for name in names() {
+        owner.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE copied")).unwrap();
+    }
+    owner.batch_execute("BEGIN").unwrap();
+    for name in names() {
+        owner.batch_execute(&format!("ALTER DATABASE {name} RENAME TO un{name}")).unwrap();
+    }
+    let mut seer = server.client();
+    let waiting =
+        "SELECT count(*) FROM pg_locks WHERE classid = 'pg_database'::regclass AND NOT granted";
+    let mut is_seen = || scalar::<i64>(&mut seer, waiting, &[]) > 0;
+    wait_until("a worker tries to connect", &mut is_seen);
+    seer.batch_execute("CREATE DATABASE other TEMPLATE copied").unwrap();
+    let mut other = open(config.dbname("other"));
+    let create = r#"SELECT xqueue.create('jobs', '{"features": {"delayed": true}}')"#;
+    other.execute(create, &[]).unwrap();
+    other.execute("SELECT xqueue.put('jobs', '{}', delay => '0.1 s')", &[]).unwrap();
+    wait_until("another database has a worker", || {
+        scalar::<i64>(&mut other, "SELECT count(*) FROM jobs WHERE status = 'R'", &[]) == 1
+    });
+    owner.batch_execute("ROLLBACK").unwrap();
+    wait_until("they have workers again", || {
+        let sql =
+            "SELECT count(*) FROM xqueue.workers WHERE database LIKE 'locked%' AND pid IS NOT NULL";
+        scalar::<i64>(&mut other, sql, &[]) > 0
+    });
+}
