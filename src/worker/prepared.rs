@@ -76,9 +76,6 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
     for (table, slot) in &marked {
         if let Some(mut queue) = slot::lock(*slot) {
             reserved.push((*table, *slot, queue.clear_prepared()));
-            // The prepared changes are visible now, and have woken no consumer.
-            queue.wake_everyone();
-            queue.lower_due(i64::MIN);
         }
     }
     injection::point(c"xqueue-prepared-are-looked-for");
@@ -87,6 +84,10 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
     for (table, slot, room) in reserved {
         let is_changed = changed.contains(&table);
         if let Some(mut queue) = slot::lock(slot) {
+            // Changes whose locks are gone are visible, and have woken no consumer. A wake-up before the look at the locks
+            // would come too early for a transaction that ends in between.
+            queue.wake_everyone();
+            queue.lower_due(i64::MIN);
             match is_changed {
                 true => queue.find_prepared(),
                 false => queue.resolve_prepared(room),

@@ -310,6 +310,25 @@ fn a_deletion_by_a_prepared_transaction_ends_the_wait() {
     wait_until("the counters are exact", || q.stats()["exact"] == json!(true));
 }
 
+/// The worker looks for prepared transactions because another one has ended, while this one ends.
+#[test]
+fn a_prepared_transaction_that_ends_during_a_look_ends_the_wait() {
+    let mut q = queue("{}");
+    let (name, mut other) = (q.name.clone(), q.client());
+    for _ in 0..20 {
+        put(&mut q.admin, &name, 1);
+        let id: i64 = scalar(&mut q.admin, &format!("SELECT id FROM {name}"), &[]);
+        let wait = format!("SELECT xqueue.wait('{name}', '{id}', '20 seconds')");
+        let watcher = Watcher::asleep(&mut q, &wait);
+        q.sql("BEGIN; DELETE FROM {q}; PREPARE TRANSACTION '{q}'");
+        other.batch_execute(&format!("BEGIN; PREPARE TRANSACTION '{name}_0'")).unwrap();
+        other.batch_execute(&format!("ROLLBACK PREPARED '{name}_0'")).unwrap();
+        q.sql("COMMIT PREPARED '{q}'");
+        let told = watcher.outcome();
+        assert!(["deleted", "gone"].contains(&told.as_deref().unwrap_or("")), "{told:?}");
+    }
+}
+
 #[test]
 fn a_key_is_the_same_in_sessions_with_other_settings() {
     for (key, value, setting) in [
