@@ -68,6 +68,21 @@ SELECT w.objid, coalesce(w.is_table, false), a.rolsuper,
     CASE WHEN NOT a.rolsuper THEN pg_catalog.pg_describe_object(w.classid, w.objid, 0) END, a.rolname::pg_catalog.text
 FROM owned w JOIN pg_catalog.pg_authid a ON a.oid OPERATOR(pg_catalog.=) w.owner";
 
+/// A trigger with arguments on table $1, if a role that is no superuser may make some: who made one is not recorded, and its
+/// arguments are that role's.
+const WITH_ARGUMENTS: &str = "
+SELECT t.tgname::pg_catalog.text FROM pg_catalog.pg_trigger t
+JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) t.tgrelid
+JOIN pg_catalog.pg_proc f ON f.oid OPERATOR(pg_catalog.=) t.tgfoid
+WHERE t.tgrelid OPERATOR(pg_catalog.=) $1 AND NOT t.tgisinternal AND t.tgnargs OPERATOR(pg_catalog.>) 0
+AND f.pronamespace OPERATOR(pg_catalog.<>) (
+    SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'xqueue')
+AND EXISTS (
+    SELECT FROM pg_catalog.aclexplode(c.relacl) a LEFT JOIN pg_catalog.pg_authid r
+    ON r.oid OPERATOR(pg_catalog.=) a.grantee
+    WHERE a.privilege_type OPERATOR(pg_catalog.=) 'TRIGGER' AND r.rolsuper IS NOT TRUE)
+LIMIT 1";
+
 thread_local! {
     static PLAN: OnceCell<Plan> = const { OnceCell::new() };
 }
@@ -86,13 +101,21 @@ pub fn require_trusted(queue: &Queue, owner: &str) -> Result<bool> {
     }
     for table in tables {
         let relation = Relation::open(table, Lock::None);
-        let Some(trigger) = relation.and_then(|relation| relation.trigger_with_mutable_condition())
-        else {
-            continue;
-        };
-        return Err(refused(queue, owner, &format!("the condition of trigger {trigger}")));
+        let condition = relation.and_then(|relation| relation.trigger_with_mutable_condition());
+        let stranger = condition.map(|trigger| format!("the condition of trigger {trigger}"));
+        if let Some(stranger) = stranger.or_else(|| foreign_arguments(table)) {
+            return Err(refused(queue, owner, &stranger));
+        }
     }
     Ok(true)
+}
+
+fn foreign_arguments(table: Oid) -> Option<String> {
+    spi::connect(|spi| {
+        let rows = spi.run_with(WITH_ARGUMENTS, &[(types::OID, Some(Value::oid(table)))]);
+        let trigger = (!rows.is_empty()).then(|| rows.text(0, 1).unwrap_or_default())?;
+        Some(format!("trigger {trigger}, which may have got its arguments from another role,"))
+    })
 }
 
 /// The tables that a change of a queue's changes as well, and the queue's, in order.

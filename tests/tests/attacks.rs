@@ -90,6 +90,11 @@ fn code_of_others_does_not_run_as_a_superuser() {
         ("CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_t()", ""),
         (
             "CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW
+              EXECUTE FUNCTION suppress_redundant_updates_trigger('theirs')",
+            "",
+        ),
+        (
+            "CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW
               WHEN (ts_rewrite('a', 'SELECT tsquery ''a'', tsquery ''b'' WHERE public.{q}_v()') IS NOT NULL)
               EXECUTE FUNCTION suppress_redundant_updates_trigger()",
             "",
