@@ -100,7 +100,7 @@ fn a_backend_that_uses_queues_which_others_drop() {
 }
 
 /// Of a queue that was used once, the server keeps the table, its indexes and their rows in its caches, as of any table.
-const COLD: i64 = 60_000;
+const COLD: i64 = 75_000;
 /// Room for a few queues.
 const LITTLE: &str = "256kB";
 
