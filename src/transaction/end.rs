@@ -226,6 +226,10 @@ fn refuse_to_prepare_takes() {
 fn mark_prepared() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
+            // As in `commit`: tasks may have been taken unreported.
+            if delta.table.redefined || delta.counters.recount {
+                slot::invalidate(slot);
+            }
             // Leases changed by hand: the session does not learn whether the transaction commits.
             if delta.leases.held != HeldChange::default() {
                 held::forget();

@@ -317,3 +317,27 @@ fn of_sub_queues() {
     run(&mut c, &q, "SELECT count(*) FROM xqueue.take(NULL::{q}, count => 3)");
     ends(&mut q, c, 32);
 }
+
+/// A prepared transaction gives a session a task while the triggers are off.
+#[test]
+fn tasks_given_unreported_by_a_prepared_transaction_come_back() {
+    let mut q = queue(json!({}));
+    q.sql("INSERT INTO {q} (id) VALUES (1)");
+    let (mut consumer, mut other) = (q.client(), q.client());
+    let name = q.name.clone();
+    take(&mut consumer, &name, "0", 1);
+    let own: String = scalar(&mut other, &format!("SELECT owner::text FROM {name}"), &[]);
+    consumer.batch_execute(&format!("SELECT xqueue.release('{name}', 1)")).unwrap();
+    let give = format!(
+        "BEGIN; ALTER TABLE {name} DISABLE TRIGGER xqueue_update;
+         UPDATE {name} SET status = 'T', owner = '{own}';
+         ALTER TABLE {name} ENABLE ALWAYS TRIGGER xqueue_update;
+         PREPARE TRANSACTION '{name}'"
+    );
+    other.batch_execute(&give).unwrap();
+    other.batch_execute(&format!("COMMIT PREPARED '{name}'")).unwrap();
+    wait_until("the counters are exact", || q.stats()["exact"] == json!(true));
+    q.wait_for("taken", 1);
+    drop(consumer);
+    q.wait_for("ready", 1);
+}
