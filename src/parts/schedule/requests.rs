@@ -13,7 +13,8 @@ pub fn want_database_worker(database: u32, look: bool) -> bool {
     let mut directory = directory();
     let workers = workers(&mut directory);
     let Some(worker) = workers.find_or_add(Assignment::database(database), now) else {
-        workers.has_refused = true;
+        // The launcher knows of those that it asks for itself.
+        workers.has_refused |= workers.launcher != process::index();
         return false;
     };
     worker.requests.registry |= look;
