@@ -142,7 +142,7 @@ pub fn make_room(id: WorkerId) {
 pub fn put_off(id: WorkerId) {
     let now = time::now();
     if let Some(worker) = workers(&mut directory()).worker(id) {
-        worker.process.pause_after_failure(now);
+        worker.process.put_off(now);
     }
 }
 
@@ -199,7 +199,7 @@ impl Workers {
             return Turn::Later;
         }
         let has_database_worker = self.databases().iter().any(|worker| worker.is_attended(now));
-        let waits = self.waiting > 0;
+        let waits = self.databases().iter().any(|worker| worker.requested_at(now) <= now);
         let jobs = self.jobs().iter();
         let attended = jobs.filter(|job| job.is_attended(now));
         let attended = attended.filter(|job| job.of.is_count() == of.is_count());

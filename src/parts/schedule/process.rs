@@ -76,7 +76,11 @@ impl Process {
         match self.needed_at {
             _ if self.is_attended(now) => NEVER,
             NEVER => NEVER,
-            needed_at => needed_at.max(self.not_before),
+            // The clock may have been set back: no pause is longer than it was to be.
+            needed_at => {
+                let longest = self.failure_pause.max(FAILURE_PAUSES.0);
+                needed_at.max(self.not_before.min(now.saturating_add(longest)))
+            }
         }
     }
 
@@ -129,6 +133,11 @@ impl Process {
     pub fn leave(&mut self, needed_at: i64) {
         self.index = NO_PROCESS;
         self.needed_at = needed_at;
+    }
+
+    /// Puts the next one off for a while.
+    pub fn put_off(&mut self, now: i64) {
+        self.not_before = now.saturating_add(FAILURE_PAUSES.0);
     }
 
     /// Puts the next one off after one that has failed.
@@ -191,6 +200,15 @@ mod tests {
         assert!(process.gives_way(2 * SECOND, 4 * SECOND, TURN));
         assert!(!process.gives_way(3 * SECOND, 0, TURN));
         assert!(process.gives_way(4 * SECOND, 0, TURN));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_pause_longer() {
+        let mut process = Process::NONE;
+        process.pause_after_failure(3_600 * SECOND);
+        process.needed_at = 0;
+        assert_eq!(process.requested_at(0), SECOND);
+        assert_eq!(process.requested_at(3_600 * SECOND), 3_601 * SECOND);
     }
 
     #[test]
