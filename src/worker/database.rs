@@ -60,11 +60,14 @@ fn main(id: u32) {
             return own::retire();
         }
         worker.work(requests);
-        let is_read = worker.reload_at.is_none() && !worker.definitions.has_left_some();
+        let has_left_some = worker.definitions.has_left_some();
+        let is_read = worker.reload_at.is_none() && !has_left_some;
         worker::report_idle();
         let pause = worker.pause();
         let sleeps_until = pause.map_or(NEVER, time::in_future);
-        if own::end_round(sleeps_until, is_read) && own::leave(worker.needs_successor_at(), false) {
+        let waits = own::end_round(sleeps_until, is_read);
+        // Its successor would have to read all again.
+        if waits && !has_left_some && own::leave(worker.needs_successor_at(), false) {
             return;
         }
         worker::wait_idle(pause);
