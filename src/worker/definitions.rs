@@ -1,5 +1,5 @@
-//! The definitions of a database's queues, as its worker reads them: what it does for a queue, and what it shows of one
-//! that it can do nothing for.
+//! Reads the definitions of a database's queues: decides who serves each queue, and shows an error for a queue that
+//! nobody can serve.
 
 use crate::error::OrRaise;
 use crate::parts::slot;

@@ -9,7 +9,8 @@ use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
 use crate::worker::job::{Manner, Outcome};
-use crate::worker::work::{self, Progress, Refused, Report, Work};
+use crate::worker::means::Progress;
+use crate::worker::work::{self, Refused, Report, Work};
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
 

@@ -15,12 +15,23 @@ use crate::server::xact::Failure;
 use crate::statement::{Change, Parameter};
 use crate::transaction;
 use crate::worker::resting;
-use crate::worker::work::Progress;
 use crate::write::counting;
 use crate::write::direct::upkeep::{Upkeep, Wanted};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
+
+/// Whether to continue at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// There was progress, or nothing is left.
+    Made,
+    /// The rest is locked by other transactions.
+    #[default]
+    Locked,
+    /// The rest was changed without effect, as by a trigger.
+    Stuck,
+}
 
 /// How a job works on a queue.
 pub struct Means<'q> {

@@ -11,7 +11,7 @@ use crate::server::types::Uuid;
 use crate::server::xact::Failure;
 use crate::statement::Change;
 use crate::worker::job::{self, Batch, Changed, Manner, Outcome};
-use crate::worker::means::Means;
+use crate::worker::means::{Means, Progress};
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::pg_sys::Oid;
@@ -38,18 +38,6 @@ pub enum Refused {
     Rest,
     /// Their pause is over: they are tried, behind those that have fallen due since.
     Again,
-}
-
-/// Whether to continue at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Progress {
-    /// There was progress, or nothing is left.
-    Made,
-    /// The rest is locked by other transactions.
-    #[default]
-    Locked,
-    /// The rest was changed without effect, as by a trigger.
-    Stuck,
 }
 
 /// What came of work whose transaction has committed.
