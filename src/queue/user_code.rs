@@ -7,13 +7,12 @@ use crate::server::types;
 use crate::settings;
 
 impl Queue {
-    /// Returns whether a change of the table's rows may run more than the extension's triggers and cheap expressions:
-    /// other triggers and those of foreign keys, rules, policies, the hook, and what checks, indexes with their
-    /// operator classes, generated columns, and types that users have made, call. Which expressions are cheap:
-    /// [`crate::server::expression`]. Defaults are none of these: a change makes no new row. In doubt it may. A
-    /// statement may, so with the direct path off every queue does.
+    /// Returns whether a change of a task can run more than the extension's triggers and cheap expressions
+    /// ([`crate::server::expression`]). It can if the table has other triggers, foreign keys, rules, policies or a hook,
+    /// or if checks, indexes, generated columns or types call functions of users. Defaults do not count, because a
+    /// change makes no new row. In doubt, and with the direct path off, it returns true.
     ///
-    /// The caller holds a lock on the table that keeps away who would add such things.
+    /// The caller holds a lock on the table that keeps others from adding such things.
     pub fn runs_user_code(&self) -> bool {
         !settings::allows_direct_path() || *self.user_code.get_or_init(|| self.finds_user_code())
     }
