@@ -8,8 +8,8 @@
 //! - `transaction` collects what the open transaction has changed, and hands it to shared memory when it ends.
 //! - `parts` is what a transaction changes beyond rows, and what processes share of it: counters, marks, waiters,
 //!   sub-queues, leases, capacity, schedule.
-//! - `statement` (SQL text), `metrics` (text for monitoring) and `model` are pure, and so are the `change` files of the
-//!   parts and `transaction::stack`.
+//! - `xqueue_core`, a crate of its own, knows no PostgreSQL: states, options, definitions, SQL text. `metrics` (text for
+//!   monitoring), the `change` files of the parts and `transaction::stack` are pure as well.
 //! - `settings`; `error` is for people; `server` is the fence around the server's C interface.
 
 #![deny(unsafe_code)]
@@ -23,13 +23,11 @@ mod compile_fail;
 mod ddl;
 mod error;
 mod metrics;
-mod model;
 mod parts;
 mod queue;
 #[allow(unsafe_code, reason = "the fence around the server's C interface")]
 mod server;
 mod settings;
-mod statement;
 mod transaction;
 mod upgrade;
 mod worker;

@@ -6,18 +6,18 @@ use crate::api::features::not_enabled;
 use crate::api::look::named_status;
 use crate::api::settle;
 use crate::error::{Error, Result};
-use crate::model::change::Call as Kind;
-use crate::model::position::Group;
-use crate::model::status::Status;
 use crate::queue::{self, Arguments, Queue, census};
 use crate::server::function::Call;
 use crate::server::relation::{self, Lock};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::{privileges, user};
-use crate::statement::{Change, Parameter, Verb};
 use crate::write::{counting, start, unchanged};
 use crate::{sql_functions, transaction};
+use xqueue_core::change::Call as Kind;
+use xqueue_core::position::Group;
+use xqueue_core::statement::{Change, Parameter, Verb};
+use xqueue_core::status::Status;
 
 sql_functions! {
     "dig" as dig, pg_finfo_dig(

@@ -2,8 +2,6 @@
 
 use crate::api::values::populated;
 use crate::error::{Error, Result};
-use crate::model::form::Form;
-use crate::model::keys_text::KeysText;
 use crate::parts::leases::session;
 use crate::queue::{self, KeyType, Queue, census};
 use crate::server::argument::{Argument, NamesQueue, sql_type};
@@ -15,6 +13,8 @@ use crate::server::{context, nesting, operators, privileges, record, sql_name, t
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Interval, Oid};
 use std::rc::Rc;
+use xqueue_core::form::Form;
+use xqueue_core::keys_text::KeysText;
 
 /// The queue that a call names, and the form in which it returns tasks.
 pub struct Target<'call> {

@@ -2,7 +2,6 @@
 
 use crate::api::look::key_shown;
 use crate::error::Result;
-use crate::model::field::Field;
 use crate::parts::leases::session;
 use crate::queue::Queue;
 use crate::queue::census::{self, Sight};
@@ -12,6 +11,7 @@ use crate::server::row::{Row, Tuple};
 use crate::server::value::Value;
 use crate::sql_functions;
 use serde_json::{Map, Value as Json, json};
+use xqueue_core::field::Field;
 
 sql_functions! {
     "buried" as buried, pg_finfo_buried(queue: regclass, count: integer) -> [jsonb] => buried_impl;

@@ -4,11 +4,6 @@ mod rows;
 
 use crate::api::argument::{Target, require_monitor};
 use crate::error::{Error, Result};
-use crate::model::change::Counts;
-use crate::model::field::Field;
-use crate::model::options::Options;
-use crate::model::position::{FIRST, Group, Position};
-use crate::model::status::{NAMES, Tasks};
 use crate::parts::counters::change::add;
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{held, session, store};
@@ -22,12 +17,17 @@ use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, jsonb, latch, subscription};
-use crate::statement::ARRIVAL;
 use crate::upgrade::UpgradePlan;
 use crate::{sql_functions, transaction};
 use rows::Findings;
 use serde_json::json;
 use std::time::{Duration, Instant};
+use xqueue_core::change::Counts;
+use xqueue_core::field::Field;
+use xqueue_core::options::Options;
+use xqueue_core::position::{FIRST, Group, Position};
+use xqueue_core::statement::ARRIVAL;
+use xqueue_core::status::{NAMES, Tasks};
 
 sql_functions! {
     "check" as check, pg_finfo_check(queue: queue) -> jsonb => check_impl;

@@ -6,8 +6,6 @@ use crate::api::named;
 use crate::api::settle::Plan;
 use crate::api::waiting::{ConsumerWait, Look, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
-use crate::model::change::Call as Kind;
-use crate::model::form::Form;
 use crate::parts::leases::session;
 use crate::parts::waiters::wait::{Deadline, InVain, Place};
 use crate::queue::{Arguments, Queue};
@@ -20,13 +18,15 @@ use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
-use crate::statement::{Change, Parameter, Verb};
 use crate::write::counting;
 use crate::write::passed::Passed;
 use crate::write::subqueues::Take;
 use crate::write::{direct, start};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Interval;
+use xqueue_core::change::Call as Kind;
+use xqueue_core::form::Form;
+use xqueue_core::statement::{Change, Parameter, Verb};
 
 sql_functions! {
     "take" as take, pg_finfo_take(

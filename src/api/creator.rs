@@ -3,10 +3,6 @@
 use crate::api::argument::{self, Target, refuse_read_only, require_owner};
 use crate::ddl::{altered, places};
 use crate::error::{Error, Result};
-use crate::model::change::Counts;
-use crate::model::field::Field;
-use crate::model::names::Id;
-use crate::model::options::Options;
 use crate::parts::leases::session;
 use crate::parts::slot;
 use crate::queue::triggers;
@@ -28,6 +24,10 @@ use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use serde_json::json;
+use xqueue_core::change::Counts;
+use xqueue_core::field::Field;
+use xqueue_core::names::Id;
+use xqueue_core::options::Options;
 
 sql_functions! {
     "upgrade" as upgrade, pg_finfo_upgrade(
@@ -125,7 +125,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let mut ddl: Vec<String> = triggers.map(drop_trigger).collect();
     let indexes = definition.made.indexes.values();
     ddl.extend(indexes.filter_map(|name| drop_index_if_there(&relation, name)));
-    let current = |wanted: &crate::model::definition::Column| {
+    let current = |wanted: &xqueue_core::definition::Column| {
         queue::column_of(&relation, wanted, same_table).map(|column| catalog::quote(&column.name))
     };
     if definition.made.status_default

@@ -2,8 +2,6 @@
 
 use crate::api::argument::{Target, number_of};
 use crate::error::Result;
-use crate::model::change::Call as Kind;
-use crate::model::form::Form;
 use crate::parts::delta::Delta;
 use crate::parts::leases::session;
 use crate::parts::slot;
@@ -14,10 +12,12 @@ use crate::server::spi;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::{privileges, process};
-use crate::statement::{Change, Parameter};
 use crate::write::counting;
 use crate::{sql_functions, transaction};
 use pgrx::pg_sys::Oid;
+use xqueue_core::change::Call as Kind;
+use xqueue_core::form::Form;
+use xqueue_core::statement::{Change, Parameter};
 
 sql_functions! {
     "give_back" as give_back, pg_finfo_give_back(queue: queue) -> integer => give_back_impl;

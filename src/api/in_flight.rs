@@ -2,7 +2,6 @@
 
 use crate::api::monitor::SHOWN;
 use crate::error::Result;
-use crate::model::field::Field;
 use crate::parts::clock;
 use crate::parts::leases::{session, store};
 use crate::queue::Queue;
@@ -14,6 +13,7 @@ use crate::server::value::Value;
 use crate::server::{time, types};
 use crate::sql_functions;
 use serde_json::{Value as Json, json};
+use xqueue_core::field::Field;
 
 sql_functions! {
     "in_flight" as in_flight, pg_finfo_in_flight(queue: regclass) -> [jsonb] => in_flight_impl;

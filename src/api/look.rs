@@ -3,9 +3,6 @@
 use crate::api::argument::{Target, require_monitor};
 use crate::api::settle::named_keys;
 use crate::error::{Error, Result};
-use crate::model::field::Field;
-use crate::model::names::Id;
-use crate::model::status::Status;
 use crate::parts::leases::store;
 use crate::queue::{Arguments, KeyType, Queue, Statement, census};
 use crate::server::function::{Call, Output};
@@ -15,6 +12,9 @@ use crate::server::value::Value;
 use crate::server::{jsonb, spi, time, types, user};
 use crate::sql_functions;
 use serde_json::{Map, Value as Json};
+use xqueue_core::field::Field;
+use xqueue_core::names::Id;
+use xqueue_core::status::Status;
 
 sql_functions! {
     #[stable] "peek" as peek, pg_finfo_peek(queue: queue, id: key = [NULL]) -> [tasks] => peek_impl;

@@ -4,9 +4,6 @@
 use crate::api::monitor::{Listed, all_listed, error, own_worker_error, shown_slot, worker_error};
 use crate::error::{OrRaise, Result};
 use crate::metrics::{Measured, MeasuredWorker, families, open_metrics};
-use crate::model::change::Call as Kind;
-use crate::model::histogram::Histogram;
-use crate::model::status::{Status, Tasks};
 use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::session;
 use crate::parts::schedule::status;
@@ -18,6 +15,9 @@ use crate::server::{catalog, jsonb, process, time, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
+use xqueue_core::change::Call as Kind;
+use xqueue_core::histogram::Histogram;
+use xqueue_core::status::{Status, Tasks};
 
 sql_functions! {
     "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;

@@ -4,8 +4,6 @@
 
 use crate::api::argument::{self, Target, require_monitor, require_owner};
 use crate::error::Result;
-use crate::model::change::{Call as Kind, Calls, Transitions, named};
-use crate::model::status::{Status, Tasks};
 use crate::parts::counters::Tube;
 use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::{session, store};
@@ -22,6 +20,8 @@ use crate::server::{jsonb, privileges, process, spi, time, types, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
+use xqueue_core::change::{Call as Kind, Calls, Transitions, named};
+use xqueue_core::status::{Status, Tasks};
 
 sql_functions! {
     "stats" as stats, pg_finfo_stats(queue: queue) -> jsonb => stats_impl;

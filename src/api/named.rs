@@ -7,10 +7,10 @@ use crate::server::memory::Memory;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::{catalog, context, types};
-use crate::statement::Change;
 use crate::transaction;
 use crate::write::passed::Passed;
 use crate::write::subqueues;
+use xqueue_core::statement::Change;
 
 /// Maximum calls of the pick function per take if none of the tasks it names can be taken: they may be taken by other
 /// consumers, or not ready. Beyond it the take returns nothing.

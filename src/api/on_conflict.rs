@@ -4,12 +4,12 @@ use crate::api::argument::{self, Key};
 use crate::api::producer::Put;
 use crate::api::values::Values;
 use crate::error::Result;
-use crate::model::conflict::Conflict;
-use crate::model::field::Field;
 use crate::queue::Statement;
 use crate::server::spi::{self, Rows};
-use crate::statement::Update;
 use crate::write::reservation::Lack;
+use xqueue_core::conflict::Conflict;
+use xqueue_core::field::Field;
+use xqueue_core::statement::Update;
 
 /// Maximum number of tries to put a task that is there when it is to be put, and gone when it is looked at. A trigger
 /// may also have suppressed the row, or a policy may hide it: then there is nothing to return.

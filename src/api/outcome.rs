@@ -5,9 +5,6 @@ use crate::api::producer::Put;
 use crate::api::settle::named_keys;
 use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
-use crate::model::change::Outcome;
-use crate::model::form::Form;
-use crate::model::status::Status;
 use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
 use crate::parts::waiters::wait::{self, Deadline, News, Place};
@@ -22,6 +19,9 @@ use crate::server::xact::{self, Verdict};
 use crate::sql_functions;
 use crate::write::reservation;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::change::Outcome;
+use xqueue_core::form::Form;
+use xqueue_core::status::Status;
 
 sql_functions! {
     "wait" as wait_task, pg_finfo_wait_task(

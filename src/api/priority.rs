@@ -2,12 +2,12 @@
 
 use crate::api::producer::{Put, PutOption};
 use crate::error::{Error, Result};
-use crate::model::field::Field;
 use crate::queue::Queue;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
 use crate::server::{catalog, types};
 use pgrx::PgSqlErrorCode;
+use xqueue_core::field::Field;
 
 impl Put<'_> {
     /// Gives all tasks a priority; refuses one that does not fit its column.

@@ -5,11 +5,6 @@ use crate::api::features::{not_enabled, tube_value};
 use crate::api::values::Values;
 use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
-use crate::model::change::Call as Kind;
-use crate::model::conflict::Conflict;
-use crate::model::field::Field;
-use crate::model::form::Form;
-use crate::model::names::Id;
 use crate::parts::waiters::wait::Deadline;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::function::{Call, Output};
@@ -20,10 +15,15 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{context, record};
 use crate::sql_functions;
-use crate::statement::{self, Parameter, Source};
 use crate::write::counting;
 use crate::write::front;
 use crate::write::reservation::{self, Lack};
+use xqueue_core::change::Call as Kind;
+use xqueue_core::conflict::Conflict;
+use xqueue_core::field::Field;
+use xqueue_core::form::Form;
+use xqueue_core::names::Id;
+use xqueue_core::statement::{self, Parameter, Source};
 
 sql_functions! {
     "put" as put, pg_finfo_put(

@@ -5,8 +5,6 @@ use crate::api::features::not_enabled;
 use crate::api::task_error;
 use crate::api::values::Values;
 use crate::error::{Error, Result};
-use crate::model::change::Call as Kind;
-use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::argument::{Argument, sql_type};
@@ -16,11 +14,13 @@ use crate::server::relation::Lock;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::sql_functions;
-use crate::statement::{Parameter, Step, Verb};
 use crate::write::counting;
 use crate::write::{direct, unchanged};
 use pgrx::PgSqlErrorCode;
 use std::collections::HashSet;
+use xqueue_core::change::Call as Kind;
+use xqueue_core::statement::{Parameter, Step, Verb};
+use xqueue_core::status::Status;
 
 sql_functions! {
     "ack" as ack, pg_finfo_ack(

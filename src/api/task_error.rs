@@ -3,7 +3,6 @@
 use crate::api::argument::Key;
 use crate::api::pooler;
 use crate::error::Error;
-use crate::model::status::Status;
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{session, store};
 use crate::queue::{self, Arguments, Queue, Statement};
@@ -11,9 +10,10 @@ use crate::server::process;
 use crate::server::spi::Spi;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
-use crate::statement::{Parameter, Verb};
 use crate::write::unchanged;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::statement::{Parameter, Verb};
+use xqueue_core::status::Status;
 
 /// The actual state of a task, for the error message.
 struct Found {

@@ -7,8 +7,8 @@ use crate::server::memory::Memory;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
 use crate::server::{operators, spi, types};
-use crate::statement::Parameter;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::statement::Parameter;
 
 /// The members of a jsonb object, each with its column of the queue's table.
 pub struct Values<'m, 'queue> {

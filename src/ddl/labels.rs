@@ -2,11 +2,11 @@
 //! queue anew.
 
 use crate::error::Result;
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::queue::{self, Entry};
 use crate::server::command::RenamedLabel;
 use crate::server::relation::{self, Lock, Relation};
+use xqueue_core::field::Field;
+use xqueue_core::status::Status;
 
 /// Gives the states and tubes of queues the new label where the old one stood. The statement has renamed it already.
 pub fn follow(renamed: &RenamedLabel) -> Result<()> {

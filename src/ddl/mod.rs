@@ -15,11 +15,11 @@ use crate::server::callbacks::{self, ObjectEvent, TransactionEvent};
 use crate::server::command::{Command, Purpose};
 use crate::server::context::Remedy;
 use crate::server::{catalog, latch, privileges, process, shared_memory, xact};
-use crate::statement::UPDATE_TRIGGER;
 use crate::{queue, transaction};
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
+use xqueue_core::statement::UPDATE_TRIGGER;
 
 /// Longest wait of a command for the worker to leave the database that it needs; the command then goes on and may fail.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -2,7 +2,6 @@
 //! database that was migrated). The queue stays as it is here.
 
 use crate::error::{Error, Result};
-use crate::model::definition::Definition;
 use crate::queue::{self, display_name};
 use crate::server::function::Call;
 use crate::server::row::Row;
@@ -12,6 +11,7 @@ use crate::server::{catalog, jsonb};
 use crate::{sql_functions, upgrade};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
+use xqueue_core::definition::Definition;
 
 sql_functions! {
     "queue_arrives" as queue_arrives, pg_finfo_queue_arrives() -> trigger => queue_arrives_impl;

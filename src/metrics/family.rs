@@ -1,6 +1,6 @@
 //! Counters as metric families, whatever the format.
 
-use crate::model::histogram::Histogram;
+use xqueue_core::histogram::Histogram;
 
 /// What is measured of one queue.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -78,8 +78,8 @@ fn fnv1a(name: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::status::NAMES;
     use std::collections::HashSet;
+    use xqueue_core::status::NAMES;
 
     fn path(parts: &[&str]) -> Vec<String> {
         parts.iter().map(|part| part.to_string()).collect()

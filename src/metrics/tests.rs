@@ -3,10 +3,10 @@
 use crate::metrics::family::Kind;
 use crate::metrics::graphite::safe_name;
 use crate::metrics::*;
-use crate::model::histogram::Histogram;
-use crate::model::status::{NAMES, Tasks};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use xqueue_core::histogram::Histogram;
+use xqueue_core::status::{NAMES, Tasks};
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![

@@ -1,8 +1,8 @@
 //! What the open transaction has changed of a queue, part by part.
 
-use crate::model::change::{Counts, Place};
 use crate::parts::subqueues::change::SubqueueChanges;
 use crate::parts::{capacity, counters, leases, marks, schedule, table, waiters};
+use xqueue_core::change::{Counts, Place};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {

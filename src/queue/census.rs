@@ -4,9 +4,6 @@
 //! [`crate::server::privileges::may_monitor`].
 
 use crate::error::{Error, Result};
-use crate::model::field::Field;
-use crate::model::position::{FIRST, Group, Position};
-use crate::model::status::Status;
 use crate::parts::marks::priorities::{self, KnownPriorities};
 use crate::parts::slot::QueueGuard;
 use crate::parts::{clock, slot};
@@ -18,9 +15,12 @@ use crate::server::row::{Row, Tuple};
 use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::server::{operators, privileges, time, xact};
-use crate::statement::Index;
 use pgrx::pg_sys::Oid;
 use std::collections::BTreeMap;
+use xqueue_core::field::Field;
+use xqueue_core::position::{FIRST, Group, Position};
+use xqueue_core::statement::Index;
+use xqueue_core::status::Status;
 
 /// Shown of a queue that could not be looked at, as [`Sight::Busy`].
 pub const BUSY: &str = "busy: another session has locked the table, or an index of it";

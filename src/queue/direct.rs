@@ -1,18 +1,18 @@
 //! What the direct path needs to know of a queue's table.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::queue::wanted_index::WantedIndex;
 use crate::queue::{Queue, kept};
 use crate::server::heap::{Heap, Open};
 use crate::server::relation::{ColumnType, Lock, Relation};
 use crate::server::{index, user};
 use crate::settings;
-use crate::statement::Index;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use xqueue_core::field::Field;
+use xqueue_core::statement::Index;
+use xqueue_core::status::Status;
 
 /// A queue's table, if the direct path may be used: no triggers, rules or row security of the user's apply.
 pub struct Direct {

@@ -1,11 +1,11 @@
 //! Checks of a table's columns, and how errors name the queue.
 
 use crate::error::Error;
-use crate::model::field::Field;
-use crate::model::options::Options;
 use crate::server::catalog;
 use crate::server::relation::ColumnType;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::field::Field;
+use xqueue_core::options::Options;
 
 /// Checks the columns of a table.
 pub struct Fitness<'a> {

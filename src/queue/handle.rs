@@ -1,11 +1,6 @@
 //! A queue, ready to work with: its table, its columns, its plans.
 
 use crate::error::{Error, Result};
-use crate::model::change::Place;
-use crate::model::definition::{Column, Definition};
-use crate::model::features::Features;
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
@@ -27,13 +22,18 @@ use crate::server::row::Row;
 use crate::server::row_type::RowType;
 use crate::server::value::Value;
 use crate::server::{catalog, operators, process, time, types, xact};
-use crate::statement::{self, Index};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use xqueue_core::change::Place;
+use xqueue_core::definition::{Column, Definition};
+use xqueue_core::features::Features;
+use xqueue_core::field::Field;
+use xqueue_core::statement::{self, Index};
+use xqueue_core::status::Status;
 
 /// A queue, ready to work with.
 pub struct Queue {

@@ -2,7 +2,6 @@
 //! ways, as its settings say.
 
 use crate::error::{Error, Result};
-use crate::model::field::Field;
 use crate::queue::digest::keyed;
 use crate::queue::fitness::Fitness;
 use crate::server::relation::ColumnType;
@@ -10,6 +9,7 @@ use crate::server::user::Pinned;
 use crate::server::value::Value;
 use crate::server::{context, operators, types};
 use std::collections::BTreeMap;
+use xqueue_core::field::Field;
 
 /// Parts of a text that stand for another date each day.
 const MOVING: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];

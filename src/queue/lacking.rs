@@ -4,7 +4,7 @@ use crate::queue::Queue;
 use crate::server::catalog;
 use crate::server::index;
 use crate::server::relation::{Lock, Relation};
-use crate::statement::Index;
+use xqueue_core::statement::Index;
 
 impl Queue {
     /// Returns what is missing, for people, on whose table the caller holds a lock. `is_copy`: the table is a

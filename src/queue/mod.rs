@@ -28,7 +28,6 @@ mod user_code;
 mod wanted_index;
 
 use crate::error::{Error, Result};
-use crate::model::definition::Column;
 use crate::parts::slot;
 use crate::server::relation::{self, ColumnType, Lock, Relation};
 use crate::server::value::Value;
@@ -37,6 +36,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::rc::Rc;
+use xqueue_core::definition::Column;
 
 pub use direct::Direct;
 pub use fitness::Fitness;

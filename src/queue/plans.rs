@@ -2,10 +2,10 @@
 
 use crate::server::spi::Plan;
 use crate::server::value::Value;
-use crate::statement::{Change, Parameter, Put, Step, Within};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use xqueue_core::statement::{Change, Parameter, Put, Step, Within};
 
 /// The statements whose plans are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

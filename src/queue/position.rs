@@ -1,13 +1,13 @@
 //! Positions of tasks in a queue, for low-water marks.
 
-use crate::model::change::Place;
-use crate::model::field::Field;
-use crate::model::position::{self, Group, Position};
 use crate::queue::handle::Queue;
 use crate::queue::order::Order;
 use crate::server::row::Row;
 use crate::server::value::Value;
 use pgrx::pg_sys::Oid;
+use xqueue_core::change::Place;
+use xqueue_core::field::Field;
+use xqueue_core::position::{self, Group, Position};
 
 impl Queue {
     /// Returns the position of a key in the queue; None if it has no marks.

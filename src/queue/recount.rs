@@ -1,7 +1,5 @@
 //! Counting the tasks of a queue while others go on working, see [`crate::parts::counters::recount`].
 
-use crate::model::change::Counts;
-use crate::model::field::Field;
 use crate::parts::counters::recount::{self, Area};
 use crate::parts::schedule::requests;
 use crate::parts::slot::{self, QueueGuard};
@@ -15,6 +13,8 @@ use crate::server::{injection, latch, process, spi, types, user};
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
+use xqueue_core::change::Counts;
+use xqueue_core::field::Field;
 
 /// How long a session that needs the table, or the list of queues, for itself waits at the most.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);

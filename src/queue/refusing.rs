@@ -1,13 +1,13 @@
 //! What may refuse a change of a task's state because of its values, without code of its own that runs: indexes and
 //! generated columns of the user's.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::queue::Queue;
 use crate::server::index;
 use crate::server::relation::{Lock, Relation};
-use crate::statement::Index;
 use pgrx::pg_sys::Oid;
+use xqueue_core::field::Field;
+use xqueue_core::statement::Index;
+use xqueue_core::status::Status;
 
 impl Queue {
     /// Returns whether there is such an index or column. The caller holds a lock on the table.

@@ -2,13 +2,13 @@
 //! have altered the table since. Whatever reads a row relies on it.
 
 use crate::error::{Error, Result};
-use crate::model::field::Field;
 use crate::queue::fitness::Fitness;
 use crate::queue::status::StatusColumn;
 use crate::server::relation::ColumnType;
 use crate::server::{operators, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
+use xqueue_core::field::Field;
 
 impl Fitness<'_> {
     /// Refuses the columns of a queue unless each of them fits.

@@ -6,9 +6,9 @@ use crate::queue::kept;
 use crate::queue::plans::{Arguments, MANY, Prepared, Statement};
 use crate::server::spi::{Plan, Rows, Spi};
 use crate::server::types;
-use crate::statement::{Change, Parameter, Text};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
+use xqueue_core::statement::{Change, Parameter, Text};
 
 impl Queue {
     /// Runs a statement by its kept plan. What it takes no parameter for is passed over.

@@ -1,7 +1,6 @@
 //! Tasks as callers get them: as rows, or as jsonb, which cannot hold every value that a row can.
 
 use crate::error::OrRaise;
-use crate::model::form::Form;
 use crate::queue::Queue;
 use crate::server::function::Output;
 use crate::server::json_cast::{self, Calls};
@@ -11,6 +10,7 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Failure};
 use crate::server::{jsonb, operators, record, types};
 use pgrx::pg_sys::Oid;
+use xqueue_core::form::Form;
 
 impl Queue {
     /// Adds the tasks to the result of a call.

@@ -1,14 +1,14 @@
 //! How the values of a status column are read and written.
 
 use crate::error::{Error, Result};
-use crate::model::field::Field;
-use crate::model::options::Options;
-use crate::model::status::Status;
 use crate::queue::fitness::Fitness;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
 use crate::server::{operators, types};
 use pgrx::pg_sys::Oid;
+use xqueue_core::field::Field;
+use xqueue_core::options::Options;
+use xqueue_core::status::Status;
 
 /// How the values of a status column are read.
 pub struct StatusColumn {

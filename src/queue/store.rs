@@ -1,7 +1,6 @@
 //! The table `xqueue.queue`, which holds the definitions of all queues.
 
 use crate::error::{Error, Result};
-use crate::model::definition::Definition;
 use crate::queue::display_name;
 use crate::server::own_table::{self, REGISTRY, as_owner};
 use crate::server::relation::{self, Lock, Relation};
@@ -10,6 +9,7 @@ use crate::server::value::Value;
 use crate::server::{catalog, jsonb, spi, types};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
+use xqueue_core::definition::Definition;
 
 /// What the registry says of a table.
 pub struct Entry {

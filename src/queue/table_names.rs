@@ -1,14 +1,14 @@
 //! The names of a queue's table and columns, as its statements write them.
 
 use crate::error::Result;
-use crate::model::field::Field;
-use crate::model::options::Options;
-use crate::model::status::Status;
 use crate::queue::fitness::Fitness;
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, types};
-use crate::statement::{self, KeyColumn};
 use std::collections::BTreeMap;
+use xqueue_core::field::Field;
+use xqueue_core::options::Options;
+use xqueue_core::statement::{self, KeyColumn};
+use xqueue_core::status::Status;
 
 /// Returns the hashes of the types that the statements of a queue name: a session reads the queue anew when one has
 /// changed.

@@ -4,12 +4,12 @@ use crate::error::{Error, Result};
 use crate::server::catalog;
 use crate::server::relation::Relation;
 use crate::server::trigger::{Condition, Event, Present, Timing, kind};
-use crate::statement::{
-    ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, Table, UPDATE_TRIGGER,
-};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
+use xqueue_core::statement::{
+    ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, Table, UPDATE_TRIGGER,
+};
 
 /// Of which changes of a table its triggers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

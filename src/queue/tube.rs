@@ -1,14 +1,14 @@
 //! The tubes of a queue: labels, as wake-ups, statistics and sub-queues know them.
 
-use crate::model::change::Tube;
-use crate::model::field::Field;
-use crate::model::level::{self, Level};
-use crate::model::position::{FIRST, Position};
 use crate::queue::digest::{keyed, subqueue};
 use crate::queue::handle::Queue;
 use crate::server::relation::ColumnType;
 use crate::server::row::Row;
 use crate::server::value::Value;
+use xqueue_core::change::Tube;
+use xqueue_core::field::Field;
+use xqueue_core::level::{self, Level};
+use xqueue_core::position::{FIRST, Position};
 
 impl Queue {
     /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.

@@ -1,12 +1,12 @@
 //! Recognizes which of a table's indexes serves a queue's purpose: by its columns, and by the server's own text of its
 //! expression and predicate.
 
-use crate::model::field::Field;
 use crate::server::index;
 use crate::server::relation::{ColumnType, Relation};
-use crate::statement::{Index, Table};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use xqueue_core::field::Field;
+use xqueue_core::statement::{Index, Table};
 
 /// An index that a queue needs.
 pub struct WantedIndex<'a> {

@@ -1,11 +1,11 @@
 //! Names of tables and functions as users give them, read by the server's rules.
 
 use crate::error::{Error, Result};
-use crate::model::names::{self, LONGEST_NAME};
 use crate::server::foreign::list_nth;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::{CStr, CString};
+use xqueue_core::names::{self, LONGEST_NAME};
 
 const NAMES: &str = "Name a table as in SQL: 'jobs', 'app.jobs', '\"My Jobs\"'.";
 

@@ -1,11 +1,11 @@
 //! Instants (microseconds, as PostgreSQL counts them) and intervals.
 
 use crate::error::{Error, Result};
-use crate::model::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum};
 use std::time::Duration;
+use xqueue_core::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
 
 const DAY: i64 = 86_400_000_000;
 

@@ -6,8 +6,6 @@ pub mod stack;
 #[cfg(test)]
 mod tests;
 
-use crate::model::change::{Call, Transitions};
-use crate::model::position::{Kind, Position};
 use crate::parts::capacity::Growth;
 use crate::parts::delta::Delta;
 use crate::parts::leases::change::HeldChange;
@@ -17,6 +15,8 @@ use crate::server::allocator::staying;
 use crate::server::{durability, xact};
 use crate::transaction::stack::Stack;
 use std::cell::{Cell, RefCell};
+use xqueue_core::change::{Call, Transitions};
+use xqueue_core::position::{Kind, Position};
 
 thread_local! {
     static CHANGES: RefCell<Stack> = const { RefCell::new(Stack::new()) };

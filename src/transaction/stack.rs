@@ -4,14 +4,14 @@
 //! changed; a released savepoint is added to its parent, a rolled back one is dropped, a TRUNCATE replaces what was
 //! there before it.
 
-use crate::model::change::Transitions;
-use crate::model::position::{Kind, Position};
 use crate::parts::capacity::Growth;
 use crate::parts::counters::change::add_all;
 use crate::parts::delta::Delta;
 use crate::parts::leases::change::HeldChange;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::{SubqueueChange, SubqueueChanges};
+use xqueue_core::change::Transitions;
+use xqueue_core::position::{Kind, Position};
 
 /// Number of queues whose memory is kept for the next transaction.
 const SPARE: usize = 8;

@@ -1,13 +1,13 @@
 //! Compares the indexes and triggers that a queue needs with those that its table has.
 
 use crate::error::Result;
-use crate::model::definition::Made;
-use crate::model::field::Field;
 use crate::queue::{WantedIndex, triggers};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, index};
-use crate::statement::{Index, TRIGGERS, Table};
 use std::collections::BTreeMap;
+use xqueue_core::definition::Made;
+use xqueue_core::field::Field;
+use xqueue_core::statement::{Index, TRIGGERS, Table};
 
 /// The trigger that the indexes are bound to.
 pub const BINDER: &str = "xqueue_insert";

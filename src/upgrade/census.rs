@@ -2,8 +2,6 @@
 //! [`crate::queue::census`]. The scans see all rows, including those hidden by row security.
 
 use crate::error::Result;
-use crate::model::options::Options;
-use crate::model::status::Status;
 use crate::queue::{Fitness, StatusColumn};
 use crate::server::memory::Scratch;
 use crate::server::operators;
@@ -11,6 +9,8 @@ use crate::server::relation::{ColumnType, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
 use crate::server::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use xqueue_core::options::Options;
+use xqueue_core::status::Status;
 
 /// Maximum foreign status values shown in an error; others are left out.
 const SHOWN: usize = 5;

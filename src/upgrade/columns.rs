@@ -1,17 +1,17 @@
 //! Assigns columns of a table to the fields of the queue.
 
 use crate::error::{Error, Result};
-use crate::model::definition::Definition;
-use crate::model::field::Field;
-use crate::model::names::LONGEST_NAME;
-use crate::model::options::Options;
-use crate::model::status::Status;
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::value::Value;
 use crate::server::{catalog, spi, sql_name, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
+use xqueue_core::definition::Definition;
+use xqueue_core::field::Field;
+use xqueue_core::names::LONGEST_NAME;
+use xqueue_core::options::Options;
+use xqueue_core::status::Status;
 
 /// Finds the columns of a queue in its table.
 pub struct Columns<'a> {

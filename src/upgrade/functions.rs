@@ -1,11 +1,11 @@
 //! Resolves user functions named in options to their schema-qualified names.
 
 use crate::error::{Error, Result};
-use crate::model::features::Features;
-use crate::model::names::{Hook, Id};
 use crate::server::value::Value;
 use crate::server::{catalog, spi, sql_name, types};
 use pgrx::PgSqlErrorCode;
+use xqueue_core::features::Features;
+use xqueue_core::names::{Hook, Id};
 
 /// Allowed parameters of the pick function, in order of preference.
 const PICKS: [&str; 2] = ["(integer, text)", "(integer)"];

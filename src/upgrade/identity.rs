@@ -1,13 +1,13 @@
 //! Default of the key column, the source of new tasks' keys.
 
 use crate::error::{Error, Result};
-use crate::model::definition::Made;
-use crate::model::names::Id;
-use crate::model::options::Options;
 use crate::server::relation::ColumnType;
 use crate::server::{catalog, types};
-use crate::statement::Table;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::definition::Made;
+use xqueue_core::names::Id;
+use xqueue_core::options::Options;
+use xqueue_core::statement::Table;
 
 /// Adds DDL that gives the key the default for feature `id`, or drops a default made by the extension. `known`: the
 /// feature's previous value; `greatest`: finds the greatest existing key.

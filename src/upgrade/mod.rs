@@ -10,14 +10,9 @@ mod note;
 mod switch;
 
 use crate::error::{Error, Result};
-use crate::model::definition::{Column, Definition, Made};
-use crate::model::field::Field;
-use crate::model::options::Options;
-use crate::model::status::Status;
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, injection};
-use crate::statement::Table;
 use attachments::{add_indexes, add_triggers};
 use census::{Crowd, Tasks};
 use columns::Columns;
@@ -26,6 +21,11 @@ use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use switch::Switch;
+use xqueue_core::definition::{Column, Definition, Made};
+use xqueue_core::field::Field;
+use xqueue_core::options::Options;
+use xqueue_core::statement::Table;
+use xqueue_core::status::Status;
 
 pub use attachments::{bind_indexes, drop_index_if_there, unbind_indexes};
 pub use functions::return_type;

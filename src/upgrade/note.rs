@@ -3,13 +3,13 @@
 //! the caller's, as the owner of the table may have written anything.
 
 use crate::error::{Error, Result};
-use crate::model::definition::{Column, Definition, Made};
-use crate::model::options::Options;
 use crate::queue;
 use crate::server::relation::Relation;
 use crate::server::{context, time};
 use crate::upgrade::{attachments::BINDER, functions};
 use serde::{Deserialize, Serialize};
+use xqueue_core::definition::{Column, Definition, Made};
+use xqueue_core::options::Options;
 
 /// What a queue's table says of it.
 #[derive(Serialize, Deserialize)]

@@ -1,14 +1,14 @@
 //! Converts the tasks of a queue when its features are switched.
 
 use crate::error::{Error, Result, tasks};
-use crate::model::definition::Made;
-use crate::model::field::Field;
-use crate::model::options::Options;
-use crate::model::status::Status;
 use crate::server::catalog;
-use crate::statement::Table;
 use crate::upgrade::census::Tasks;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::definition::Made;
+use xqueue_core::field::Field;
+use xqueue_core::options::Options;
+use xqueue_core::statement::Table;
+use xqueue_core::status::Status;
 
 /// A switch from one set of options to another.
 pub struct Switch<'a> {

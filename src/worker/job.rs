@@ -10,13 +10,13 @@ use crate::server::worker::Timeout;
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, spi, subscription, time, user};
 use crate::settings;
-use crate::statement::Change;
 use crate::worker::means::{Means, Passed};
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::time::Instant;
+use xqueue_core::statement::Change;
 
 /// What came of a job.
 pub enum Outcome<T> {

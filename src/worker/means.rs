@@ -2,8 +2,6 @@
 //! and run with may be code of the table's owner, so only a job worker runs any.
 
 use crate::error::OrRaise;
-use crate::model::change::{Call, has_progressed};
-use crate::model::row_id::RowId;
 use crate::parts::schedule::own;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::heap::Found;
@@ -12,7 +10,6 @@ use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::server::xact::Failure;
-use crate::statement::{Change, Parameter};
 use crate::transaction;
 use crate::worker::resting;
 use crate::write::counting;
@@ -20,6 +17,9 @@ use crate::write::direct::upkeep::{Upkeep, Wanted};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
+use xqueue_core::change::{Call, has_progressed};
+use xqueue_core::row_id::RowId;
+use xqueue_core::statement::{Change, Parameter};
 
 /// Whether to continue at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,6 @@
 //! The worker that sends metrics: reads the counters of all databases from shared memory.
 
 use crate::metrics::{Sample, graphite_lines};
-use crate::model::change::Call;
-use crate::model::status::NAMES;
 use crate::parts::schedule::{requests, status};
 use crate::parts::slot;
 use crate::parts::slot_id::SlotId;
@@ -11,6 +9,8 @@ use crate::worker::graphite::Sender;
 use crate::{background_worker, settings};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use xqueue_core::change::Call;
+use xqueue_core::status::NAMES;
 
 /// The workers of the databases are asked for what they know this long before a report, at most.
 const ASK_AHEAD: Duration = Duration::from_secs(1);

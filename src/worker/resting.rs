@@ -4,7 +4,6 @@
 //!
 //! A task is known by where its row is: once somebody changes it, it is another row, which is tried at once.
 
-use crate::model::row_id::RowId;
 use crate::queue::Queue;
 use crate::server::xact::Failure;
 use pgrx::pg_sys::Oid;
@@ -12,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+use xqueue_core::row_id::RowId;
 
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Maximum number of tasks of a queue that are known to fail; more are tried again with the queue.

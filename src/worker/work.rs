@@ -1,21 +1,21 @@
 //! The jobs of a queue: what each does in its transaction, in whatever process.
 
 use crate::error::OrRaise;
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::parts::leases::store;
 use crate::parts::slot;
 use crate::queue::Queue;
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
-use crate::statement::Change;
 use crate::worker::job::{self, Batch, Changed, Manner, Outcome};
 use crate::worker::means::{Means, Progress};
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
+use xqueue_core::field::Field;
+use xqueue_core::statement::Change;
+use xqueue_core::status::Status;
 
 /// Work on a queue, in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

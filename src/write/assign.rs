@@ -1,12 +1,12 @@
-//! The rules of [`crate::statement::rule`] as values, for the direct path: assignments, and the tasks they apply to.
+//! The rules of [`xqueue_core::statement::rule`] as values, for the direct path: assignments, and the tasks they apply to.
 
-use crate::model::field::Field;
 use crate::queue::{Arguments, Queue};
 use crate::server::row::Row;
 use crate::server::time;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
-use crate::statement::rule::{Applies, Assigned, Assignment, Length};
+use xqueue_core::field::Field;
+use xqueue_core::statement::rule::{Applies, Assigned, Assignment, Length};
 
 /// Values by the numbers of their columns.
 pub type Values<'m> = Vec<(i16, Option<Value<'m>>)>;

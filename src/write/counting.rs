@@ -1,11 +1,11 @@
 //! How the functions count their calls. The row triggers count the tasks that a statement changes.
 
 use crate::error::Result;
-use crate::model::change::Call;
 use crate::parts::leases::held;
 use crate::queue::Queue;
 use crate::transaction;
 use crate::transaction::begun;
+use xqueue_core::change::Call;
 
 /// Runs `work`, one statement that does `call` to tasks of a queue and says how many.
 pub fn run(queue: &Queue, call: Call, work: impl FnOnce() -> Result<usize>) -> Result<usize> {

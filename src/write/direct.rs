@@ -1,7 +1,7 @@
 //! Direct path: take, ack, put and the worker's changes through the table access method, for tables without triggers,
 //! rules or row security of the user's.
 //!
-//! The rules are those of [`crate::statement::rule`]; changes are recorded as the triggers would record them. What
+//! The rules are those of [`xqueue_core::statement::rule`]; changes are recorded as the triggers would record them. What
 //! needs more is left to the statement path, and so is an ack that meets another transaction at its task.
 
 mod ahead;
@@ -11,10 +11,6 @@ mod taken;
 pub mod upkeep;
 
 use crate::error::Result;
-use crate::model::change::{Call, Place};
-use crate::model::field::Field;
-use crate::model::position::Group;
-use crate::model::status::Status;
 use crate::parts::leases::session;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Queue};
@@ -22,9 +18,6 @@ use crate::server::heap::{Bound, Found, Holder, Is, Scan};
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::{privileges, xact};
-use crate::statement::Verb;
-use crate::statement::rule::Applies;
-use crate::statement::{Parameter, Put};
 use crate::transaction;
 use crate::write::assign::{Assignments, Values, applies, applies_to_own};
 use crate::write::direct::ahead::{Attempt, Search, bounds};
@@ -33,6 +26,13 @@ use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
+use xqueue_core::change::{Call, Place};
+use xqueue_core::field::Field;
+use xqueue_core::position::Group;
+use xqueue_core::statement::Verb;
+use xqueue_core::statement::rule::Applies;
+use xqueue_core::statement::{Parameter, Put};
+use xqueue_core::status::Status;
 
 /// Maximum number of tasks of a take for which candidates are read ahead.
 const FEW: usize = 200;

@@ -1,13 +1,13 @@
 //! The priority of tasks that are put ahead of all others.
 
 use crate::error::{Error, Result};
-use crate::model::position::Group;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::spi;
 use crate::server::value::Value;
-use crate::statement::Parameter;
 use crate::write::start;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::position::Group;
+use xqueue_core::statement::Parameter;
 
 /// One less than the least of the ready tasks, and less than that of a task that says nothing.
 pub fn priority(queue: &Queue) -> Result<i64> {

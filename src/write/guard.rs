@@ -2,8 +2,6 @@
 //! change the state or the owner of a task that another session has taken.
 
 use crate::error::{Error, Result};
-use crate::model::change::Call;
-use crate::model::status::Status;
 use crate::parts::leases::{session, store};
 use crate::queue::Queue;
 use crate::server::process;
@@ -12,6 +10,8 @@ use crate::settings;
 use crate::write::row;
 use crate::write::seen::Seen;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::change::Call;
+use xqueue_core::status::Status;
 
 /// Refuses to take a task away from the session that has taken it, but for the calls that do so. `call`: the one that
 /// this session is executing, whose triggers may also change tasks.

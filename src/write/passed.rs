@@ -8,9 +8,6 @@
 mod rests;
 
 use crate::error::{Error, OrRaise, Result};
-use crate::model::change::Call;
-use crate::model::form::Form;
-use crate::model::status::Status;
 use crate::parts::slot;
 use crate::parts::waiters::change::Ready;
 use crate::queue::{self, Arguments, Direct, Queue, Statement};
@@ -19,12 +16,15 @@ use crate::server::row::Row;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Failure, Verdict};
-use crate::statement::{Change, Parameter};
 use crate::transaction;
 use crate::write::counting;
 use crate::write::unchanged;
 use pgrx::PgSqlErrorCode;
 use rests::{end_rest, has_rests, rest, rest_of};
+use xqueue_core::change::Call;
+use xqueue_core::form::Form;
+use xqueue_core::statement::{Change, Parameter};
+use xqueue_core::status::Status;
 
 /// Maximum number of tasks that a statement's take passes over; beyond it the take ends.
 const MOST: i32 = 100;

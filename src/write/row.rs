@@ -1,10 +1,5 @@
 //! Records changes of rows for the end of the transaction.
 
-use crate::model::change::{Call, Outcome, Place};
-use crate::model::field::Field;
-use crate::model::level;
-use crate::model::position::{Group, LAST, Position};
-use crate::model::status::Status;
 use crate::parts::clock;
 use crate::parts::counters::change::Spent;
 use crate::parts::leases::change::HeldChange;
@@ -18,6 +13,11 @@ use crate::server::value::Value;
 use crate::server::{process, time};
 use crate::transaction;
 use crate::write::seen::Seen;
+use xqueue_core::change::{Call, Outcome, Place};
+use xqueue_core::field::Field;
+use xqueue_core::level;
+use xqueue_core::position::{Group, LAST, Position};
+use xqueue_core::status::Status;
 
 /// Records that a row was there as `old`, and is there as `new`. `call`: the call that this session is executing.
 pub fn note<Old: Row, New: Row>(

@@ -1,6 +1,6 @@
 //! A row of a queue's table as a change has seen it.
 
-use crate::model::change::Place;
+use xqueue_core::change::Place;
 
 /// A row of a queue's table, and where its task is.
 pub struct Seen<'row, R> {

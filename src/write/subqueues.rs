@@ -6,9 +6,6 @@ mod look;
 mod ring;
 
 use crate::error::{Error, Result};
-use crate::model::change::{Call, Place};
-use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
-use crate::model::position::FIRST;
 use crate::parts::subqueues::pool::{Back, Refusal, Scan};
 use crate::parts::waiters::Offer;
 use crate::parts::{slot, subqueues};
@@ -21,6 +18,9 @@ use crate::transaction;
 use crate::write::passed::Passed;
 use look::Looked;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::change::{Call, Place};
+use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use xqueue_core::position::FIRST;
 
 /// A take from sub-queues.
 pub struct Take<'a> {

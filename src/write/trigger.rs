@@ -1,9 +1,6 @@
 //! The triggers of a queue's table: every change of a row, by any means, changes the counters.
 
 use crate::error::{Error, Result};
-use crate::model::change::{Call, Counts, Place, event};
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::queue::{self, Queue};
 use crate::server::function::Call as FunctionCall;
 use crate::server::row::Tuple;
@@ -14,6 +11,9 @@ use crate::write::seen::Seen;
 use crate::write::{guard, reservation, row, subqueues};
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
+use xqueue_core::change::{Call, Counts, Place, event};
+use xqueue_core::field::Field;
+use xqueue_core::status::Status;
 
 sql_functions! {
     "row_changed" as row_changed, pg_finfo_row_changed() -> trigger => row_changed_impl;

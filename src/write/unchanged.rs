@@ -1,14 +1,14 @@
 //! Tasks that a statement has returned and not changed: a trigger of the table has kept their state.
 
 use crate::error::{Error, OrRaise, Result};
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::queue::{self, Queue};
 use crate::server::record;
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::xact::Failure;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::field::Field;
+use xqueue_core::status::Status;
 
 pub const CODE: PgSqlErrorCode = PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 

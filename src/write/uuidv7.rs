@@ -2,13 +2,13 @@
 //! 18.
 
 use crate::error::Result;
-use crate::model::uuid7::Clock;
 use crate::server::function::Call;
 use crate::server::process;
 use crate::server::value::Value;
 use crate::sql_functions;
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
+use xqueue_core::uuid7::Clock;
 
 sql_functions! {
     "uuidv7" as uuidv7, pg_finfo_uuidv7() -> uuid => uuidv7_impl;

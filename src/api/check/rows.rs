@@ -2,11 +2,6 @@
 //! statement, see [`crate::queue::census`].
 
 use crate::error::Result;
-use crate::model::change::Place;
-use crate::model::field::Field;
-use crate::model::level::Level;
-use crate::model::position::{Group, Kind, Position};
-use crate::model::status::Status;
 use crate::parts::marks::groups::Copied;
 use crate::parts::{slot, subqueues};
 use crate::queue::Queue;
@@ -17,10 +12,15 @@ use crate::server::relation::{Relation, Snapshot};
 use crate::server::row::Tuple;
 use crate::server::value::Value;
 use crate::server::{time, xact};
-use crate::statement::Index;
 use crate::transaction;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
+use xqueue_core::change::Place;
+use xqueue_core::field::Field;
+use xqueue_core::level::Level;
+use xqueue_core::position::{Group, Kind, Position};
+use xqueue_core::statement::Index;
+use xqueue_core::status::Status;
 
 /// Problems of single rows, and the holders of tasks.
 #[derive(Default)]

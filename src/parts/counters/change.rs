@@ -1,9 +1,9 @@
 //! Changes that a transaction makes to a queue's counters.
 
-use crate::model::change::{Call, Calls, Counts, NOWHERE, OTHER_TUBE, Place, Transitions, end};
-use crate::model::histogram::Histogram;
-use crate::model::status::{Status, Tasks};
 use crate::parts::counters::rates::Flow;
+use xqueue_core::change::{Call, Calls, Counts, NOWHERE, OTHER_TUBE, Place, Transitions, end};
+use xqueue_core::histogram::Histogram;
+use xqueue_core::status::{Status, Tasks};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {

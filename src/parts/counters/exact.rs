@@ -1,9 +1,9 @@
 //! Whether counters are exact: not while a prepared transaction may have changed the table, while a recount is
 //! pending, or while triggers do not report every change.
 
-use crate::model::change::Counts;
 use crate::parts::counters::change::Change;
 use crate::parts::slot::QueueGuard;
+use xqueue_core::change::Counts;
 
 impl QueueGuard {
     /// Applies what a transaction has committed.

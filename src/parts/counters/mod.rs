@@ -13,9 +13,9 @@ pub mod tubes;
 pub use change::Change;
 pub use tubes::Tube;
 
-use crate::model::status::Status;
 use crate::parts::slot::QueueGuard;
 use crate::parts::subqueues;
+use xqueue_core::status::Status;
 
 impl QueueGuard {
     pub fn counts_tubes(&self) -> bool {

@@ -3,7 +3,6 @@
 //! A recount counts what a snapshot sees. A transaction that commits meanwhile adds its changes to `since` if the
 //! snapshot does not see them. The count and `since` add up to the truth.
 
-use crate::model::change::Counts;
 use crate::parts::counters::change::{Change, add};
 use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
@@ -14,6 +13,7 @@ use crate::server::shared_memory::{Shared, Zeroed};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
+use xqueue_core::change::Counts;
 
 /// Maximum concurrent recounts by `check`, which any role may call.
 const CHECKS: usize = 16;

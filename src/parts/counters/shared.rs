@@ -1,10 +1,10 @@
 //! Counters of a queue in shared memory, under the queue's lock.
 
-use crate::model::change::{Calls, Transitions};
-use crate::model::histogram::Histogram;
-use crate::model::status::Tasks;
 use crate::parts::counters::change::{Change, add, add_all};
 use crate::parts::counters::rates::Rates;
+use xqueue_core::change::{Calls, Transitions};
+use xqueue_core::histogram::Histogram;
+use xqueue_core::status::Tasks;
 
 #[repr(C)]
 pub struct Shared {

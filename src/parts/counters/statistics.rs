@@ -1,14 +1,14 @@
 //! What views and metrics show of a queue: counters, names, the worker's last failure.
 
-use crate::model::change::{Calls, Transitions};
-use crate::model::histogram::Histogram;
-use crate::model::options::TUBES_COUNTED;
-use crate::model::status::{Status, Tasks};
 use crate::parts::counters::rates::Flow;
 use crate::parts::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
 use crate::parts::counters::tubes::{CountedTubes, OfTubes, Tube};
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
+use xqueue_core::change::{Calls, Transitions};
+use xqueue_core::histogram::Histogram;
+use xqueue_core::options::TUBES_COUNTED;
+use xqueue_core::status::{Status, Tasks};
 
 /// What statistics and metrics read of a queue.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! Tubes with statistics of their own, in shared memory under the queue's lock: apart from the queue's counters, as few
 //! queues have such.
 
-use crate::model::change::{Counts, Transitions};
-use crate::model::options::TUBES_COUNTED;
-use crate::model::status::Tasks;
 use crate::parts::counters::change::{Change, add, add_all};
 use crate::parts::counters::shown::{NAME_LENGTH, Text, set_text};
+use xqueue_core::change::{Counts, Transitions};
+use xqueue_core::options::TUBES_COUNTED;
+use xqueue_core::status::Tasks;
 
 /// Counters of a tube.
 #[repr(C)]

@@ -1,8 +1,8 @@
 //! Tasks that are to be taken next, as a ring has them, and what it hands out to a take, see
 //! [`crate::parts::marks::ring`]. Pure.
 
-use crate::model::position::Position;
-use crate::model::row_id::RowId;
+use xqueue_core::position::Position;
+use xqueue_core::row_id::RowId;
 
 /// Maximum number of candidates, which may all be handed out at once: takes of several tasks that shared a page of the
 /// table would wait for each other at each row.

@@ -1,9 +1,9 @@
 //! Positions at which the open transaction has made tasks ready, or buried them; low-water marks are lowered to them
 //! at commit.
 
-use crate::model::change::Place;
-use crate::model::position::{Group, Position};
-use crate::model::status::Status;
+use xqueue_core::change::Place;
+use xqueue_core::position::{Group, Position};
+use xqueue_core::status::Status;
 
 /// Maximum number of tubes recorded apart; further tubes are recorded together.
 const TUBES_NOTED: usize = 256;

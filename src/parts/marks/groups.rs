@@ -9,11 +9,11 @@
 //! finds, later ones are in `floor`. Tasks that other transactions have taken and not committed are still ready for
 //! the look, so that a rollback needs nothing. Pure.
 
-use crate::model::position::{FIRST, Group, LAST, Position};
 use crate::parts::marks::by_tube::{self, ByTube, Values};
 use crate::parts::marks::mark::{Mark, Start};
 use crate::parts::marks::priorities::{KnownPriorities, LIMIT, Priorities, State};
 use crate::parts::marks::table::{Entries, Entry, MARKS, Scope, Table};
+use xqueue_core::position::{FIRST, Group, LAST, Position};
 
 /// Maximum number of tubes with marks.
 const TUBES: usize = 16;

@@ -1,6 +1,6 @@
 //! A low-water mark as shared memory keeps it, see [`crate::parts::marks::groups`]. Pure.
 
-use crate::model::position::{LAST, Position};
+use xqueue_core::position::{LAST, Position};
 
 /// Number of tasks taken after which a mark is raised.
 pub const RAISE_AFTER: u32 = 128;

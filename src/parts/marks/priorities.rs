@@ -5,9 +5,9 @@
 //! transactions as the raise of a mark does: those that commit before the look at a priority are in what it finds,
 //! later ones lower `floor` or add their priority; if that is impossible, the priority scan fails. Pure.
 
-use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER, Start};
 use crate::parts::marks::table::{Scope, Table};
+use xqueue_core::position::{FIRST, LAST, Position};
 
 /// Maximum number of priorities with marks, of a queue or of a tube.
 pub const LIMIT: usize = 16;

@@ -13,10 +13,10 @@
 //!
 //! Candidates lie apart from the rest, and are not touched while there are none.
 
-use crate::model::position::{FIRST, Group, LAST, Position};
 use crate::parts::marks::candidate::{
     Candidate, Candidates, Handed, LOCKERS, More, ROOM, Read, Refill,
 };
+use xqueue_core::position::{FIRST, Group, LAST, Position};
 
 /// With this number of candidates or fewer, more are read.
 const LOW: usize = ROOM / 2;

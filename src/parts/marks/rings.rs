@@ -6,9 +6,9 @@
 //! that another, which was handed it by another ring, is taking it. So what may bring such a task back concerns all
 //! rings: a rollback, and a take that ends amid its look. Pure.
 
-use crate::model::position::{Group, Position};
 use crate::parts::marks::candidate::{Candidates, Handed, More, Read, Refill};
 use crate::parts::marks::ring::{Ring, State};
+use xqueue_core::position::{Group, Position};
 
 /// Number of rings of a queue.
 pub const RINGS: usize = 4;
@@ -103,13 +103,13 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::position::FIRST;
-    use crate::model::row_id::RowId;
     use crate::parts::marks::candidate::Candidate;
     use crate::parts::marks::ring::IDLE_AFTER;
     use proptest::option;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use xqueue_core::position::FIRST;
+    use xqueue_core::row_id::RowId;
 
     #[derive(Default)]
     struct Own {

@@ -1,7 +1,6 @@
 //! Low-water marks of a queue in shared memory, see [`crate::parts::marks::groups`]. They are not raised while a
 //! prepared transaction may have changed the table, as its end is not told.
 
-use crate::model::position::{Group, Position};
 use crate::parts::marks::candidate::{Handed, More, Read, Refill};
 use crate::parts::marks::change::Change;
 use crate::parts::marks::groups::{Copied, Marks};
@@ -9,6 +8,7 @@ use crate::parts::marks::mark::Start;
 use crate::parts::marks::priorities::KnownPriorities;
 use crate::parts::marks::rings::Rings;
 use crate::parts::slot::QueueGuard;
+use xqueue_core::position::{Group, Position};
 
 impl QueueGuard {
     pub(in crate::parts) fn marks(&mut self) -> Marks<'_> {

@@ -1,13 +1,13 @@
 //! The marks of a queue against a model that knows every task: whatever commits, takes, looks and priority scans come
 //! in whatever order, no task stands before a mark of its group.
 
-use crate::model::position::{FIRST, Group, LAST, Position};
 use crate::parts::marks::groups::Copied;
 use crate::parts::marks::mark::{LOST_AFTER, RAISE_AFTER};
 use crate::parts::marks::priorities::{self, KnownPriorities};
 use proptest::option;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use xqueue_core::position::{FIRST, Group, LAST, Position};
 
 /// A task that is ready: its tube, priority and place. Buried ones have no tube.
 type Task = (u64, i64, Position);

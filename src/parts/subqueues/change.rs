@@ -1,10 +1,10 @@
 //! Changes of a transaction in the sub-queues of a queue, see [`crate::parts::subqueues::pool`].
 
-use crate::model::change::Place;
-use crate::model::level::{LAST as LAST_LEVEL, Level};
-use crate::model::position::{FIRST, LAST, Position};
-use crate::model::status::Status;
 use std::collections::HashMap;
+use xqueue_core::change::Place;
+use xqueue_core::level::{LAST as LAST_LEVEL, Level};
+use xqueue_core::position::{FIRST, LAST, Position};
+use xqueue_core::status::Status;
 
 /// Changes in one sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -250,7 +250,7 @@ impl SubqueueChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::change::Tube;
+    use xqueue_core::change::Tube;
 
     impl SubqueueChanges {
         pub fn get(&self, subqueue: u64) -> SubqueueChange {

@@ -1,7 +1,5 @@
 //! The sub-queues of all queues in shared memory, see [`crate::parts::subqueues::pool`].
 
-use crate::model::level::Level;
-use crate::model::position::Position;
 use crate::parts::locks::SubqueuesLock;
 use crate::parts::slot::QueueGuard;
 use crate::parts::slot_id::SlotId;
@@ -12,6 +10,8 @@ use crate::parts::subqueues::pool::{
 use crate::parts::waiters::Offer;
 use crate::server::process;
 use crate::server::shared_memory::{Guarded, HeldLock, Zeroed};
+use xqueue_core::level::Level;
+use xqueue_core::position::Position;
 
 // SAFETY: numbers, bools and enums whose zeros are their first.
 unsafe impl Zeroed for Header {}

@@ -1,7 +1,7 @@
 //! Changes of a transaction that concern waiting processes.
 
-use crate::model::change::{Outcome, Place};
-use crate::model::status::Status;
+use xqueue_core::change::{Outcome, Place};
+use xqueue_core::status::Status;
 
 /// Maximum number of tubes whose ready tasks are counted apart; tasks of further tubes are counted without their
 /// tube.

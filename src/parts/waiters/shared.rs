@@ -8,7 +8,6 @@
 //! Where row security or a picking function makes the tasks depend on the consumer, a look in vain says nothing about
 //! other consumers: see [`super::token`].
 
-use crate::model::change::Outcome;
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::change::Change;
 use crate::parts::waiters::wait_queue::Want;
@@ -17,6 +16,7 @@ use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::{latch, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use xqueue_core::change::Outcome;
 
 const NO_QUEUE: u32 = u32::MAX;
 

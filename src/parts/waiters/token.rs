@@ -10,7 +10,6 @@
 //! came too early for. So a look in vain does not use up its token if there was a wake-up since it began: the
 //! consumer looks again with it, or passes it on if it has got another one meanwhile.
 
-use crate::model::status::Status;
 use crate::parts::schedule::NEVER;
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::shared::{Entry, own};
@@ -18,6 +17,7 @@ use crate::parts::waiters::wait_queue::Want;
 use crate::parts::waiters::wake::{Offer, WakeToken};
 use crate::server::time;
 use std::sync::atomic::Ordering;
+use xqueue_core::status::Status;
 
 /// What follows from a look in vain.
 pub struct LookEnd {

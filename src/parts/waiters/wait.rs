@@ -1,7 +1,6 @@
 //! Waiting for a task, for the end of one, or for room: register, look again, sleep, pass the wake token on.
 
 use crate::error::{Error, Result};
-use crate::model::change::Outcome;
 use crate::parts::leases::session;
 use crate::parts::schedule::{NEVER, requests};
 use crate::parts::slot::{self, QueueGuard};
@@ -14,6 +13,7 @@ use crate::server::{callbacks, injection, process, time, xact};
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
+use xqueue_core::change::Outcome;
 
 thread_local! {
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };

@@ -1,10 +1,10 @@
 //! The server's functions for access methods, slots and indexes, in the same form for all versions.
 
-use crate::model::row_id::RowId;
 use crate::server::value::Value;
 use crate::server::{foreign, raw};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
+use xqueue_core::row_id::RowId;
 
 /// Insertion by a table's access method.
 pub type Insert = unsafe extern "C-unwind" fn(

@@ -5,7 +5,6 @@ mod refused;
 
 pub use found::{Found, Holder};
 
-use crate::model::row_id::RowId;
 use crate::server::heap::{Comparisons, Default, Heap, access, unique};
 use crate::server::relation::{Lock, Relation};
 use crate::server::row::Row;
@@ -15,6 +14,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::Cell;
 use std::ptr::null_mut;
+use xqueue_core::row_id::RowId;
 
 /// A table that is open for changes.
 pub struct Open<'heap> {

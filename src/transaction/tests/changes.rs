@@ -1,9 +1,9 @@
 //! What can happen to queues in a transaction, at random, and how it is noted.
 
 use super::*;
-use crate::model::change::Tube;
 use proptest::option;
 use proptest::sample::select;
+use xqueue_core::change::Tube;
 
 /// What happens to a queue.
 #[derive(Clone, Debug)]

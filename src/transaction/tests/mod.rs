@@ -5,10 +5,6 @@ mod changes;
 mod model;
 mod stack;
 
-use crate::model::change::{Call, Counts, OTHER_TUBE, Outcome, Place};
-use crate::model::level::Level;
-use crate::model::position::{Group, Kind, Position};
-use crate::model::status::{Status, Tasks};
 use crate::parts::capacity::Growth;
 use crate::parts::delta::Delta;
 use crate::parts::leases::change::HeldChange;
@@ -20,6 +16,10 @@ use changes::{Change, Step, apply, flags, steps};
 use model::Model;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use xqueue_core::change::{Call, Counts, OTHER_TUBE, Outcome, Place};
+use xqueue_core::level::Level;
+use xqueue_core::position::{Group, Kind, Position};
+use xqueue_core::status::{Status, Tasks};
 
 const JOBS: SlotId = SlotId { index: 3, generation: 1 };
 const MAIL: SlotId = SlotId { index: 3, generation: 2 };

@@ -1,9 +1,9 @@
 //! Every change of a transaction, and what they come to, counted one by one.
 
 use super::*;
-use crate::model::change::NOWHERE;
-use crate::model::level::LAST as LAST_LEVEL;
-use crate::model::position::LAST;
+use xqueue_core::change::NOWHERE;
+use xqueue_core::level::LAST as LAST_LEVEL;
+use xqueue_core::position::LAST;
 
 /// Every change that is left, with the depth at which it was made, or to which it was released.
 #[derive(Default)]

@@ -1,10 +1,10 @@
 //! The stack of changes, case by case.
 
 use super::*;
-use crate::model::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
-use crate::model::status::Status;
 use crate::parts::subqueues::change::SUBQUEUES_NOTED;
 use crate::parts::waiters::change::{Ready, TUBES_NOTED};
+use xqueue_core::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
+use xqueue_core::status::Status;
 
 const JOBS: SlotId = SlotId { index: 3, generation: 1 };
 const MAIL: SlotId = SlotId { index: 4, generation: 1 };

@@ -1,9 +1,5 @@
 //! Takes of the candidates that a take has read ahead, see [`crate::parts::marks::ring`].
 
-use crate::model::change::Place;
-use crate::model::field::Field;
-use crate::model::position::{FIRST, Group};
-use crate::model::status::Status;
 use crate::parts::marks::candidate::{Candidate, Handed, More, Read, Refill};
 use crate::parts::marks::claim::Claim;
 use crate::parts::shortcuts::{self, Shortcut};
@@ -11,13 +7,17 @@ use crate::parts::slot;
 use crate::queue::{Arguments, Queue};
 use crate::server::heap::{Bound, Found, Holder, Is, Open, Scan};
 use crate::server::{injection, operators, time, xact};
-use crate::statement::Parameter;
-use crate::statement::rule::Applies;
 use crate::write::assign::applies;
 use crate::write::start;
 use pgrx::pg_sys::Oid;
 use std::thread;
 use std::time::Duration;
+use xqueue_core::change::Place;
+use xqueue_core::field::Field;
+use xqueue_core::position::{FIRST, Group};
+use xqueue_core::statement::Parameter;
+use xqueue_core::statement::rule::Applies;
+use xqueue_core::status::Status;
 
 /// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;

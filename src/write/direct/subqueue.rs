@@ -2,9 +2,6 @@
 //! the sub-queue is claimed by this transaction and clear, see [`crate::parts::subqueues::pool`].
 
 use crate::error::Result;
-use crate::model::change::Call;
-use crate::model::level::{self, Level};
-use crate::model::status::Status;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::parts::subqueues;
 use crate::queue::{Arguments, Queue};
@@ -12,12 +9,15 @@ use crate::server::heap::{Bound, Is, Scan};
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::{injection, privileges, xact};
-use crate::statement::Parameter;
-use crate::statement::rule::Applies;
 use crate::transaction;
 use crate::write::assign::{is_alive, is_in_state};
 use crate::write::direct::{assignments_of_take, is_passing, note_move};
 use crate::write::passed::Passed;
+use xqueue_core::change::Call;
+use xqueue_core::level::{self, Level};
+use xqueue_core::statement::Parameter;
+use xqueue_core::statement::rule::Applies;
+use xqueue_core::status::Status;
 
 /// The result of a look at the first task of a sub-queue.
 pub enum First {

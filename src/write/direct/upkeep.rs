@@ -2,19 +2,15 @@
 //! what is left and what is next.
 //!
 //! What a statement would plan may call code of the table's owner; here an index of the queue's own is scanned, and
-//! each task that it leads to is looked at and changed by the rules of [`crate::statement::rule`].
+//! each task that it leads to is looked at and changed by the rules of [`xqueue_core::statement::rule`].
 
 use crate::error::Error;
-use crate::model::change::{Call, Place};
-use crate::model::field::Field;
-use crate::model::status::Status;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Queue};
 use crate::server::heap::{Bound, Found, Is, Open, Scan};
 use crate::server::privileges;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
-use crate::statement::{Change, Index, MORTAL};
 use crate::write::assign::Assignments;
 use crate::write::counting;
 use crate::write::direct::note_move;
@@ -23,6 +19,10 @@ use crate::write::seen::Seen;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
+use xqueue_core::change::{Call, Place};
+use xqueue_core::field::Field;
+use xqueue_core::statement::{Change, Index, MORTAL};
+use xqueue_core::status::Status;
 
 /// The tasks that a change of the worker's is about.
 #[derive(Clone, Copy)]

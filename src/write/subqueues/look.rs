@@ -1,18 +1,18 @@
 //! The look at the first task of a sub-queue claimed by the transaction, which takes it.
 
 use crate::error::Result;
-use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
-use crate::model::position::{FIRST, LAST};
 use crate::parts::subqueues;
 use crate::queue::{Arguments, Statement};
 use crate::server::spi::{Rows, Spi};
 use crate::server::value::Value;
 use crate::server::{injection, xact};
-use crate::statement::{Change, Parameter};
 use crate::transaction;
 use crate::write::direct;
 use crate::write::direct::subqueue::First;
 use crate::write::subqueues::{Take, unless_hidden};
+use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use xqueue_core::position::{FIRST, LAST};
+use xqueue_core::statement::{Change, Parameter};
 
 /// The result of a look at the first task of a sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,6 @@
 //! sub-queues run the code that the server runs. The rest (SQL, latches, snapshots) is written down as steps;
 //! the head of each model says which function each step stands for.
 
-#[path = "../../../src/model/mod.rs"]
-pub mod model;
 pub mod parts;
 
 mod explore;

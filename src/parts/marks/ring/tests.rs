@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::row_id::RowId;
+use xqueue_core::row_id::RowId;
 
 fn candidates(positions: impl IntoIterator<Item = Position>) -> Vec<Candidate> {
     let candidate = |position| Candidate::new(position, RowId::new(position as u32, 1));

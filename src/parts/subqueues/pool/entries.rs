@@ -5,10 +5,10 @@
 #[path = "integrity.rs"]
 mod integrity;
 
-use crate::model::level::{Level, UNKNOWN};
-use crate::model::position::{FIRST, Position};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::pool::Back;
+use xqueue_core::level::{Level, UNKNOWN};
+use xqueue_core::position::{FIRST, Position};
 
 /// A sub-queue of a queue.
 #[repr(C)]

@@ -1,8 +1,8 @@
 //! Checks that the links between entries are consistent.
 
-use crate::model::level::Level;
 use crate::parts::subqueues::pool::entries::{LISTS, List, Pool, State, list_of, some};
 use std::collections::BTreeSet;
+use xqueue_core::level::Level;
 
 impl Pool<'_> {
     /// Follows every link and counts.

@@ -1,9 +1,9 @@
 //! What looks have found out about sub-queues.
 
-use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
-use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::pool::entries::{Pool, State};
+use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use xqueue_core::position::{FIRST, LAST, Position};
 
 /// Clear sub-queues: shared memory knows each of their taken tasks, so a claim need not look for others.
 impl Pool<'_> {

@@ -5,9 +5,9 @@
 //! in a treap: a tree with the levels from left to right and random weights from top to bottom, whose depth grows with
 //! the logarithm of their number. A queue without priorities has one level: then this is a list with both ends at hand.
 
-use crate::model::level::Level;
 use crate::parts::subqueues::pool::Back;
 use crate::parts::subqueues::pool::entries::{Pool, some};
+use xqueue_core::level::Level;
 
 /// Location of the link to a level.
 #[derive(Clone, Copy)]

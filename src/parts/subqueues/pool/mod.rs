@@ -26,12 +26,12 @@ mod levels;
 #[cfg(test)]
 mod tests;
 
-use crate::model::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
-use crate::model::position::{FIRST, LAST};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::SubqueueChange;
 pub use entries::{Entry, Header, Pool, Ring};
 use entries::{List, State};
+use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use xqueue_core::position::{FIRST, LAST};
 
 /// Where a sub-queue goes that a transaction has claimed and not taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! A row that a scan has found, and its change.
 
-use crate::model::row_id::RowId;
 use crate::server::heap::access;
 use crate::server::heap::open::Open;
 use crate::server::row::Row;
@@ -10,6 +9,7 @@ use crate::server::{process, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
+use xqueue_core::row_id::RowId;
 
 /// Is shown a row, whole, before it is written.
 type See<'a, E> = &'a mut dyn FnMut(Value<'static>) -> Result<(), E>;

@@ -15,7 +15,7 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Take`, `Ack`, `Snatch`, `Touch` | src/statement/change.rs, src/statement/step.rs: `is_fit` |
+//! | `Take`, `Ack`, `Snatch`, `Touch` | src/core/statement/change.rs, src/core/statement/step.rs: `is_fit` |
 //! | `Give` | `row::note` of src/write/row.rs: `sessions::distrust`; `transaction::commit`: `sessions::look_after` |
 //! | `Exit` | `session::end` (src/parts/leases/session.rs), `held::queues`, `sessions::detach` (src/parts/leases/sessions.rs) |
 //! | `Drain` | `departed::drain`, `KnownQueue::note_ended` (src/worker/known.rs) |

@@ -16,13 +16,13 @@
 
 mod state;
 
-use crate::model::level::{LAST as LAST_LEVEL, Level};
-use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::change::SubqueueChange;
 use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
 use state::{IDLE, NO_CHANGE, Phase, Process, Row, level, number, position, subqueue_of};
 use stateright::{Model, Property};
+use xqueue_core::level::{LAST as LAST_LEVEL, Level};
+use xqueue_core::position::{FIRST, LAST, Position};
 
 pub use state::{Action, State};
 

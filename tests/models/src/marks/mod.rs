@@ -25,11 +25,11 @@
 mod rules;
 mod state;
 
-use crate::model::position::{FIRST, LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use rules::Limits;
 use state::{Change, Consumer, Prepared, Raise, Status, Transaction, Worker, lower, position};
 use stateright::{Model, Property};
+use xqueue_core::position::{FIRST, LAST, Position};
 
 pub use state::{Action, State};
 

@@ -1,8 +1,8 @@
 //! What each step does to a mark: written once more, apart from the extension's own [`Mark`]. The exploration compares
 //! both at each step that it takes.
 
-use crate::model::position::{LAST, Position};
 use crate::parts::marks::mark::{LOST_AFTER, Mark};
+use xqueue_core::position::{LAST, Position};
 
 /// What matters of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

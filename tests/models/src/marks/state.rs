@@ -2,8 +2,8 @@
 
 use super::{Flaw, KEYS, PROCESSES};
 use crate::marks::rules::Limits;
-use crate::model::position::{LAST, Position};
 use crate::parts::marks::mark::Mark;
+use xqueue_core::position::{LAST, Position};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Status {

@@ -19,12 +19,12 @@
 
 mod state;
 
-use crate::model::position::Group;
-use crate::model::row_id::RowId;
 use crate::parts::marks::candidate::{Candidate, Candidates, Handed, More, Read};
 use crate::parts::marks::rings::States;
 use state::{Process, RINGS, Row, State, TUBE, group_of, position};
 use stateright::{Model, Property};
+use xqueue_core::position::Group;
+use xqueue_core::row_id::RowId;
 
 pub use state::Action;
 

@@ -1,9 +1,9 @@
 //! The state of the model of the ring.
 
 use super::{KEYS, PROCESSES};
-use crate::model::position::{Group, Position};
 use crate::parts::marks::candidate::{Candidates, Handed};
 use crate::parts::marks::rings::{Rings, States};
+use xqueue_core::position::{Group, Position};
 
 /// As many as there are groups.
 pub const RINGS: usize = 2;

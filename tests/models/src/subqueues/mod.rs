@@ -25,12 +25,12 @@
 mod state;
 mod steps;
 
-use crate::model::level::UNKNOWN;
-use crate::model::position::FIRST;
 use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
 use state::{IDLE, Phase, Process, Row, hash, position};
 use stateright::{Model, Property};
+use xqueue_core::level::UNKNOWN;
+use xqueue_core::position::FIRST;
 
 pub use state::{Action, State};
 

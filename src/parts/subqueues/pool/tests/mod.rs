@@ -7,7 +7,7 @@ mod room;
 mod urgency;
 
 use super::*;
-use crate::model::position::FIRST;
+use xqueue_core::position::FIRST;
 
 const JOBS: SlotId = SlotId { index: 1, generation: 7 };
 const MAIL: SlotId = SlotId { index: 0, generation: 8 };

@@ -2,10 +2,10 @@
 //! of more sub-queues than there is room for, that none is lost and that each process can claim one.
 
 use super::*;
-use crate::model::level::LAST as LAST_LEVEL;
-use crate::model::position::Position;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use xqueue_core::level::LAST as LAST_LEVEL;
+use xqueue_core::position::Position;
 
 /// Steps of calls, each on a sub-queue of a queue. Which of them can be made depends on what came before.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Sub-queues of several levels.
 
 use super::*;
-use crate::model::level::LAST as LAST_LEVEL;
+use xqueue_core::level::LAST as LAST_LEVEL;
 
 /// Something has come to be ready at a level.
 fn put(level: Level) -> SubqueueChange {

@@ -1,8 +1,8 @@
 //! The options of `upgrade` and `create`, and how a later call changes them.
 
-use crate::model::features::Features;
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::features::Features;
+use crate::field::Field;
+use crate::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! The stored definition of a queue: the options in force and the columns that they resolve to.
 
-use crate::model::field::Field;
-use crate::model::options::Options;
+use crate::field::Field;
+use crate::options::Options;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

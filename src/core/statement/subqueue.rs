@@ -7,11 +7,11 @@
 //! * The first task is looked up by itself and then locked by ctid: FOR UPDATE SKIP LOCKED in the look-up would skip a
 //!   locked task and break the order.
 
-use crate::model::field::Field;
-use crate::model::level;
-use crate::model::status::Status;
+use crate::field::Field;
+use crate::level;
 use crate::statement::step::hidden;
 use crate::statement::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text};
+use crate::status::Status;
 
 pub(super) const IN_STRICT_ORDER: [Status; 2] = [Status::Ready, Status::Waiting];
 
@@ -73,7 +73,7 @@ impl Table {
         parameters.text(format!("SELECT ({level}) WHERE {}", self.takeable(&subqueue)))
     }
 
-    /// Returns a task's level among the sub-queues of a queue with priorities, see [`crate::model::level`].
+    /// Returns a task's level among the sub-queues of a queue with priorities, see [`crate::level`].
     fn level(&self, prefix: &str) -> String {
         let priority = self.field(Field::Priority);
         format!("coalesce({prefix}{priority}::pg_catalog.int8, {})", level::LAST)

@@ -1,11 +1,11 @@
 //! Whatever the names: each statement of a queue is made of the same tokens as that of a table with plain ones.
 
-use crate::model::conflict::Conflict;
-use crate::model::form::Form;
-use crate::model::status::Status;
+use crate::conflict::Conflict;
+use crate::form::Form;
 use crate::statement::tests::names::{KEY, Names, names, quote};
 use crate::statement::tests::tokens::{Token, tokens};
 use crate::statement::*;
+use crate::status::Status;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::collections::BTreeSet;

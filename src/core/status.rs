@@ -1,6 +1,6 @@
 //! The states of a task, their letters and names, and counters by state.
 
-use crate::model::listed::listed;
+use crate::listed::listed;
 use serde::{Deserialize, Serialize};
 
 listed! {

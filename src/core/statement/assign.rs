@@ -1,10 +1,10 @@
 //! The rules of [`super::rule`] as SQL: assignments, and the conditions under which they apply.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
-use crate::model::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
+use crate::field::Field;
 use crate::statement::rule::{Applies, Assigned, Assignment, Length, States};
 use crate::statement::{CLOCK, EQUALS, PLUS, Parameter, Parameters, Table};
+use crate::status::Status;
+use crate::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
 
 impl Table {
     /// Returns `column = value` for each assignment.

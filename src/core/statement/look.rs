@@ -1,9 +1,9 @@
 //! Read-only statements.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::field::Field;
 use crate::statement::change::MORTAL;
 use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table, Text, Within, join};
+use crate::status::Status;
 
 impl Table {
     /// Selects one task in any state.

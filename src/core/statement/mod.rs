@@ -27,9 +27,9 @@ pub use put::{Put, Source, Update};
 pub use step::{Step, Verb};
 pub use within::Within;
 
-use crate::model::features::Features;
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::features::Features;
+use crate::field::Field;
+use crate::status::Status;
 use std::collections::BTreeMap;
 
 /// A queue's table as statements name it. All names are quoted.

@@ -1,9 +1,9 @@
 //! What each verb does, said once: the tasks it applies to, and what becomes of their fields. Two interpreters read
 //! these rules: [`super::assign`] makes SQL of them, [`crate::write::assign`] computes the values for the direct path.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::field::Field;
 use crate::statement::{Parameter, Put, Step, Table, Verb};
+use crate::status::Status;
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]

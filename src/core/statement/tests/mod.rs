@@ -6,7 +6,7 @@ mod tokens;
 
 use crate::statement::*;
 
-pub(super) fn table(features: &str) -> Table {
+pub fn table(features: &str) -> Table {
     let key = |name: &str| KeyColumn { name: name.into(), equals: EQUALS.into() };
     let features: Features = serde_json::from_str(features).expect("features");
     let needed = Field::ALL.into_iter().filter(|field| field.is_needed(&features));

@@ -1,8 +1,8 @@
 //! Statements about tasks named by key, for consumers and administrators.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::field::Field;
 use crate::statement::{EQUALS, Parameter, Parameters, Table, Text, join};
+use crate::status::Status;
 
 /// A step with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! Names at random, as quoted by the server's rules, and tables that bear them.
 
-use crate::model::status::Status;
 use crate::statement::tests::tokens::RESERVED;
 use crate::statement::*;
+use crate::status::Status;
 use proptest::prelude::*;
 use proptest::sample::select;
 

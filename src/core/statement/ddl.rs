@@ -1,11 +1,11 @@
 //! DDL that makes a table a queue, and an ordinary table again: columns, triggers. Indexes:
 //! [`crate::statement::index`].
 
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::field::Field;
 use crate::statement::change::MORTAL;
 use crate::statement::rule::Assigned;
 use crate::statement::{CLOCK, Parameters, Table, join};
+use crate::status::Status;
 
 impl Table {
     /// Sets the status of rows that have none.

@@ -1,7 +1,7 @@
 //! The fields of a queue: the roles that columns of its table have.
 
-use crate::model::features::Features;
-use crate::model::listed::listed;
+use crate::features::Features;
+use crate::listed::listed;
 use serde::{Deserialize, Serialize};
 
 listed! {

@@ -1,8 +1,8 @@
 //! Changes of tasks: kinds of calls, transitions between states, outcomes.
 
-use crate::model::listed::listed;
-use crate::model::options::TUBES_COUNTED;
-use crate::model::status::{Status, Tasks};
+use crate::listed::listed;
+use crate::options::TUBES_COUNTED;
+use crate::status::{Status, Tasks};
 
 listed! {
     /// A kind of call; counters hold the number of tasks of each.

@@ -1,8 +1,8 @@
 //! Groups of tasks in SQL: conditions and an order that leave the planner only the matching index, from a mark on.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::field::Field;
 use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table};
+use crate::status::Status;
 
 /// A group of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

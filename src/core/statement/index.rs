@@ -1,11 +1,11 @@
 //! The indexes that `upgrade` makes: which a queue needs, their columns and predicates.
 
-use crate::model::field::Field;
-use crate::model::listed::listed;
-use crate::model::status::Status;
+use crate::field::Field;
+use crate::listed::listed;
 use crate::statement::change::MORTAL;
 use crate::statement::subqueue::IN_STRICT_ORDER;
 use crate::statement::{KeyColumn, Table, join};
+use crate::status::Status;
 
 listed! {
     /// The indexes that a queue may need.

@@ -1,11 +1,11 @@
 //! The features of a queue, and their dependencies.
 
-use crate::model::capacity::Capacity;
-use crate::model::names::{Hook, Id};
-use crate::model::retry::{Backoff, Retry, Tries};
-use crate::model::status::Status;
-use crate::model::time::{Time, Timed};
-use crate::model::utube::Utube;
+use crate::capacity::Capacity;
+use crate::names::{Hook, Id};
+use crate::retry::{Backoff, Retry, Tries};
+use crate::status::Status;
+use crate::time::{Time, Timed};
+use crate::utube::Utube;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Feature retry: limit of attempts, and delays between them.
 
-use crate::model::time::Time;
+use crate::time::Time;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;

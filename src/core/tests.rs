@@ -1,11 +1,11 @@
 //! What holds for any input: options, times, keys, waits between attempts, names of states.
 
-use crate::model::features::Features;
-use crate::model::options::Options;
-use crate::model::position::{FIRST, LAST, of_bytes, of_integer, to_bytes, to_integer};
-use crate::model::retry::Tries;
-use crate::model::status::Status;
-use crate::model::time::{Time, Timed};
+use crate::features::Features;
+use crate::options::Options;
+use crate::position::{FIRST, LAST, of_bytes, of_integer, to_bytes, to_integer};
+use crate::retry::Tries;
+use crate::status::Status;
+use crate::time::{Time, Timed};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value};

@@ -1,10 +1,10 @@
 //! Statements that pick their tasks themselves: takes, and the changes of the worker.
 
-use crate::model::field::Field;
-use crate::model::status::Status;
+use crate::field::Field;
 use crate::statement::rule::{Applies, Assignment, Return};
 use crate::statement::step::hidden;
 use crate::statement::{AT_LEAST, Parameter, Parameters, Table, Text, Within, join};
+use crate::status::Status;
 
 /// A change that picks its tasks itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

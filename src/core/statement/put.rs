@@ -1,10 +1,10 @@
 //! Statements of `put`.
 
-use crate::model::conflict::Conflict;
-use crate::model::field::Field;
-use crate::model::form::Form;
-use crate::model::status::Status;
+use crate::conflict::Conflict;
+use crate::field::Field;
+use crate::form::Form;
 use crate::statement::{Parameter, Parameters, Table, Text, join};
+use crate::status::Status;
 
 /// A statement that puts tasks, and which values the call adds to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,7 @@
-//! The pure model of a queue, without PostgreSQL: states, options, definitions.
+//! The rules of a queue, without PostgreSQL: states, options, definitions, and the SQL text of every statement. What
+//! processes share and what a server does are the extension's; the models explore this code as it is.
+
+#![forbid(unsafe_code)]
 
 pub mod capacity;
 pub mod change;
@@ -16,6 +19,7 @@ pub mod options;
 pub mod position;
 pub mod retry;
 pub mod row_id;
+pub mod statement;
 pub mod status;
 pub mod time;
 pub mod utube;
