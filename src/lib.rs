@@ -5,11 +5,11 @@
 //!   commands that concern queues.
 //! - `write` changes tasks: where a take begins to look, statements and the direct path, what is noted of each change.
 //! - `queue` is what a table is as a queue: registry, columns, indexes, kept plans.
-//! - `transaction` collects what the open transaction has changed, and hands it to shared memory when it ends.
-//! - `parts` is what a transaction changes beyond rows, and what processes share of it: counters, marks, waiters,
-//!   sub-queues, leases, capacity, schedule.
-//! - `xqueue_core`, a crate of its own, knows no PostgreSQL: states, options, definitions, SQL text. `metrics` (text for
-//!   monitoring), the `change` files of the parts and `transaction::stack` are pure as well.
+//! - `transaction` keeps the stack of the open transaction's changes, and hands them over when it ends.
+//! - `parts` is what processes share of a queue beyond its rows: counters, marks, waiters, sub-queues, leases, capacity,
+//!   schedule.
+//! - `xqueue_core`, a crate of its own, knows no PostgreSQL: states, options, definitions, SQL text, marks, candidate
+//!   rings, the pool of sub-queues, and the stack of changes.
 //! - `settings`; `error` is for people; `server` is the fence around the server's C interface.
 
 #![deny(unsafe_code)]

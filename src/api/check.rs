@@ -4,7 +4,6 @@ mod rows;
 
 use crate::api::argument::{Target, require_monitor};
 use crate::error::{Error, Result};
-use crate::parts::counters::change::add;
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{held, session, store};
 use crate::parts::slot;
@@ -28,6 +27,7 @@ use xqueue_core::options::Options;
 use xqueue_core::position::{FIRST, Group, Position};
 use xqueue_core::statement::ARRIVAL;
 use xqueue_core::status::{NAMES, Tasks};
+use xqueue_core::transaction::counters::add;
 
 sql_functions! {
     "check" as check, pg_finfo_check(queue: queue) -> jsonb => check_impl;

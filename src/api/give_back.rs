@@ -2,7 +2,6 @@
 
 use crate::api::argument::{Target, number_of};
 use crate::error::Result;
-use crate::parts::delta::Delta;
 use crate::parts::leases::session;
 use crate::parts::slot;
 use crate::queue::{self, Arguments, Queue};
@@ -18,6 +17,7 @@ use pgrx::pg_sys::Oid;
 use xqueue_core::change::Call as Kind;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter};
+use xqueue_core::transaction::Delta;
 
 sql_functions! {
     "give_back" as give_back, pg_finfo_give_back(queue: queue) -> integer => give_back_impl;

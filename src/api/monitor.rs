@@ -4,12 +4,10 @@
 
 use crate::api::argument::{self, Target, require_monitor, require_owner};
 use crate::error::Result;
-use crate::parts::counters::Tube;
 use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::{session, store};
 use crate::parts::schedule::status::{self, State, WorkerStatus};
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
 use crate::queue::census::{self, Sight};
 use crate::queue::{self, recount};
@@ -21,6 +19,8 @@ use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
 use xqueue_core::change::{Call as Kind, Calls, Transitions, named};
+use xqueue_core::counters::tubes::Tube;
+use xqueue_core::slot_id::SlotId;
 use xqueue_core::status::{Status, Tasks};
 
 sql_functions! {

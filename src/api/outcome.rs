@@ -5,7 +5,6 @@ use crate::api::producer::Put;
 use crate::api::settle::named_keys;
 use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
-use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
 use crate::parts::waiters::wait::{self, Deadline, News, Place};
 use crate::queue::{Arguments, Queue, Statement};
@@ -21,6 +20,7 @@ use crate::write::reservation;
 use pgrx::PgSqlErrorCode;
 use xqueue_core::change::Outcome;
 use xqueue_core::form::Form;
+use xqueue_core::slot_id::SlotId;
 use xqueue_core::status::Status;
 
 sql_functions! {

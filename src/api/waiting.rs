@@ -3,7 +3,6 @@
 use crate::api::argument::Target;
 use crate::api::features::tube_value;
 use crate::error::{Error, Result};
-use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
 use crate::parts::waiters::wait::{self, Deadline, InVain, Place};
 use crate::queue;
@@ -11,6 +10,7 @@ use crate::server::catalog;
 use crate::server::relation::Lock;
 use crate::server::xact::{self, Verdict};
 use pgrx::PgSqlErrorCode;
+use xqueue_core::slot_id::SlotId;
 
 /// The result of a look for tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod assignments;
 pub mod capacity;
 pub mod change;
 pub mod conflict;
+pub mod counters;
 pub mod definition;
 pub mod features;
 pub mod field;
@@ -14,14 +16,18 @@ pub mod histogram;
 pub mod keys_text;
 pub mod level;
 pub mod listed;
+pub mod marks;
 pub mod names;
 pub mod options;
 pub mod position;
 pub mod retry;
 pub mod row_id;
+pub mod slot_id;
 pub mod statement;
 pub mod status;
+pub mod subqueues;
 pub mod time;
+pub mod transaction;
 pub mod utube;
 pub mod uuid7;
 

@@ -2,7 +2,6 @@
 //! counted.
 
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::queue;
 use crate::queue::triggers::Tracking;
 use crate::server::allocator::staying;
@@ -10,6 +9,7 @@ use crate::server::relation::{self, Lock};
 use crate::server::{catalog, process, subscription, xact};
 use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
+use xqueue_core::slot_id::SlotId;
 
 /// A change of triggers.
 #[derive(Clone, Copy)]

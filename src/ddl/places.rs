@@ -6,11 +6,11 @@
 
 use crate::error::{Error, Result};
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::server::{catalog, user, xact};
 use crate::{queue, settings, transaction};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
+use xqueue_core::slot_id::SlotId;
 
 /// Refuses a new queue beyond its owner's limit. Queues that the transaction has given away still count, as it may take
 /// them back.

@@ -9,9 +9,9 @@
 //! 7. The worker's schedule, then the capacity, and last the producers for which there is room now, as all the room
 //!    that the transaction gives back has been counted.
 
-use crate::parts::delta::Delta;
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::Offer;
+use xqueue_core::transaction::Delta;
 
 impl QueueGuard {
     /// Takes over what transaction `xid` has committed by `now`, and wakes whom it concerns.

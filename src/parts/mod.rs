@@ -1,13 +1,11 @@
-//! State of queues beyond rows, by part. Each part has a `change` (what a transaction has done; pure) and a `shared`
-//! (its piece of shared memory, with the lock that guards it).
+//! State of queues beyond rows, by part: what processes share, with the locks that guard it. What a transaction changes
+//! of each part is `xqueue_core::transaction`.
 
-mod assignments;
 pub mod capacity;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod clock;
 mod commit;
 pub mod counters;
-pub mod delta;
 pub mod layout;
 pub mod leases;
 pub mod locks;
@@ -17,7 +15,6 @@ pub mod schedule;
 pub mod shortcuts;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod slot;
-pub mod slot_id;
 pub mod subqueues;
 pub mod table;
 pub mod waiters;

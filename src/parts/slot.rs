@@ -5,20 +5,13 @@
 //! has of the system only the memory that was touched once. Whether there is something, or how much, the slot says; an
 //! element is neither read nor cleared as long as it says that there is nothing.
 
-use crate::parts::assignments::{self, Assignment, Assignments, Head, TableId};
 use crate::parts::capacity::shared::Capacity;
 use crate::parts::counters::shared::Shared as Counters;
-use crate::parts::counters::shown::{Problems, Shared as Shown};
-use crate::parts::counters::tubes::CountedTubes;
 use crate::parts::leases::epoch;
 use crate::parts::leases::shared::Shared as Leases;
 use crate::parts::locks::{self, Directory, DirectoryLock, directory};
-use crate::parts::marks::candidate::Candidates;
-use crate::parts::marks::groups::{Grouped, Whole};
-use crate::parts::marks::rings::{RINGS, States};
 use crate::parts::prepared::shared::Shared as Prepared;
 use crate::parts::schedule::Shared as Schedule;
-use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues;
 use crate::parts::table::shared::Shared as TableState;
 use crate::parts::waiters::wait_queue::WaitQueue;
@@ -26,6 +19,13 @@ use crate::server::shared_memory::{Guard, Guarded, Shared, Zeroed};
 use std::cell::UnsafeCell;
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
+use xqueue_core::assignments::{self, Assignment, Assignments, Head, TableId};
+use xqueue_core::counters::shown::{Problems, Shared as Shown};
+use xqueue_core::counters::tubes::CountedTubes;
+use xqueue_core::marks::candidate::Candidates;
+use xqueue_core::marks::groups::{Grouped, Whole};
+use xqueue_core::marks::rings::{RINGS, States};
+use xqueue_core::slot_id::SlotId;
 
 /// State of a queue that processes share, part by part.
 #[repr(C)]

@@ -4,7 +4,6 @@
 //! [`crate::server::privileges::may_monitor`].
 
 use crate::error::{Error, Result};
-use crate::parts::marks::priorities::{self, KnownPriorities};
 use crate::parts::slot::QueueGuard;
 use crate::parts::{clock, slot};
 use crate::queue::{self, Queue};
@@ -18,6 +17,7 @@ use crate::server::{operators, privileges, time, xact};
 use pgrx::pg_sys::Oid;
 use std::collections::BTreeMap;
 use xqueue_core::field::Field;
+use xqueue_core::marks::priorities::{self, KnownPriorities};
 use xqueue_core::position::{FIRST, Group, Position};
 use xqueue_core::statement::Index;
 use xqueue_core::status::Status;

@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::parts::schedule::requests;
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::queue::digest::Secret;
 use crate::queue::direct::Directs;
 use crate::queue::fitness::Fitness;
@@ -32,6 +31,7 @@ use xqueue_core::change::Place;
 use xqueue_core::definition::{Column, Definition};
 use xqueue_core::features::Features;
 use xqueue_core::field::Field;
+use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{self, Index};
 use xqueue_core::status::Status;
 

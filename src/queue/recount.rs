@@ -3,7 +3,6 @@
 use crate::parts::counters::recount::{self, Area};
 use crate::parts::schedule::requests;
 use crate::parts::slot::{self, QueueGuard};
-use crate::parts::slot_id::SlotId;
 use crate::queue::{self, Queue};
 use crate::server::memory::Scratch;
 use crate::server::relation::{LatestSnapshot, Lock, Relation};
@@ -15,6 +14,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 use xqueue_core::change::Counts;
 use xqueue_core::field::Field;
+use xqueue_core::slot_id::SlotId;
 
 /// How long a session that needs the table, or the list of queues, for itself waits at the most.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);

@@ -2,10 +2,10 @@
 //! middle nothing else tells, once it is rolled back, that tasks which others have passed over are ready again.
 
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::server::allocator::staying;
 use crate::server::xact;
 use std::cell::RefCell;
+use xqueue_core::slot_id::SlotId;
 
 thread_local! {
     /// With their nesting depth, outermost first.

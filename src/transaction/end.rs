@@ -3,20 +3,20 @@
 
 use crate::error::Error;
 use crate::parts::clock;
-use crate::parts::delta::Delta;
-use crate::parts::leases::change::HeldChange;
 use crate::parts::leases::{held, session, sessions};
 use crate::parts::marks::claim;
 use crate::parts::schedule::requests;
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::{Offer, wait};
 use crate::server::allocator::{allow, forbid, staying};
 use crate::server::callbacks::{SubtransactionEvent, TransactionEvent};
 use crate::server::{durability, injection, process, time, xact};
-use crate::transaction::stack::Stack;
 use crate::transaction::{CHANGES, NOTED, Noted, ONLY_TAKEN, begun, has_only_taken, note_beyond};
 use pgrx::PgSqlErrorCode;
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::transaction::Delta;
+use xqueue_core::transaction::HeldChange;
+use xqueue_core::transaction::stack::Stack;
 
 /// Handles the end of a transaction. Called after altered tables and triggers have been examined.
 pub fn transaction_ended(event: TransactionEvent) {

@@ -2,21 +2,18 @@
 
 pub mod begun;
 pub mod end;
-pub mod stack;
-#[cfg(test)]
-mod tests;
 
-use crate::parts::capacity::Growth;
-use crate::parts::delta::Delta;
-use crate::parts::leases::change::HeldChange;
-use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::{SubqueueChange, SubqueueChanges};
 use crate::server::allocator::staying;
 use crate::server::{durability, xact};
-use crate::transaction::stack::Stack;
 use std::cell::{Cell, RefCell};
 use xqueue_core::change::{Call, Transitions};
 use xqueue_core::position::{Kind, Position};
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::transaction::Delta;
+use xqueue_core::transaction::Growth;
+use xqueue_core::transaction::HeldChange;
+use xqueue_core::transaction::stack::Stack;
+use xqueue_core::transaction::{SubqueueChange, SubqueueChanges};
 
 thread_local! {
     static CHANGES: RefCell<Stack> = const { RefCell::new(Stack::new()) };

@@ -3,7 +3,6 @@
 use crate::parts::leases::epoch;
 use crate::parts::schedule::NEVER;
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::queue::Queue;
 use crate::server::time;
 use crate::worker::leases::Ended;
@@ -12,6 +11,7 @@ use crate::worker::unending;
 use pgrx::pg_sys::Oid;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+use xqueue_core::slot_id::SlotId;
 
 /// Interval of full looks at a queue with row security. Its owner may not see all due tasks, and their becoming visible
 /// is not reported.

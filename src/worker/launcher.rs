@@ -7,11 +7,11 @@ use crate::parts::schedule::launch::{self, Request, Turn};
 use crate::parts::schedule::workers::{Assignment, DATABASES};
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::server::{catalog, latch, process, time, worker, xact};
 use crate::settings;
 use pgrx::PgSqlErrorCode;
 use std::time::{Duration, Instant};
+use xqueue_core::slot_id::SlotId;
 
 /// Before the next try while the server has no free worker slot: doubled each time, up to a limit. The end of a
 /// worker is reported; that of other background processes is not.

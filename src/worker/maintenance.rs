@@ -4,7 +4,6 @@
 use crate::parts::leases::sessions;
 use crate::parts::schedule::{Kind, NEVER};
 use crate::parts::slot::{self, QueueGuard};
-use crate::parts::slot_id::SlotId;
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
@@ -13,6 +12,7 @@ use crate::worker::means::Progress;
 use crate::worker::work::{self, Refused, Report, Work};
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
+use xqueue_core::slot_id::SlotId;
 
 /// Before the next try on a table or row that is locked: doubled each time, up to a limit.
 pub const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

@@ -3,13 +3,13 @@
 use crate::metrics::{Sample, graphite_lines};
 use crate::parts::schedule::{requests, status};
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::server::{latch, time, worker};
 use crate::worker::graphite::Sender;
 use crate::{background_worker, settings};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use xqueue_core::change::Call;
+use xqueue_core::slot_id::SlotId;
 use xqueue_core::status::NAMES;
 
 /// The workers of the databases are asked for what they know this long before a report, at most.

@@ -2,13 +2,13 @@
 //! ends one tells the worker; as others may be in the way, it also looks by itself, less and less often.
 
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::server::value::Value;
 use crate::server::{catalog, injection, spi, xact};
 use crate::worker::known::KnownQueue;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
+use xqueue_core::slot_id::SlotId;
 
 /// Before the next look while a queue is unsettled: doubled each time, up to a limit.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));

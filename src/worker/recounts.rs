@@ -7,7 +7,6 @@
 use crate::parts::schedule::workers::Assignment;
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::queue::recount::{self, Counted, Purpose, Stopped};
 use crate::queue::{self};
 use crate::server::relation::{self, Lock, Relation};
@@ -19,6 +18,7 @@ use crate::worker::maintenance::BUSY_PAUSES;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
+use xqueue_core::slot_id::SlotId;
 
 /// How long a recount may take in the database worker, and after how much of them its round ends.
 const LIMIT: Duration = Duration::from_millis(100);

@@ -9,7 +9,6 @@ mod rests;
 
 use crate::error::{Error, OrRaise, Result};
 use crate::parts::slot;
-use crate::parts::waiters::change::Ready;
 use crate::queue::{self, Arguments, Direct, Queue, Statement};
 use crate::server::memory::Memory;
 use crate::server::row::Row;
@@ -25,6 +24,7 @@ use xqueue_core::change::Call;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter};
 use xqueue_core::status::Status;
+use xqueue_core::transaction::Ready;
 
 /// Maximum number of tasks that a statement's take passes over; beyond it the take ends.
 const MOST: i32 = 100;

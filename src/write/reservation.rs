@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::parts::capacity::Answer;
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::Want;
 use crate::parts::waiters::wait::{Deadline, Place, Waited};
 use crate::queue::{Queue, recount};
@@ -11,6 +10,7 @@ use crate::server::{catalog, latch, privileges, process};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
 use std::time::Duration;
+use xqueue_core::slot_id::SlotId;
 
 /// Maximum wait for the tasks to be counted, as after the start of the server (µs).
 const PATIENCE: i64 = 10_000_000;

@@ -1,8 +1,6 @@
 //! Records changes of rows for the end of the transaction.
 
 use crate::parts::clock;
-use crate::parts::counters::change::Spent;
-use crate::parts::leases::change::HeldChange;
 use crate::parts::leases::sessions::{self, Part};
 use crate::parts::leases::{held, session};
 use crate::parts::slot;
@@ -18,6 +16,8 @@ use xqueue_core::field::Field;
 use xqueue_core::level;
 use xqueue_core::position::{Group, LAST, Position};
 use xqueue_core::status::Status;
+use xqueue_core::transaction::HeldChange;
+use xqueue_core::transaction::counters::Spent;
 
 /// Records that a row was there as `old`, and is there as `new`. `call`: the call that this session is executing.
 pub fn note<Old: Row, New: Row>(

@@ -1,13 +1,13 @@
 //! Where a take begins to look: at the low-water marks, see [`queue`].
 
-use crate::parts::marks::priorities::{self, KnownPriorities};
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::value::Value;
 use crate::server::{injection, spi, time, xact};
 use crate::transaction;
+use xqueue_core::marks::priorities::{self, KnownPriorities};
 use xqueue_core::position::{FIRST, Group, Kind, LAST, Position};
+use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{Parameter, Within};
 
 /// Returns the groups of tasks that a take looks at in turn: all, or those of the tube in `arguments`, at once or by

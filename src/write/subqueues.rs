@@ -1,12 +1,11 @@
 //! Takes from sub-queues, one task from each. Shared memory knows which sub-queues to look at, see
-//! [`crate::parts::subqueues::pool`]; only the table knows what can be taken there, in which order.
+//! [`xqueue_core::subqueues`]; only the table knows what can be taken there, in which order.
 
 mod level;
 mod look;
 mod ring;
 
 use crate::error::{Error, Result};
-use crate::parts::subqueues::pool::{Back, Refusal, Scan};
 use crate::parts::waiters::Offer;
 use crate::parts::{slot, subqueues};
 use crate::queue::{Arguments, Queue, Statement};
@@ -21,6 +20,7 @@ use pgrx::PgSqlErrorCode;
 use xqueue_core::change::{Call, Place};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::FIRST;
+use xqueue_core::subqueues::{Back, Refusal, Scan};
 
 /// A take from sub-queues.
 pub struct Take<'a> {

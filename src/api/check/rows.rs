@@ -2,7 +2,6 @@
 //! statement, see [`crate::queue::census`].
 
 use crate::error::Result;
-use crate::parts::marks::groups::Copied;
 use crate::parts::{slot, subqueues};
 use crate::queue::Queue;
 use crate::queue::census::{self, Holders};
@@ -18,6 +17,7 @@ use std::collections::HashMap;
 use xqueue_core::change::Place;
 use xqueue_core::field::Field;
 use xqueue_core::level::Level;
+use xqueue_core::marks::groups::Copied;
 use xqueue_core::position::{Group, Kind, Position};
 use xqueue_core::statement::Index;
 use xqueue_core::status::Status;

@@ -1,4 +1,4 @@
-//! The SQL text of every statement that a queue runs. Pure: names and literals are quoted by the caller, see [`Table`].
+//! The SQL text of every statement that a queue runs. Names and literals are quoted by the caller, see [`Table`].
 //!
 //! * Rows are found by key, not by ctid, so a row that moved since the snapshot is still found.
 //! * FOR NO KEY UPDATE does not block foreign key checks. Rows to be deleted are locked FOR UPDATE, so that the DELETE

@@ -1,12 +1,11 @@
 //! Capacity: room for tasks is reserved before they are put.
 
-pub mod change;
 pub mod shared;
 
-pub use change::{Change, Growth};
 pub use shared::*;
 
 use crate::parts::slot::QueueGuard;
+use xqueue_core::transaction::Growth;
 
 impl QueueGuard {
     /// Reserves room for `tasks` more, for a transaction that has changed the queue by `growth` and holds a lock on

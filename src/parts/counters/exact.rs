@@ -1,13 +1,13 @@
 //! Whether counters are exact: not while a prepared transaction may have changed the table, while a recount is
 //! pending, or while triggers do not report every change.
 
-use crate::parts::counters::change::Change;
 use crate::parts::slot::QueueGuard;
 use xqueue_core::change::Counts;
+use xqueue_core::transaction::CounterChange;
 
 impl QueueGuard {
     /// Applies what a transaction has committed.
-    pub(in crate::parts) fn commit_counters(&mut self, now: i64, change: &Change) {
+    pub(in crate::parts) fn commit_counters(&mut self, now: i64, change: &CounterChange) {
         if let Some(tracked) = change.tracked {
             self.counters.tracked = tracked;
             self.counters.exact &= tracked;

@@ -1,17 +1,10 @@
 //! Counters: how many tasks a queue has in each state, and what was done to them.
 
-pub mod change;
 mod exact;
-pub mod rates;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod recount;
 pub mod shared;
-pub mod shown;
 pub mod statistics;
-pub mod tubes;
-
-pub use change::Change;
-pub use tubes::Tube;
 
 use crate::parts::slot::QueueGuard;
 use crate::parts::subqueues;

@@ -3,10 +3,8 @@
 //! A recount counts what a snapshot sees. A transaction that commits meanwhile adds its changes to `since` if the
 //! snapshot does not see them. The count and `since` add up to the truth.
 
-use crate::parts::counters::change::{Change, add};
 use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
-use crate::parts::slot_id::SlotId;
 use crate::server::callbacks;
 use crate::server::relation::{InProgress, LatestSnapshot, Snapshot, TakenSnapshot};
 use crate::server::shared_memory::{Shared, Zeroed};
@@ -14,6 +12,8 @@ use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use xqueue_core::change::Counts;
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::transaction::counters::{CounterChange, add};
 
 /// Maximum concurrent recounts by `check`, which any role may call.
 const CHECKS: usize = 16;
@@ -125,7 +125,7 @@ impl QueueGuard {
     }
 
     /// Adds the changes of transaction `xid` to the recounts in progress.
-    pub(in crate::parts) fn tell_recounts(&mut self, xid: u32, change: &Change) {
+    pub(in crate::parts) fn tell_recounts(&mut self, xid: u32, change: &CounterChange) {
         if self.counters.recounts == 0 {
             return;
         }

@@ -1,10 +1,10 @@
 //! Counters of a queue in shared memory, under the queue's lock.
 
-use crate::parts::counters::change::{Change, add, add_all};
-use crate::parts::counters::rates::Rates;
 use xqueue_core::change::{Calls, Transitions};
+use xqueue_core::counters::rates::Rates;
 use xqueue_core::histogram::Histogram;
 use xqueue_core::status::Tasks;
+use xqueue_core::transaction::counters::{CounterChange, add, add_all};
 
 #[repr(C)]
 pub struct Shared {
@@ -51,7 +51,7 @@ impl Shared {
     }
 
     /// Applies what a transaction has committed, but for tubes.
-    pub(super) fn commit(&mut self, now: i64, change: &Change) {
+    pub(super) fn commit(&mut self, now: i64, change: &CounterChange) {
         if change.replaces {
             self.tasks = Tasks::default();
         }

@@ -1,11 +1,11 @@
 //! What views and metrics show of a queue: counters, names, the worker's last failure.
 
-use crate::parts::counters::rates::Flow;
-use crate::parts::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
-use crate::parts::counters::tubes::{CountedTubes, OfTubes, Tube};
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
 use xqueue_core::change::{Calls, Transitions};
+use xqueue_core::counters::rates::Flow;
+use xqueue_core::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
+use xqueue_core::counters::tubes::{CountedTubes, OfTubes, Tube};
 use xqueue_core::histogram::Histogram;
 use xqueue_core::options::TUBES_COUNTED;
 use xqueue_core::status::{Status, Tasks};

@@ -1,9 +1,9 @@
 //! Sessions whose connections have left them: the worker gives back what they hold.
 
 use crate::parts::locks::{DirectoryLock, directory};
-use crate::parts::slot_id::SlotId;
 use crate::server::shared_memory::{Guarded, Zeroed};
 use crate::server::types::Uuid;
+use xqueue_core::slot_id::SlotId;
 
 /// Maximum number of recorded sessions; beyond it the worker compares all owners with live sessions.
 const SESSIONS: usize = 4096;

@@ -4,12 +4,12 @@
 //! A number can be too large, because a task that another session gives back is not subtracted. It is never too small:
 //! code that takes tasks without recording them calls [`forget`] or [`crate::parts::leases::sessions::distrust`].
 
-use crate::parts::leases::change::HeldChange;
 use crate::parts::leases::sessions;
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use crate::server::allocator::staying;
 use std::cell::{Cell, RefCell};
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::transaction::HeldChange;
 
 thread_local! {
     static HELD: RefCell<Vec<(SlotId, u64)>> = const { RefCell::new(Vec::new()) };

@@ -1,19 +1,15 @@
 //! Leases: which session holds which tasks.
 
-pub mod change;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod departed;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod epoch;
-pub mod given;
 pub mod held;
 pub mod session;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod sessions;
 pub mod shared;
 pub mod store;
-
-pub use change::Change;
 
 use crate::parts::slot::QueueGuard;
 

@@ -4,12 +4,12 @@ use crate::parts::leases::departed::{DEPARTED, HeldLeases};
 use crate::parts::leases::epoch;
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::requests;
-use crate::parts::slot_id::SlotId;
 use crate::server::shared_memory::{Guarded, Shared, Zeroed};
 use crate::server::types::Uuid;
 use crate::server::{latch, process};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
+use xqueue_core::slot_id::SlotId;
 
 /// How a connection came to a session; at most one of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! aside, as it may have begun to take the task.
 
 use crate::parts::slot;
-use crate::parts::slot_id::SlotId;
 use std::cell::Cell;
+use xqueue_core::slot_id::SlotId;
 
 thread_local! {
     static OPEN: Cell<Option<SlotId>> = const { Cell::new(None) };

@@ -1,14 +1,14 @@
-//! Low-water marks of a queue in shared memory, see [`crate::parts::marks::groups`]. They are not raised while a
+//! Low-water marks of a queue in shared memory, see [`xqueue_core::marks::groups`]. They are not raised while a
 //! prepared transaction may have changed the table, as its end is not told.
 
-use crate::parts::marks::candidate::{Handed, More, Read, Refill};
-use crate::parts::marks::change::Change;
-use crate::parts::marks::groups::{Copied, Marks};
-use crate::parts::marks::mark::Start;
-use crate::parts::marks::priorities::KnownPriorities;
-use crate::parts::marks::rings::Rings;
 use crate::parts::slot::QueueGuard;
+use xqueue_core::marks::candidate::{Handed, More, Read, Refill};
+use xqueue_core::marks::groups::{Copied, Marks};
+use xqueue_core::marks::mark::Start;
+use xqueue_core::marks::priorities::KnownPriorities;
+use xqueue_core::marks::rings::Rings;
 use xqueue_core::position::{Group, Position};
+use xqueue_core::transaction::MarkChange;
 
 impl QueueGuard {
     pub(in crate::parts) fn marks(&mut self) -> Marks<'_> {
@@ -39,7 +39,7 @@ impl QueueGuard {
         self.marks().marked(group)
     }
 
-    /// Hands out the next candidate of a group, see [`Rings::hand_out`](crate::parts::marks::rings::Rings::hand_out).
+    /// Hands out the next candidate of a group, see [`Rings::hand_out`](xqueue_core::marks::rings::Rings::hand_out).
     pub fn hand_out(&mut self, group: Group, more: &mut More, now: i64) -> Handed {
         match self.is_prepared() {
             true => Handed::default(),
@@ -140,7 +140,7 @@ impl QueueGuard {
     }
 
     /// Applies what a transaction has committed. `forgets`: it has done what is not reported row by row.
-    pub(in crate::parts) fn lower_marks(&mut self, change: &Change, forgets: bool) {
+    pub(in crate::parts) fn lower_marks(&mut self, change: &MarkChange, forgets: bool) {
         if forgets {
             return self.forget_marks();
         }

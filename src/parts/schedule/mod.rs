@@ -1,6 +1,5 @@
 //! Schedule: when there is something to do for a queue, and which process does it.
 
-pub mod change;
 pub mod launch;
 pub mod own;
 mod process;
@@ -10,5 +9,4 @@ pub mod status;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod workers;
 
-pub use change::Change;
 pub use queue::{Kind, NEVER, Shared};

@@ -1,17 +1,15 @@
-//! The sub-queues of all queues in shared memory, see [`crate::parts::subqueues::pool`].
+//! The sub-queues of all queues in shared memory, see [`xqueue_core::subqueues`].
 
 use crate::parts::locks::SubqueuesLock;
 use crate::parts::slot::QueueGuard;
-use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::SubqueueChanges;
-use crate::parts::subqueues::pool::{
-    Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan,
-};
 use crate::parts::waiters::Offer;
 use crate::server::process;
 use crate::server::shared_memory::{Guarded, HeldLock, Zeroed};
 use xqueue_core::level::Level;
 use xqueue_core::position::Position;
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::subqueues::{Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan};
+use xqueue_core::transaction::SubqueueChanges;
 
 // SAFETY: numbers, bools and enums whose zeros are their first.
 unsafe impl Zeroed for Header {}

@@ -1,15 +1,13 @@
 //! The queue itself: its definition, its table, the table's owner.
 
-pub mod change;
 pub mod shared;
 
-pub use change::Change;
-
 use crate::parts::slot::QueueGuard;
+use xqueue_core::transaction::TableChange;
 
 impl QueueGuard {
     /// Applies what a transaction has committed.
-    pub(in crate::parts) fn commit_table(&mut self, change: &Change) {
+    pub(in crate::parts) fn commit_table(&mut self, change: &TableChange) {
         if change.given_away {
             self.end_next_owner(true);
         }

@@ -1,6 +1,6 @@
 //! State of a queue itself in shared memory, under the queue's lock.
 
-use crate::parts::table::change::Change;
+use xqueue_core::transaction::TableChange;
 
 #[repr(C)]
 pub struct Shared {
@@ -39,7 +39,7 @@ impl Shared {
     }
 
     /// Applies what a transaction has committed.
-    pub(super) fn commit(&mut self, change: &Change) {
+    pub(super) fn commit(&mut self, change: &TableChange) {
         self.redefinitions += u64::from(change.redefined || change.paused.is_some());
         self.pauses = change.paused.unwrap_or(self.pauses);
     }

@@ -1,7 +1,6 @@
 //! Waiters: consumers and producers that wait. A process registers in the wait queue, looks again, sleeps, and passes
 //! on a wake token that it does not use.
 
-pub mod change;
 #[allow(unsafe_code, reason = "shared memory")]
 mod shared;
 pub mod token;
@@ -9,7 +8,6 @@ pub mod wait;
 pub mod wait_queue;
 mod wake;
 
-pub use change::Change;
 pub use shared::*;
 pub use wait_queue::Want;
 pub use wake::Offer;

@@ -9,7 +9,6 @@
 //! other consumers: see [`super::token`].
 
 use crate::parts::slot::QueueGuard;
-use crate::parts::waiters::change::Change;
 use crate::parts::waiters::wait_queue::Want;
 use crate::parts::waiters::wake::{Offer, WakeToken};
 use crate::server::shared_memory::{Shared, Zeroed};
@@ -17,6 +16,7 @@ use crate::server::{latch, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use xqueue_core::change::Outcome;
+use xqueue_core::transaction::WaiterChange;
 
 const NO_QUEUE: u32 = u32::MAX;
 
@@ -267,7 +267,7 @@ impl QueueGuard {
     }
 
     /// Tells watchers the outcomes of a committed transaction. `all`: whatever there was is deleted.
-    pub(in crate::parts) fn tell_ends(&mut self, change: &Change, all: bool) {
+    pub(in crate::parts) fn tell_ends(&mut self, change: &WaiterChange, all: bool) {
         for (hash, outcome) in &change.ended {
             self.tell_end(Some(*hash), Some(*outcome));
         }

@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::parts::leases::session;
 use crate::parts::schedule::{NEVER, requests};
 use crate::parts::slot::{self, QueueGuard};
-use crate::parts::slot_id::SlotId;
 use crate::parts::waiters::token::LookEnd;
 use crate::parts::waiters::wake::WakeToken;
 use crate::parts::waiters::{self, Want};
@@ -14,6 +13,7 @@ use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 use xqueue_core::change::Outcome;
+use xqueue_core::slot_id::SlotId;
 
 thread_local! {
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };

@@ -1,6 +1,5 @@
-//! Takes of the candidates that a take has read ahead, see [`crate::parts::marks::ring`].
+//! Takes of the candidates that a take has read ahead, see [`xqueue_core::marks::ring`].
 
-use crate::parts::marks::candidate::{Candidate, Handed, More, Read, Refill};
 use crate::parts::marks::claim::Claim;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::parts::slot;
@@ -14,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 use xqueue_core::change::Place;
 use xqueue_core::field::Field;
+use xqueue_core::marks::candidate::{Candidate, Handed, More, Read, Refill};
 use xqueue_core::position::{FIRST, Group};
 use xqueue_core::statement::Parameter;
 use xqueue_core::statement::rule::Applies;

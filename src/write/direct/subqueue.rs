@@ -1,5 +1,5 @@
 //! Direct path of a take of the first task of a sub-queue. Whether another is in flight is not looked up: none is if
-//! the sub-queue is claimed by this transaction and clear, see [`crate::parts::subqueues::pool`].
+//! the sub-queue is claimed by this transaction and clear, see [`xqueue_core::subqueues`].
 
 use crate::error::Result;
 use crate::parts::shortcuts::{self, Shortcut};

@@ -1,13 +1,13 @@
 //! Where this session has written the tasks that it took last: an ack looks there before it searches the index of the
 //! key. A row found there is one to ack only if it is that task, and taken by this session.
 
-use crate::parts::slot_id::SlotId;
 use crate::queue::Queue;
 use crate::server::heap::Open;
 use crate::server::value::Value;
 use std::cell::RefCell;
 use xqueue_core::position::Position;
 use xqueue_core::row_id::RowId;
+use xqueue_core::slot_id::SlotId;
 
 /// How many are kept: as many as a take takes without a statement.
 const ROOM: usize = 200;

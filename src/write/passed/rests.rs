@@ -1,9 +1,9 @@
 //! Pauses before a session tries a task again that it could not write.
 
-use crate::parts::slot_id::SlotId;
 use crate::server::time;
 use crate::server::xact::Failure;
 use std::cell::RefCell;
+use xqueue_core::slot_id::SlotId;
 
 /// Pauses in microseconds before a session tries a task again that it could not write, doubled each time.
 const PAUSES: (i64, i64) = (100_000, 60_000_000);

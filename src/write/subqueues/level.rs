@@ -2,13 +2,13 @@
 //! that has waited longest for its turn.
 
 use crate::error::Result;
-use crate::parts::slot_id::SlotId;
 use crate::parts::subqueues;
-use crate::parts::subqueues::pool::Back;
 use crate::server::spi::{Rows, Spi};
 use crate::transaction;
 use crate::write::subqueues::{Found, Take, give_back};
 use xqueue_core::level::{LAST, Level};
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::subqueues::Back;
 
 /// Maximum number of the transaction's own sub-queues whose level is looked up; further ones are taken from once
 /// nothing else is left.

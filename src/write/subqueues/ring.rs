@@ -1,7 +1,6 @@
 //! Looks for sub-queues in the table while a ring is incomplete, as after the start of the server.
 
 use crate::parts::subqueues;
-use crate::parts::subqueues::pool::{Offered, Scan};
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::spi::Spi;
 use crate::server::value::Value;
@@ -10,6 +9,7 @@ use crate::transaction;
 use crate::write::subqueues::{Search, Take};
 use xqueue_core::level::{self, Level};
 use xqueue_core::statement::Parameter;
+use xqueue_core::subqueues::{Offered, Scan};
 
 /// Number of sub-queues per statement while a ring is incomplete.
 const SUBQUEUES_PER_SCAN: i32 = 100;

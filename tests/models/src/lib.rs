@@ -5,11 +5,8 @@
 //! Each model is also explored with one step left out or in the wrong place (`Flaw`): that must give a
 //! counterexample, or the model would prove nothing.
 //!
-//! The pure code of the extension is not copied but compiled as it is, from the same files: the models of marks and
-//! sub-queues run the code that the server runs. The rest (SQL, latches, snapshots) is written down as steps;
-//! the head of each model says which function each step stands for.
-
-pub mod parts;
+//! The models of marks, rings and sub-queues run the code of xqueue-core, which the server runs too. The rest (SQL,
+//! latches, snapshots) is written down as steps; the head of each model says which function each step stands for.
 
 mod explore;
 pub mod leases;

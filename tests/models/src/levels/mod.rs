@@ -11,18 +11,18 @@
 //! | `Claim`, `BeginLook`, `Look`, `Lock` | `Take::take_by_level` (src/write/subqueues/level.rs), src/write/direct/subqueue.rs |
 //! | `Callback`, `Undo` | `commit_subqueues`, `undo_subqueues` (src/parts/subqueues/shared.rs) |
 //!
-//! [`Pool`] with its tree of levels, [`Next::limit`](crate::parts::subqueues::pool::Next::limit) and
+//! [`Pool`] with its tree of levels, [`Next::limit`](xqueue_core::subqueues::Next::limit) and
 //! [`SubqueueChange`] are the extension's own.
 
 mod state;
 
-use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::change::SubqueueChange;
-use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
 use state::{IDLE, NO_CHANGE, Phase, Process, Row, level, number, position, subqueue_of};
 use stateright::{Model, Property};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level};
 use xqueue_core::position::{FIRST, LAST, Position};
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::subqueues::{Back, Entry, Header, Ring};
+use xqueue_core::transaction::SubqueueChange;
 
 pub use state::{Action, State};
 

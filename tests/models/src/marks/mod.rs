@@ -25,10 +25,10 @@
 mod rules;
 mod state;
 
-use crate::parts::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use rules::Limits;
 use state::{Change, Consumer, Prepared, Raise, Status, Transaction, Worker, lower, position};
 use stateright::{Model, Property};
+use xqueue_core::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use xqueue_core::position::{FIRST, LAST, Position};
 
 pub use state::{Action, State};

@@ -1,7 +1,7 @@
 //! What each step does to a mark: written once more, apart from the extension's own [`Mark`]. The exploration compares
 //! both at each step that it takes.
 
-use crate::parts::marks::mark::{LOST_AFTER, Mark};
+use xqueue_core::marks::mark::{LOST_AFTER, Mark};
 use xqueue_core::position::{LAST, Position};
 
 /// What matters of a mark.

@@ -2,7 +2,7 @@
 
 use super::{Flaw, KEYS, PROCESSES};
 use crate::marks::rules::Limits;
-use crate::parts::marks::mark::Mark;
+use xqueue_core::marks::mark::Mark;
 use xqueue_core::position::{LAST, Position};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `HandOut` | `ahead::hand_out` (src/write/direct/ahead.rs), [`Rings::hand_out`](crate::parts::marks::rings::Rings::hand_out); `Rings::knows_none` before it |
+//! | `HandOut` | `ahead::hand_out` (src/write/direct/ahead.rs), [`Rings::hand_out`](xqueue_core::marks::rings::Rings::hand_out); `Rings::knows_none` before it |
 //! | `Read`, `EndRead` | `ahead::read_ahead`, `Rings::end_refill` |
 //! | `Look` | `ahead::take` and `ahead::look`, `Rings::pass_over` |
 //! | `Exit` | `claim::abandon` (src/parts/marks/claim.rs), `Rings::put_aside` |
@@ -19,10 +19,10 @@
 
 mod state;
 
-use crate::parts::marks::candidate::{Candidate, Candidates, Handed, More, Read};
-use crate::parts::marks::rings::States;
 use state::{Process, RINGS, Row, State, TUBE, group_of, position};
 use stateright::{Model, Property};
+use xqueue_core::marks::candidate::{Candidate, Candidates, Handed, More, Read};
+use xqueue_core::marks::rings::States;
 use xqueue_core::position::Group;
 use xqueue_core::row_id::RowId;
 

@@ -1,8 +1,8 @@
 //! The state of the model of the ring.
 
 use super::{KEYS, PROCESSES};
-use crate::parts::marks::candidate::{Candidates, Handed};
-use crate::parts::marks::rings::{Rings, States};
+use xqueue_core::marks::candidate::{Candidates, Handed};
+use xqueue_core::marks::rings::{Rings, States};
 use xqueue_core::position::{Group, Position};
 
 /// As many as there are groups.

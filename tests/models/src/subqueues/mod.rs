@@ -19,18 +19,18 @@
 //! | `BeginScan`, `EndScan` | `Take::find_subqueues` |
 //! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueues::claim_unless_own` |
 //!
-//! [`Pool`](crate::parts::subqueues::pool::Pool), its marks and
-//! [`SubqueueChange`](crate::parts::subqueues::change::SubqueueChange) are the extension's own.
+//! [`Pool`](xqueue_core::subqueues::Pool), its marks and
+//! [`SubqueueChange`](xqueue_core::transaction::SubqueueChange) are the extension's own.
 
 mod state;
 mod steps;
 
-use crate::parts::slot_id::SlotId;
-use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
 use state::{IDLE, Phase, Process, Row, hash, position};
 use stateright::{Model, Property};
 use xqueue_core::level::UNKNOWN;
 use xqueue_core::position::FIRST;
+use xqueue_core::slot_id::SlotId;
+use xqueue_core::subqueues::{Back, Entry, Header, Ring};
 
 pub use state::{Action, State};
 

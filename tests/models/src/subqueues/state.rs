@@ -1,10 +1,10 @@
 //! What processes know, what shared memory knows, and what may happen next.
 
 use super::{BUCKETS, ENTRIES, PROCESSES, SUBQUEUE, TASKS};
-use crate::parts::subqueues::change::SubqueueChange;
-use crate::parts::subqueues::pool::{Entry, Header, Pool, Ring, Scan};
 use xqueue_core::level::LAST as LAST_LEVEL;
 use xqueue_core::position::{FIRST, LAST, Position};
+use xqueue_core::subqueues::{Entry, Header, Pool, Ring, Scan};
+use xqueue_core::transaction::SubqueueChange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Row {

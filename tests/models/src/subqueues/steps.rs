@@ -2,10 +2,10 @@
 
 use super::state::{Action, IDLE, Phase, Process, Row, State, position};
 use super::{BUCKETS, ENTRIES, Flaw, ID, PROCESSES, SUBQUEUE, Subqueues, TASKS};
-use crate::parts::subqueues::change::SubqueueChange;
-use crate::parts::subqueues::pool::{Back, Entry, Header, Ring};
 use xqueue_core::level::UNKNOWN;
 use xqueue_core::position::{FIRST, LAST, Position};
+use xqueue_core::subqueues::{Back, Entry, Header, Ring};
+use xqueue_core::transaction::SubqueueChange;
 
 impl Subqueues {
     pub(super) fn has(&self, flaw: Flaw) -> bool {

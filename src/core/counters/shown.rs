@@ -1,0 +1,165 @@
+//! What a queue's slot says of its name, and of its problems, whose texts lie apart, as few queues have any.
+
+pub const NAME_LENGTH: usize = 64;
+pub const ERROR_LENGTH: usize = 512;
+
+/// What has failed, or is missing, and when that was found.
+#[repr(C)]
+struct Problem {
+    text: [u8; ERROR_LENGTH],
+    at: i64,
+}
+
+/// Problems of a queue, as far as its slot says that there are such.
+#[repr(C)]
+pub struct Problems {
+    /// The worker's last failure.
+    error: Problem,
+    /// A task that takes have passed over.
+    refused: Problem,
+    /// What the table has lost of what `upgrade` has made.
+    lack: Problem,
+}
+
+/// Microseconds for which a task is shown that takes have passed over. Each take that passes over it shows it again.
+const REFUSED_FOR: i64 = 60_000_000;
+
+/// Under the queue's lock.
+#[repr(C)]
+pub struct Shared {
+    pub names: [[u8; NAME_LENGTH]; 3],
+    /// Since when the oldest task was ready as the metrics were last asked for; 0 if none was.
+    pub ready_since: i64,
+    /// The state of the queue as it was then, see `version`.
+    pub ready_at: i64,
+    has_error: bool,
+    has_refused: bool,
+    lacks: bool,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared {
+            names: [[0; NAME_LENGTH]; 3],
+            ready_since: 0,
+            ready_at: 0,
+            has_error: false,
+            has_refused: false,
+            lacks: false,
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the worker's last failure, or else the task that takes pass over, or else what the table lacks, and when
+    /// that was found.
+    pub fn problem(&self, of: &Problems, now: i64) -> Option<(Text<ERROR_LENGTH>, i64)> {
+        let refuses = self.has_refused && now.saturating_sub(of.refused.at) < REFUSED_FOR;
+        let problem = match (self.has_error, refuses, self.lacks) {
+            (true, _, _) => &of.error,
+            (_, true, _) => &of.refused,
+            (_, _, true) => &of.lack,
+            (false, false, false) => return None,
+        };
+        Some((Text(problem.text), problem.at))
+    }
+
+    pub fn has_error(&self) -> bool {
+        self.has_error
+    }
+
+    pub fn set_error(&mut self, of: &mut Problems, error: &str, now: i64) {
+        self.has_error = !error.is_empty();
+        if self.has_error {
+            of.error.set(error, now);
+        }
+    }
+
+    pub fn clear_error(&mut self) {
+        self.has_error = false;
+    }
+
+    pub fn set_refused(&mut self, of: &mut Problems, refused: &str, now: i64) {
+        self.has_refused = true;
+        of.refused.set(refused, now);
+    }
+
+    pub fn set_lack(&mut self, of: &mut Problems, lack: &str, now: i64) {
+        let is_news = !self.lacks || !Text(of.lack.text).is(lack);
+        self.lacks = !lack.is_empty();
+        if self.lacks && is_news {
+            of.lack.set(lack, now);
+        }
+    }
+}
+
+impl Problem {
+    fn set(&mut self, text: &str, now: i64) {
+        set_text(&mut self.text, text);
+        self.at = now;
+    }
+}
+
+/// A text in shared memory: copied under the lock, where nothing may be allocated, and read without it.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<const LENGTH: usize>(pub [u8; LENGTH]);
+
+impl<const LENGTH: usize> Text<LENGTH> {
+    pub fn read(&self) -> String {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LENGTH);
+        String::from_utf8_lossy(&self.0[..end]).into_owned()
+    }
+
+    /// Returns whether this is what is left of a text in this place.
+    pub fn is(&self, text: &str) -> bool {
+        let mut place = [0; LENGTH];
+        set_text(&mut place, text);
+        let end = place.iter().position(|byte| *byte == 0).unwrap_or(LENGTH - 1);
+        self.0[..=end] == place[..=end]
+    }
+}
+
+pub fn set_text(place: &mut [u8], text: &str) {
+    let length = text.floor_char_boundary(place.len() - 1);
+    place[..length].copy_from_slice(&text.as_bytes()[..length]);
+    place[length] = 0;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_shown_before_what_is_missing() {
+        let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
+        let (mut shown, mut of) =
+            (Shared::default(), Problems { error: none(), refused: none(), lack: none() });
+        let problem = |shown: &Shared, of: &Problems| {
+            shown.problem(of, 9).map(|(text, at)| (text.read(), at))
+        };
+        assert_eq!(problem(&shown, &of), None);
+        shown.set_lack(&mut of, "an index", 5);
+        shown.set_lack(&mut of, "an index", 6);
+        assert_eq!(problem(&shown, &of), Some(("an index".to_string(), 5)));
+        shown.set_error(&mut of, "failed", 7);
+        assert!(shown.has_error());
+        assert_eq!(problem(&shown, &of), Some(("failed".to_string(), 7)));
+        shown.clear_error();
+        shown.set_lack(&mut of, "", 8);
+        assert_eq!(problem(&shown, &of), None);
+        shown.set_lack(&mut of, "an index", 9);
+        assert_eq!(problem(&shown, &of), Some(("an index".to_string(), 9)));
+    }
+
+    #[test]
+    fn a_task_passed_over_is_shown_for_a_minute() {
+        let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
+        let (mut shown, mut of) =
+            (Shared::default(), Problems { error: none(), refused: none(), lack: none() });
+        shown.set_lack(&mut of, "an index", 5);
+        shown.set_refused(&mut of, "a task", 6);
+        let at = |now| shown.problem(&of, now).map(|(text, _)| text.read());
+        assert_eq!(at(5 + REFUSED_FOR), Some("a task".to_string()));
+        assert_eq!(at(6 + REFUSED_FOR), Some("an index".to_string()));
+    }
+}

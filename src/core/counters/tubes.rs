@@ -1,0 +1,132 @@
+//! Tubes with statistics of their own, in shared memory under the queue's lock: apart from the queue's counters, as few
+//! queues have such.
+
+use crate::change::{Counts, Transitions};
+use crate::counters::shown::{NAME_LENGTH, Text, set_text};
+use crate::options::TUBES_COUNTED;
+use crate::status::Tasks;
+use crate::transaction::counters::{CounterChange, add, add_all};
+
+/// Counters of a tube.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tube {
+    pub tasks: Tasks,
+    pub transitions: Transitions,
+}
+
+/// In the order of the options.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CountedTubes {
+    counters: [Tube; TUBES_COUNTED],
+    /// Empty ones behind the last.
+    names: [[u8; NAME_LENGTH]; TUBES_COUNTED],
+}
+
+/// Those of a queue, to be changed. The first change clears what another queue has left in the slot.
+pub struct OfTubes<'q> {
+    pub are_there: &'q mut bool,
+    pub counted: &'q mut CountedTubes,
+}
+
+impl CountedTubes {
+    pub const NONE: CountedTubes = CountedTubes {
+        counters: [Tube { tasks: [0; _], transitions: [[0; _]; _] }; _],
+        names: [[0; _]; _],
+    };
+
+    pub fn counters(&self) -> &[Tube; TUBES_COUNTED] {
+        &self.counters
+    }
+
+    pub fn names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
+        self.names.map(Text)
+    }
+}
+
+impl OfTubes<'_> {
+    /// Returns them if there are any.
+    fn known(&mut self) -> &mut [Tube] {
+        if *self.are_there { &mut self.counted.counters } else { &mut [] }
+    }
+
+    fn made(&mut self) -> &mut CountedTubes {
+        if !std::mem::replace(self.are_there, true) {
+            *self.counted = CountedTubes::NONE;
+        }
+        self.counted
+    }
+
+    /// Applies what a transaction has committed.
+    pub fn commit(&mut self, change: &CounterChange) {
+        if change.tubes_changed {
+            self.known().fill(Tube::default());
+        }
+        if change.replaces {
+            self.known().iter_mut().for_each(|tube| tube.tasks = Tasks::default());
+        }
+        for (tube, change) in &change.tubes {
+            let tube = &mut self.made().counters[*tube];
+            add(&mut tube.tasks, &change.tasks);
+            add_all(&mut tube.transitions, &change.transitions);
+        }
+    }
+
+    /// Sets the numbers of tasks to those of a recount.
+    pub fn set_counted(&mut self, counts: &Counts) {
+        let has_some = counts.tubes.iter().any(|tasks| *tasks != Tasks::default());
+        let tubes = if has_some { &mut self.made().counters } else { self.known() };
+        tubes.iter_mut().zip(counts.tubes).for_each(|(tube, tasks)| tube.tasks = tasks);
+    }
+
+    pub fn reset_transitions(&mut self) {
+        self.known().iter_mut().for_each(|tube| tube.transitions = Transitions::default());
+    }
+
+    /// Sets their names; longer ones are shortened.
+    pub fn set_names(&mut self, tubes: &[String]) {
+        if tubes.is_empty() && !*self.are_there {
+            return;
+        }
+        let names = tubes.iter().map(String::as_str).chain(std::iter::repeat(""));
+        self.made().names.iter_mut().zip(names).for_each(|(place, name)| set_text(place, name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transaction::counters::TubeDelta;
+
+    #[test]
+    fn what_is_not_there_is_not_touched_and_what_another_queue_has_left_not_kept() {
+        let (mut are_there, mut counted) = (false, CountedTubes::NONE);
+        let one = TubeDelta { tasks: [1; 6], ..TubeDelta::default() };
+        let put = CounterChange { tubes: vec![(3, one)], ..CounterChange::default() };
+        let empty =
+            CounterChange { tubes_changed: true, replaces: true, ..CounterChange::default() };
+        let mut of = OfTubes { are_there: &mut are_there, counted: &mut counted };
+        (0..2).for_each(|_| of.commit(&put));
+        of.set_names(&["one".to_string()]);
+        assert_eq!(of.counted.counters[3].tasks, [2; 6]);
+        // The slot is another queue's.
+        *of.are_there = false;
+        of.commit(&empty);
+        of.set_names(&[]);
+        of.set_counted(&Counts::default());
+        of.reset_transitions();
+        assert!(!*of.are_there && of.counted.counters[3].tasks == [2; 6]);
+        of.commit(&put);
+        assert_eq!(
+            (of.counted.counters[3].tasks, of.counted.names()[0].read()),
+            ([1; 6], String::new())
+        );
+        of.commit(&empty);
+        assert_eq!(of.counted.counters[3].tasks, [0; 6]);
+        let mut counts = Counts::default();
+        counts.tubes[2] = [7; 6];
+        of.set_counted(&counts);
+        assert_eq!(of.counted.counters[2].tasks, [7; 6]);
+    }
+}

@@ -1,0 +1,12 @@
+//! Low-water marks of a queue, and the candidate rings on top of them. All works on arrays that live in shared memory.
+
+mod by_tube;
+pub mod candidate;
+pub mod groups;
+pub mod mark;
+pub mod priorities;
+pub mod ring;
+pub mod rings;
+mod table;
+#[cfg(test)]
+mod tests;

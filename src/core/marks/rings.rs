@@ -1,0 +1,359 @@
+//! The rings of a queue, each of one group, so that takes of several tubes and priorities in turn each have theirs. The
+//! one that was not used for longest is given to another group once it is idle; until then that group searches the
+//! index.
+//!
+//! Groups overlap, as those of all tasks and of a tube: a task may be a candidate in several rings, and a take may find
+//! that another, which was handed it by another ring, is taking it. So what may bring such a task back concerns all
+//! rings: a rollback, and a take that ends amid its look.
+
+use crate::marks::candidate::{Candidates, Handed, More, Read, Refill};
+use crate::marks::ring::{Ring, State};
+use crate::position::{Group, Position};
+
+/// Number of rings of a queue.
+pub const RINGS: usize = 4;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct States<const COUNT: usize = RINGS>([State; COUNT]);
+
+/// Rings that may be changed.
+pub struct Rings<'q, const COUNT: usize = RINGS> {
+    pub states: &'q mut States<COUNT>,
+    pub candidates: [&'q mut Candidates; COUNT],
+}
+
+impl<const COUNT: usize> Default for States<COUNT> {
+    fn default() -> Self {
+        States([State::default(); COUNT])
+    }
+}
+
+impl<const COUNT: usize> Rings<'_, COUNT> {
+    /// Hands out the next candidate of a group, with further ones for a take of several tasks, and perhaps a refill.
+    pub fn hand_out(&mut self, group: Group, more: &mut More, now: i64) -> Handed {
+        let Some(number) = self.number_of(group, now) else { return Handed::default() };
+        let mut handed = self.ring(number).hand_out(more, now);
+        handed.ring = number;
+        if let Some(refill) = &mut handed.refill {
+            refill.ring = number;
+        }
+        handed
+    }
+
+    /// Returns the number of a group's ring, which may be given to it now.
+    fn number_of(&mut self, group: Group, now: i64) -> Option<usize> {
+        let states = &mut self.states.0;
+        let known = states.iter().position(|state| state.group == group);
+        known.or_else(|| {
+            let idle = states.iter_mut().enumerate().filter(|(_, state)| state.is_idle(now));
+            let (number, state) = idle.min_by_key(|(_, state)| state.used)?;
+            state.bind(group);
+            Some(number)
+        })
+    }
+
+    fn ring(&mut self, number: usize) -> Ring<'_> {
+        Ring { state: &mut self.states.0[number], candidates: self.candidates[number] }
+    }
+
+    /// Ends a refill, see [`Ring::end_refill`].
+    pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
+        self.ring(refill.ring).end_refill(refill, read, now);
+    }
+
+    /// Returns whether a group has no tasks but those that takes in progress have.
+    pub fn knows_none(&mut self, group: Group, now: i64) -> bool {
+        let mut states = self.states.0.iter_mut();
+        let empty = states.find(|state| state.group == group && state.knows_none(now));
+        empty.map(|state| state.used = now).is_some()
+    }
+
+    /// The take that was handed this out has passed over a row that was being changed.
+    pub fn leave_out(&mut self, of: &Handed) {
+        self.states.0[of.ring].leave_out();
+    }
+
+    /// A task of a group has become ready at this position.
+    pub fn lower(&mut self, group: Group, position: Position) {
+        (0..COUNT).for_each(|number| self.ring(number).lower(group, position));
+    }
+
+    /// The take that was handed this out has passed over a row that a transaction has locked, see [`State::pass_over`].
+    pub fn pass_over(&mut self, of: &Handed, locker: Option<u32>, now: i64) {
+        self.states.0[of.ring].pass_over(locker, now);
+    }
+
+    /// One of the transactions told with what was handed out has ended.
+    pub fn locker_ended(&mut self, of: &Handed) {
+        self.states.0[of.ring].locker_ended(of);
+    }
+
+    /// The take that was handed this out does not look at it, nor has it changed anything because of it.
+    pub fn give_up(&mut self, of: &Handed) {
+        self.states.0[of.ring].put_aside();
+    }
+
+    /// Puts all rings aside.
+    pub fn put_aside(&mut self) {
+        self.states.0.iter_mut().for_each(State::put_aside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::marks::candidate::Candidate;
+    use crate::marks::ring::IDLE_AFTER;
+    use crate::position::FIRST;
+    use crate::row_id::RowId;
+    use proptest::option;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[derive(Default)]
+    struct Own {
+        states: States,
+        candidates: [Candidates; RINGS],
+    }
+
+    impl Own {
+        fn all(&mut self) -> Rings<'_> {
+            Rings { states: &mut self.states, candidates: self.candidates.each_mut() }
+        }
+
+        fn hand_out(&mut self, group: Group, now: i64) -> Handed {
+            self.all().hand_out(group, &mut More::besides_one(1), now)
+        }
+
+        fn next(&mut self, group: Group, now: i64) -> Option<Position> {
+            self.hand_out(group, now).candidate.map(|candidate| candidate.position())
+        }
+
+        fn fill(&mut self, group: Group, positions: &[Position], now: i64) {
+            let handed = self.hand_out(group, now);
+            self.all().end_refill(&handed.refill.expect("a refill"), &read(positions), now);
+        }
+    }
+
+    fn read(positions: &[Position]) -> Read {
+        let candidate = |position: &Position| Candidate::new(*position, RowId::default());
+        Read { found: positions.iter().map(candidate).collect(), has_left_out: false }
+    }
+
+    fn of(tube: impl Into<Option<u64>>, priority: impl Into<Option<i64>>) -> Group {
+        Group::Ready { tube: tube.into(), priority: priority.into() }
+    }
+
+    #[test]
+    fn each_group_has_its_ring() {
+        let mut rings = Own::default();
+        rings.fill(of(1, None), &[3, 5], 7);
+        rings.fill(Group::ALL, &[2, 3, 4], 8);
+        rings.fill(of(None, 9), &[4], 9);
+        let next = [Group::ALL, of(1, None), Group::ALL, of(None, 9), of(1, None)];
+        let found: Vec<_> =
+            next.into_iter().zip(10..).map(|(of, now)| rings.next(of, now)).collect();
+        assert_eq!(found, [Some(2), Some(3), Some(3), Some(4), Some(5)]);
+    }
+
+    #[test]
+    fn the_ring_that_was_not_used_for_longest_gives_way_once_it_is_idle() {
+        let mut rings = Own::default();
+        let tubes = 1..=RINGS as u64;
+        tubes.clone().for_each(|tube| rings.fill(of(tube, None), &[3, 5, 6], 7 + tube as i64));
+        assert_eq!(rings.next(of(1, None), 20), Some(3));
+        assert_eq!(rings.hand_out(of(9, None), 21), Handed::default(), "all are in use");
+        let now = 9 + IDLE_AFTER + 1;
+        let handed = rings.hand_out(of(9, None), now);
+        assert_eq!(handed.refill.map(|refill| refill.from), Some(FIRST));
+        // The others are as they were.
+        let found: Vec<_> = tubes.map(|tube| rings.next(of(tube, None), now)).collect();
+        assert_eq!(found, [Some(5), None, Some(3), Some(3)]);
+    }
+
+    #[test]
+    fn what_becomes_ready_concerns_all_rings_that_it_may_be_in() {
+        let mut rings = Own::default();
+        let groups = [Group::ALL, of(1, None), of(1, 5), of(2, None)];
+        groups.iter().for_each(|group| rings.fill(*group, &[3, 8], 7));
+        rings.all().lower(of(1, 6), 4);
+        let second = |rings: &mut Own, group| (rings.next(group, 8), rings.next(group, 9));
+        let found = groups.map(|group| second(&mut rings, group));
+        assert_eq!(
+            found,
+            [(Some(3), None), (Some(3), None), (Some(3), Some(8)), (Some(3), Some(8))]
+        );
+        rings.all().put_aside();
+        let from = groups.map(|group| rings.hand_out(group, 11).refill.map(|refill| refill.from));
+        assert_eq!(from, [Some(FIRST); RINGS]);
+    }
+
+    #[test]
+    fn what_a_take_meets_concerns_the_ring_that_it_was_handed_the_task_by() {
+        let mut rings = Own::default();
+        rings.fill(Group::ALL, &[3, 4, 5], 7);
+        rings.fill(of(1, None), &[3, 4, 5], 7);
+        let handed = rings.hand_out(of(1, None), 8);
+        rings.all().pass_over(&handed, Some(77), 8);
+        let (whole, tube) = (rings.hand_out(Group::ALL, 9), rings.hand_out(of(1, None), 9));
+        assert_eq!((whole.lockers[0], tube.lockers[0]), (0, 77));
+        rings.all().locker_ended(&tube);
+        assert_eq!((rings.next(of(1, None), 10), rings.next(Group::ALL, 10)), (None, Some(4)));
+        rings.all().give_up(&whole);
+        assert_eq!(rings.next(Group::ALL, 11), None);
+    }
+
+    /// What happens to tasks, each with a position of its own; all tubes and priorities, so that groups overlap.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Put(usize),
+        /// A take that is handed something; one that reads ahead, ends that, looks at its candidate.
+        HandOut(Group, usize),
+        Read(prop::sample::Index),
+        End(prop::sample::Index),
+        /// A take ends: commits, or is rolled back.
+        Commit(prop::sample::Index),
+        RollBack(prop::sample::Index),
+        /// Begins or ends a change by hand, which is not reported: the task is ready before and after it.
+        Change(usize),
+        Wait,
+    }
+
+    const TASKS: usize = 12;
+
+    fn group_of(task: usize) -> Group {
+        of(task as u64 % 3, task as i64 / 3 % 2)
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let index = any::<prop::sample::Index>;
+        let group = (option::of(0..3u64), option::of(0..2i64))
+            .prop_map(|(tube, priority)| of(tube, priority));
+        let step = prop_oneof![
+            4 => (0..TASKS).prop_map(Step::Put),
+            5 => (group, 1..4usize).prop_map(|(group, tasks)| Step::HandOut(group, tasks)),
+            4 => index().prop_map(Step::Read),
+            6 => index().prop_map(Step::End),
+            3 => index().prop_map(Step::Commit),
+            1 => index().prop_map(Step::RollBack),
+            1 => (0..TASKS).prop_map(Step::Change),
+            1 => Just(Step::Wait),
+        ];
+        prop::collection::vec(step, 0..150)
+    }
+
+    /// A take between being handed something and its look.
+    struct Take {
+        group: Group,
+        handed: Handed,
+        hands: Vec<usize>,
+        read: Option<Read>,
+        /// Tasks of the group that were free when it was handed something.
+        free: BTreeSet<usize>,
+    }
+
+    fn is_in_hands(takes: &[Take], task: usize) -> bool {
+        takes.iter().any(|take| take.hands.contains(&task))
+    }
+
+    fn pick<T>(from: &[T], index: &prop::sample::Index) -> Option<usize> {
+        (!from.is_empty()).then(|| index.index(from.len()))
+    }
+
+    proptest! {
+        /// No take is given a task while an earlier one of its group is free all along.
+        #[test]
+        fn takes_of_overlapping_groups_are_in_order(steps in steps()) {
+            let (mut rings, mut now) = (Own::default(), 1);
+            let (mut ready, mut takes, mut taken) = (BTreeSet::new(), Vec::<Take>::new(), Vec::new());
+            let (mut being_changed, mut changed) = (BTreeSet::new(), BTreeSet::new());
+            for step in steps {
+                now += 1;
+                match step {
+                    Step::Put(task) => {
+                        if !taken.contains(&task) && ready.insert(task) {
+                            rings.all().lower(group_of(task), task as Position + 1);
+                        }
+                    }
+                    Step::HandOut(group, tasks) => {
+                        let knows_none = rings.all().knows_none(group, now);
+                        let mut more = More::besides_one(tasks);
+                        let handed = rings.all().hand_out(group, &mut more, now);
+                        let all = handed.candidate.into_iter().chain(more.take());
+                        let hands = all.map(|candidate| candidate.position() as usize - 1).collect();
+                        let is_free = |task: &usize| {
+                            group.meets(group_of(*task))
+                                && !is_in_hands(&takes, *task)
+                                && !being_changed.contains(task)
+                        };
+                        let free: BTreeSet<usize> = ready.iter().copied().filter(is_free).collect();
+                        prop_assert!(!knows_none || free.is_empty(), "there are some: {:?}", free);
+                        // What was changed may come late.
+                        let free = free.difference(&changed).copied().collect();
+                        takes.push(Take { group, handed, hands, read: None, free });
+                    }
+                    Step::Read(index) => {
+                        let Some(at) = pick(&takes, &index) else { continue };
+                        let Some(refill) = takes[at].handed.refill else { continue };
+                        let group = takes[at].group;
+                        let at_least = |task: &usize| *task as Position + 1 >= refill.from;
+                        let of_group = ready.iter().copied().filter(|task| group.meets(group_of(*task)));
+                        let (left_out, found): (Vec<_>, Vec<_>) =
+                            of_group.filter(at_least).partition(|task| being_changed.contains(task));
+                        let found: Vec<_> = found.into_iter().map(|task| task as Position + 1).collect();
+                        let read = Read { has_left_out: !left_out.is_empty(), ..read(&found) };
+                        takes[at].read = Some(read);
+                    }
+                    Step::End(index) => {
+                        let Some(at) = pick(&takes, &index) else { continue };
+                        let Take { handed, hands, read, mut free, .. } = takes.swap_remove(at);
+                        if let Some(refill) = handed.refill {
+                            let Some(read) = read else {
+                                rings.all().put_aside();
+                                continue;
+                            };
+                            rings.all().end_refill(&refill, &read, now);
+                        }
+                        for task in hands {
+                            if being_changed.contains(&task) {
+                                rings.all().leave_out(&handed);
+                            } else if ready.remove(&task) {
+                                free.remove(&task);
+                                let is_passed = |other: &&usize| {
+                                    ready.contains(other) && !is_in_hands(&takes, **other)
+                                };
+                                let passed = free.range(..task).find(is_passed);
+                                prop_assert_eq!(passed, None, "passed for {}", task);
+                                taken.push(task);
+                            }
+                        }
+                    }
+                    Step::Commit(index) => {
+                        pick(&taken, &index).map(|at| taken.swap_remove(at));
+                    }
+                    Step::RollBack(index) => {
+                        if let Some(at) = pick(&taken, &index) {
+                            ready.insert(taken.swap_remove(at));
+                            rings.all().put_aside();
+                            // It was not free all along.
+                            takes.iter_mut().for_each(|take| take.free.retain(|task| ready.contains(task)));
+                        }
+                    }
+                    Step::Change(task) => {
+                        if !being_changed.remove(&task) && ready.contains(&task) {
+                            being_changed.insert(task);
+                            changed.insert(task);
+                            takes.iter_mut().for_each(|take| take.free.retain(|free| *free != task));
+                        }
+                    }
+                    Step::Wait => now += IDLE_AFTER + 1,
+                }
+                // A task is free all along only if no other take has it at any time.
+                for take in &mut takes {
+                    take.free.retain(|task| ready.contains(task));
+                }
+            }
+        }
+    }
+}

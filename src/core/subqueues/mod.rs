@@ -1,0 +1,353 @@
+//! Which sub-queue to look at next. Works on arrays that live in shared memory.
+//!
+//! A sub-queue is known by the hash of its label; labels with the same hash share one. Each queue has a *ring* of
+//! sub-queues to look at, in the order in which they were last served, so the cost of a take does not grow with the
+//! number of sub-queues or tasks. A sub-queue has an entry in one of these states, or none when it is not known to have
+//! a task:
+//!
+//! * waiting: it is in the ring;
+//! * claimed: a transaction looks for its first task, or has taken it and not ended yet;
+//! * busy: one of its tasks is taken; it is looked at again when that task comes back or ends;
+//! * idle: it had nothing to take; the entry is kept while there is room.
+//!
+//! Invariant: a sub-queue whose first task can be taken is in the ring or claimed, or the ring is *incomplete*; then a
+//! take that finds the ring empty looks for sub-queues in the table's index. A sub-queue in the ring without a task is
+//! harmless: a take that finds nothing there drops it.
+//!
+//! With priorities the ring is ordered by *level* first: that of an entry is at most the least priority number among
+//! its tasks. A commit lowers it to what it added; a look raises it to what it found, unless something less came during
+//! the look. So a take that finds the first task of the next sub-queue at a greater level than the entry said, with
+//! other sub-queues in the ring before that level, gives the sub-queue back with what it has learned and tries the
+//! next.
+
+mod entries;
+mod known;
+mod levels;
+#[cfg(test)]
+mod tests;
+
+use crate::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
+use crate::position::{FIRST, LAST};
+use crate::slot_id::SlotId;
+use crate::transaction::SubqueueChange;
+pub use entries::{Entry, Header, Pool, Ring};
+use entries::{List, State};
+
+/// Where a sub-queue goes that a transaction has claimed and not taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// To the front: the take is undone.
+    Front,
+    /// To the tail: its first task cannot be had just now.
+    Tail,
+    /// Out of the ring: it has nothing to take.
+    Away,
+}
+
+/// Why a sub-queue cannot be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another transaction has claimed it, or one of its tasks is taken.
+    InUse,
+    /// There are more sub-queues than shared memory has room for.
+    NoRoom,
+}
+
+/// Result of offering a sub-queue to a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    Queued,
+    /// It is in the ring, claimed or busy.
+    Known,
+    /// It is not in the ring, which is incomplete.
+    NoRoom,
+}
+
+/// The sub-queue that was next in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    pub subqueue: u64,
+    /// None of its tasks has a lesser one.
+    pub level: Level,
+    /// The least level of the sub-queues still in the ring, if there are any.
+    pub others: Option<Level>,
+}
+
+impl Next {
+    /// Returns the level up to which the first task of this sub-queue goes before the others, and before `own`, known
+    /// to the caller only. A task as urgent as the entry said has its turn; another one goes behind those of its level.
+    pub fn limit(&self, own: Option<Level>) -> Level {
+        let before_others = self.others.map_or(LAST_LEVEL, |others| others.saturating_sub(1));
+        self.level.max(before_others.min(own.unwrap_or(LAST_LEVEL)))
+    }
+}
+
+/// Part of a pass through the index of a queue's sub-queues, which makes its ring complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scan {
+    /// The first sub-queue to look at.
+    pub from: i64,
+    pub invalidations: u64,
+}
+
+impl Pool<'_> {
+    /// Prepares the ring of a queue new in its slot: no sub-queue is known.
+    pub fn open(&mut self, id: SlotId) {
+        self.empty(id.index);
+        self.rings[id.index as usize] = Ring::new(id.generation);
+    }
+
+    /// Frees all entries of a queue that is gone.
+    pub fn close(&mut self, id: SlotId) {
+        if self.ring(id).is_some() {
+            self.empty(id.index);
+            self.rings[id.index as usize] = Ring::default();
+        }
+    }
+
+    /// Forgets what is known of a queue's sub-queues, as after unreported changes.
+    pub fn reset(&mut self, id: SlotId) {
+        if self.ring(id).is_none() {
+            return;
+        }
+        let waits = |pool: &Self| pool.first_waiting(id.index);
+        while let Some(link) = waits(self).or_else(|| self.first(id.index, List::Idle)) {
+            self.remove(link);
+        }
+        let mut next = self.first(id.index, List::Away);
+        while let Some(link) = next {
+            next = self.after(link);
+            let entry = self.entry(link);
+            match entry.state {
+                State::Claimed => {
+                    (entry.dirty, entry.mark, entry.floor) = (true, FIRST, FIRST);
+                    (entry.level, entry.level_floor) = (UNKNOWN, UNKNOWN);
+                    entry.clear = false;
+                }
+                _ => self.remove(link),
+            }
+        }
+        self.invalidate(id);
+    }
+
+    /// Returns the next sub-queue.
+    pub fn next(&mut self, id: SlotId) -> Option<u64> {
+        let (link, _) = self.first_of_ring(id)?;
+        Some(self.entry(link).subqueue)
+    }
+
+    fn first_of_ring(&mut self, id: SlotId) -> Option<(u32, Level)> {
+        self.ring(id)?;
+        let link = self.first_waiting(id.index)?;
+        Some((link, self.entry(link).level))
+    }
+
+    /// Claims the next sub-queue.
+    pub fn claim_next(&mut self, id: SlotId) -> Option<Next> {
+        let (link, level) = self.first_of_ring(id)?;
+        self.mark_claimed(link);
+        let others = self.first_of_ring(id).map(|(_, level)| level);
+        Some(Next { subqueue: self.entry(link).subqueue, level, others })
+    }
+
+    /// Claims a sub-queue out of its turn.
+    pub fn claim(&mut self, id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
+        if self.ring(id).is_none() {
+            return Err(Refusal::InUse);
+        }
+        let link = match self.find(id.index, subqueue) {
+            Some(link) if self.is_free(link) => link,
+            Some(_) => return Err(Refusal::InUse),
+            None => self.add(id.index, subqueue, UNKNOWN, State::Claimed).ok_or(Refusal::NoRoom)?,
+        };
+        self.mark_claimed(link);
+        Ok(subqueue)
+    }
+
+    /// Claims a sub-queue of which a task was taken by hand, unless the room is needed for takes.
+    pub fn claim_by_hand(&mut self, id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
+        let is_known = self.known(id, subqueue).is_some_and(|link| !self.is_idle(link));
+        if is_known || self.has_room() { self.claim(id, subqueue) } else { Err(Refusal::NoRoom) }
+    }
+
+    /// Returns whether a sub-queue is neither claimed nor has a taken task.
+    fn is_free(&mut self, link: u32) -> bool {
+        matches!(self.entry(link).state, State::Waiting | State::Idle)
+    }
+
+    fn is_idle(&mut self, link: u32) -> bool {
+        self.entry(link).state == State::Idle
+    }
+
+    fn mark_claimed(&mut self, link: u32) {
+        self.place(link, State::Claimed, Back::Tail);
+        let entry = self.entry(link);
+        (entry.dirty, entry.settled) = (false, false);
+    }
+
+    /// Gives back a claimed sub-queue. True if a consumer has to be woken for it.
+    pub fn give_back(&mut self, id: SlotId, subqueue: u64, to: Back) -> bool {
+        let Some(link) = self.claimed(id, subqueue) else { return false };
+        let dirty = self.entry(link).dirty;
+        match to {
+            Back::Away if dirty => self.queue(id, link, Back::Tail),
+            Back::Away => self.place(link, State::Idle, Back::Tail),
+            to => self.queue(id, link, to),
+        }
+        to == Back::Front || dirty
+    }
+
+    /// Undoes the changes of a transaction, or of a part of it. True if a consumer has to be woken.
+    pub fn undo(&mut self, id: SlotId, subqueue: u64, change: &SubqueueChange) -> bool {
+        self.lower(id, subqueue, LAST, change.taken_level);
+        change.claimed && self.give_back(id, subqueue, Back::Front)
+    }
+
+    /// Applies the changes of a transaction in a sub-queue. True if a consumer has to be woken.
+    pub fn commit(&mut self, id: SlotId, subqueue: u64, change: &SubqueueChange) -> bool {
+        if self.ring(id).is_none() || change.is_none() {
+            return false;
+        }
+        self.lower(id, subqueue, change.least, change.level);
+        if change.claimed {
+            return self.commit_claim(id, subqueue, change);
+        }
+        let found = self.find(id.index, subqueue);
+        let state = found.map(|link| self.entry(link).state);
+        if let Some(link) = found {
+            let entry = self.entry(link);
+            // A task that shared memory did not know was taken, or has ended.
+            let is_known = |left| entry.state == State::Busy && entry.in_flight == left;
+            entry.clear &= change.taken <= 0 && change.left.is_none_or(is_known);
+            entry.in_flight = change.took.unwrap_or(entry.in_flight);
+        }
+        match (found, state) {
+            (Some(link), Some(State::Busy)) if change.taken < 0 => {
+                self.queue(id, link, Back::Tail);
+                true
+            }
+            (Some(link), Some(State::Claimed)) => {
+                let entry = self.entry(link);
+                entry.dirty = true;
+                entry.settled |= change.taken < 0;
+                false
+            }
+            (None, _) | (_, Some(State::Idle)) if change.taken < 0 || change.offers => {
+                // Of a sub-queue without an entry others may be there, which are less: behind a task that has been in
+                // flight since before a restart, or that there was no room to note.
+                let is_known = found.is_some();
+                let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
+                self.offer(id, subqueue, level) != Offered::Known
+            }
+            // A waiting consumer has found its first task locked, or looked a moment too early.
+            (Some(_), Some(State::Waiting)) => change.offers,
+            _ => false,
+        }
+    }
+
+    /// Ends the claim of a transaction.
+    fn commit_claim(&mut self, id: SlotId, subqueue: u64, change: &SubqueueChange) -> bool {
+        let Some(link) = self.claimed(id, subqueue) else { return false };
+        let entry = self.entry(link);
+        entry.in_flight = change.took.unwrap_or_default();
+        // The process that gave the task back, as its time to run was over, may have come here first; or another task
+        // had been taken that shared memory did not know.
+        entry.clear &= !entry.settled;
+        // The transaction has acked a task that it had taken before, and taken another, unknown one.
+        entry.clear &= change.taken != 0 || change.left == change.took;
+        let is_busy = change.taken > 0 && !entry.settled;
+        if !is_busy {
+            self.queue(id, link, Back::Tail);
+        } else if self.has_room() {
+            self.place(link, State::Busy, Back::Tail);
+        } else {
+            // No note is needed: a look finds the taken task.
+            self.remove(link);
+        }
+        !is_busy
+    }
+
+    /// Queues a sub-queue that may have something to take, none of it of a lesser level, unless it is known.
+    pub fn offer(&mut self, id: SlotId, subqueue: u64, level: Level) -> Offered {
+        if self.ring(id).is_none() {
+            return Offered::Known;
+        }
+        let known = self.find(id.index, subqueue);
+        if let Some(link) = known {
+            let level = self.entry(link).level.min(level);
+            self.set_level(link, level);
+        }
+        if known.is_some_and(|link| !self.is_idle(link)) {
+            return Offered::Known;
+        }
+        if self.has_room() {
+            match known {
+                Some(link) => self.place(link, State::Waiting, Back::Tail),
+                None => _ = self.add(id.index, subqueue, level, State::Waiting),
+            }
+            return Offered::Queued;
+        }
+        if let Some(link) = known {
+            self.remove(link);
+        }
+        self.invalidate(id);
+        Offered::NoRoom
+    }
+
+    /// Puts an entry into the ring, unless the room is needed for claims.
+    fn queue(&mut self, id: SlotId, link: u32, to: Back) {
+        if self.has_room() {
+            self.place(link, State::Waiting, to);
+        } else {
+            self.remove(link);
+            self.invalidate(id);
+        }
+    }
+
+    /// Makes the ring incomplete.
+    pub fn invalidate(&mut self, id: SlotId) {
+        if let Some(ring) = self.ring(id) {
+            ring.incomplete = true;
+            ring.invalidations += 1;
+        }
+    }
+
+    /// Returns the number of sub-queues in the ring.
+    pub fn waiting(&mut self, id: SlotId) -> u32 {
+        self.ring(id).map_or(0, |ring| ring.waiting)
+    }
+
+    /// Returns whether there may be a task to take in a sub-queue that is not claimed.
+    pub fn may_have_some(&mut self, id: SlotId) -> bool {
+        self.ring(id).is_some_and(|ring| ring.waiting > 0 || ring.incomplete)
+    }
+
+    /// Returns whether a sub-queue is known to have something to take, or may be among the unknown ones.
+    pub fn knows(&mut self, id: SlotId, subqueue: u64) -> bool {
+        let Some(ring) = self.ring(id) else { return false };
+        let state = |pool: &mut Self, link| pool.entry(link).state;
+        ring.incomplete
+            || self
+                .find(id.index, subqueue)
+                .is_some_and(|link| matches!(state(self, link), State::Waiting | State::Claimed))
+    }
+
+    /// Begins a part of a pass; None if the ring is complete.
+    pub fn begin_scan(&mut self, id: SlotId) -> Option<Scan> {
+        let ring = self.ring(id).filter(|ring| ring.incomplete)?;
+        Some(Scan { from: ring.cursor, invalidations: ring.invalidations })
+    }
+
+    /// Ends a part of a pass, after which the sub-queues from `next` are to be looked at; None at the end of the pass.
+    /// The ring is complete then if it has not become incomplete since the pass began.
+    pub fn end_scan(&mut self, id: SlotId, scan: Scan, next: Option<i64>) {
+        let Some(ring) = self.ring(id).filter(|ring| ring.cursor == scan.from) else { return };
+        if scan.from == i64::MIN {
+            ring.pass = scan.invalidations;
+        }
+        ring.cursor = next.unwrap_or(i64::MIN);
+        if next.is_none() && ring.pass == ring.invalidations {
+            ring.incomplete = false;
+        }
+    }
+}

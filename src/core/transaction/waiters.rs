@@ -1,0 +1,90 @@
+//! Changes of a transaction that concern waiting processes.
+
+use crate::change::{Outcome, Place};
+use crate::status::Status;
+
+/// Maximum number of tubes whose ready tasks are counted apart; tasks of further tubes are counted without their
+/// tube.
+pub const TUBES_NOTED: usize = 256;
+
+/// Maximum outcomes recorded per transaction; beyond it all watchers recheck.
+const ENDED_NOTED: usize = 100_000;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaiterChange {
+    /// Tasks that became ready: the number of consumers to wake at commit.
+    pub made_ready: Ready,
+    /// Tasks that ceased to be ready: the number of consumers to wake at rollback.
+    pub unmade_ready: Ready,
+    /// Outcomes of tasks, by the hash of the key.
+    pub ended: Vec<(u64, Outcome)>,
+    /// There are more than recorded.
+    pub ended_more: bool,
+}
+
+/// Numbers of tasks that became ready, or ceased to be, by tube.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ready(Vec<(Option<u64>, u32)>);
+
+impl WaiterChange {
+    /// Records that a task has moved from one place to another; None: from or to nowhere.
+    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
+        let is_ready = |place: Option<Place>| {
+            place.is_some_and(|place| place.status == Status::Ready && !place.is_in_subqueue())
+        };
+        let hash = |place: Option<Place>| Some(place?.tube?.hash);
+        let (was_ready, is_ready) = (is_ready(old), is_ready(new));
+        let has_moved = old.zip(new).is_some_and(|(old, new)| old.tube != new.tube);
+        if is_ready && (!was_ready || has_moved) {
+            self.made_ready.add(hash(new), 1);
+        }
+        if was_ready && (!is_ready || has_moved) {
+            self.unmade_ready.add(hash(old), 1);
+        }
+    }
+
+    /// Records the outcome of the task whose key has this hash.
+    pub fn end(&mut self, hash: impl FnOnce() -> u64, outcome: Outcome) {
+        if self.ended.len() < ENDED_NOTED {
+            self.ended.push((hash(), outcome));
+        } else {
+            self.ended_more = true;
+        }
+    }
+
+    pub fn absorb(&mut self, later: &WaiterChange) {
+        self.made_ready.absorb(&later.made_ready);
+        self.unmade_ready.absorb(&later.unmade_ready);
+        let room = ENDED_NOTED.saturating_sub(self.ended.len()).min(later.ended.len());
+        self.ended.extend_from_slice(&later.ended[..room]);
+        self.ended_more |= later.ended_more || room < later.ended.len();
+    }
+}
+
+impl Ready {
+    pub fn add(&mut self, tube: Option<u64>, count: u32) {
+        let at = |tube: Option<u64>| self.0.iter().position(|(known, _)| *known == tube);
+        let is_full = self.0.len() >= TUBES_NOTED;
+        let (place, tube) = match at(tube) {
+            None if is_full => (at(None), None),
+            place => (place, tube),
+        };
+        match place {
+            Some(place) => self.0[place].1 = self.0[place].1.saturating_add(count),
+            None => self.0.push((tube, count)),
+        }
+    }
+
+    pub fn absorb(&mut self, later: &Ready) {
+        later.0.iter().for_each(|(tube, count)| self.add(*tube, *count));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the numbers by tube; None for tasks without one.
+    pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
+        self.0.iter().copied()
+    }
+}
