@@ -59,7 +59,7 @@ pub struct State {
 }
 
 /// A ring whose state may be changed.
-pub struct Ring<'q> {
+pub struct CandidateRing<'q> {
     pub state: &'q mut State,
     pub candidates: &'q mut Candidates,
 }
@@ -153,7 +153,7 @@ impl State {
     }
 }
 
-impl Ring<'_> {
+impl CandidateRing<'_> {
     /// Hands out the next candidate, with further ones for a take of several tasks, and perhaps a refill.
     pub fn hand_out(&mut self, more: &mut More, now: i64) -> Handed {
         if is_within(self.state.distrusted_since, now, DISTRUSTED_FOR) {

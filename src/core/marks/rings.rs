@@ -7,7 +7,7 @@
 //! rings: a rollback, and a take that ends amid its look.
 
 use crate::marks::candidate::{Candidates, Handed, More, Read, Refill};
-use crate::marks::ring::{Ring, State};
+use crate::marks::ring::{CandidateRing, State};
 use crate::position::{Group, Position};
 
 /// Number of rings of a queue.
@@ -53,11 +53,11 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
         })
     }
 
-    fn ring(&mut self, number: usize) -> Ring<'_> {
-        Ring { state: &mut self.states.0[number], candidates: self.candidates[number] }
+    fn ring(&mut self, number: usize) -> CandidateRing<'_> {
+        CandidateRing { state: &mut self.states.0[number], candidates: self.candidates[number] }
     }
 
-    /// Ends a refill, see [`Ring::end_refill`].
+    /// Ends a refill, see [`CandidateRing::end_refill`].
     pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
         self.ring(refill.ring).end_refill(refill, read, now);
     }

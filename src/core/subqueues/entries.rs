@@ -73,7 +73,7 @@ const LISTS: [List; 2] = [List::Away, List::Idle];
 /// Sub-queues of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Ring {
+pub struct SubqueueRing {
     /// 0 while the slot is free.
     generation: u64,
     /// Levels of the sub-queues in the ring.
@@ -94,9 +94,15 @@ pub struct Ring {
     pub cursor: i64,
 }
 
-impl Ring {
-    pub fn new(generation: u64) -> Ring {
-        Ring { generation, incomplete: true, invalidations: 1, cursor: i64::MIN, ..Ring::default() }
+impl SubqueueRing {
+    pub fn new(generation: u64) -> SubqueueRing {
+        SubqueueRing {
+            generation,
+            incomplete: true,
+            invalidations: 1,
+            cursor: i64::MIN,
+            ..SubqueueRing::default()
+        }
     }
 }
 
@@ -134,13 +140,13 @@ pub struct Pool<'a> {
     /// Heads of the hash table's chains; their number is a power of two.
     pub buckets: &'a mut [u32],
     /// Rings, one for each slot.
-    pub rings: &'a mut [Ring],
+    pub rings: &'a mut [SubqueueRing],
     /// Number of entries reserved for claims.
     pub reserve: usize,
 }
 
 impl Pool<'_> {
-    pub fn ring(&mut self, id: SlotId) -> Option<&mut Ring> {
+    pub fn ring(&mut self, id: SlotId) -> Option<&mut SubqueueRing> {
         let ring = self.rings.get_mut(id.index as usize)?;
         (ring.generation == id.generation).then_some(ring)
     }

@@ -30,7 +30,7 @@ use crate::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::position::{FIRST, LAST};
 use crate::slot_id::SlotId;
 use crate::transaction::SubqueueChange;
-pub use entries::{Entry, Header, Pool, Ring};
+pub use entries::{Entry, Header, Pool, SubqueueRing};
 use entries::{List, State};
 
 /// Where a sub-queue goes that a transaction has claimed and not taken from.
@@ -94,14 +94,14 @@ impl Pool<'_> {
     /// Prepares the ring of a queue new in its slot: no sub-queue is known.
     pub fn open(&mut self, id: SlotId) {
         self.empty(id.index);
-        self.rings[id.index as usize] = Ring::new(id.generation);
+        self.rings[id.index as usize] = SubqueueRing::new(id.generation);
     }
 
     /// Frees all entries of a queue that is gone.
     pub fn close(&mut self, id: SlotId) {
         if self.ring(id).is_some() {
             self.empty(id.index);
-            self.rings[id.index as usize] = Ring::default();
+            self.rings[id.index as usize] = SubqueueRing::default();
         }
     }
 

@@ -8,22 +8,24 @@ use crate::server::shared_memory::{Guarded, HeldLock, Zeroed};
 use xqueue_core::level::Level;
 use xqueue_core::position::Position;
 use xqueue_core::slot_id::SlotId;
-use xqueue_core::subqueues::{Back, Entry, Header, Next, Offered, Pool, Refusal, Ring, Scan};
+use xqueue_core::subqueues::{
+    Back, Entry, Header, Next, Offered, Pool, Refusal, Scan, SubqueueRing,
+};
 use xqueue_core::transaction::SubqueueChanges;
 
 // SAFETY: numbers, bools and enums whose zeros are their first.
 unsafe impl Zeroed for Header {}
 // SAFETY: as above.
-unsafe impl Zeroed for Ring {}
+unsafe impl Zeroed for SubqueueRing {}
 // SAFETY: as above.
 unsafe impl Zeroed for Entry {}
 
 pub(in crate::parts) static HEADER: Guarded<Header, SubqueuesLock> = Guarded::new();
 /// What a queue takes whether it has sub-queues or not, in bytes.
 #[cfg(test)]
-pub(in crate::parts) const SIZE_OF_QUEUE: usize = size_of::<Ring>();
+pub(in crate::parts) const SIZE_OF_QUEUE: usize = size_of::<SubqueueRing>();
 
-pub(in crate::parts) static RINGS: Guarded<Ring, SubqueuesLock> = Guarded::new();
+pub(in crate::parts) static RINGS: Guarded<SubqueueRing, SubqueuesLock> = Guarded::new();
 pub(in crate::parts) static ENTRIES: Guarded<Entry, SubqueuesLock> = Guarded::new();
 pub(in crate::parts) static BUCKETS: Guarded<u32, SubqueuesLock> = Guarded::new();
 

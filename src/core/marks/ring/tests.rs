@@ -13,8 +13,8 @@ struct Own {
 }
 
 impl Own {
-    fn ring(&mut self) -> Ring<'_> {
-        Ring { state: &mut self.state, candidates: &mut self.candidates }
+    fn ring(&mut self) -> CandidateRing<'_> {
+        CandidateRing { state: &mut self.state, candidates: &mut self.candidates }
     }
 
     fn hand_out(&mut self, now: i64) -> Handed {

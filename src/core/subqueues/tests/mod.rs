@@ -18,7 +18,7 @@ struct Memory {
     header: Header,
     entries: Vec<Entry>,
     buckets: Vec<u32>,
-    rings: Vec<Ring>,
+    rings: Vec<SubqueueRing>,
 }
 
 impl Memory {
@@ -28,7 +28,7 @@ impl Memory {
             header: Header::default(),
             entries: vec![Entry::default(); entries],
             buckets: vec![0; entries.next_power_of_two()],
-            rings: vec![Ring::default(); 2],
+            rings: vec![SubqueueRing::default(); 2],
         };
         memory.pool().open(JOBS);
         memory.pool().open(MAIL);

@@ -21,7 +21,7 @@ use stateright::{Model, Property};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level};
 use xqueue_core::position::{FIRST, LAST, Position};
 use xqueue_core::slot_id::SlotId;
-use xqueue_core::subqueues::{Back, Entry, Header, Ring};
+use xqueue_core::subqueues::{Back, Entry, Header, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
 
 pub use state::{Action, State};
@@ -143,7 +143,7 @@ impl Model for Levels {
             header: Header::default(),
             entries: [Entry::default(); ENTRIES],
             buckets: [0; BUCKETS],
-            rings: [Ring::default()],
+            rings: [SubqueueRing::default()],
             passed_over: None,
             has_overtaken: false,
             has_cut_in: false,

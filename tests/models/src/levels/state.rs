@@ -3,7 +3,7 @@
 use super::{BUCKETS, ENTRIES, LEVELS, PROCESSES, SUBQUEUES, TASKS};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level};
 use xqueue_core::position::{FIRST, LAST, Position};
-use xqueue_core::subqueues::{Entry, Header, Pool, Ring};
+use xqueue_core::subqueues::{Entry, Header, Pool, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ pub struct State {
     pub(super) header: Header,
     pub(super) entries: [Entry; ENTRIES],
     pub(super) buckets: [u32; BUCKETS],
-    pub(super) rings: [Ring; 1],
+    pub(super) rings: [SubqueueRing; 1],
     /// The sub-queue that was served although this one, as urgent, could go.
     pub(super) passed_over: Option<usize>,
     pub(super) has_overtaken: bool,

@@ -30,7 +30,7 @@ use stateright::{Model, Property};
 use xqueue_core::level::UNKNOWN;
 use xqueue_core::position::FIRST;
 use xqueue_core::slot_id::SlotId;
-use xqueue_core::subqueues::{Back, Entry, Header, Ring};
+use xqueue_core::subqueues::{Back, Entry, Header, SubqueueRing};
 
 pub use state::{Action, State};
 
@@ -88,7 +88,7 @@ impl Model for Subqueues {
             header: Header::default(),
             entries: [Entry::default(); ENTRIES],
             buckets: [0; BUCKETS],
-            rings: [Ring::default()],
+            rings: [SubqueueRing::default()],
             has_collided: false,
             takes: self.takes,
             puts: self.puts,

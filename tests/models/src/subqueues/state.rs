@@ -3,7 +3,7 @@
 use super::{BUCKETS, ENTRIES, PROCESSES, SUBQUEUE, TASKS};
 use xqueue_core::level::LAST as LAST_LEVEL;
 use xqueue_core::position::{FIRST, LAST, Position};
-use xqueue_core::subqueues::{Entry, Header, Pool, Ring, Scan};
+use xqueue_core::subqueues::{Entry, Header, Pool, Scan, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ pub struct State {
     pub(super) header: Header,
     pub(super) entries: [Entry; ENTRIES],
     pub(super) buckets: [u32; BUCKETS],
-    pub(super) rings: [Ring; 1],
+    pub(super) rings: [SubqueueRing; 1],
     /// A take by a function has run into the unique index.
     pub(super) has_collided: bool,
     pub(super) takes: u8,

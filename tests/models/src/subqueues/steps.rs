@@ -4,7 +4,7 @@ use super::state::{Action, IDLE, Phase, Process, Row, State, position};
 use super::{BUCKETS, ENTRIES, Flaw, ID, PROCESSES, SUBQUEUE, Subqueues, TASKS};
 use xqueue_core::level::UNKNOWN;
 use xqueue_core::position::{FIRST, LAST, Position};
-use xqueue_core::subqueues::{Back, Entry, Header, Ring};
+use xqueue_core::subqueues::{Back, Entry, Header, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
 
 impl Subqueues {
@@ -173,7 +173,7 @@ impl Subqueues {
 
     pub(super) fn crash(&self, state: &mut State) {
         state.processes = [IDLE; PROCESSES];
-        (state.header, state.rings) = (Header::default(), [Ring::default()]);
+        (state.header, state.rings) = (Header::default(), [SubqueueRing::default()]);
         (state.entries, state.buckets) = ([Entry::default(); ENTRIES], [0; BUCKETS]);
         state.pool().open(ID);
         state.crashes -= 1;
