@@ -1,7 +1,7 @@
 -- The functions, each in two forms: a queue named by text gives jsonb, a queue named by its row type
 -- (NULL::jobs, or a row of it) gives rows of that type. With each its comment.
 -- What each says of names, types, defaults and results is said in Rust as well, in sql_functions! beside the code that
--- does it; tests/tests/declarations.rs compares the two.
+-- does it; tests/tests/surface/declarations.rs compares the two.
 
 -- Trigger functions --------------------------------------------------------------------------------
 

@@ -1,22 +1,16 @@
 //! Connections, the polling of conditions, and small reading helpers.
 
-use std::sync::Once;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use postgres::types::{FromSqlOwned, ToSql};
 use postgres::{Client, Config, NoTls};
 use serde_json::Value;
 
+use crate::turn::beside_others;
+
 /// How long a condition may take before the test calls it a hang. Never a measure of speed.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Seconds after which the run ends, so that a backend that ignores even its cancellation does not hang it.
-static WATCHDOG: AtomicU64 = AtomicU64::new(300);
-
-/// Allows this program a longer run. To be called before the first connection is made.
-pub fn allow(duration: Duration) {
-    WATCHDOG.store(duration.as_secs(), Ordering::Relaxed);
-}
 
 fn setting(name: &str, otherwise: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
@@ -36,7 +30,7 @@ pub fn config(db: &str) -> Config {
 
 /// Returns the configuration of a connection to another server, as its superuser.
 pub fn config_at(host: &str, port: u16, db: &str) -> Config {
-    start_watchdog();
+    beside_others();
     let mut config = Config::new();
     config
         .host(host)
@@ -46,18 +40,6 @@ pub fn config_at(host: &str, port: u16, db: &str) -> Config {
         .application_name("xqueue-tests")
         .options("-c statement_timeout=60s -c client_min_messages=warning");
     config
-}
-
-fn start_watchdog() {
-    static STARTED: Once = Once::new();
-    STARTED.call_once(|| {
-        let limit = Duration::from_secs(WATCHDOG.load(Ordering::Relaxed));
-        std::thread::spawn(move || {
-            std::thread::sleep(limit);
-            eprintln!("a test hangs: this test program ran longer than {limit:?}");
-            std::process::abort();
-        });
-    });
 }
 
 pub fn try_connect(db: &str) -> Result<Client, postgres::Error> {

@@ -26,6 +26,7 @@ mod server;
 mod stopped;
 mod tasks;
 mod tubes;
+mod turn;
 mod waiter;
 mod watcher;
 
@@ -33,7 +34,7 @@ pub use amcheck::index_checks;
 pub use ask::{ask, ask_one};
 pub use child::Consumer;
 pub use client::{
-    allow, config_at, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
+    config_at, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
     wait_until,
 };
 pub use cluster::Cluster;
@@ -52,6 +53,7 @@ pub use server::Server;
 pub use stopped::Stopped;
 pub use tasks::{ack, id, ids, put, release, status, take, take_all};
 pub use tubes::{FEW, Tubes};
+pub use turn::{allow, alone};
 pub use waiter::{Outcome, Waiter, is_waiting};
 pub use watcher::Watcher;
 

@@ -1,27 +1,24 @@
-//! The server itself: killed, stopped and started. One test at a time may hold it.
+//! The server itself: killed, stopped and started, by a test that has it alone.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
 
 use postgres::Client;
 
 use crate::client::{connect, database, try_connect, wait_until};
 use crate::command::{path, server_command};
-
-static ALONE: Mutex<()> = Mutex::new(());
+use crate::turn::alone;
 
 pub struct Server {
     bin: PathBuf,
     data: PathBuf,
-    _alone: MutexGuard<'static, ()>,
 }
 
 impl Server {
-    /// Waits until no other test of this program has the server.
+    /// Waits until no other test of this program uses the server.
+    #[track_caller]
     pub fn alone() -> Server {
-        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let server =
-            Server { bin: path("XQUEUE_PGBIN"), data: path("XQUEUE_PGDATA"), _alone: alone };
+        alone();
+        let server = Server { bin: path("XQUEUE_PGBIN"), data: path("XQUEUE_PGDATA") };
         if try_connect(&database()).is_err() {
             server.pg_ctl(&["restart"]);
         }

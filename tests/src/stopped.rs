@@ -2,7 +2,8 @@
 
 use postgres::Client;
 
-use crate::client::{scalar, wait_until};
+use crate::client::{database, scalar, wait_until};
+use crate::turn::is_alone;
 
 /// The system calls by which the server waits for its latch.
 #[cfg(target_arch = "x86_64")]
@@ -17,9 +18,11 @@ pub struct Stopped {
 
 impl Stopped {
     /// Stops the worker of the client's database while it has nothing to do: outside a transaction it holds no lock. One
-    /// that counts sleeps within a transaction, too.
+    /// that counts sleeps within a transaction, too. Nobody else may need that worker.
     #[track_caller]
     pub fn worker(c: &mut Client) -> Stopped {
+        let is_shared = scalar::<String>(c, "SELECT current_database()::text", &[]) == database();
+        assert!(!is_shared || is_alone(), "a test that stops the worker starts with alone()");
         let idle = "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' \
                     AND datname = current_database() AND wait_event_type = 'Extension' \
                     AND xact_start IS NULL";

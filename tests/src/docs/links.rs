@@ -7,8 +7,9 @@ use super::page::Page;
 
 /// Folders whose files are named with their path.
 const FOLDERS: [&str; 5] = ["docs/", "pgrx-embed/", "sql/", "src/", "tests/"];
-/// Folders whose files are named without it.
-const TESTS: [&str; 2] = ["tests/tests", "tests/pg_regress/sql"];
+/// Folders whose files are named without it; in the first one each area has a folder of its own.
+const AREAS: &str = "tests/tests";
+const REGRESS: &str = "tests/pg_regress/sql";
 
 /// Links that lead to no file, or to no heading of a page.
 pub fn broken_links(root: &Path, pages: &[Page]) -> Vec<String> {
@@ -111,7 +112,7 @@ fn anchors(page: &Page) -> HashSet<String> {
 
 /// Paths and names of tests in code that do not exist.
 pub fn broken_mentions(root: &Path, page: &Page) -> Vec<String> {
-    let mut broken = Vec::new();
+    let (tests, mut broken) = (names_of_tests(root), Vec::new());
     for (number, line) in &page.prose {
         for span in line.split('`').skip(1).step_by(2) {
             let name = span.split([' ', ':']).next().unwrap_or_default();
@@ -119,7 +120,7 @@ pub fn broken_mentions(root: &Path, page: &Page) -> Vec<String> {
             let exists = if FOLDERS.iter().any(|folder| name.starts_with(folder)) {
                 root.join(name).exists()
             } else if is_plain && (name.ends_with(".rs") || name.ends_with(".sql")) {
-                TESTS.iter().any(|folder| root.join(folder).join(name).exists())
+                tests.contains(name)
             } else {
                 continue;
             };
@@ -129,6 +130,13 @@ pub fn broken_mentions(root: &Path, page: &Page) -> Vec<String> {
         }
     }
     broken
+}
+
+fn names_of_tests(root: &Path) -> HashSet<String> {
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries(root.join(AREAS)).map(|area| area.path());
+    let files = folders.chain([root.join(REGRESS)]).flat_map(entries);
+    files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
 }
 
 #[cfg(test)]
@@ -175,7 +183,10 @@ mod tests {
     #[test]
     fn mentions_of_nothing_are_found() {
         let find = |text: &str| broken_mentions(Path::new(ROOT), &page("README.md", text)).len();
-        assert_eq!(find("`tests/tests/docs.rs`, `docs.rs`, `pgrx-embed/test --pg 18`, `a.b`"), 0);
+        assert_eq!(
+            find("`tests/tests/surface/docs.rs`, `docs.rs`, `pgrx-embed/test --pg 18`, `a.b`"),
+            0
+        );
         assert_eq!(find("`tests/tests/dogs.rs`"), 1);
         assert_eq!(find("`dogs.rs` and `docs/dogs.md`"), 2);
     }

@@ -1,0 +1,15 @@
+//! Crashes, standbys, a lack of memory: nothing is lost, and nothing done twice.
+
+mod backtraces;
+mod capacity_crash;
+mod crash;
+mod durability;
+mod features_crash;
+mod many_queues_crash;
+mod out_of_memory;
+mod postmaster_death;
+mod replication;
+mod sessions_crash;
+mod standby;
+mod subscriber;
+mod utube_crash;

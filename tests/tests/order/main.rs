@@ -1,0 +1,18 @@
+//! Which task comes next: marks, candidates, tubes, sub-queues, priorities.
+
+mod ahead;
+mod ahead_many;
+mod front;
+mod marks;
+mod marks_buried;
+mod marks_tubes;
+mod marks_tubes_many;
+mod marks_unseen;
+mod tubes;
+mod utube;
+mod utube_clear;
+mod utube_priority;
+mod utube_random;
+mod utube_review;
+mod utube_secret;
+mod utube_steps;

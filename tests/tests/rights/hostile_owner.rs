@@ -1,0 +1,45 @@
+//! Owners that do to the table of their queue whatever PostgreSQL allows: afterwards every function, in both forms, every
+//! view and the worker give an error or are right; no backend dies, and the queues of others go on.
+
+mod acts;
+mod calls;
+mod victim;
+
+use acts::Act;
+use victim::Victim;
+
+/// Commits each of the acts on a queue of its own, and does each in a transaction before.
+fn endure(acts: Vec<Act>) {
+    let mut victim = Victim::new();
+    let (mut done, mut complaints) = (0, Vec::new());
+    for act in &acts {
+        done += usize::from(victim.endure(act, &mut complaints));
+    }
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+    assert!(done * 2 > acts.len(), "PostgreSQL allowed only {done} of {}", acts.len());
+}
+
+#[test]
+fn other_types_for_owner_and_times() {
+    endure(acts::types(&["owner", "runat", "expires"]));
+}
+
+#[test]
+fn other_types_for_what_decides_the_order() {
+    endure(acts::types(&["status", "priority", "tube"]));
+}
+
+#[test]
+fn other_types_for_what_counts_and_what_names() {
+    endure(acts::types(&["attempts", "ttr", "reason", "id"]));
+}
+
+#[test]
+fn columns_that_are_dropped_renamed_and_constrained() {
+    endure(acts::columns());
+}
+
+#[test]
+fn rules_heirs_policies_and_storage() {
+    endure(acts::tables());
+}

@@ -1,0 +1,10 @@
+//! Who may do what, and attempts to do more.
+
+mod attacks;
+mod guard;
+mod hostile_owner;
+mod identity_attacks;
+mod limits;
+mod looking;
+mod privilege_matrix;
+mod privileges;

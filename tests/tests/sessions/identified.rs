@@ -1,0 +1,377 @@
+//! Identified sessions: shared by connections, outliving them for their time of grace, and no longer.
+
+mod transactions;
+
+use std::sync::{Arc, Mutex};
+use xqueue_tests::*;
+
+const UNKNOWN: &str = "does not exist, or not any more";
+
+/// Opens a session with this time of grace.
+fn open(c: &mut Client, grace: &str) -> String {
+    let sql = "SELECT xqueue.identify(grace => $1::text::interval)::text";
+    scalar(c, sql, &[&grace])
+}
+
+fn identity(c: &mut Client) -> String {
+    scalar(c, "SELECT xqueue.identify()::text", &[])
+}
+
+fn join(c: &mut Client, session: &str) {
+    let sql = "SELECT xqueue.identify($1::text::uuid)::text";
+    assert_eq!(scalar::<String>(c, sql, &[&session]), session);
+}
+
+/// What the view shows of a session, or None.
+fn shown(c: &mut Client, session: &str) -> Option<Value> {
+    let sql = "SELECT to_jsonb(s) FROM xqueue.sessions s WHERE session = $1::text::uuid";
+    values(c, sql, &[&session]).pop()
+}
+
+fn is_attached(c: &mut Client, session: &str) -> bool {
+    shown(c, session).is_some_and(|s| s["lease"] == "infinity")
+}
+
+fn is_taken(c: &mut Client, queue: &str, id: i64) -> bool {
+    status(c, queue, id).as_deref() == Some("T")
+}
+
+/// Ends a connection, and waits until its session's time of grace has begun.
+fn leave(q: &mut Queue, c: Client, session: &str) {
+    wait_until("the worker knows of the connection", || is_attached(&mut q.admin, session));
+    drop(c);
+    wait_until("the time of grace has begun", || {
+        shown(&mut q.admin, session).is_none_or(|s| s["lease"] != "infinity")
+    });
+}
+
+/// A queue with one task, taken by a session with this time of grace.
+fn taken_with(grace: &str) -> (Queue, Client, String, i64) {
+    let q = Queue::new("session");
+    let mut c = q.client();
+    let session = open(&mut c, grace);
+    let id = put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
+    (q, c, session, id)
+}
+
+#[test]
+fn a_client_that_comes_back_in_time_acks_what_it_had_taken() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    leave(&mut q, c, &session);
+    assert!(is_taken(&mut q.admin, &name, id));
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    let words = format!("task {id} is taken by session {session}, not by you");
+    expect_error(&mut q.admin, &sql, "55006", &words);
+    let taken = "SELECT to_jsonb(t) FROM xqueue.taken t WHERE queue = $1::text::regclass";
+    assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], Value::Null);
+    let mut c = q.client();
+    join(&mut c, &session);
+    assert_eq!(identity(&mut c), session);
+    assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], pid(&mut c));
+    wait_until("the lease is endless again", || is_attached(&mut q.admin, &session));
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["pids"], json!([pid(&mut c)]));
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+#[test]
+fn after_its_grace_the_tasks_are_ready_and_it_cannot_be_joined() {
+    let (mut q, c, session, id) = taken_with("50 ms");
+    let name = q.name.clone();
+    leave(&mut q, c, &session);
+    q.wait_for("ready", 1);
+    assert_eq!(q.calls("session"), 1);
+    assert!(shown(&mut q.admin, &session).is_none());
+    let sql = format!("SELECT xqueue.identify('{session}')");
+    expect_error(&mut q.admin, &sql, "42704", UNKNOWN);
+    let mut c = q.client();
+    assert_ne!(identity(&mut c), session, "an error leaves the connection as it was");
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    expect_error(&mut c, &sql, "55000", "is not taken by anybody");
+}
+
+#[test]
+fn unknown_and_malformed_sessions_are_refused() {
+    let mut c = connect();
+    let mine = identity(&mut c);
+    let unknown = "SELECT xqueue.identify('00000000-0000-0000-0000-000000000000')";
+    expect_error(&mut c, unknown, "42704", UNKNOWN);
+    expect_error(&mut c, "SELECT xqueue.identify('nonsense')", "22P02", "nonsense");
+    expect_error(&mut c, "SELECT xqueue.identify(grace => '-1 s')", "22023", "grace");
+    expect_error(&mut c, "SELECT xqueue.identify(local => true)", "22023", "grace");
+    expect_error(&mut c, "SELECT xqueue.identify(local => NULL)", "22004", "local");
+    assert_eq!(identity(&mut c), mine);
+}
+
+/// Without any time of grace a session is shared while a connection is in it.
+#[test]
+fn connections_share_a_session_while_one_is_there() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut first, mut second) = (q.client(), q.client());
+    let session = identity(&mut first);
+    join(&mut second, &session);
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
+    take(&mut first, &name, "0", 2);
+    take(&mut second, &name, "0", 1);
+    assert_eq!(ack(&mut second, &name, ids[0]).len(), 1);
+    assert_eq!(ack(&mut first, &name, ids[2]).len(), 1);
+    drop(first);
+    wait_until("the first has left", || {
+        shown(&mut q.admin, &session).unwrap()["pids"].as_array().unwrap().len() == 1
+    });
+    assert!(is_taken(&mut q.admin, &name, ids[1]));
+    drop(second);
+    q.wait_for("ready", 1);
+    wait_until("it is over", || shown(&mut q.admin, &session).is_none());
+}
+
+/// What a connection took before it joined another session stays its own, to be acked by it again
+/// once it is back in that.
+#[test]
+fn back_into_the_own_session() {
+    let q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut c, mut other) = (q.client(), q.client());
+    let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));
+    let id = put(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    join(&mut c, &session);
+    let sql = format!("SELECT xqueue.ack('{name}', {id})");
+    let words = format!(
+        "task {id} is taken by session {mine} of this connection ({}), not by session {session}, for which it acts",
+        pid(&mut c)
+    );
+    let error = expect_error(&mut c, &sql, "55006", &words);
+    assert!(error.hint().is_some_and(|hint| hint.contains(&mine)), "{error:?}");
+    // The other way round, and while a third is joined for the transaction.
+    let id_of_session = put(&mut c, &name, 2);
+    assert_eq!(take_all(&mut c, &name), [id_of_session]);
+    join(&mut c, &mine);
+    let words = format!("task {id_of_session} is taken by session {session}, not by you");
+    let by_pid = format!("task {id_of_session} is taken by {}, not by you", pid(&mut other));
+    let sql_of_session = format!("SELECT xqueue.ack('{name}', {id_of_session})");
+    let error = expect_error(&mut c, &sql_of_session, "55006", "is taken by");
+    assert!([words, by_pid].iter().any(|words| error.message().contains(words)), "{error:?}");
+    let local = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
+    c.batch_execute(&local).unwrap();
+    let error = expect_error(&mut c, &sql, "55006", "of this connection");
+    assert!(error.hint().is_some_and(|hint| hint.contains("end of the transaction")), "{error:?}");
+    c.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(ack(&mut other, &name, id_of_session).len(), 1);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+#[test]
+fn discard_all_leaves_it() {
+    let (mut q, mut c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    wait_until("it is known", || is_attached(&mut q.admin, &session));
+    c.batch_execute("DISCARD ALL").unwrap();
+    wait_until("its grace has begun", || !is_attached(&mut q.admin, &session));
+    assert_ne!(identity(&mut c), session);
+    assert!(is_taken(&mut q.admin, &name, id));
+    join(&mut c, &session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+#[test]
+fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut c, mut silent) = (q.client(), q.client());
+    for c in [&mut c, &mut silent] {
+        c.batch_execute("SET xqueue.session_grace = '1 h'").unwrap();
+    }
+    let session = identity(&mut c);
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
+    let ids: Vec<i64> = (0..2).map(|n| put(&mut q.admin, &name, n)).collect();
+    take(&mut c, &name, "0", 1);
+    take(&mut silent, &name, "0", 1);
+    drop(silent);
+    q.wait_for("ready", 1);
+    leave(&mut q, c, &session);
+    assert!(is_taken(&mut q.admin, &name, ids[0]));
+}
+
+/// A session may be given another time of grace, by each connection that is in it.
+#[test]
+fn another_time_of_grace() {
+    let (mut q, mut c, session, _) = taken_with("1 hour");
+    assert_eq!(open(&mut c, "2 hours"), session);
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "02:00:00");
+    assert_eq!(open(&mut c, "0"), session);
+    drop(c);
+    q.wait_for("ready", 1);
+}
+
+#[test]
+fn only_members_of_the_role_that_opened_it_may_join() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    leave(&mut q, c, &session);
+    let opener: String = scalar(&mut q.admin, "SELECT current_user::text", &[]);
+    let stranger = Role::create();
+    let mut c = stranger.client();
+    let sql = format!("SELECT xqueue.identify('{session}')");
+    expect_error(&mut c, &sql, "42501", "permission denied for session");
+    assert_eq!(values(&mut c, "SELECT to_jsonb(s) FROM xqueue.sessions s", &[]).len(), 0);
+    expect_error(&mut c, "SELECT * FROM xqueue.session", "42501", "permission denied");
+    let live = identity(&mut q.admin);
+    let sql = format!("SELECT xqueue.identify('{live}')");
+    expect_error(&mut c, &sql, "42501", "permission denied for session");
+    q.sql(&format!("GRANT ALL ON {name} TO {}", stranger.name));
+    expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', {id})"), "55006", "is taken by");
+    q.sql(&format!("GRANT {opener} TO {}", stranger.name));
+    join(&mut c, &session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+/// The lease of a session without a connection is put off by its use, not by each use.
+#[test]
+fn use_renews_the_lease() {
+    let mut q = Queue::new("session");
+    let mut c = q.client();
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    let session: String = scalar(&mut c, open, &[]);
+    let lease = |q: &mut Queue| shown(&mut q.admin, &session).unwrap()["lease"].clone();
+    let first = lease(&mut q);
+    let join = format!("SELECT xqueue.identify('{session}', local => true)");
+    c.batch_execute(&join).unwrap();
+    assert_eq!(lease(&mut q), first);
+    q.sql(&format!(
+        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
+    ));
+    c.batch_execute(&join).unwrap();
+    wait_until("it is renewed", || {
+        let sql = format!(
+            "SELECT lease > clock_timestamp() + '1 hour' FROM xqueue.sessions WHERE session = '{session}'"
+        );
+        scalar(&mut q.admin, &sql, &[])
+    });
+}
+
+/// A task is handed from one connection to another without a moment in which it is free.
+#[test]
+fn waiting_consumers_of_a_shared_session() {
+    let (mut q, mut c, session, id) = taken_with("1 hour");
+    let name = q.name.clone();
+    let mut second = q.client();
+    join(&mut second, &session);
+    let waiter = Waiter::start(second, &format!("SELECT xqueue.take('{name}', '30s')"));
+    wait_until("it waits", || is_waiting(&mut q.admin, waiter.pid));
+    let next = put(&mut c, &name, 2);
+    let (_second, task) = waiter.task();
+    assert_eq!(task["id"], next);
+    assert_eq!(ack(&mut c, &name, next).len(), 1);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    q.assert_tasks(&[("total", 0)]);
+}
+
+/// A connection that fails to join another session is still in the one that it had joined, which goes on.
+#[test]
+fn a_failure_to_join_another() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let (mut opener, mut c) = (q.client(), q.client());
+    let session = identity(&mut opener);
+    let id = put(&mut opener, &name, 1);
+    take_all(&mut opener, &name);
+    join(&mut c, &session);
+    drop(opener);
+    let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
+    wait_until("the opener has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
+    let unknown = "SELECT xqueue.identify('00000000-0000-0000-0000-000000000000')";
+    for _ in 0..20 {
+        expect_error(&mut c, unknown, "42704", UNKNOWN);
+    }
+    assert_eq!(identity(&mut c), session);
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
+}
+
+/// Two connections that give a session a time of grace do not wait for each other, nor does the worker.
+#[test]
+fn giving_grace_side_by_side() {
+    let (q, c, session, _) = taken_with("1 hour");
+    let mut clients = [q.client(), q.client()];
+    for client in &mut clients {
+        client
+            .batch_execute(&format!(
+                "SET statement_timeout = '10s'; BEGIN; \
+                 SELECT xqueue.identify('{session}', grace => '2 hours', local => true)"
+            ))
+            .unwrap();
+    }
+    clients.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
+    drop(c);
+    q.client()
+        .batch_execute(&format!("SELECT xqueue.identify('{session}', grace => '0')"))
+        .unwrap();
+}
+
+#[test]
+fn statistics_of_a_task_name_its_session() {
+    let (mut q, c, session, id) = taken_with("1 hour");
+    let sql = format!("SELECT xqueue.stats('{{q}}', {id})");
+    assert!(q.ask_one(&sql)["pid"].is_number());
+    leave(&mut q, c, &session);
+    let stats = q.ask_one(&sql);
+    assert_eq!((&stats["session"], stats.get("pid")), (&json!(session), None));
+    q.sql(&format!("SELECT xqueue.identify('{session}', grace => '0')"));
+}
+
+/// DISCARD ALL has ended the session that took it, and the worker has not given it back yet.
+#[test]
+fn a_task_of_an_earlier_session_of_the_connection() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let mut c = q.client();
+    let id = put(&mut c, &name, 1);
+    take_all(&mut c, &name);
+    q.sql("BEGIN; SELECT FROM {q} FOR UPDATE");
+    c.batch_execute("DISCARD ALL").unwrap();
+    let words = format!("task {id} is taken by an earlier session of this connection");
+    expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', {id})"), "55006", &words);
+    q.sql("ROLLBACK");
+    q.wait_for("ready", 1);
+}
+
+/// What is taken stays with the session that took it: the one left behind is named, with what it may hold.
+#[test]
+fn joining_another_session_warns_of_the_tasks_left_behind() {
+    let mut q = Queue::new("session");
+    let name = q.name.clone();
+    let session = open(&mut q.admin, "1 hour");
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let heard = warnings.clone();
+    let mut config = q.config();
+    config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
+    let mut c = xqueue_tests::open(&config);
+    let mine = identity(&mut c);
+    let warned = |c: &mut Client, sql: &str| {
+        c.batch_execute(sql).unwrap();
+        std::mem::take(&mut *warnings.lock().unwrap())
+    };
+    let join_it = format!("SELECT xqueue.identify('{session}')");
+    let go_back = format!("SELECT xqueue.identify('{mine}')");
+    assert!(warned(&mut c, &format!("{join_it}; {go_back}")).is_empty(), "it holds nothing");
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
+    take(&mut c, &name, "0", 1);
+    let takes_two = format!("BEGIN; SELECT xqueue.take('{name}', count => 2)");
+    for (sql, count) in [
+        (join_it.clone(), "1 taken task"),
+        (format!("{takes_two}; {join_it}; ROLLBACK"), "3 taken tasks"),
+    ] {
+        let warned = warned(&mut c, &format!("{sql}; {join_it}; {go_back}"));
+        assert_eq!(warned.len(), 1, "once: {warned:?}");
+        assert_eq!(warned[0].code().code(), "01000");
+        assert!(warned[0].message().contains(count), "{warned:?}");
+        assert!(warned[0].hint().is_some_and(|hint| hint.contains(&mine)), "{warned:?}");
+    }
+    let local = format!("BEGIN; SELECT xqueue.identify('{session}', local => true); COMMIT");
+    assert!(warned(&mut c, &local).is_empty(), "it comes back by itself");
+    assert_eq!(ack(&mut c, &name, ids[0]).len(), 1);
+    assert!(warned(&mut c, &join_it).is_empty(), "it holds nothing any more");
+    q.sql("SELECT xqueue.identify(grace => '0')");
+}

@@ -1,0 +1,15 @@
+//! Tables that become queues, change while they are, and cease to be: definitions, columns, keys, indexes, dumps.
+
+mod altered;
+mod altered_midway;
+mod bad_queues;
+mod dumped;
+mod enums;
+mod fields;
+mod install;
+mod keys;
+mod lacking;
+mod names;
+mod switches;
+mod switches_at_random;
+mod tables;

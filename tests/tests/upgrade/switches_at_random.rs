@@ -1,0 +1,287 @@
+//! Features are switched at random on a live queue, under load, and after each switch every task is
+//! where it should be. XQUEUE_SEED repeats the choices (not how the threads meet).
+
+mod ledger;
+mod people;
+mod waiting;
+
+use std::sync::atomic::Ordering;
+
+use people::{Consumer, Place, produce, watch};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use xqueue_tests::*;
+
+const SWITCHES: usize = 40;
+/// So much goes on before each of them.
+const CALLS_BETWEEN: usize = 60;
+const PRODUCERS: u64 = 2;
+const CONSUMERS: u64 = 4;
+
+/// A combination of features, each on or off; all times are so long that they never end, but for
+/// the zombies'.
+fn features(random: &mut StdRng) -> Value {
+    let mut timed = |time: Value| match random.random_range(0..3) {
+        0 => json!(true),
+        1 => time,
+        _ => json!(false),
+    };
+    let (ttl, ttr, zombie) = (timed(json!("1 hour")), timed(json!(3600)), timed(json!(0.03)));
+    let limit = random.random_bool(0.3);
+    let retry = match random.random_range(0..3) {
+        _ if limit => json!({"limit": random.random_range(2..5)}),
+        0 => json!({"backoff": 0.02}),
+        1 => json!(true),
+        _ => json!(false),
+    };
+    json!({
+        "delayed": random.random_bool(0.5),
+        "buried": limit || random.random_bool(0.5),
+        "keep": zombie == json!(false) && random.random_bool(0.6),
+        "zombie": zombie, "ttl": ttl, "ttr": ttr, "retry": retry,
+        "priority": random.random_bool(0.5),
+        "tube": random.random_bool(0.5),
+    })
+}
+
+/// The states that a queue with these features has.
+fn states(features: &Value) -> String {
+    let is_on = |feature: &str| features[feature] != json!(false);
+    let waits = is_on("delayed") || !features["retry"]["backoff"].is_null();
+    let states =
+        [('W', waits), ('B', is_on("buried")), ('Z', is_on("zombie")), ('D', is_on("keep"))];
+    "RT".chars().chain(states.into_iter().filter_map(|(state, has)| has.then_some(state))).collect()
+}
+
+/// What becomes of the tasks in states that are no more. A task that was acked must not come back.
+fn conversions(states: &str, random: &mut StdRng) -> Value {
+    let mut convert = json!({});
+    for state in ['W', 'B', 'Z', 'D'].into_iter().filter(|state| !states.contains(*state)) {
+        let mut choices = vec!["delete"];
+        match state {
+            'W' | 'B' => choices.push("R"),
+            'Z' if states.contains('D') => choices.push("D"),
+            _ => {}
+        }
+        if state == 'W' && states.contains('B') {
+            choices.push("B");
+        }
+        convert[state.to_string()] = json!(choices[random.random_range(0..choices.len())]);
+    }
+    convert
+}
+
+/// How many tasks of which state a refusal says there are.
+fn refused_for(e: &postgres::Error) -> (char, i64) {
+    assert_eq!(code(e), "55006", "{e:?}");
+    let message = db_error(e).message();
+    let (_, rest) = message.rsplit_once(" has ").expect(message);
+    let mut words = rest.split(' ');
+    let count = words.next().and_then(|count| count.parse().ok()).expect(message);
+    let states = [("waiting", 'W'), ("buried", 'B'), ("zombie", 'Z'), ("done", 'D')];
+    let named = words.next().expect(message);
+    let state = states.into_iter().find(|(word, _)| *word == named).expect(message).1;
+    (state, count)
+}
+
+struct Switcher<'place> {
+    place: &'place Place,
+    q: Queue,
+    random: StdRng,
+    /// In force.
+    features: Value,
+    refusals: usize,
+}
+
+impl Switcher<'_> {
+    fn upgrade(
+        &mut self,
+        features: &Value,
+        convert: Option<&Value>,
+        may_come_to_nothing: bool,
+    ) -> Result<(), postgres::Error> {
+        let mut options = json!({"features": features});
+        if let Some(convert) = convert {
+            options["convert"] = convert.clone();
+        }
+        let tubes = if self.random.random_bool(0.5) { json!(["a"]) } else { json!([]) };
+        options["tube_stats"] = if features["tube"] == json!(true) { tubes } else { json!([]) };
+        let sql = "SELECT xqueue.upgrade($1::text, $2::jsonb)";
+        // Sometimes in a transaction that comes to nothing: then all is as it was.
+        let mut transaction = self.q.admin.transaction()?;
+        let row = transaction.query_one(sql, &[&self.q.name, &options])?;
+        let definition: Value = row.get(0);
+        for (feature, value) in features.as_object().expect("features") {
+            let is_off = definition["features"][feature] == json!(false);
+            assert_eq!(is_off, *value == json!(false), "{feature} of {features} in {definition}");
+        }
+        if may_come_to_nothing && self.random.random_bool(0.25) {
+            return transaction.rollback();
+        }
+        transaction.commit()?;
+        self.features = features.clone();
+        Ok(())
+    }
+
+    /// One switch beside the workers; then silence, and a look at everything.
+    fn switch(&mut self) {
+        let before = self.place.calls.load(Ordering::SeqCst);
+        wait_until("people are at work", || {
+            self.place.calls.load(Ordering::SeqCst) > before + CALLS_BETWEEN
+                || !self.place.is_open.load(Ordering::SeqCst)
+        });
+        let features = features(&mut self.random);
+        let states = states(&features);
+        let convert = conversions(&states, &mut self.random);
+        let at_once = self.random.random_bool(0.5).then_some(&convert);
+        let refused = self.upgrade(&features, at_once, true).err().map(|e| refused_for(&e));
+        let _silence = self.place.gate.write().unwrap();
+        if let Some((state, count)) = refused {
+            assert!(at_once.is_none(), "{features} is refused with {convert}");
+            assert!(count > 0 && !states.contains(state), "{count} in {state} for {features}");
+            self.refusals += 1;
+            self.insist(&features, &states, &convert);
+        }
+        self.inspect();
+    }
+
+    /// In silence a refusal tells how many tasks there are; then the way out that it shows is gone.
+    fn insist(&mut self, features: &Value, states: &str, convert: &Value) {
+        // What ended sessions had comes back to wait, or is buried.
+        self.place.ledger.compare(&mut self.q);
+        let Err(e) = self.upgrade(features, None, false) else { return };
+        let (state, count) = refused_for(&e);
+        assert!(!states.contains(state), "{state} stays with {features}");
+        // Only the worker is at work: tasks that are due in milliseconds may go.
+        let sql = format!("SELECT count(*) FROM {} WHERE status = '{state}'", self.q.name);
+        let left: i64 = scalar(&mut self.q.admin, &sql, &[]);
+        let is_timed = matches!(state, 'W' | 'Z');
+        assert!(left == count || is_timed && left < count, "{left} in {state}, not {count}");
+        let converted = self.upgrade(features, Some(convert), false);
+        converted.unwrap_or_else(|e| panic!("{features} with {convert}: {e:?}"));
+    }
+
+    fn inspect(&mut self) {
+        let (name, features) = (self.q.name.clone(), self.features.clone());
+        let states = states(&features);
+        self.q.verify();
+        self.place.ledger.compare(&mut self.q);
+        let others =
+            format!("SELECT count(*) FROM {name} WHERE strpos('{states}', status::text) = 0");
+        let others: i64 = scalar(&mut self.q.admin, &others, &[]);
+        assert_eq!(others, 0, "tasks in states that {features} does not have");
+        // What a feature said of the tasks is forgotten with it.
+        for (feature, column, of) in [("ttl", "expires", "true"), ("ttr", "runat", "status = 'T'")]
+        {
+            let sql = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2)";
+            let has_column: bool = scalar(&mut self.q.admin, sql, &[&name, &column]);
+            if has_column && features[feature] == json!(false) {
+                let sql =
+                    format!("SELECT count(*) FROM {name} WHERE {column} IS NOT NULL AND {of}");
+                let left: i64 = scalar(&mut self.q.admin, &sql, &[]);
+                assert_eq!(left, 0, "tasks with {column} without feature {feature}");
+            }
+        }
+    }
+}
+
+#[test]
+fn features_are_switched_under_load() {
+    let columns = "id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, payload jsonb";
+    under_load(Queue::with("switches", columns, &json!({})), false);
+}
+
+#[test]
+fn features_are_switched_under_load_with_a_key_of_two_columns() {
+    let columns = "part smallint DEFAULT 0, id bigint GENERATED BY DEFAULT AS IDENTITY, payload jsonb, PRIMARY KEY (part, id)";
+    under_load(Queue::with("switches", columns, &json!({})), true);
+}
+
+fn under_load(mut q: Queue, is_composite: bool) {
+    let seed = seed();
+    let place = Place::of(&mut q, is_composite);
+    let features = q.upgrade(&json!({}))["features"].clone();
+    let random = StdRng::seed_from_u64(seed);
+    let mut switcher = Switcher { place: &place, q, random, features, refusals: 0 };
+    std::thread::scope(|scope| {
+        let mut crowd = Crowd { scope, place: &place, seed, threads: vec![] };
+        (0..PRODUCERS).for_each(|n| crowd.add(1 + n, produce));
+        for n in 0..CONSUMERS {
+            crowd.add(100 + n, |place, random| Consumer::new(place, random).work());
+        }
+        crowd.add(200, |place, _| watch(place));
+        closing(&place, || {
+            for _ in 0..SWITCHES {
+                if !place.is_open.load(Ordering::SeqCst) {
+                    break;
+                }
+                switcher.switch();
+            }
+        });
+        crowd.join();
+    });
+    let (put, acked) = (switcher.q.calls("put"), switcher.q.calls("ack"));
+    println!("{put} put, {acked} acked, {} switches refused at first", switcher.refusals);
+    assert!(acked > SWITCHES as i64, "{acked} tasks acked: there was no load");
+    drop(switcher);
+    place.clear();
+}
+
+/// Several connections switch the same queue. Which switch is the last one is chance.
+#[test]
+fn many_switch_at_once() {
+    let seed = seed();
+    let columns = "id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, payload jsonb";
+    let mut q = Queue::with("switches", columns, &json!({}));
+    let place = Place::of(&mut q, false);
+    std::thread::scope(|scope| {
+        let mut crowd = Crowd { scope, place: &place, seed, threads: vec![] };
+        crowd.add(1, produce);
+        (2..4).for_each(|n| crowd.add(n, |place, random| Consumer::new(place, random).work()));
+        for n in 4..7 {
+            crowd.add(n, |place, mut random| {
+                let mut c = connect();
+                (0..SWITCHES / 2).for_each(|_| waiting::switch(&mut c, &place.q, &mut random));
+            });
+        }
+        crowd.join();
+    });
+    q.verify();
+    place.ledger.compare(&mut q);
+    assert!(q.calls("ack") > 0, "there was no load");
+    drop(q);
+    place.clear();
+}
+
+/// The threads at a queue. When one is done, well or not, the others end as well.
+struct Crowd<'scope, 'place> {
+    scope: &'scope std::thread::Scope<'scope, 'place>,
+    place: &'place Place,
+    seed: u64,
+    threads: Vec<std::thread::ScopedJoinHandle<'scope, ()>>,
+}
+
+impl<'place> Crowd<'_, 'place> {
+    fn add(&mut self, n: u64, work: impl FnOnce(&'place Place, StdRng) + Send + 'place) {
+        let (place, random) = (self.place, StdRng::seed_from_u64(self.seed.wrapping_add(n)));
+        self.threads.push(self.scope.spawn(move || closing(place, || work(place, random))));
+    }
+
+    fn join(self) {
+        let results: Vec<_> = self.threads.into_iter().map(|thread| thread.join()).collect();
+        if let Some(panic) = results.into_iter().find_map(Result::err) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn closing(place: &Place, work: impl FnOnce()) {
+    struct Close<'place>(&'place Place);
+    impl Drop for Close<'_> {
+        fn drop(&mut self) {
+            self.0.is_open.store(false, Ordering::SeqCst);
+        }
+    }
+    let _close = Close(place);
+    work();
+}

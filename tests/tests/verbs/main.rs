@@ -1,0 +1,23 @@
+//! What the functions do with a task, one file a function or a feature, whatever else goes on.
+
+mod ack_in_place;
+mod bad_input;
+mod direct;
+mod done;
+mod evicted;
+mod extremes;
+mod hooks;
+mod ids;
+mod kept;
+mod nesting;
+mod next;
+mod on_conflict;
+mod passed_over;
+mod pause;
+mod pick;
+mod raised;
+mod shortcuts;
+mod state_machine;
+mod take_by_id;
+mod wrong_ids;
+mod wrong_types;

@@ -1,0 +1,370 @@
+//! Tasks that a take passes over: jsonb cannot hold them, or no UPDATE can write them. Those behind them are taken, the
+//! queue's error names them, and whatever ends or moves a task does not need it as jsonb.
+
+mod by_server;
+
+use xqueue_tests::{Client, Queue, Value, ask, expect_error, ids, json, wait_until};
+
+/// Shapes of queues: columns besides the tasks', and features. With sub-queues each task is in one of its own.
+const SHAPES: [(&str, &str); 5] = [
+    ("id bigint PRIMARY KEY", r#"{}"#),
+    ("id bigint PRIMARY KEY", r#"{"priority": true, "tube": true}"#),
+    ("id bigint, part int DEFAULT 1, PRIMARY KEY (id, part)", r#"{"delayed": true}"#),
+    ("id bigint PRIMARY KEY", r#"{"ttr": 60, "retry": true, "buried": true, "keep": true}"#),
+    ("id bigint PRIMARY KEY", r#"{"utube": true}"#),
+];
+
+/// What acts on the table besides the extension: nothing, a foreign key, a trigger.
+const COMPANY: [&str; 3] = [
+    "",
+    "ALTER TABLE {q} ADD other int REFERENCES {q}_other (id)",
+    "CREATE TRIGGER a_as_it_is BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_as_it_is()",
+];
+
+const FUNCTIONS: &str = "
+    CREATE TABLE {q}_other (id int PRIMARY KEY);
+    CREATE FUNCTION {q}_as_it_is() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+    CREATE FUNCTION {q}_raises() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF new.payload = 'bad' THEN RAISE 'not this one' USING ERRCODE = 'P0001'; END IF;
+            RETURN new;
+        END $$;
+    CREATE FUNCTION {q}_keeps() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF new.payload = 'bad' THEN new.status := old.status; END IF;
+            RETURN new;
+        END $$;
+    CREATE FUNCTION {q}_drops() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF new.payload = 'bad' THEN RETURN NULL; END IF;
+            RETURN new;
+        END $$;";
+
+/// What refuses an UPDATE of the tasks whose payload is "bad", and the SQLSTATE of a take that finds nothing else.
+const REFUSALS: [(&str, &str); 9] = [
+    ("ALTER TABLE {q} ADD CHECK (payload <> 'bad') NOT VALID", "23514"),
+    (
+        "CREATE TRIGGER b_raises BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_raises()",
+        "P0001",
+    ),
+    (
+        "CREATE TRIGGER b_raises AFTER UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_raises()",
+        "P0001",
+    ),
+    (
+        "CREATE TRIGGER b_keeps BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_keeps()",
+        "55000",
+    ),
+    (
+        "CREATE TRIGGER b_drops BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_drops()",
+        "55000",
+    ),
+    ("CREATE INDEX ON {q} ((1 / (payload <> 'bad')::int)) WHERE status = 'T'", "22012"),
+    (
+        "CREATE INDEX ON {q} (repeat(payload, CASE payload WHEN 'bad' THEN 1000000 ELSE 1 END))
+         WHERE status = 'T'",
+        "54000",
+    ),
+    // Task 12 has the place of all bad ones from the beginning.
+    (
+        "CREATE UNIQUE INDEX ON {q} ((CASE WHEN payload = 'bad' OR id = 12 THEN 0 ELSE id END))
+         WHERE status = 'T' OR id = 12",
+        "23505",
+    ),
+    (
+        "ALTER TABLE {q} ADD made int GENERATED ALWAYS AS
+         (CASE WHEN status = 'T' THEN 1 / (payload <> 'bad')::int END) STORED",
+        "22012",
+    ),
+];
+
+fn queue((key, features): (&str, &str), company: &str) -> Queue {
+    let columns = format!("{key}, payload text, doc json");
+    let features: Value = features.parse().expect("features");
+    let theme = if key.contains("part") { "passed_composite" } else { "passed" };
+    let mut q = Queue::with(theme, &columns, &json!({ "features": features }));
+    q.sql(FUNCTIONS);
+    if !company.is_empty() {
+        q.sql(company);
+    }
+    q
+}
+
+/// All of it for the first shape; for the others the direct path and the foreign key in turn.
+fn company_of(shape: usize) -> &'static [&'static str] {
+    if shape == 0 { &COMPANY } else { &COMPANY[shape % 2..][..1] }
+}
+
+fn drop_functions(q: &mut Queue) {
+    for function in ["as_it_is", "raises", "keeps", "drops"] {
+        q.sql(&format!("DROP FUNCTION {{q}}_{function}() CASCADE"));
+    }
+    q.sql("DROP TABLE {q}_other CASCADE");
+}
+
+/// Puts tasks 1 to 20, of which some are bad, in tubes of their own or all in one.
+fn fill(q: &mut Queue, bad: &[i64], payload: &str, doc: &str, features: &str) {
+    let tube = if features.contains("utube") { "'t' || n" } else { "'a'" };
+    let (column, tube) = match features.contains("tube") {
+        true => (", tube", format!(", {tube}")),
+        false => ("", String::new()),
+    };
+    q.sql(&format!(
+        "INSERT INTO {{q}} (id, payload, doc{column})
+         SELECT n, CASE WHEN n = ANY(ARRAY{bad:?}::bigint[]) THEN '{payload}' ELSE 'good' END,
+             CASE WHEN n = ANY(ARRAY{bad:?}::bigint[]) THEN '{doc}' ELSE '{{}}' END::json{tube}
+         FROM generate_series(1, 20) AS n"
+    ));
+}
+
+fn error_of(q: &mut Queue) -> String {
+    let sql =
+        "SELECT to_jsonb(coalesce(error, '')) FROM xqueue.queues WHERE queue = '{q}'::regclass";
+    q.ask_one(sql).as_str().unwrap_or_default().to_owned()
+}
+
+fn taken(c: &mut Client, q: &str, sql: &str) -> Vec<i64> {
+    let mut ids = ids(&ask(c, q, sql));
+    ids.sort_unstable();
+    ids
+}
+
+/// Takes everything that can be taken, in all the ways of a take, while tasks 1, 2 and 5 are bad, as jsonb or as rows.
+fn take_all_but_bad(q: &mut Queue, features: &str, as_rows: bool) -> Client {
+    let name = q.name.clone();
+    let mut c = q.client();
+    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')").len(), 1, "{features}");
+    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', '1 min')").len(), 1);
+    if as_rows {
+        for arguments in ["", ", '1 min'"] {
+            let sql = format!("SELECT to_jsonb(id) FROM xqueue.take(NULL::{{q}}{arguments})");
+            assert_eq!(ask(&mut c, &name, &sql).len(), 1, "{features}");
+        }
+        let next = format!("CALL xqueue.next(NULL::{name}, '1 min')");
+        assert!(c.simple_query(&next).is_ok_and(|rows| !rows.is_empty()), "{features}");
+    }
+    let tube = if features.contains("utube") { "t6" } else { "a" };
+    if features.contains("tube") {
+        let sql = format!("SELECT xqueue.take('{{q}}', tube => '{tube}')");
+        let expected = if features.contains("utube") { 0..=1 } else { 1..=1 };
+        assert!(expected.contains(&taken(&mut c, &name, &sql).len()));
+    }
+    let named = match q.name.contains("composite") {
+        true => "SELECT xqueue.take('{q}', id => ROW(19, 1))",
+        false => "SELECT xqueue.take('{q}', id => 19)",
+    };
+    if !features.contains("utube") {
+        assert_eq!(taken(&mut c, &name, named).len(), 1);
+    }
+    for next in ["'{q}', '1 min', task => NULL", "'{q}', '1 min', task => NULL, count => 2"] {
+        let next = format!("CALL xqueue.next({next})").replace("{q}", &name);
+        let row = c.query_one(&next, &[]).expect("next");
+        assert!(row.get::<_, Option<Value>>(0).is_some(), "{features}");
+    }
+    let done = "SELECT to_jsonb(max(id)) FROM {q} WHERE status = 'T' AND id <> 12";
+    let done = q.ask_one(done).as_i64().expect("a task");
+    let done =
+        if name.contains("composite") { format!("ROW({done}, 1)") } else { done.to_string() };
+    let last = format!("SELECT xqueue.take('{{q}}', count => 100, done => {done})");
+    assert!(!taken(&mut c, &name, &last).is_empty(), "{features}");
+    let left = "SELECT to_jsonb(id) FROM {q} WHERE status = 'R' ORDER BY id";
+    assert_eq!(q.ask(left), [json!(1), json!(2), json!(5)], "{features}");
+    c
+}
+
+#[test]
+fn a_take_passes_over_what_jsonb_cannot_hold() {
+    const DOCS: [&str; 3] = [r#"{"a": "\u0000"}"#, "[1e400000]", r#""\ud83d""#];
+    for (at, shape) in SHAPES.into_iter().enumerate() {
+        for company in company_of(at) {
+            for doc in DOCS.into_iter().skip(at.min(2)).take(if at == 0 { 3 } else { 1 }) {
+                let mut q = queue(shape, company);
+                fill(&mut q, &[1, 2, 5], "good", doc, shape.1);
+                let mut c = take_all_but_bad(&mut q, shape.1, false);
+                let error = error_of(&mut q);
+                assert!(
+                    error.contains("cannot be delivered as jsonb"),
+                    "{shape:?} {company}: {error}"
+                );
+                let name = q.name.clone();
+                // There is nothing else: as if the queue were empty.
+                assert!(
+                    taken(&mut c, &name, "SELECT xqueue.take('{q}', '20 ms', count => 5)")
+                        .is_empty()
+                );
+                // As rows they are taken, first come first served.
+                let rows = "SELECT to_jsonb(id) FROM xqueue.take(NULL::{q}, count => 9)";
+                assert_eq!(ask(&mut c, &name, rows).len(), 3, "{shape:?} {company}");
+                verbs_do_not_need_jsonb(&mut q, &mut c, shape);
+                drop_functions(&mut q);
+            }
+        }
+    }
+}
+
+/// Each verb does its work with tasks that jsonb cannot hold, and shows what it can.
+fn verbs_do_not_need_jsonb(q: &mut Queue, c: &mut Client, (key, features): (&str, &str)) {
+    let name = q.name.clone();
+    let id = |id: i64| match key.contains("part") {
+        true => format!("ROW({id}, 1)"),
+        false => id.to_string(),
+    };
+    let shown = |c: &mut Client, sql: String| {
+        let task = &ask(c, &name, &sql)[0];
+        assert_eq!((&task["doc"], &task["payload"]), (&Value::Null, &json!("good")), "{sql}");
+    };
+    shown(c, format!("SELECT xqueue.peek('{{q}}', {})", id(1)));
+    shown(c, "SELECT t FROM xqueue.tasks_by_state('{q}', 'T') AS t WHERE t->>'id' = '1'".into());
+    shown(c, format!("SELECT xqueue.ack('{{q}}', {})", id(1)));
+    shown(c, format!("SELECT xqueue.release('{{q}}', {})", id(2)));
+    if features.contains("buried") {
+        shown(c, format!("SELECT xqueue.bury('{{q}}', {})", id(5)));
+        shown(c, format!("SELECT xqueue.dig('{{q}}', {})", id(5)));
+        shown(c, format!("SELECT xqueue.switch('{{q}}', {}, 'B')", id(5)));
+        shown(c, "SELECT xqueue.plow('{q}', 1)".into());
+        shown(c, format!("SELECT xqueue.restart('{{q}}', {})", id(1)));
+    } else {
+        shown(c, format!("SELECT xqueue.snatch('{{q}}', {})", id(5)));
+    }
+    shown(c, format!("SELECT xqueue.delete('{{q}}', {})", id(5)));
+}
+
+#[test]
+fn a_take_passes_over_what_no_update_can_write() {
+    for (at, shape) in SHAPES.into_iter().enumerate() {
+        for company in company_of(at) {
+            for (refusal, state) in REFUSALS {
+                let mut q = queue(shape, company);
+                fill(&mut q, &[1, 2, 5], "bad", "{}", shape.1);
+                q.sql(refusal);
+                let mut c = take_all_but_bad(&mut q, shape.1, true);
+                let error = error_of(&mut q);
+                assert!(
+                    error.contains("cannot be taken"),
+                    "{shape:?} {company} {refusal}: {error}"
+                );
+                for take in ["take('{q}')", "take('{q}', '1 min')", "take(NULL::{q}, count => 5)"] {
+                    let sql = format!("SELECT xqueue.{take}").replace("{q}", &q.name);
+                    expect_error(&mut c, &sql, state, "");
+                }
+                drop_functions(&mut q);
+                q.sql("DELETE FROM {q} WHERE payload = 'bad'");
+            }
+        }
+    }
+}
+
+/// A session that has passed over a task takes several at once again some time after that is gone.
+#[test]
+fn a_session_forgets_a_task_that_is_gone() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[1], "bad", "{}", SHAPES[0].1);
+    q.sql(REFUSALS[1].0);
+    let (name, mut c) = (q.name.clone(), q.client());
+    let take = "SELECT xqueue.take('{q}', count => 3)";
+    assert_eq!(taken(&mut c, &name, take), [2, 3, 4]);
+    q.sql("DELETE FROM {q} WHERE payload = 'bad'");
+    wait_until("one subtransaction takes them", || {
+        ask(&mut c, &name, "SELECT xqueue.release('{q}', id) FROM generate_series(2, 4) AS id");
+        assert_eq!(taken(&mut c, &name, take), [2, 3, 4]);
+        let writers = "SELECT to_jsonb(count(DISTINCT xmin::text)) FROM {q} WHERE status = 'T'";
+        q.ask_one(writers) == json!(1)
+    });
+    drop_functions(&mut q);
+}
+
+/// A trigger that keeps the state: no verb says that it has done what it has not.
+#[test]
+fn a_task_whose_state_a_trigger_keeps_is_left_unchanged() {
+    const FEATURES: &str =
+        r#"{"delayed": true, "buried": true, "retry": {"backoff": 1}, "keep": true, "ttr": 60}"#;
+    let verbs = [
+        ("R", "take('{q}')"),
+        ("R", "take('{q}', count => 5)"),
+        ("R", "take('{q}', '1 min')"),
+        ("R", "take(NULL::{q})"),
+        ("R", "take('{q}', id => 1)"),
+        ("W", "take('{q}', id => 1)"),
+        ("R", "switch('{q}', 1, 'B')"),
+        ("T", "ack('{q}', 1)"),
+        ("T", "ack(NULL::{q}, 1)"),
+        ("T", "release('{q}', 1)"),
+        ("T", "release('{q}', ARRAY[1, 1])"),
+        ("T", "bury('{q}', 1)"),
+        ("T", "snatch('{q}', 1)"),
+        ("B", "dig('{q}', 1)"),
+        ("B", "kick('{q}', 1)"),
+        ("B", "plow('{q}', 1)"),
+        ("W", "restart('{q}', 1)"),
+        ("D", "restart('{q}', 1)"),
+        ("D", "restart('{q}', 1, delay => '1 h')"),
+    ];
+    let mut q = queue(("id bigint PRIMARY KEY", FEATURES), "");
+    for (state, verb) in verbs {
+        let name = q.name.clone();
+        q.sql(&format!(
+            "INSERT INTO {{q}} (id, status, owner, payload)
+             VALUES (1, '{state}', CASE '{state}' WHEN 'T' THEN xqueue.identify() END, 'bad')"
+        ));
+        q.sql(REFUSALS[3].0);
+        let sql = format!("SELECT xqueue.{verb}").replace("{q}", &name);
+        expect_error(&mut q.admin, &sql, "55000", "task 1 was left unchanged");
+        q.sql("DROP TRIGGER b_keeps ON {q}; DELETE FROM {q}");
+    }
+    // A take of the next says so too.
+    q.sql("INSERT INTO {q} (id, payload) VALUES (1, 'bad')");
+    q.sql(REFUSALS[3].0);
+    let next = format!("CALL xqueue.next('{}', '1 min', task => NULL)", q.name);
+    expect_error(&mut q.admin, &next, "55000", "task 1 was left unchanged");
+    q.sql("DELETE FROM {q}");
+    drop_functions(&mut q);
+}
+
+/// Only errors about a task are passed over: others concern the caller, who gets them as they are.
+#[test]
+fn what_is_not_about_the_task_goes_to_the_caller() {
+    let mut q = queue(SHAPES[0], "");
+    q.sql(
+        "CREATE OR REPLACE FUNCTION {q}_raises() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF new.payload <> 'good' THEN RAISE 'no' USING ERRCODE = new.payload; END IF;
+             RETURN new;
+         END $$",
+    );
+    q.sql(REFUSALS[1].0);
+    q.sql("INSERT INTO {q} (id, payload) VALUES (1, ''), (2, 'good')");
+    for (state, is_passed) in [
+        ("22012", true),
+        ("23503", true),
+        ("54000", true),
+        // The depth of a call that a task makes itself.
+        ("54001", true),
+        ("P0001", true),
+        ("P0002", true),
+        ("PT402", true),
+        ("40001", false),
+        ("40P01", false),
+        ("42501", false),
+        ("42883", false),
+        ("53100", false),
+        ("55P03", false),
+        ("57014", false),
+        ("25006", false),
+    ] {
+        q.sql(&format!(
+            "ALTER TABLE {{q}} DISABLE TRIGGER b_raises;
+             UPDATE {{q}} SET payload = '{state}' WHERE id = 1;
+             ALTER TABLE {{q}} ENABLE TRIGGER b_raises"
+        ));
+        let mut c = q.client();
+        let take = format!("SELECT xqueue.take('{}')->>'id' AS id", q.name);
+        let outcome = c.query_one(&take, &[]).map(|row| row.get::<_, Option<String>>(0));
+        match outcome {
+            Ok(id) => assert!(is_passed && id.as_deref() == Some("2"), "{state}: {id:?}"),
+            Err(error) => assert!(!is_passed, "{state}: {error:?}"),
+        }
+        c.batch_execute(&format!("SELECT xqueue.give_back('{}')", q.name)).expect("give_back");
+    }
+    q.sql("DELETE FROM {q}");
+    drop_functions(&mut q);
+}

@@ -1,0 +1,309 @@
+//! Every function with a value of the wrong type for each argument: values of every type there is, arrays, records,
+//! expanded objects and bytes that look like the server's own structures, for queues with keys of different
+//! types. Each call is refused with an SQLSTATE of its own, or right; none is an internal error, and the
+//! server lives.
+
+mod calls;
+
+use calls::{Call, KEYS, Key};
+use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::error::Error;
+use xqueue_tests::every_function::functions;
+use xqueue_tests::every_type as values;
+use xqueue_tests::*;
+
+/// Calls of one statement to the server.
+const BATCH: usize = 250;
+/// Values, by chance, that each argument of each function gets.
+const VALUES_PER_ARGUMENT: usize = 60;
+/// Values, by chance, that each key gets by `peek`; the two kinds of keys, of one column and of several, get all.
+const VALUES_PER_KEY: usize = 500;
+
+/// What the server itself answers with an internal error, whatever the function: by the message.
+const OF_THE_SERVER: [&str; 3] = [
+    // NULL of a pseudo-type.
+    "cannot display a value of type",
+    "cannot accept a value of type",
+    "could not determine polymorphic type",
+];
+
+fn random() -> StdRng {
+    let seed = seed();
+    StdRng::seed_from_u64(seed)
+}
+
+/// A server of the test's own, with types and queues.
+struct World {
+    cluster: Cluster,
+    client: Client,
+    pid: i32,
+}
+
+impl World {
+    fn new() -> World {
+        let cluster = Cluster::new("");
+        cluster.wait_running();
+        let mut client = cluster.client();
+        // The log is for what is worse.
+        client.batch_execute("SET log_min_messages = fatal").expect("a setting");
+        client.batch_execute(values::TYPES).expect("the types");
+        client.batch_execute(ATTEMPT).expect("the function");
+        for key in KEYS {
+            client.batch_execute(&key.table()).unwrap_or_else(|e| panic!("{}: {e:?}", key.name));
+        }
+        let pid = pid(&mut client);
+        World { cluster, client, pid }
+    }
+
+    /// Runs calls, each undone; returns of each "OK000" and the answer, or the error.
+    fn attempt(&mut self, calls: &[String]) -> Vec<String> {
+        let sql =
+            "SELECT attempt(sql) FROM unnest($1::text[]) WITH ORDINALITY AS u(sql, n) ORDER BY n";
+        let mut answers = Vec::with_capacity(calls.len());
+        for batch in calls.chunks(BATCH) {
+            match self.client.query(sql, &[&batch]) {
+                Ok(rows) => answers.extend(rows.iter().map(|row| row.get::<_, String>(0))),
+                Err(e) if e.is_closed() || code(&e).starts_with("57P") => self.blame(batch),
+                Err(e) => panic!("the batch itself fails: {e:?}"),
+            }
+        }
+        for (call, answer) in calls.iter().zip(&answers) {
+            assert_is_clear(call, answer);
+        }
+        answers
+    }
+
+    /// The server has crashed in one of these calls.
+    fn blame(&mut self, batch: &[String]) -> ! {
+        for call in batch {
+            self.cluster.wait_running();
+            let mut client = self.cluster.client();
+            let run = client.query("SELECT attempt($1)", &[call]);
+            assert!(run.is_ok(), "the server crashes by {call}");
+        }
+        panic!("the server crashes by one of {} calls, not by each alone", batch.len());
+    }
+
+    /// The backend is the one that it was, the queues are in order, the log is quiet.
+    fn verify(mut self) {
+        assert_eq!(pid(&mut self.client), self.pid);
+        for key in KEYS {
+            let check = format!("SELECT xqueue.check('{}')", key.name);
+            wait_until("check finds nothing wrong", || {
+                let report: Value = scalar(&mut self.client, &check, &[]);
+                report["ok"] == json!(true) || report["problems"] == json!([])
+            });
+        }
+        self.cluster.assert_quiet();
+    }
+}
+
+/// Runs a statement and undoes it; returns its result.
+const ATTEMPT: &str = "
+    CREATE FUNCTION attempt(sql text) RETURNS text LANGUAGE plpgsql AS $$
+    DECLARE answer text; state text;
+    BEGIN
+        EXECUTE sql INTO answer;
+        RAISE EXCEPTION USING ERRCODE = 'OK000', MESSAGE = coalesce(answer, 'NULL');
+    EXCEPTION WHEN OTHERS THEN
+        GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, answer = MESSAGE_TEXT;
+        RETURN state || ' ' || answer;
+    END $$";
+
+#[track_caller]
+fn assert_is_clear(call: &str, answer: &str) {
+    let is_of_the_server = OF_THE_SERVER.iter().any(|known| answer.contains(known));
+    let is_internal = answer.starts_with("XX") && !is_of_the_server;
+    assert!(!is_internal, "{call}\n  gives {answer}");
+}
+
+#[test]
+fn ids_of_every_type_and_shape() {
+    let mut world = World::new();
+    let mut random = random();
+    let values = values::all(&mut world.client, &mut random);
+    let mut calls = Vec::new();
+    for key in KEYS {
+        let gets_all = matches!(key.name, "q_bigint" | "q_two");
+        let count = if gets_all { values.len() } else { VALUES_PER_KEY };
+        let peek = |value: &String| format!("SELECT xqueue.peek('{}', {value})::text", key.name);
+        calls.extend(values.choose_multiple(&mut random, count).map(peek));
+    }
+    let answers = world.attempt(&calls);
+    let found = answers.iter().filter(|answer| answer.starts_with("OK000")).count();
+    println!("{} ids, {found} of them right", calls.len());
+    assert!(found > 100, "only {found} ids are right");
+    world.verify();
+}
+
+#[test]
+fn an_id_that_is_right_is_that_of_the_task() {
+    let mut world = World::new();
+    let scalars = values::scalars(&mut world.client);
+    let mut calls = Vec::new();
+    for Key { name, key, .. } in KEYS.iter().filter(|key| key.is_scalar()) {
+        calls.extend(scalars.iter().map(|value| {
+            format!(
+                "SELECT bool_and(t.id::text = format('%s', {value})::{key}::text)::text \
+                 FROM xqueue.peek(NULL::{name}, {value}) AS t"
+            )
+        }));
+    }
+    let answers = world.attempt(&calls);
+    for (call, answer) in calls.iter().zip(&answers) {
+        assert!(answer != "OK000 false", "{call}: another task");
+    }
+    let right = answers.iter().filter(|answer| *answer == "OK000 true").count();
+    println!("{} ids, {right} of them of a task", calls.len());
+    assert!(right > 50);
+    world.verify();
+}
+
+#[test]
+fn every_function_with_a_wrong_type_for_each_argument() {
+    let (mut world, mut random) = (World::new(), random());
+    let values = values::all(&mut world.client, &mut random);
+    let mut calls = Vec::new();
+    for function in functions(&mut world.client) {
+        for argument in 0..function.arguments.len() {
+            for value in values.choose_multiple(&mut random, VALUES_PER_ARGUMENT) {
+                let key = KEYS.choose(&mut random).expect("a key");
+                calls.push(Call { function: &function, key, argument, value }.sql());
+            }
+        }
+        let key = KEYS.choose(&mut random).expect("a key");
+        calls.push(calls::plain(&function, key));
+    }
+    let (procedures, functions): (Vec<_>, Vec<_>) =
+        calls.into_iter().partition(|call| call.starts_with("CALL"));
+    let answers = world.attempt(&functions);
+    let right = answers.iter().filter(|answer| answer.starts_with("OK000")).count();
+    println!("{} calls of functions, {right} of them right", functions.len());
+    // These commit: each for itself.
+    for call in &procedures {
+        if let Err(e) = world.client.simple_query(call) {
+            let error = e.as_db_error().unwrap_or_else(|| panic!("the server crashes by {call}"));
+            assert_is_clear(call, &format!("{} {}", error.code().code(), error.message()));
+        }
+    }
+    println!("{} calls of procedures", procedures.len());
+    world.verify();
+}
+
+/// Variables of PL/pgSQL: expanded arrays and records, also of a type that was altered since.
+#[test]
+fn expanded_values() {
+    let mut world = World::new();
+    let mut calls = Vec::new();
+    for (number, (declared, value)) in values::EXPANDED.iter().enumerate() {
+        let body = format!(
+            "DECLARE v {declared} := {value}; answer text;
+             BEGIN EXECUTE sql INTO answer USING v; RETURN answer; END"
+        );
+        let create = format!(
+            "CREATE FUNCTION via_{number}(sql text) RETURNS text LANGUAGE plpgsql AS $f$ {body} $f$"
+        );
+        world.client.batch_execute(&create).unwrap_or_else(|e| panic!("{create}: {e:?}"));
+        for Key { name, .. } in KEYS {
+            for call in [
+                format!("xqueue.peek(''{name}'', $1)"),
+                format!("xqueue.stats(''{name}'', $1)"),
+                format!("xqueue.take(''{name}'', id => $1)"),
+                format!("xqueue.delete(NULL::{name}, $1)"),
+                format!("xqueue.wait(''{name}'', $1, ''1 ms'')"),
+                "xqueue.ack($1)".to_string(),
+                "xqueue.peek($1)".to_string(),
+            ] {
+                calls.push(format!("SELECT via_{number}('SELECT {call}::text')"));
+            }
+        }
+    }
+    world.attempt(&calls);
+    // The functions have the types as they were.
+    world
+        .client
+        .batch_execute("ALTER TABLE other ALTER id TYPE text, ADD more bytea")
+        .expect("altered");
+    world
+        .client
+        .batch_execute("ALTER TYPE loose ALTER ATTRIBUTE a TYPE text, ADD ATTRIBUTE c bytea")
+        .expect("altered");
+    let answers = world.attempt(&calls);
+    println!("{} calls", 2 * answers.len());
+    world.verify();
+}
+
+/// Bytes as they go over the wire.
+#[derive(Debug, Clone)]
+struct Raw(Vec<u8>);
+
+impl<'a> FromSql<'a> for Raw {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Raw, Box<dyn Error + Sync + Send>> {
+        Ok(Raw(raw.to_vec()))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+impl ToSql for Raw {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut postgres::types::private::BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+/// Binary parameters of a prepared statement, as the server sends them and with a byte changed or missing.
+#[test]
+fn binary_parameters() {
+    let (mut world, mut random) = (World::new(), random());
+    let scalars = values::scalars(&mut world.client);
+    let mut sent = 0;
+    for value in &scalars {
+        for shape in [value.clone(), format!("ARRAY[{value}, NULL]")] {
+            let Ok(row) = world.client.query_one(&format!("SELECT {shape}"), &[]) else { continue };
+            let kind = row.columns()[0].type_().clone();
+            let Some(Raw(bytes)) = row.get(0) else { continue };
+            let key = KEYS.choose(&mut random).expect("a key");
+            let sql = format!("SELECT xqueue.peek('{}', $1)::text", key.name);
+            let Ok(statement) = world.client.prepare_typed(&sql, &[kind]) else { continue };
+            let mut changed = bytes.clone();
+            if !changed.is_empty() {
+                let place = random.random_range(0..changed.len());
+                changed[place] ^= 1 << random.random_range(0..8);
+            }
+            let shorter = bytes[..bytes.len() / 2].to_vec();
+            for bytes in [bytes, changed, shorter] {
+                sent += 1;
+                if let Err(e) = world.client.query(&statement, &[&Raw(bytes.clone())]) {
+                    let error = e.as_db_error();
+                    let error = error
+                        .unwrap_or_else(|| panic!("the server crashes by {shape} as {bytes:?}"));
+                    // The server's own function has not read it.
+                    if error.where_().is_some_and(|place| place.contains("portal parameter")) {
+                        continue;
+                    }
+                    let answer = format!("{} {}", error.code().code(), error.message());
+                    assert_is_clear(&format!("{sql} with {shape} as {bytes:?}"), &answer);
+                }
+            }
+        }
+    }
+    println!("{sent} parameters");
+    assert!(sent > 300);
+    world.verify();
+}

@@ -1,0 +1,12 @@
+//! Calls that wait for a task, for its end or for room, and what wakes them.
+
+mod blocking_ddl;
+mod blocking_end;
+mod blocking_order;
+mod blocking_tenants;
+mod blocking_wake;
+mod capacity;
+mod capacity_crowd;
+mod capacity_ends;
+mod capacity_waiting;
+mod outcome;

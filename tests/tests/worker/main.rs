@@ -1,0 +1,13 @@
+//! What is done without being asked: delays, deadlines, lifetimes, and the workers that do it for many databases and
+//! owners.
+
+mod databases;
+mod deadlines;
+mod delays;
+mod lifetime;
+mod places;
+mod retry;
+mod sick_owners;
+mod sick_queues;
+mod upkeep;
+mod workers;

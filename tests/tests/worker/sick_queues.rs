@@ -1,0 +1,429 @@
+//! Queues whose owners' code does not end, or undoes what the worker does: no other queue waits for them, and
+//! nothing runs without a pause.
+
+mod places;
+
+use xqueue_tests::*;
+
+const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
+
+/// Does not end, and is deaf to what cancels a statement.
+const ENDLESS: &str = "LOOP BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled OR OTHERS THEN NULL; END; END LOOP";
+
+/// A trigger that runs `body` before each row of an event.
+fn before_each(q: &mut Queue, event: &str, body: &str) {
+    q.sql(&format!(
+        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; END $$;
+         CREATE TRIGGER own BEFORE {event} ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()"
+    ));
+}
+
+fn mend(q: &mut Queue) {
+    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+}
+
+fn error_of(q: &mut Queue) -> String {
+    let sql = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
+    scalar(&mut q.admin, sql, &[&q.name])
+}
+
+/// The job workers of the database that `c` is connected to.
+fn job_workers(c: &mut Client) -> Vec<i32> {
+    let sql = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity \
+               WHERE backend_type = 'xqueue job worker' AND datname = current_database()";
+    scalar(c, sql, &[])
+}
+
+/// Serves a delayed task of the queue this number of times.
+#[track_caller]
+fn is_served(q: &mut Queue, times: i64) {
+    let before = q.counted()["ready"].as_i64().unwrap();
+    for n in 1..=times {
+        q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
+        q.wait_for("ready", before + n);
+    }
+}
+
+/// A queue with delays on a server of the test's own.
+fn queue_at(server: &Cluster, name: &str) -> Queue {
+    let columns = "id bigserial PRIMARY KEY, payload jsonb";
+    Queue::make_at(server.config(), name, columns, &json!({"features": {"delayed": true}}))
+}
+
+#[test]
+fn a_trigger_that_cannot_be_cancelled_stops_no_other_queue() {
+    let database = Database::new("deaf");
+    let mut sick = Queue::new_in(&database.name, "sick");
+    let mut healthy = Queue::new_in(&database.name, "healthy");
+    before_each(&mut sick, "UPDATE", ENDLESS);
+    sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    let mut c = database.client();
+    wait_until("it runs", || !job_workers(&mut c).is_empty());
+    let first = job_workers(&mut c);
+    is_served(&mut healthy, 5);
+    // What a lost consumer has taken comes back as well.
+    let child = Consumer::start(CONSUMER, "hold", &database.name, &healthy.name);
+    healthy.wait_for("taken", 1);
+    drop(child);
+    healthy.wait_for("taken", 0);
+    wait_until("it is ended", || error_of(&mut sick).contains("its worker was ended"));
+    wait_until("it is tried again", || job_workers(&mut c).iter().any(|pid| !first.contains(pid)));
+    is_served(&mut healthy, 5);
+    assert_eq!(sick.counted()["waiting"], json!(1));
+    mend(&mut sick);
+    sick.wait_for("ready", 1);
+    wait_until("the error is gone", || error_of(&mut sick).is_empty());
+}
+
+#[test]
+fn the_sick_queues_of_a_role_do_not_keep_another_from_its_triggers() {
+    let database = Database::new("crowd");
+    let owner = unique("crowd");
+    let mut sick: Vec<Queue> = (0..3)
+        .map(|_| {
+            let mut q = Queue::new_in(&database.name, "sick");
+            before_each(&mut q, "UPDATE", ENDLESS);
+            q
+        })
+        .collect();
+    let mut honest = Queue::new_in(&database.name, "honest");
+    honest.sql(&format!(
+        "CREATE ROLE {owner}; GRANT CREATE ON SCHEMA public TO {owner}; ALTER TABLE {{q}} OWNER TO {owner}"
+    ));
+    before_each(&mut honest, "UPDATE", "RETURN NEW");
+    for q in &mut sick {
+        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    }
+    let mut c = database.client();
+    wait_until("one runs", || !job_workers(&mut c).is_empty());
+    for _ in 0..10 {
+        is_served(&mut honest, 1);
+        assert!(job_workers(&mut c).len() <= 2, "as many as xqueue.max_job_workers allows");
+    }
+    // Each has its turn.
+    for q in &mut sick {
+        wait_until("each is tried", || !error_of(q).is_empty());
+    }
+    sick.iter_mut().for_each(mend);
+    sick.iter_mut().for_each(|q| q.wait_for("ready", 1));
+    honest.sql(&format!(
+        "ALTER TABLE {{q}} OWNER TO CURRENT_USER; DROP OWNED BY {owner}; DROP ROLE {owner}"
+    ));
+    mend(&mut honest);
+}
+
+#[test]
+fn whatever_runs_the_owners_code_is_left_to_a_job_worker() {
+    let database = Database::new("kinds");
+    let mut healthy = Queue::new_in(&database.name, "healthy");
+    let mut c = database.client();
+    c.batch_execute(
+        "CREATE FUNCTION deaf(x bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
+             IF current_setting('application_name') LIKE 'xqueue %' THEN
+                 LOOP BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled OR OTHERS THEN NULL; END; END LOOP;
+             END IF; RETURN true; END $$;
+         CREATE FUNCTION deaf_hook(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+             IF event = 'delay' THEN PERFORM public.deaf(1); END IF; END $$;
+         CREATE TABLE log (id bigint); GRANT INSERT ON log TO PUBLIC",
+    )
+    .unwrap();
+    for (name, ddl) in [
+        ("check", "ALTER TABLE {q} ADD CHECK (deaf(id))"),
+        ("index", "CREATE INDEX ON {q} ((deaf(id) OR status = 'R'))"),
+        ("predicate", "CREATE INDEX ON {q} (status) WHERE deaf(id)"),
+        (
+            "generated",
+            "ALTER TABLE {q} ADD COLUMN g bool GENERATED ALWAYS AS (deaf(id) AND status = 'R') STORED",
+        ),
+        (
+            "rule",
+            "CREATE RULE own AS ON UPDATE TO {q} DO ALSO INSERT INTO public.log VALUES (deaf(NEW.id)::int)",
+        ),
+        (
+            "hook",
+            "SELECT xqueue.upgrade('{q}', '{\"features\": {\"on_task_change\": \"deaf_hook\"}}')",
+        ),
+        (
+            "text",
+            // A function of the server's own that runs a statement.
+            "ALTER TABLE {q} ADD CHECK (ts_rewrite('a'::tsquery, 'SELECT ''a''::tsquery, ''b''::tsquery WHERE public.deaf(1)') IS NOT NULL)",
+        ),
+    ] {
+        let mut q = Queue::new_in(&database.name, name);
+        q.sql(ddl);
+        // The pauses of one that is ended by force grow.
+        let owner = unique(name);
+        q.sql(&format!("CREATE ROLE {owner}; ALTER TABLE {{q}} OWNER TO {owner}"));
+        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now() + interval '20 milliseconds')");
+        wait_until(&format!("{name} is tried"), || {
+            error_of(&mut q).contains("its worker was ended")
+        });
+        is_served(&mut healthy, 2);
+        q.abandon();
+        q.sql(&format!("SET lock_timeout = '15s'; DROP TABLE {{q}} CASCADE; DROP ROLE {owner}"));
+    }
+}
+
+#[test]
+fn a_queue_and_the_extension_and_the_database_are_dropped_while_a_job_runs() {
+    let mut database = Database::new("dropped");
+    let mut c = database.client();
+    for what in ["DROP TABLE {q}", "DROP EXTENSION xqueue CASCADE"] {
+        let mut q = Queue::new_in(&database.name, "sick");
+        before_each(&mut q, "UPDATE", ENDLESS);
+        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+        wait_until("it runs", || !job_workers(&mut c).is_empty());
+        q.abandon();
+        q.sql(&format!("SET lock_timeout = '15s'; {what}"));
+        wait_until("the job worker leaves or has nothing to do", || {
+            let busy = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'xqueue job worker' \
+                        AND datname = current_database() AND state = 'active')";
+            scalar(&mut c, busy, &[])
+        });
+    }
+    c.batch_execute("CREATE EXTENSION xqueue").unwrap();
+    let mut q = Queue::new_in(&database.name, "sick");
+    before_each(&mut q, "UPDATE", ENDLESS);
+    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    wait_until("it runs", || !job_workers(&mut c).is_empty());
+    q.abandon();
+    drop((q, c));
+    let name = database.name.clone();
+    wait_until("the test's own connections are gone", || {
+        let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
+        scalar(&mut database.admin, sql, &[&name])
+    });
+    database.sql(&format!("DROP DATABASE {name}"));
+}
+
+#[test]
+fn a_job_worker_needs_no_worker_of_the_database() {
+    let database = Database::new("orphans");
+    let mut sick = Queue::new_in(&database.name, "sick");
+    before_each(&mut sick, "UPDATE", ENDLESS);
+    sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    let mut c = database.client();
+    wait_until("it runs", || !job_workers(&mut c).is_empty());
+    let first = job_workers(&mut c);
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
+    let _ended: bool = scalar(&mut c, end, &[]);
+    wait_until("it is ended as it takes too long", || {
+        !job_workers(&mut c).iter().any(|pid| first.contains(pid))
+    });
+    wait_until("the next one is tried", || !job_workers(&mut c).is_empty());
+    mend(&mut sick);
+    sick.wait_for("ready", 1);
+}
+
+/// Returns how often the worker has come by while another queue was served this number of times.
+fn rounds_while(sick: &mut Queue, healthy: &mut Queue, served: i64) -> i64 {
+    let rounds = format!("SELECT last_value FROM {}_rounds", sick.name);
+    let before: i64 = scalar(&mut sick.admin, &rounds, &[]);
+    is_served(healthy, served);
+    let after: i64 = scalar(&mut sick.admin, &rounds, &[]);
+    after - before
+}
+
+#[test]
+fn what_comes_to_nothing_is_not_tried_again_at_once() {
+    let database = Database::new("reverted");
+    let mut healthy = Queue::new_in(&database.name, "healthy");
+    let is_worker = "current_setting('application_name') LIKE 'xqueue %'";
+    let count = "PERFORM nextval(TG_RELID::regclass::text || '_rounds')";
+    let due = "INSERT INTO {q} (status, runat) VALUES ('W', now())";
+    let past = "'2001-01-01'";
+    let taken = "INSERT INTO {q} (status) VALUES ('T')";
+    let ended = "INSERT INTO {q} (status, owner) VALUES ('T', gen_random_uuid())";
+    for (name, event, body, task) in [
+        ("revert", "UPDATE", "RETURN OLD".to_string(), due),
+        ("refuse", "UPDATE", "RETURN NULL".to_string(), due),
+        ("past", "UPDATE", format!("NEW.status := 'W'; NEW.runat := {past}; RETURN NEW"), due),
+        (
+            "anew",
+            "UPDATE",
+            format!(
+                "EXECUTE format('INSERT INTO %s (status, runat) VALUES (%L, %L)', TG_RELID::regclass, 'W', {past}); RETURN NEW"
+            ),
+            due,
+        ),
+        ("orphan", "UPDATE", "RETURN NULL".to_string(), taken),
+        ("kept", "UPDATE", "RETURN OLD".to_string(), taken),
+        ("session", "UPDATE", "RETURN OLD".to_string(), ended),
+        ("lost", "UPDATE", "RETURN NULL".to_string(), ended),
+    ] {
+        let mut q = Queue::new_in(&database.name, name);
+        q.sql("CREATE SEQUENCE {q}_rounds");
+        let body = format!("IF NOT {is_worker} THEN RETURN NEW; END IF; {count}; {body}");
+        before_each(&mut q, event, &body);
+        q.sql(task);
+        // The next one compares what is taken with the sessions.
+        q.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()");
+        let called = format!("SELECT is_called FROM {}_rounds", q.name);
+        wait_until(&format!("{name}: the worker has come by"), || {
+            scalar(&mut q.admin, &called, &[])
+        });
+        // The first pauses are short.
+        is_served(&mut healthy, 20);
+        let rounds = rounds_while(&mut q, &mut healthy, 20);
+        assert!(rounds <= 20, "{name}: {rounds} rounds while another queue was served 20 times");
+        // A healthy task of the same queue is served all the same.
+        q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}");
+        q.wait_for("waiting", 0);
+        q.wait_for("taken", 0);
+        q.sql("DROP FUNCTION {q}_f(); DROP SEQUENCE {q}_rounds");
+    }
+}
+
+#[test]
+fn many_tasks_that_are_due_at_one_instant_are_not_held_up() {
+    let mut q = Queue::new("instant");
+    before_each(&mut q, "UPDATE", "RETURN NEW");
+    q.sql(
+        "INSERT INTO {q} (status, runat) SELECT 'W', '2001-01-01' FROM generate_series(1, 30000)",
+    );
+    q.wait_for("ready", 30000);
+    mend(&mut q);
+}
+
+#[test]
+fn a_cancel_of_an_idle_worker_does_not_end_it() {
+    let database = Database::new("cancelled");
+    let mut q = Queue::new_in(&database.name, "jobs");
+    is_served(&mut q, 1);
+    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
+    let before: i32 = scalar(&mut q.admin, worker, &[]);
+    for _ in 0..5 {
+        let _sent: bool = scalar(&mut q.admin, "SELECT pg_cancel_backend($1)", &[&before]);
+        is_served(&mut q, 1);
+    }
+    assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
+}
+
+/// Whether a queue with delays is left to a job worker, on a server that has no place for one.
+fn is_left(q: &mut Queue) -> bool {
+    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    wait_until("it is served, or left to a job worker", || {
+        q.counted()["waiting"] == json!(0) || error_of(q).contains("raise max_worker_processes")
+    });
+    q.counted()["waiting"] == json!(1)
+}
+
+#[test]
+fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
+    let server = Cluster::new("max_worker_processes = 4\n");
+    server.wait_running();
+    let mut c = server.client();
+    c.batch_execute(
+        "CREATE FUNCTION compare(a bigint, b bigint) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+             $$ BEGIN RETURN pg_catalog.btint8cmp(a, b); END $$;
+         CREATE FUNCTION hashed(a bigint) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+             $$ BEGIN RETURN pg_catalog.hashint8(a); END $$;
+         CREATE FUNCTION apart(a bigint, b bigint) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS
+             $$ BEGIN RETURN a - b; END $$;
+         CREATE FUNCTION is_fine(a bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS
+             $$ BEGIN RETURN true; END $$;
+         CREATE FUNCTION five() RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
+             $$ BEGIN RETURN 5; END $$;
+         CREATE OPERATOR CLASS own_btree FOR TYPE bigint USING btree AS OPERATOR 1 <, OPERATOR 2 <=,
+             OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare(bigint, bigint);
+         CREATE OPERATOR CLASS own_hash FOR TYPE bigint USING hash AS OPERATOR 1 =, FUNCTION 1 hashed(bigint);
+         CREATE OPERATOR CLASS own_brin FOR TYPE bigint USING brin AS OPERATOR 1 <, OPERATOR 2 <=,
+             OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 brin_minmax_opcinfo(internal),
+             FUNCTION 2 brin_minmax_add_value(internal, internal, internal, internal),
+             FUNCTION 3 brin_minmax_consistent(internal, internal, internal),
+             FUNCTION 4 brin_minmax_union(internal, internal, internal);
+         CREATE OPERATOR CLASS own_gin FOR TYPE bigint[] USING gin AS FUNCTION 1 compare(bigint, bigint), FUNCTION 2 ginarrayextract(anyarray, internal, internal),
+             FUNCTION 3 ginqueryarrayextract(anyarray, internal, int2, internal, internal, internal, internal),
+             FUNCTION 4 ginarrayconsistent(internal, int2, anyarray, int4, internal, internal, internal, internal),
+             STORAGE bigint;
+         CREATE TYPE own_range AS RANGE (subtype = bigint, subtype_diff = apart);
+         CREATE DOMAIN checked AS bigint CHECK (is_fine(VALUE));
+         CREATE DOMAIN unchecked AS bigint;
+         CREATE TYPE pair AS (a bigint, b checked);
+         CREATE TYPE letters AS ENUM ('a', 'b')",
+    )
+    .unwrap();
+    // Rules of a collation are data. There are servers without ICU, which have the others only.
+    let rules =
+        "CREATE COLLATION own (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+    if c.batch_execute(rules).is_err() {
+        c.batch_execute("CREATE COLLATION own (provider = libc, locale = 'C')").unwrap();
+    }
+    let column = |definition: &str| format!("ALTER TABLE {{q}} ADD COLUMN x {definition}");
+    let indexed = |definition: &str, index: &str| {
+        format!("{}; CREATE INDEX ON {{q}} USING {index}", column(definition))
+    };
+    let users = [
+        "CREATE INDEX ON {q} USING btree (id own_btree)".to_string(),
+        "CREATE INDEX ON {q} USING btree (status, (id + 1) own_btree)".to_string(),
+        "CREATE INDEX ON {q} USING hash (id own_hash)".to_string(),
+        "CREATE INDEX ON {q} USING brin (id own_brin)".to_string(),
+        indexed("bigint[]", "gin (x own_gin)"),
+        indexed("own_range", "gist (x)"),
+        indexed("own_range", "spgist (x)"),
+        indexed("own_range", "brin (x range_inclusion_ops)"),
+        indexed("own_range[]", "gin (x)"),
+        "CREATE INDEX ON {q} USING gist (own_range(id, id + 1))".to_string(),
+        "ALTER TABLE {q} ADD CHECK (id::text IS NOT NULL OR NULL::own_range IS NULL)".to_string(),
+        "ALTER TABLE {q} ADD EXCLUDE USING hash (id WITH =)".to_string(),
+        column("own_range"),
+        column("own_multirange"),
+        column("checked"),
+        column("unchecked"),
+        column("checked[]"),
+        column("pair"),
+        column("pair[]"),
+        column("bigint GENERATED ALWAYS AS (id + 1) STORED"),
+    ];
+    let check = |condition: &str| format!("ALTER TABLE {{q}} ADD CHECK ({condition})");
+    // No code of users, but what may take hours, or what only a statement does.
+    let costly = [
+        check("status::text !~ '(a*)*b'"),
+        check("octet_length(repeat(status::text, 3)) > 0"),
+        check("factorial(id) > 0"),
+        check("status::text LIKE '%'"),
+        check("coalesce(id, 5) > 0"),
+        check(&vec!["id > 0"; 300].join(" AND ")),
+        check(&format!("status::text <> '{}'", "x".repeat(10_000))),
+        "CREATE INDEX ON {q} (lower(status::text))".to_string(),
+        "CREATE INDEX ON {q} (id) WHERE status::text ~ 'x'".to_string(),
+        (0..65).map(|_| "CREATE INDEX ON {q} (id);").collect(),
+        (0..65).map(|_| "ALTER TABLE {q} ADD CHECK (id > 0);").collect(),
+        indexed("letters[]", "gin (x)"),
+        indexed("int8range", "gist (x)"),
+        indexed("int8range", "spgist (x)"),
+        indexed("jsonb", "gin (x jsonb_path_ops)"),
+        indexed("tsvector", "gist (x)"),
+        "CREATE INDEX ON {q} USING brin (id int8_minmax_multi_ops)".to_string(),
+    ];
+    let servers = [
+        indexed("letters", "btree (x)"),
+        indexed("text COLLATE own", "btree (x)"),
+        "CREATE INDEX ON {q} USING hash (id)".to_string(),
+        "CREATE INDEX ON {q} (id) INCLUDE (status) WHERE id > 5".to_string(),
+        column("bigint DEFAULT five()"),
+        // The planner would evaluate it.
+        "CREATE STATISTICS own ON (five() + id), status FROM {q}".to_string(),
+        column("letters CHECK (x IN ('a', 'b'))"),
+        column("varchar(9) CHECK (length(x) > 0 AND x IN ('a', 'b') OR x IS NULL)"),
+        column("numeric CHECK (NOT x <= 0 AND (x = 5) IS NOT TRUE)"),
+        column("int CHECK (x BETWEEN 1 AND 5::smallint) CHECK (x = ANY (ARRAY[1, 2]))"),
+        column("timestamptz CHECK (x < '2100-01-01Z')"),
+    ];
+    // Coercions that are found while an expression runs.
+    let json = [
+        "ALTER TABLE {q} ADD CHECK (JSON_VALUE(to_jsonb(id), '$' RETURNING checked) IS DISTINCT FROM 0)".to_string(),
+        "ALTER TABLE {q} ADD CHECK (JSON_ARRAY(status) IS NOT NULL)".to_string(),
+    ];
+    let version: i32 = scalar(&mut c, "SELECT current_setting('server_version_num')::int", &[]);
+    let json = json.iter().filter(|_| version >= 170_000);
+    let users = users.iter().chain(json).chain(&costly);
+    let kinds = users.map(|ddl| (ddl, true)).chain(servers.iter().map(|ddl| (ddl, false)));
+    for (number, (ddl, is_users)) in kinds.enumerate() {
+        let mut q = queue_at(&server, &format!("kind{number}"));
+        q.sql(ddl);
+        assert_eq!(is_left(&mut q), is_users, "{ddl}");
+        q.sql("DROP TABLE {q}");
+        q.abandon();
+    }
+}
