@@ -1,5 +1,5 @@
-//! A bounded list of values by tube, for the tubes last asked for; new ones evict others in turn. The values lie apart
-//! from their number, and are not touched while there are none.
+//! A bounded list of values by tube. A new tube evicts the others in turn. The values are stored apart from the count
+//! and are not touched while the list is empty.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub struct Values<T, const LIMIT: usize> {
     names: [u64; LIMIT],
 }
 
-/// A list that may be changed.
+/// Mutable view of a list.
 pub struct ByTube<'q, T, const LIMIT: usize> {
     pub head: &'q mut Head,
     pub values: &'q mut Values<T, LIMIT>,
@@ -37,12 +37,12 @@ impl Head {
 }
 
 impl<T, const LIMIT: usize> ByTube<'_, T, LIMIT> {
-    /// Returns the place of a tube.
+    /// Returns the position of a tube.
     pub fn place(&self, tube: u64) -> Option<usize> {
         self.values.names[..self.head.count].iter().position(|name| *name == tube)
     }
 
-    /// Adds a tube that is not there, which may evict another one; returns its place.
+    /// Adds a tube that the list does not have and evicts the next one if the list is full. Returns the position.
     pub fn add(&mut self, tube: u64, new: T) -> usize {
         let place = self.head.next;
         self.head.next = (place + 1) % LIMIT;
@@ -51,12 +51,12 @@ impl<T, const LIMIT: usize> ByTube<'_, T, LIMIT> {
         place
     }
 
-    /// Returns the value of the tube at a place.
+    /// Returns the value at a position.
     pub fn at(&mut self, place: usize) -> &mut T {
         &mut self.values.kept[place]
     }
 
-    /// Returns the place of a task's tube; those of all tubes if its tube is unknown.
+    /// Returns the position of a task's tube, or all positions if the tube is unknown.
     pub fn concerning(&self, tube: Option<u64>) -> Range<usize> {
         match tube {
             None => 0..self.head.count,
@@ -64,7 +64,7 @@ impl<T, const LIMIT: usize> ByTube<'_, T, LIMIT> {
         }
     }
 
-    /// Returns all places, those evicted next first.
+    /// Returns all positions, the next to be evicted first.
     pub fn in_turn(&self) -> impl Iterator<Item = usize> + 'static {
         let Head { count, next } = *self.head;
         (0..count).map(move |index| (next + index) % count)

@@ -1,69 +1,68 @@
-//! Tasks that are to be taken next, as a ring has them, and what it hands out to a take, see
-//! [`crate::marks::ring`].
+//! Candidates of a ring, and the answers that a ring gives to takes. See [`crate::marks::ring`].
 
 use crate::position::Position;
 use crate::row_id::RowId;
 
-/// Maximum number of candidates, which may all be handed out at once: takes of several tasks that shared a page of the
-/// table would wait for each other at each row.
+/// Maximum number of candidates, all of which can be handed out simultaneously. Otherwise takes of several tasks would
+/// share a page of the table and wait for each other at each row.
 pub const ROOM: usize = 192;
 
-/// Maximum number of transactions noted whose locks were in the way.
+/// Maximum number of transactions recorded because takes skipped rows that they had locked.
 pub const LOCKERS: usize = 4;
 
-/// A task, and where its row was.
+/// A task and the last known location of its row.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Candidate {
-    /// The halves of its position, which as one number would leave a gap before the row.
+    /// The high and low half of the position. A `u128` would leave a gap before the row.
     position: [u64; 2],
     pub row: RowId,
 }
 
-/// Room for the candidates of a ring. What it had may still be there.
+/// The array of a ring's candidates. Unused entries keep their old values.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Candidates(pub [Candidate; ROOM]);
 
-/// What a take is to do.
+/// A ring's answer to a take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handed {
     /// Number of the ring.
     pub(super) ring: usize,
     pub candidate: Option<Candidate>,
-    /// First of all, to read ahead.
+    /// The refill that the take has to do before anything else.
     pub refill: Option<Refill>,
-    /// Another take is reading ahead.
+    /// Another take is doing a refill.
     pub is_being_read: bool,
-    /// Once one of these transactions has ended, the ring is to be put aside; 0: none.
+    /// When one of these transactions has ended, the ring is to be discarded; 0: unused.
     pub lockers: [u32; LOCKERS],
 }
 
-/// What a take of several tasks is handed out besides the first candidate.
+/// Further candidates for a take of several tasks.
 pub struct More {
-    /// With room for as many as are wanted: there is no memory to be had where they are handed out.
+    /// Allocated in advance: the ring hands out candidates under a lock, where it cannot allocate.
     pub(super) candidates: Vec<Candidate>,
     wanted: usize,
 }
 
-/// To read ahead, and report that by `end_refill`.
+/// A refill in progress: the caller reads candidates and reports them by `end_refill`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refill {
-    /// From here on; FIRST: from the mark on.
+    /// First position to read; FIRST: the mark.
     pub from: Position,
-    /// The mark as the refill begins: what becomes ready before it from then on is told to the ring.
+    /// The mark when the refill begins. A task that becomes ready before it later is reported to the ring.
     pub mark: Position,
-    /// Maximum number of tasks.
+    /// Maximum number of tasks to read.
     pub room: usize,
     /// Number of the ring, and of the refill.
     pub(super) ring: usize,
     pub(super) number: u64,
 }
 
-/// What a refill has read.
+/// Result of a refill.
 pub struct Read {
     pub found: Vec<Candidate>,
-    /// Besides them there were tasks that were being changed.
+    /// The refill skipped tasks that were being changed.
     pub has_left_out: bool,
 }
 
@@ -74,7 +73,7 @@ impl Default for Candidates {
 }
 
 impl More {
-    /// For a take of this many tasks.
+    /// Allocates the further candidates for a take of `tasks` tasks.
     pub fn besides_one(tasks: usize) -> More {
         let wanted = tasks.min(ROOM).saturating_sub(1);
         More { candidates: Vec::with_capacity(wanted), wanted }

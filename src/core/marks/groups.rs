@@ -1,13 +1,19 @@
 //! Low-water marks of a queue: positions before which no task is ready, so that a take does not walk over the index
 //! entries of all earlier tasks.
 //!
-//! There is one for the whole queue and one for each of some tubes; with priorities one for each priority, in the
-//! whole queue and in each of some tubes; and one before which no task is buried, for which the same holds.
-//! Invariant: every task that is ready and visible to all is at its marks or behind them, but for the moment between
-//! the visibility of a commit and its callback. A commit lowers the marks to the tasks that it made ready. One
-//! process at a time raises a mark, to what a look finds there: commits before the look's snapshot are in what it
-//! finds, later ones are in `floor`. Tasks that other transactions have taken and not committed are still ready for
-//! the look, so that a rollback needs nothing.
+//! The whole queue has a mark, and so have the tubes used most recently. With priorities, each priority has a mark of
+//! its own, in the whole queue and in each of these tubes. One more mark is the position before which no task is
+//! buried.
+//!
+//! Invariant: every task that is ready and visible to all is at its marks or behind them. The only exception is the
+//! moment between the visibility of a commit and its callback. Buried tasks relate to their mark in the same way. Races
+//! that the invariant wins:
+//!
+//! 1. A commit makes tasks ready: its callback lowers the marks to them.
+//! 2. A commit overlaps the raise of a mark. Only one process at a time raises a mark, to the first task that its scan
+//!    finds. The scan's snapshot sees earlier commits; later ones lower `floor`, which bounds the raise.
+//! 3. Another transaction has taken a task and is then rolled back: until it commits, the scan still sees the task as
+//!    ready, so a rollback need not lower anything.
 
 use crate::marks::by_tube::{self, ByTube, Values};
 use crate::marks::mark::{Mark, Start};
@@ -19,7 +25,7 @@ use crate::position::{FIRST, Group, LAST, Position};
 const TUBES: usize = 16;
 const WHOLE: Scope = 0;
 
-/// What there is of the marks of every queue.
+/// The marks that every queue has.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Whole {
@@ -31,7 +37,7 @@ pub struct Whole {
     count: usize,
 }
 
-/// The marks of tubes and priorities: apart, as few queues have them.
+/// The marks of tubes and priorities. They are stored apart because few queues have them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Grouped {
@@ -47,7 +53,7 @@ struct Tube {
     priorities: State,
 }
 
-/// Marks that may be changed.
+/// Mutable view of a queue's marks.
 pub struct Marks<'q> {
     all: &'q mut Mark,
     buried: &'q mut Mark,
@@ -56,7 +62,7 @@ pub struct Marks<'q> {
     table: Table<'q>,
 }
 
-/// A copy of marks.
+/// A copy of a queue's marks.
 #[derive(Clone, Copy, Default)]
 pub struct Copied {
     whole: Whole,
@@ -70,7 +76,7 @@ impl Default for Grouped {
 }
 
 impl Whole {
-    /// Returns a copy of these marks and of those apart, which are not touched if there are none.
+    /// Copies these marks and the grouped marks. An empty set of grouped marks is not touched.
     pub fn copy(&self, grouped: &Grouped) -> Copied {
         let is_grouped = self.count > 0 || self.tubes.is_used();
         let grouped = if is_grouped { *grouped } else { Grouped::default() };
@@ -92,7 +98,7 @@ impl<'q> Marks<'q> {
         Marks { all, buried, tubes, priorities, table }
     }
 
-    /// Forgets all marks.
+    /// Resets all marks.
     pub fn forget(&mut self) {
         (*self.all, *self.buried, *self.priorities) = Default::default();
         (*self.tubes.head, *self.table.count) = Default::default();
@@ -121,7 +127,7 @@ impl<'q> Marks<'q> {
         self.within(scope).lower(priority, position);
     }
 
-    /// Returns where to begin to look for this many tasks, see [`Mark::start`].
+    /// Returns where a take of this many tasks starts its scan, see [`Mark::start`].
     pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
         if let Group::Ready { tube, priority: Some(priority) } = group {
             let priorities = self.priorities(tube);
@@ -136,19 +142,19 @@ impl<'q> Marks<'q> {
         mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
     }
 
-    /// A take does not look at a group at first, see [`Mark::pass_by`].
+    /// Records that a take does not scan a group at first, see [`Mark::pass_by`].
     pub fn pass_by(&mut self, group: Group) -> bool {
         self.mark(group).is_some_and(Mark::pass_by)
     }
 
-    /// Ends the raise that `start` began at `since`. A mark that has been evicted is not made again.
+    /// Ends the raise that `start` began at `since`. Does nothing if the mark has been evicted since.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
         if let Some(mark) = self.mark(group) {
             mark.end_raise(since, found);
         }
     }
 
-    /// Returns the position before which no task of a group is ready, or buried, as far as known.
+    /// Returns the position before which no task of a group is known to be ready, or buried.
     pub fn marked(&mut self, group: Group) -> Position {
         match group {
             Group::Ready { tube, priority: Some(priority) } => {
@@ -158,7 +164,7 @@ impl<'q> Marks<'q> {
         }
     }
 
-    /// Returns the priorities that ready tasks, of a tube if one is given, may have, see
+    /// Returns the priorities that ready tasks can have, of a tube or of the whole queue, see
     /// [`Priorities::known_priorities`].
     pub fn known_priorities(
         &mut self,
@@ -174,8 +180,7 @@ impl<'q> Marks<'q> {
         self.within(scope).known_priorities(into, may_scan, now)
     }
 
-    /// Ends a priority scan, see [`Priorities::end_priority_scan`]. The priorities of an evicted tube are not made
-    /// again.
+    /// Ends a priority scan, see [`Priorities::end_priority_scan`]. Does nothing if the tube has been evicted since.
     pub fn end_priority_scan(
         &mut self,
         tube: Option<u64>,
@@ -194,7 +199,7 @@ impl<'q> Marks<'q> {
         self.tubes.place(tube).is_some()
     }
 
-    /// Gives a tube the marks of the whole queue's priorities, if there is room for them.
+    /// Copies the marks of the whole queue's priorities to a tube, if there is room for them.
     fn learn(&mut self, scope: Scope) {
         let mut known = [(0, FIRST); LIMIT];
         let whole = self.table.of(WHOLE).iter().filter(|known| known.mark.at != LAST);
@@ -204,7 +209,7 @@ impl<'q> Marks<'q> {
         self.within(scope).learn(&known[..count]);
     }
 
-    /// Evicts the priorities of other tubes until there is room for more marks, or no tube is left.
+    /// Evicts the priorities of other tubes until this many marks can be added, or no other tube has any.
     fn make_room(&mut self, scope: Scope, marks: usize) {
         for place in self.tubes.in_turn() {
             if self.table.room() >= marks {
@@ -235,10 +240,10 @@ impl<'q> Marks<'q> {
         }
     }
 
-    /// Returns the place of a tube, which gets one if it has none.
+    /// Returns the position of a tube, which is added if necessary.
     fn place_of(&mut self, tube: u64) -> usize {
         self.tubes.place(tube).unwrap_or_else(|| {
-            // No task of any tube stands before the whole queue's mark.
+            // The whole queue's mark holds for every tube.
             let new = Tube { mark: Mark::new(self.all.at), ..Tube::default() };
             let place = self.tubes.add(tube, new);
             self.table.clear(scope(place));
@@ -264,7 +269,7 @@ impl<'q> Marks<'q> {
     }
 }
 
-/// Returns the scope of the tube at a place.
+/// Returns the scope of the tube at a position.
 fn scope(place: usize) -> Scope {
     place + 1
 }

@@ -1,4 +1,4 @@
-//! A low-water mark as shared memory keeps it, see [`crate::marks::groups`].
+//! A low-water mark in shared memory, see [`crate::marks::groups`].
 
 use crate::position::{LAST, Position};
 
@@ -13,12 +13,12 @@ pub struct Mark {
     pub at: Position,
     /// First position at which a task became ready during a raise.
     pub floor: Position,
-    /// Start of the raise in progress; 0: none.
+    /// Start of the raise in progress; 0: not in progress.
     pub raised_since: i64,
     takes: u32,
 }
 
-/// Answer to a take that begins to look.
+/// Answer to a take that starts its scan.
 #[derive(Clone, Copy, Default)]
 pub struct Start {
     /// No task is ready before this position.
@@ -37,7 +37,7 @@ impl Mark {
         if position >= self.at {
             return;
         }
-        // Tasks further on were known: once this one is taken, the way to them is long again.
+        // After this task is taken, the scan to the later tasks is long again, so the mark is due to be raised.
         if self.at != LAST {
             self.takes = RAISE_AFTER - 1;
         }
@@ -45,16 +45,16 @@ impl Mark {
     }
 
     pub fn is_being_raised(&self, now: i64) -> bool {
-        // Another process may have read the clock a moment later, or it may have been set back.
+        // Tolerates a clock that another process read a moment later, or that was set back.
         self.raised_since != 0 && now.abs_diff(self.raised_since) <= LOST_AFTER.unsigned_abs()
     }
 
-    /// Abandons a raise in progress: the mark is set by other means.
+    /// Abandons a raise in progress: the mark is going to be set by a priority scan.
     pub fn watch(&mut self) {
         (self.raised_since, self.floor) = (0, LAST);
     }
 
-    /// Returns where to begin to look for this many tasks; with `may_raise` the caller may be asked to raise the
+    /// Returns where a take of this many tasks starts its scan. With `may_raise` the caller can be asked to raise the
     /// mark.
     pub fn start(&mut self, tasks: u32, may_raise: bool, now: i64) -> Start {
         self.takes = self.takes.saturating_add(tasks);
@@ -66,7 +66,8 @@ impl Mark {
         Start { from: self.at, raises }
     }
 
-    /// A take does not look here at first, as there is nothing. Returns whether the mark is due to be raised.
+    /// Records that a take does not scan here at first, because no task is ready. Returns whether the mark is due to be
+    /// raised.
     pub fn pass_by(&mut self) -> bool {
         self.takes = self.takes.saturating_add(1).min(RAISE_AFTER);
         self.takes == RAISE_AFTER

@@ -1,4 +1,4 @@
-//! Low-water marks of a queue, and the candidate rings on top of them. All works on arrays that live in shared memory.
+//! Low-water marks of a queue, and the candidate rings on top of them. Everything works on arrays in shared memory.
 
 mod by_tube;
 pub mod candidate;

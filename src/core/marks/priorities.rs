@@ -1,9 +1,13 @@
-//! Low-water marks of a queue with priorities, or of one of its tubes: one for each priority, as a task of a later
-//! priority may stand before those of an earlier one.
+//! Low-water marks of a queue with priorities, or of one of its tubes. Each priority has its own mark, because a task
+//! with a later priority can stand before the tasks with an earlier one.
 //!
-//! That every ready task has one of the known priorities is established by a priority scan, which treats concurrent
-//! transactions as the raise of a mark does: those that commit before the look at a priority are in what it finds,
-//! later ones lower `floor` or add their priority; if that is impossible, the priority scan fails.
+//! Invariant: while the list is `complete`, every ready task has one of the known priorities. A priority scan
+//! establishes this. Races that the invariant wins:
+//!
+//! 1. A transaction commits before the scan reads a priority: the scan finds its tasks.
+//! 2. A transaction commits later: it lowers the `floor` of the priority's mark, or adds its priority.
+//! 3. A transaction cannot add its priority, because the table is full or the priority is unknown: the priority scan
+//!    fails.
 
 use crate::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER, Start};
 use crate::marks::table::{Scope, Table};
@@ -12,13 +16,13 @@ use crate::position::{FIRST, LAST, Position};
 /// Maximum number of priorities with marks, of a queue or of a tube.
 pub const LIMIT: usize = 16;
 
-/// What is known of the priorities of a scope.
+/// State of the priorities of a scope.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct State {
     /// Every ready task has one of the known priorities.
     complete: bool,
-    /// Start of the priority scan in progress; 0: none.
+    /// Start of the priority scan in progress; 0: not in progress.
     scanned_since: i64,
     /// Tasks taken since the last priority scan.
     takes: u32,
@@ -31,13 +35,13 @@ pub struct Priorities<'a> {
     pub scope: Scope,
 }
 
-/// What is known of priorities.
+/// The known priorities of ready tasks.
 pub enum KnownPriorities {
-    /// All priorities of ready tasks, in order; last, in order too, those that seem to be empty.
+    /// All priorities that ready tasks can have, in ascending order.
     All(Vec<i64>),
-    /// Not all.
+    /// The list is not complete.
     Some,
-    /// Not all: the caller has to do a priority scan and report it by `end_priority_scan`.
+    /// The list is not complete, and the caller has to do a priority scan and report it by `end_priority_scan`.
     PriorityScan,
 }
 
@@ -58,13 +62,13 @@ impl Priorities<'_> {
         self.table.get(self.scope, priority)
     }
 
-    /// Returns where to begin to look for this many tasks of a priority, see [`Mark::start`].
+    /// Returns where a take of this many tasks of a priority starts its scan, see [`Mark::start`].
     pub fn start(&mut self, priority: i64, tasks: u32, may_raise: bool, now: i64) -> Start {
         let mark = if self.state.complete { self.mark(priority) } else { None };
         mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
     }
 
-    /// Returns the position before which no task of a priority is ready, as far as known.
+    /// Returns the position before which no task of a priority is known to be ready.
     pub fn marked(&mut self, priority: i64) -> Position {
         match self.mark(priority).map(|mark| mark.at) {
             _ if !self.state.complete => FIRST,
@@ -73,7 +77,7 @@ impl Priorities<'_> {
         }
     }
 
-    /// Begins with these marks, of all tubes: what holds for all tubes holds for each.
+    /// Copies the marks of the whole queue, which hold for each tube.
     pub fn learn(&mut self, of_all_tubes: &[(i64, Position)]) {
         self.table.clear(self.scope);
         let (scope, mut table) = (self.scope, self.table.borrowed());
@@ -91,13 +95,13 @@ impl Priorities<'_> {
         }
     }
 
-    /// Records that a task of an unrecorded priority has become ready.
+    /// Records that a task of an unknown priority has become ready.
     pub fn lower_all(&mut self, position: Position) {
         self.lose();
         self.table.of_mut(self.scope).iter_mut().for_each(|known| known.mark.lower(position));
     }
 
-    /// Discards the list of priorities, and the priority scan in progress.
+    /// Marks the list of priorities as incomplete and abandons the priority scan in progress.
     fn lose(&mut self) {
         (self.state.complete, self.state.scanned_since) = (false, 0);
     }
@@ -105,7 +109,7 @@ impl Priorities<'_> {
     /// Adds a priority; false if there is no room.
     fn insert(&mut self, priority: i64, position: Position) -> bool {
         let is_full = self.table.of(self.scope).len() == LIMIT || self.table.room() == 0;
-        // A priority without ready tasks is evicted.
+        // A priority without ready tasks can be evicted, except during a priority scan.
         let may_evict = self.state.scanned_since == 0;
         if is_full && !(may_evict && self.table.remove(self.scope, |mark| mark.at == LAST)) {
             return false;
@@ -113,8 +117,8 @@ impl Priorities<'_> {
         self.table.add(self.scope, priority, Mark::new(position))
     }
 
-    /// Returns the priorities that ready tasks may have. `into`: an empty list with room for all. With `may_scan`
-    /// the caller may be asked for a priority scan.
+    /// Returns the priorities that ready tasks can have. `into` is an empty list with room for all of them. With
+    /// `may_scan` the caller can be asked for a priority scan.
     pub fn known_priorities(
         &mut self,
         mut into: Vec<i64>,
@@ -139,7 +143,7 @@ impl Priorities<'_> {
         let known = self.table.of_mut(self.scope);
         let is_looked_at = known.iter().any(|known| known.mark.is_being_raised(now));
         let since = self.state.scanned_since;
-        // The clock may have been set back since.
+        // Tolerates a clock that was set back.
         let is_scanning = since != 0 && now.abs_diff(since) <= LOST_AFTER.unsigned_abs();
         if is_looked_at || is_scanning {
             return false;
@@ -149,8 +153,8 @@ impl Priorities<'_> {
         true
     }
 
-    /// Ends the priority scan begun at `since`. `found`: the priorities of ready tasks with the position of the first
-    /// task of each; None if the priority scan has failed or found too many.
+    /// Ends the priority scan begun at `since`. `found` has the priorities of ready tasks and the position of the first
+    /// task of each. It is None if the priority scan has failed or found too many.
     pub fn end_priority_scan(&mut self, since: i64, found: Option<&[(i64, Position)]>) {
         if self.state.scanned_since != since {
             return;
@@ -234,7 +238,7 @@ mod tests {
         assert_eq!(at(&mut priorities), [(1, 6), (2, 7), (4, 1), (5, LAST)]);
     }
 
-    /// Returns whether the priority scan has seen it is unknown.
+    /// It is not known whether the scan saw the task of that priority.
     #[test]
     fn a_priority_scan_has_come_to_nothing_beside_a_priority_that_is_not_noted() {
         let mut priorities = Own::new();
@@ -242,7 +246,7 @@ mod tests {
         priorities.all().lower_all(5);
         priorities.all().end_priority_scan(7, Some(&[]));
         assert!(!priorities.state.complete);
-        // The same where there is no room for it.
+        // The priority scan fails also if there is no room for the priority.
         let all: Vec<(i64, Position)> = (0..16).map(|priority| (priority, 1)).collect();
         let mut priorities = scanned(&all);
         priorities.all().lower_all(5);
@@ -286,7 +290,7 @@ mod tests {
         tube.all().learn(&at(&mut all));
         assert!(tube.state.complete);
         assert_eq!(at(&mut tube), at(&mut all));
-        // Its own priority scan comes too late, and no raise of its own is in progress.
+        // The tube's own priority scan ends too late, and it has no raise in progress.
         tube.all().end_priority_scan(9, Some(&[]));
         tube.all().mark(5).unwrap().end_raise(20, Some(50));
         assert_eq!(at(&mut tube), [(1, 10), (5, 3)]);
@@ -301,7 +305,7 @@ mod tests {
         assert!(!scanned(&many).state.complete);
         let mut priorities = scanned(&many[..16]);
         assert!(priorities.state.complete);
-        // One that is idle gives way, none other.
+        // A priority without ready tasks is evicted; a priority with ready tasks is not.
         priorities.table().get(0, 3).unwrap().at = LAST;
         priorities.all().lower(40, 5);
         assert!(priorities.state.complete && priorities.all().mark(3).is_none());

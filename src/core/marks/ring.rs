@@ -1,64 +1,70 @@
-//! The tasks of a group that takes are given next: one take reads them ahead, so that not each of many consumers
-//! searches the index and walks over what the others are taking.
+//! The candidate ring of a group: the tasks that takes are given next. One take reads them ahead (a refill), so that
+//! many consumers do not each search the index and walk over the tasks that the others are taking.
 //!
-//! Invariant: a task of the group that is ready, visible to all and before `end` is a candidate, or was handed out to a
-//! take that has not ended, or its row was locked, or being changed, as a take or a refill came to it. What may break
-//! that puts the ring aside, and the next refill begins at the mark: a rollback, a take that ends without a look at its
-//! candidate, the end of such a lock. What is not told, as that such a change has left the task ready, is found as the
-//! ring is put aside once in `TRUSTED_FOR`. A task that becomes ready before `end` cuts off the candidates behind it.
-//! Refills treat concurrent commits as the raise of a mark does: those before the look's snapshot are in what it finds,
-//! later ones are in `floor`.
+//! Invariant: each task of the group that is ready, visible to all and before `end` is in one of three situations. It
+//! is a candidate; it was handed out to a take that has not ended; or its row was locked or being changed when a take
+//! or a refill reached it. Races that the invariant wins:
 //!
-//! A candidate is a hint: the take looks whether the row is still there, and ready.
+//! 1. A transaction that has taken a candidate is rolled back: the ring is discarded, and the next refill starts at the
+//!    mark.
+//! 2. A take ends without reading the row of its candidate: the ring is discarded.
+//! 3. A row lock that a take skipped is released: the ring is discarded when the locking transaction has ended.
+//! 4. A change that a take or refill skipped leaves the task ready. Nothing reports this: the ring is discarded once in
+//!    `TRUSTED_FOR`.
+//! 5. A task becomes ready before `end`: the candidates behind it are cut off.
+//! 6. A commit overlaps a refill: the refill's snapshot sees earlier commits; later ones lower `floor`, and the refill
+//!    ignores the tasks that it found from there on.
 //!
-//! Candidates lie apart from the rest, and are not touched while there are none.
+//! A candidate is a hint: the take checks whether the row still exists and is ready.
+//!
+//! Candidates are stored apart from the state and are not touched while the ring is empty.
 
 use crate::marks::candidate::{Candidate, Candidates, Handed, LOCKERS, More, ROOM, Read, Refill};
 use crate::position::{FIRST, Group, LAST, Position};
 
-/// With this number of candidates or fewer, more are read.
+/// A refill begins when the ring has this number of candidates or fewer.
 const LOW: usize = ROOM / 2;
-/// After this time (µs) it is filled from the mark on, in case that a change was not reported.
+/// A ring older than this (µs) is refilled from the mark, in case a change was not reported.
 pub const TRUSTED_FOR: i64 = 1_000_000;
-/// Of the time no more than the part of one in this number is spent on reading anew what was left out.
+/// At most 1/100 of the time goes to re-reading tasks that an earlier refill or take skipped.
 const READING_AT_MOST: i64 = 100;
-/// A ring of one group that was not used for this time (µs) may be filled for another.
+/// A ring that takes have not used for this time (µs) can be bound to another group.
 pub const IDLE_AFTER: i64 = 100_000;
-/// For this time (µs) it is not used where it is unknown when a lock ends.
+/// Time (µs) for which a ring is not used after a take skipped a lock whose holder could not be recorded.
 pub const DISTRUSTED_FOR: i64 = 10_000;
 /// A refill older than this (µs) is considered abandoned.
 pub const LOST_AFTER: i64 = 10_000_000;
 
-/// A ring but for its candidates.
+/// State of a ring, without its candidates.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     first: u32,
     count: u32,
     pub(super) group: Group,
-    /// FIRST: nothing is known.
+    /// Position behind the last candidate; FIRST: nothing is known.
     end: Position,
     /// First position at which a task became ready during a refill.
     floor: Position,
-    /// Number of the last refill; whether that is in progress, and since when.
+    /// Number of the last refill, whether it is in progress, and its start.
     refill: u64,
     is_being_refilled: bool,
     refilled_since: i64,
-    /// When it was last filled from the mark on, and how long (µs) that took.
+    /// Time of the last refill that started at the mark, and its duration (µs).
     begun: i64,
     reading: i64,
-    /// When a take last came to it.
+    /// Time of the last take.
     pub(super) used: i64,
     distrusted_since: i64,
-    /// The last refill has come to the end of the index, and nothing has become ready behind `end` since.
+    /// The last refill has reached the end of the index, and no task has become ready behind `end` since.
     is_exhausted: bool,
-    /// Tasks were left out, or passed over, as they were being changed.
+    /// A refill or take has skipped tasks that were being changed.
     has_left_out: bool,
-    /// Transactions that have locked rows which takes have passed over; 0: none.
+    /// Transactions whose locked rows takes have skipped; 0: unused.
     lockers: [u32; LOCKERS],
 }
 
-/// A ring whose state may be changed.
+/// Mutable view of a ring.
 pub struct CandidateRing<'q> {
     pub state: &'q mut State,
     pub candidates: &'q mut Candidates,
@@ -87,7 +93,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Returns whether another group may have the ring.
+    /// Returns whether the ring can be bound to another group.
     pub(super) fn is_idle(&self, now: i64) -> bool {
         let is_unused = self.count == 0 || !is_within(self.used, now, IDLE_AFTER);
         is_unused && !self.is_being_refilled(now)
@@ -97,37 +103,37 @@ impl State {
         self.is_being_refilled && is_within(self.refilled_since, now, LOST_AFTER)
     }
 
-    /// Forgets all candidates, and abandons a refill in progress.
+    /// Discards all candidates and abandons a refill in progress.
     pub fn put_aside(&mut self) {
         (self.count, self.end, self.is_being_refilled) = (0, FIRST, false);
         (self.is_exhausted, self.has_left_out, self.lockers) = (false, false, [0; LOCKERS]);
     }
 
-    /// Returns whether the group has no tasks but those that takes in progress have.
+    /// Returns whether every ready task of the group is held by a take in progress.
     pub(super) fn knows_none(&self, now: i64) -> bool {
         let is_trusted = is_within(self.begun, now, TRUSTED_FOR);
         let is_sure = !self.has_left_out && self.lockers == [0; LOCKERS];
         self.count == 0 && self.is_exhausted && is_sure && is_trusted
     }
 
-    /// Gives the ring to a group.
+    /// Binds the ring to a group.
     pub(super) fn bind(&mut self, group: Group) {
         self.put_aside();
         (self.group, self.distrusted_since) = (group, i64::MIN);
     }
 
-    /// Returns whether what was left out is to be looked for again, which may be a long way from the mark on.
+    /// Returns whether it is time to re-read skipped tasks. The scan starts at the mark and can be long.
     fn is_to_be_read_anew(&self, now: i64) -> bool {
         let rest = self.reading.saturating_mul(READING_AT_MOST);
         self.has_left_out && !self.is_being_refilled(now) && !is_within(self.begun, now, rest)
     }
 
-    /// A take has passed over a row that was being changed.
+    /// Records that a take has skipped a row that was being changed.
     pub fn leave_out(&mut self) {
         self.has_left_out = true;
     }
 
-    /// A take has passed over a row that this transaction has locked; None: it is unknown which.
+    /// Records that a take has skipped a row that this transaction has locked; None: the transaction is unknown.
     pub fn pass_over(&mut self, locker: Option<u32>, now: i64) {
         let Some(locker) = locker else { return self.distrust(now) };
         if self.lockers.contains(&locker) {
@@ -144,8 +150,8 @@ impl State {
         self.distrusted_since = now;
     }
 
-    /// One of the transactions told with what was handed out has ended: the row that it had locked may come first.
-    /// Another take may have seen to that.
+    /// Discards the ring after one of the transactions in `lockers` has ended: the row that it had locked can come
+    /// first. Does nothing if another take has already discarded the ring.
     pub fn locker_ended(&mut self, of: &Handed) {
         if self.lockers == of.lockers {
             self.put_aside();
@@ -154,7 +160,7 @@ impl State {
 }
 
 impl CandidateRing<'_> {
-    /// Hands out the next candidate, with further ones for a take of several tasks, and perhaps a refill.
+    /// Hands out the next candidate, further ones for a take of several tasks, and a refill if one is due.
     pub fn hand_out(&mut self, more: &mut More, now: i64) -> Handed {
         if is_within(self.state.distrusted_since, now, DISTRUSTED_FOR) {
             return Handed::default();
@@ -199,8 +205,8 @@ impl CandidateRing<'_> {
         Some(Refill { from: state.end, mark: FIRST, room, ring: 0, number: state.refill })
     }
 
-    /// Ends a refill, which has found these tasks: all of the group that are ready, in order, up to the last, but for
-    /// those that were being changed. Fewer than it had room for: there are no more.
+    /// Ends a refill. It has found all ready tasks of the group in order, up to the last one, except those that were
+    /// being changed. If it has found fewer than it had room for, there are no more.
     pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
         if !self.state.is_being_refilled || self.state.refill != refill.number {
             return;
@@ -226,7 +232,7 @@ impl CandidateRing<'_> {
         }
     }
 
-    /// A task of a group has become ready at this position.
+    /// Records that a task of a group has become ready at this position.
     pub fn lower(&mut self, group: Group, position: Position) {
         if !self.state.group.meets(group) {
             return;
@@ -248,8 +254,8 @@ impl CandidateRing<'_> {
     }
 }
 
-/// Returns whether no more than this time has passed. Each process has read the clock before it came to the ring, and
-/// it may have been set back.
+/// Returns whether at most this time has passed. Uses the absolute difference: each process read the clock before it
+/// locked the ring, and the clock can have been set back.
 fn is_within(since: i64, now: i64, time: i64) -> bool {
     now.checked_sub(since).is_some_and(|passed| passed.unsigned_abs() <= time.unsigned_abs())
 }

@@ -1,10 +1,13 @@
-//! The rings of a queue, each of one group, so that takes of several tubes and priorities in turn each have theirs. The
-//! one that was not used for longest is given to another group once it is idle; until then that group searches the
-//! index.
+//! The candidate rings of a queue. Each is bound to one group, so that takes of several tubes and priorities have one
+//! each. A group without a ring gets the idle ring that has been unused for the longest time. While no ring is idle,
+//! the group searches the index.
 //!
-//! Groups overlap, as those of all tasks and of a tube: a task may be a candidate in several rings, and a take may find
-//! that another, which was handed it by another ring, is taking it. So what may bring such a task back concerns all
-//! rings: a rollback, and a take that ends amid its look.
+//! Invariant: each ring keeps the invariant of [`crate::marks::ring`], although groups overlap, such as all tasks and
+//! the tasks of one tube. Races that the invariant wins:
+//!
+//! 1. Two rings hand out the same task to two takes: the second take skips it because the first is taking it.
+//! 2. The first take is rolled back, or gives up its candidate before it has read the row: all rings are discarded, not
+//!    only its own.
 
 use crate::marks::candidate::{Candidates, Handed, More, Read, Refill};
 use crate::marks::ring::{CandidateRing, State};
@@ -17,7 +20,7 @@ pub const RINGS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct States<const COUNT: usize = RINGS>([State; COUNT]);
 
-/// Rings that may be changed.
+/// Mutable view of the rings.
 pub struct Rings<'q, const COUNT: usize = RINGS> {
     pub states: &'q mut States<COUNT>,
     pub candidates: [&'q mut Candidates; COUNT],
@@ -30,7 +33,7 @@ impl<const COUNT: usize> Default for States<COUNT> {
 }
 
 impl<const COUNT: usize> Rings<'_, COUNT> {
-    /// Hands out the next candidate of a group, with further ones for a take of several tasks, and perhaps a refill.
+    /// Hands out the next candidate of a group, further ones for a take of several tasks, and a refill if one is due.
     pub fn hand_out(&mut self, group: Group, more: &mut More, now: i64) -> Handed {
         let Some(number) = self.number_of(group, now) else { return Handed::default() };
         let mut handed = self.ring(number).hand_out(more, now);
@@ -41,7 +44,7 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
         handed
     }
 
-    /// Returns the number of a group's ring, which may be given to it now.
+    /// Returns the number of a group's ring. Binds an idle ring to a group without a ring.
     fn number_of(&mut self, group: Group, now: i64) -> Option<usize> {
         let states = &mut self.states.0;
         let known = states.iter().position(|state| state.group == group);
@@ -62,39 +65,39 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
         self.ring(refill.ring).end_refill(refill, read, now);
     }
 
-    /// Returns whether a group has no tasks but those that takes in progress have.
+    /// Returns whether every ready task of a group is held by a take in progress.
     pub fn knows_none(&mut self, group: Group, now: i64) -> bool {
         let mut states = self.states.0.iter_mut();
         let empty = states.find(|state| state.group == group && state.knows_none(now));
         empty.map(|state| state.used = now).is_some()
     }
 
-    /// The take that was handed this out has passed over a row that was being changed.
+    /// Records that the take has skipped a row that was being changed.
     pub fn leave_out(&mut self, of: &Handed) {
         self.states.0[of.ring].leave_out();
     }
 
-    /// A task of a group has become ready at this position.
+    /// Records that a task of a group has become ready at this position.
     pub fn lower(&mut self, group: Group, position: Position) {
         (0..COUNT).for_each(|number| self.ring(number).lower(group, position));
     }
 
-    /// The take that was handed this out has passed over a row that a transaction has locked, see [`State::pass_over`].
+    /// Records that the take has skipped a row that a transaction has locked, see [`State::pass_over`].
     pub fn pass_over(&mut self, of: &Handed, locker: Option<u32>, now: i64) {
         self.states.0[of.ring].pass_over(locker, now);
     }
 
-    /// One of the transactions told with what was handed out has ended.
+    /// Records that one of the transactions in `lockers` has ended, see [`State::locker_ended`].
     pub fn locker_ended(&mut self, of: &Handed) {
         self.states.0[of.ring].locker_ended(of);
     }
 
-    /// The take that was handed this out does not look at it, nor has it changed anything because of it.
+    /// Discards the ring of a take that neither reads its candidate nor has changed anything because of it.
     pub fn give_up(&mut self, of: &Handed) {
         self.states.0[of.ring].put_aside();
     }
 
-    /// Puts all rings aside.
+    /// Discards all rings.
     pub fn put_aside(&mut self) {
         self.states.0.iter_mut().for_each(State::put_aside);
     }
@@ -167,7 +170,7 @@ mod tests {
         let now = 9 + IDLE_AFTER + 1;
         let handed = rings.hand_out(of(9, None), now);
         assert_eq!(handed.refill.map(|refill| refill.from), Some(FIRST));
-        // The others are as they were.
+        // The other rings are unchanged.
         let found: Vec<_> = tubes.map(|tube| rings.next(of(tube, None), now)).collect();
         assert_eq!(found, [Some(5), None, Some(3), Some(3)]);
     }
@@ -204,15 +207,15 @@ mod tests {
         assert_eq!(rings.next(Group::ALL, 11), None);
     }
 
-    /// What happens to tasks, each with a position of its own; all tubes and priorities, so that groups overlap.
+    /// Events of tasks at distinct positions. Takes of all tubes and priorities make groups overlap.
     #[derive(Clone, Debug)]
     enum Step {
         Put(usize),
-        /// A take that is handed something; one that reads ahead, ends that, looks at its candidate.
+        /// A take is handed a candidate; a take ends its refill; a take reads its candidate.
         HandOut(Group, usize),
         Read(prop::sample::Index),
         End(prop::sample::Index),
-        /// A take ends: commits, or is rolled back.
+        /// A take commits or is rolled back.
         Commit(prop::sample::Index),
         RollBack(prop::sample::Index),
         /// Begins or ends a change by hand, which is not reported: the task is ready before and after it.
@@ -243,13 +246,13 @@ mod tests {
         prop::collection::vec(step, 0..150)
     }
 
-    /// A take between being handed something and its look.
+    /// A take between the moment it was handed something and its read.
     struct Take {
         group: Group,
         handed: Handed,
         hands: Vec<usize>,
         read: Option<Read>,
-        /// Tasks of the group that were free when it was handed something.
+        /// Tasks of the group that have been free since it was handed something.
         free: BTreeSet<usize>,
     }
 
@@ -289,7 +292,7 @@ mod tests {
                         };
                         let free: BTreeSet<usize> = ready.iter().copied().filter(is_free).collect();
                         prop_assert!(!knows_none || free.is_empty(), "there are some: {:?}", free);
-                        // What was changed may come late.
+                        // A task that was being changed can be found late.
                         let free = free.difference(&changed).copied().collect();
                         takes.push(Take { group, handed, hands, read: None, free });
                     }
@@ -336,7 +339,7 @@ mod tests {
                         if let Some(at) = pick(&taken, &index) {
                             ready.insert(taken.swap_remove(at));
                             rings.all().put_aside();
-                            // It was not free all along.
+                            // The task was not free all along.
                             takes.iter_mut().for_each(|take| take.free.retain(|task| ready.contains(task)));
                         }
                     }

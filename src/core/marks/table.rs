@@ -1,5 +1,5 @@
-//! Marks by group: a bounded table of marks for priorities, of the whole queue and of some tubes together. The marks
-//! lie apart from their number, and are not touched while there are none.
+//! A bounded table of marks by priority, shared by the whole queue and its tubes. The marks are stored apart from their
+//! count and are not touched while the table is empty.
 
 use crate::marks::mark::Mark;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Maximum number of marks by priority in a queue.
 pub const MARKS: usize = 64;
 
-/// A group of priorities: 0 for the whole queue, else the place of a tube.
+/// Owner of a set of priorities: 0 for the whole queue, else the position of a tube plus one.
 pub type Scope = usize;
 
 #[repr(C)]
@@ -18,10 +18,10 @@ pub struct Entry {
     pub mark: Mark,
 }
 
-/// By scope and priority.
+/// Sorted by scope and priority.
 pub type Entries = [Entry; MARKS];
 
-/// A table that may be changed.
+/// Mutable view of a table.
 pub struct Table<'q> {
     pub entries: &'q mut Entries,
     pub count: &'q mut usize,
@@ -51,7 +51,7 @@ impl Table<'_> {
         self.place(scope, priority).is_ok()
     }
 
-    /// Adds the mark of a priority that has none; false if the table is full.
+    /// Adds the mark of a new priority; false if the table is full or has the priority already.
     pub fn add(&mut self, scope: Scope, priority: i64, mark: Mark) -> bool {
         let Err(place) = self.place(scope, priority) else { return false };
         if self.room() == 0 {
@@ -63,7 +63,7 @@ impl Table<'_> {
         true
     }
 
-    /// Removes the first mark of a scope for which a condition holds; false if there is none.
+    /// Removes the first mark of a scope for which a condition holds; false if no mark fulfils it.
     pub fn remove(&mut self, scope: Scope, is_it: impl Fn(&Mark) -> bool) -> bool {
         let range = self.range(scope);
         let found = self.entries[range.clone()].iter().position(|entry| is_it(&entry.mark));

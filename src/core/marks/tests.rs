@@ -1,5 +1,5 @@
-//! The marks of a queue against a model that knows every task: whatever commits, takes, looks and priority scans come
-//! in whatever order, no task stands before a mark of its group.
+//! The marks of a queue against a model that knows every task. For any order of commits, takes, scans and priority
+//! scans, no task stands before a mark of its group.
 
 use crate::marks::groups::Copied;
 use crate::marks::mark::{LOST_AFTER, RAISE_AFTER};
@@ -9,24 +9,24 @@ use proptest::option;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A task that is ready: its tube, priority and place. Buried ones have no tube.
+/// A ready task: its tube, priority and position. Buried tasks have no tube.
 type Task = (u64, i64, Position);
 
-/// More than have marks, so that they give way to others.
+/// More tubes and priorities than have marks, so that some are evicted.
 const TUBES: u64 = 20;
 const PRIORITIES: i64 = 20;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A commit; of its tasks these parts were noted.
+    /// A commit; the flags say whether tube and priority of its task were recorded.
     Put(Task, bool, bool),
     Bury(Position),
-    /// A commit that takes one of the tasks, or digs one out.
+    /// A commit that takes a ready task, or digs out a buried one.
     Take(prop::sample::Index),
     Dig(prop::sample::Index),
-    /// A take that begins to look, and perhaps is to raise the mark.
+    /// A take that starts its scan, and can be asked to raise the mark.
     Start(Group, u32),
-    /// The look of one of those that raise a mark; the end of it.
+    /// The scan of a raise, and the end of the raise.
     Look(prop::sample::Index),
     EndRaise(prop::sample::Index, bool),
     KnownPriorities(Option<u64>, u32),
@@ -41,7 +41,7 @@ fn group() -> impl Strategy<Value = Group> {
     prop_oneof![8 => ready, 1 => Just(Group::ALL), 1 => Just(Group::Buried)]
 }
 
-/// Of all priorities.
+/// Any group that covers all priorities.
 fn group_at_once() -> impl Strategy<Value = Group> {
     let ready = option::of(0..TUBES).prop_map(|tube| Group::Ready { tube, priority: None });
     prop_oneof![3 => ready, 1 => Just(Group::Buried)]
@@ -49,7 +49,7 @@ fn group_at_once() -> impl Strategy<Value = Group> {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let index = any::<prop::sample::Index>;
-    // Few of each most of the time, so that they meet.
+    // Mostly few tubes and priorities, so that they meet.
     let tube = || prop_oneof![4 => 0..2u64, 1 => 0..TUBES];
     let priority = || prop_oneof![4 => 0..3i64, 1 => 0..PRIORITIES];
     let few = (option::of(tube()), option::of(priority()))
@@ -74,9 +74,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..60)
 }
 
-/// A raise in progress: since when, and what the look has found.
+/// A raise in progress: its group, its start, and the first task that its scan found.
 type Raise = (Group, i64, Option<Position>);
-/// The same of a priority scan, in a tube or all.
+/// A priority scan in progress: its tube, its start, and its result.
 type PriorityScan = (Option<u64>, i64, Option<Vec<(i64, Position)>>);
 
 #[derive(Default)]
@@ -88,7 +88,7 @@ struct Model {
 }
 
 impl Model {
-    /// Where the first task of a group stands.
+    /// Returns the position of a group's first task.
     fn first(&self, group: Group) -> Position {
         let Group::Ready { tube, priority } = group else {
             return self.buried.iter().copied().min().unwrap_or(LAST);
@@ -100,7 +100,7 @@ impl Model {
         self.ready.iter().filter(is_of).map(|task| task.2).min().unwrap_or(LAST)
     }
 
-    /// The priorities of the ready tasks, and where the first of each stands.
+    /// Returns the priorities of the ready tasks, with the position of the first task of each.
     fn priorities(&self, of: Option<u64>) -> BTreeMap<i64, Position> {
         let mut firsts = BTreeMap::new();
         for (tube, priority, position) in &self.ready {
@@ -204,7 +204,7 @@ proptest! {
         }
     }
 
-    /// With the queue at rest a look brings each mark to the first task: else takes would be slow for ever.
+    /// With the queue at rest, a scan raises each mark to the first task: otherwise takes would stay slow.
     #[test]
     fn a_look_at_rest_raises_a_mark_to_the_first_task(
         before in prop::collection::vec((group(), 0..60u128), 0..20), first in 0..60u128, group in group_at_once()

@@ -72,9 +72,9 @@ impl Table {
         }
     }
 
-    /// Returns the task's own time to run, limited to 0 to 100 years: users write this column, and an absurd value must
-    /// not make the take of the tasks behind it fail. An interval whose months and days have opposite signs can be
-    /// short and still lead out of the calendar on the way: it counts as too long.
+    /// Returns the task's own time to run, limited to 0 to 100 years. Users write this column, and an absurd value must
+    /// not fail the take of the tasks behind it. An interval whose months and days have opposite signs can be short
+    /// although an intermediate sum leaves the calendar: it counts as too long.
     fn own_ttr(&self) -> String {
         let ttr = format!("task.{}", self.field(Field::Ttr));
         let (none, longest) = (interval(0), "'100 years'::pg_catalog.interval");
@@ -121,7 +121,7 @@ impl Table {
         self.shortened(Field::Reason, text)
     }
 
-    /// Returns a text, cut to the length of the reason's column if it is for that.
+    /// Returns a text, cut to the column's length limit if the field is the reason.
     fn shortened(&self, field: Field, text: String) -> String {
         match self.reason_length.filter(|_| field == Field::Reason) {
             Some(length) => format!("pg_catalog.left({text}, {length})"),
@@ -134,7 +134,7 @@ impl Table {
         let Some(backoff) = self.features.backoff() else { return interval(0) };
         let attempts = format!("task.{}", self.field(Field::Attempts));
         let earlier = format!("(GREATEST({attempts}, 1) OPERATOR(pg_catalog.-) 1)");
-        // The counter never restarts; these are the attempts of the present round.
+        // The counter never restarts, so the attempts of the current round are the remainder.
         let done = match self.features.limit() {
             Some(limit) => format!("({earlier} OPERATOR(pg_catalog.%) {limit})"),
             None => earlier,
@@ -149,7 +149,7 @@ impl Table {
         )
     }
 
-    /// Returns the condition on the states that a verb applies to; None for all.
+    /// Returns the condition on the states that a verb applies to; None for all states.
     pub(super) fn in_states_of(&self, applies: Applies) -> Option<String> {
         match applies.states {
             States::Any => None,
@@ -158,7 +158,8 @@ impl Table {
         }
     }
 
-    /// Returns ` AND` the condition that a task's life has not ended, if the verb demands that and tasks have an end.
+    /// Returns ` AND` and the condition that a task's life has not ended. The text is empty if the verb does not demand
+    /// this or tasks do not expire.
     pub(super) fn is_alive(&self, applies: Applies) -> String {
         let expires = self.fields.get(&Field::Expires).filter(|_| applies.alive);
         expires.map_or(String::new(), |expires| {
@@ -169,8 +170,8 @@ impl Table {
     }
 }
 
-/// Returns the instant in a column put off by an interval. One beyond the year 200,000 stays: it never comes, and the
-/// sum could lie outside of the calendar.
+/// Returns the instant in a column plus an interval. An instant beyond the year 200,000 stays: it never comes, and the
+/// sum could leave the calendar.
 fn put_off(column: &str, by: &str) -> String {
     const NEVER: &str = "'200000-01-01 00:00:00+00'::pg_catalog.timestamptz";
     format!(

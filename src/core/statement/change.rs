@@ -1,4 +1,4 @@
-//! Statements that pick their tasks themselves: takes, and the changes of the worker.
+//! Statements that select their tasks themselves: takes, and the changes of the worker.
 
 use crate::field::Field;
 use crate::statement::rule::{Applies, Assignment, Return};
@@ -6,7 +6,7 @@ use crate::statement::step::hidden;
 use crate::statement::{AT_LEAST, Parameter, Parameters, Table, Text, Within, join};
 use crate::status::Status;
 
-/// A change that picks its tasks itself.
+/// A change that selects its tasks itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Ready tasks become taken by a session.
@@ -45,15 +45,15 @@ pub enum Change {
     Reap,
     /// Tasks taken by no session come back.
     ReapOwnerless,
-    /// All taken tasks come back, whichever session holds them.
+    /// All taken tasks of all sessions come back.
     SnatchAll,
-    /// The tasks of a session come back, as it gives them back itself.
+    /// All tasks of a session come back at the session's own request.
     GiveBack,
     /// The first buried tasks come back, in take order.
     Plow { delay: bool, ttl: bool, marked: bool },
 }
 
-/// The states in which a task's life may end.
+/// The states in which a task's life can end.
 pub const MORTAL: [Status; 3] = [Status::Ready, Status::Waiting, Status::Buried];
 
 const _: () = {
@@ -66,7 +66,7 @@ const _: () = {
 };
 
 impl Table {
-    /// Picks and changes tasks in one statement, for a key of one column.
+    /// Selects and changes tasks in one statement, for a key of one column.
     pub fn change(&self, change: Change) -> Text {
         let mut parameters = Parameters::default();
         let set = self.set(change, &mut parameters);
@@ -76,7 +76,7 @@ impl Table {
         parameters.text(self.changing(change, &set, &condition))
     }
 
-    /// Changes one task picked before.
+    /// Changes one task selected before.
     pub fn change_one(&self, change: Change) -> Text {
         let mut parameters = Parameters::default();
         let set = self.set(change, &mut parameters);
@@ -120,7 +120,7 @@ impl Table {
         self.assign(self.on_change(change), parameters)
     }
 
-    /// Returns the assignments of a change; none if it deletes.
+    /// Returns the assignments of a change; an empty list if it deletes.
     pub fn on_change(&self, change: Change) -> Vec<Assignment> {
         let failed = |why| self.on_return(Return { failed: Some(why), ..Return::default() });
         match change {

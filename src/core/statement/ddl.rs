@@ -1,4 +1,4 @@
-//! DDL that makes a table a queue, and an ordinary table again: columns, triggers. Indexes:
+//! DDL that makes a table a queue, and an ordinary table again: columns and triggers. Indexes are in
 //! [`crate::statement::index`].
 
 use crate::field::Field;
@@ -8,7 +8,7 @@ use crate::statement::{CLOCK, Parameters, Table, join};
 use crate::status::Status;
 
 impl Table {
-    /// Sets the status of rows that have none.
+    /// Sets the status of rows that have NULL.
     pub fn fill_status(&self, status: Status) -> String {
         let (table, column, label) = (self.qualified(), self.status(), self.label(status));
         format!("UPDATE ONLY {table} SET {column} = {label} WHERE {column} IS NULL")
@@ -73,7 +73,7 @@ impl Table {
             None => format!("DELETE FROM ONLY {table} AS task WHERE {condition}"),
             Some(to) => {
                 let mut set = self.put_away(to, Assigned::Null);
-                // A done task that comes back must not expire at once.
+                // Without a new end of life, a done task that comes back could expire immediately.
                 set.extend(self.renewed(false).filter(|_| MORTAL.contains(&to)));
                 let set = self.assign(set, &mut Parameters::default());
                 let set = set.join(", ");
@@ -83,7 +83,7 @@ impl Table {
     }
 
     /// Clears a field whose feature is switched off, so that old values do not take effect when it is switched on
-    /// again. `of`: only for tasks in this state.
+    /// again. With `of`, only for tasks in this state.
     pub fn forget(&self, field: Field, of: Option<Status>) -> String {
         let (table, column) = (self.qualified(), self.field(field));
         let state = of.map(|status| format!(" AND {}", self.is(status))).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Table {
         )
     }
 
-    /// Makes ready tasks wait whose start time, in a column of the table's own, is in the future.
+    /// Makes ready tasks wait if their start time, in a column that the table already had, is in the future.
     pub fn wait_until_due(&self) -> String {
         let (table, runat) = (self.qualified(), self.field(Field::Runat));
         format!(
@@ -103,7 +103,7 @@ impl Table {
         )
     }
 
-    /// Returns the triggers that a queue needs, each with the statements that make it.
+    /// Returns the triggers that a queue needs, each with the statements that create it.
     pub fn triggers(&self) -> Vec<(&'static str, Vec<String>)> {
         let table = self.qualified();
         let mut wanted = vec![
@@ -115,7 +115,7 @@ impl Table {
             let when = String::new();
             wanted.push((ARRIVAL, "BEFORE INSERT", "FOR EACH ROW", when, "row_arrives"));
         }
-        // No operator, as those of a condition are found by the search_path of whoever creates the trigger.
+        // Uses a function: an operator would be looked up in the search_path of the role that creates the trigger.
         let row = |prefix: &str| {
             let columns = self.watched().map(|column| format!("{prefix}.{column}"));
             format!("ROW({})", join(columns, ", "))
@@ -133,7 +133,7 @@ impl Table {
         wanted.into_iter().map(make).collect()
     }
 
-    /// Returns the columns whose change changes a task's state, or its position in the queue.
+    /// Returns the columns that determine a task's state and its position in the queue.
     fn watched(&self) -> impl Iterator<Item = &String> {
         let tube = self.features.has_tubes().then_some(Field::Tube);
         let fields = [Field::Status, Field::Owner, Field::Runat, Field::Expires, Field::Priority];
@@ -141,7 +141,7 @@ impl Table {
         fields.chain(self.key.iter().map(|key| &key.name))
     }
 
-    /// Returns the numbers of these columns; None if some are still to be added.
+    /// Returns the numbers of the watched columns; None if some have not been added yet.
     pub fn watched_numbers(&self) -> Option<Vec<i16>> {
         let number = |name: &String| self.columns.iter().find(|(_, known)| *known == name);
         self.watched().map(|name| number(name).map(|(number, _)| *number)).collect()
@@ -152,21 +152,21 @@ impl Table {
     }
 }
 
-/// Returns the name of a trigger of ours, quoted where SQL needs it.
+/// Returns the name of one of our triggers, quoted if SQL needs it.
 fn in_sql(name: &str) -> String {
     if name == ARRIVAL { format!("\"{name}\"") } else { name.into() }
 }
 
-/// The trigger that sets the status of new rows. Triggers fire in the order of their names, so this one sees what the
-/// triggers of users have set.
+/// The trigger that sets the status of new rows. Triggers fire in the order of their names, so this one sees the values
+/// set by user triggers.
 pub const ARRIVAL: &str = "~xqueue_arrive";
-/// The name that it had: `upgrade` drops it.
+/// Former name of this trigger, which `upgrade` drops.
 pub const FORMER_ARRIVAL: &str = "xqueue_arrive";
 
 /// The trigger with a condition.
 pub const UPDATE_TRIGGER: &str = "xqueue_update";
 
-/// Names of all triggers that a queue may have.
+/// Names of all triggers that a queue can have.
 pub const TRIGGERS: [&str; 6] =
     [FORMER_ARRIVAL, "xqueue_delete", "xqueue_insert", "xqueue_truncate", UPDATE_TRIGGER, ARRIVAL];
 

@@ -1,4 +1,4 @@
-//! The indexes that `upgrade` makes: which a queue needs, their columns and predicates.
+//! The indexes that `upgrade` creates: when a queue needs them, their columns and predicates.
 
 use crate::field::Field;
 use crate::listed::listed;
@@ -8,7 +8,7 @@ use crate::statement::{KeyColumn, Table, join};
 use crate::status::Status;
 
 listed! {
-    /// The indexes that a queue may need.
+    /// The indexes that a queue can need.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Index {
         /// Ready tasks in take order.
@@ -25,7 +25,7 @@ listed! {
         Expiry,
         /// Ready tasks by sub-queue, in take order.
         Subqueue,
-        /// Taken tasks by sub-queue; unique, so at most one of each.
+        /// Taken tasks by sub-queue. It is unique: at most one task of a sub-queue is taken.
         InFlight,
         /// Ready and waiting tasks by sub-queue, in take order.
         StrictSubqueue,
@@ -73,7 +73,7 @@ impl Table {
         format!("({}) WHERE {}", join(columns, ", "), self.index_predicate(index))
     }
 
-    /// Returns the expression that an index begins with, if it begins with none of the fields.
+    /// Returns the expression that an index begins with, if it does not begin with a column.
     pub fn index_expression(&self, index: Index) -> Option<String> {
         index.is_by_subqueue().then(|| self.subqueue(""))
     }
@@ -126,7 +126,7 @@ impl Table {
         }
     }
 
-    /// Returns the key if an index ends with it.
+    /// Returns the key columns that an index ends with.
     pub fn index_key(&self, index: Index) -> &[KeyColumn] {
         match index {
             Index::Ready | Index::Tube | Index::Buried => &self.key,

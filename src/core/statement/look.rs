@@ -25,7 +25,7 @@ impl Table {
     }
 
     /// Selects the tasks in a state, in the order in which they leave it, up to the limit given as parameter. With two
-    /// statements, the tasks of the second follow those of the first.
+    /// statements, the tasks of the second follow the tasks of the first.
     pub fn tasks_in(&self, status: Status) -> Vec<String> {
         let runat = format!("task.{}", self.field(Field::Runat));
         let key = self.key_list("task.");
@@ -75,8 +75,8 @@ impl Table {
         ))
     }
 
-    /// Calls the pick function, named with its parameters, for the keys of the tasks to take, in order. Also returns
-    /// whether it takes the tube as an argument.
+    /// Calls the pick function for the keys of the tasks to take, in order. `function` is its name with its parameters.
+    /// Also returns whether it takes the tube as an argument.
     pub fn ask(&self, function: &str) -> (String, bool) {
         let (name, takes_tube) = match function.strip_suffix("(integer, text)") {
             Some(name) => (name, true),
@@ -90,7 +90,7 @@ impl Table {
         (format!("SELECT {keys} FROM {name}({arguments}) AS pick"), takes_tube)
     }
 
-    /// Selects the least priority of the ready tasks at or behind the mark; NULL sorts last and means none.
+    /// Selects the least priority of the ready tasks at or behind the mark. NULL is the greatest: it sorts last.
     pub fn least(&self, marked: bool) -> Text {
         let mut parameters = Parameters::default();
         let priority = self.field(Field::Priority);
@@ -162,7 +162,7 @@ impl Table {
         ))
     }
 
-    /// Selects those of the given sessions that hold tasks.
+    /// Selects the given sessions that hold tasks.
     pub fn holding(&self) -> Text {
         let mut parameters = Parameters::default();
         let condition = self.is_held(&mut parameters);

@@ -3,9 +3,9 @@
 //! * Rows are found by key, not by ctid, so a row that moved since the snapshot is still found.
 //! * FOR NO KEY UPDATE does not block foreign key checks. Rows to be deleted are locked FOR UPDATE, so that the DELETE
 //!   does not wait for such a check. SKIP LOCKED lets consumers pass each other.
-//! * coalesce() hides a condition from the planner where only the key index may be used.
-//! * The rows to change are picked separately first: by an InitPlan for a key of one column, by a statement of its own
-//!   for other keys. In a join the planner might repeat the pick for each row.
+//! * coalesce() hides a condition from the planner in statements that must use the key index.
+//! * The keys of the rows to change are selected separately: by an InitPlan for a key of one column, by a statement of
+//!   its own for other keys. In a join the planner could repeat the selection for each row.
 
 mod assign;
 mod change;
@@ -32,7 +32,7 @@ use crate::field::Field;
 use crate::status::Status;
 use std::collections::BTreeMap;
 
-/// A queue's table as statements name it. All names are quoted.
+/// A queue's table as it appears in statements. All names are quoted.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub schema: String,
@@ -40,11 +40,11 @@ pub struct Table {
     pub key: Vec<KeyColumn>,
     /// The columns of the fields in use.
     pub fields: BTreeMap<Field, String>,
-    /// All columns by number, for the columns named by tasks and updates.
+    /// All columns by number, for tasks and updates that name columns.
     pub columns: BTreeMap<i16, String>,
-    /// The type of the status column, as written after `::`.
+    /// The type of the status column, in the form used after `::`.
     pub status_type: String,
-    /// Equality of the tube column's type.
+    /// Equality operator of the tube column's type.
     pub tube_equals: String,
     /// Maximum of the attempts column's type; the count stops there.
     pub most_attempts: i64,
@@ -75,7 +75,7 @@ pub enum Parameter {
     Keys,
     /// The current time.
     Now,
-    /// The key at which to begin.
+    /// Key at which the scan begins.
     Mark,
     /// A priority.
     Level,
@@ -159,7 +159,7 @@ impl Table {
         &self.labels[status as usize]
     }
 
-    /// Returns the label with a cast, for places where the server cannot infer its type.
+    /// Returns the label with a cast, for expressions in which the server cannot infer its type.
     fn typed_label(&self, status: Status) -> String {
         format!("{}::{}", self.label(status), self.status_type)
     }
@@ -208,8 +208,8 @@ impl Table {
         join(columns.map(|key| format!("task.{} {} ANY ({keys})", key.name, key.equals)), "")
     }
 
-    /// Returns a task as a row, which the caller may make jsonb of: what jsonb cannot hold does not make a statement
-    /// fail.
+    /// Returns a task as a row, from which the caller can make jsonb. A value that jsonb cannot represent then does not
+    /// fail the statement.
     fn row(&self) -> String {
         format!("task.*::{}", self.qualified())
     }

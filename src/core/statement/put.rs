@@ -6,7 +6,7 @@ use crate::form::Form;
 use crate::statement::{Parameter, Parameters, Table, Text, join};
 use crate::status::Status;
 
-/// A statement that puts tasks, and which values the call adds to them.
+/// A statement that puts tasks, and the values that the call adds to them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Put {
     pub form: Form,
@@ -17,19 +17,19 @@ pub struct Put {
     pub ttl: bool,
     pub ttr: bool,
     pub priority: bool,
-    /// Before all ready tasks.
+    /// The task goes before all ready tasks.
     pub front: bool,
     pub tube: bool,
     pub conflict: Conflict,
-    /// Numbers of the columns that a task gets which is there already.
+    /// Columns that ON CONFLICT DO UPDATE sets on an existing task.
     pub update: Vec<Update>,
 }
 
-/// A column that a task gets which is there already.
+/// A column that ON CONFLICT DO UPDATE sets on an existing task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Update {
     pub column: i16,
-    /// It is one of the queue's: it stays once a consumer has begun with the task.
+    /// The column is one of the queue's fields: it is not changed after a consumer has taken the task.
     pub is_field: bool,
 }
 
@@ -95,7 +95,7 @@ impl Table {
         ))
     }
 
-    /// Returns the clause for a task whose key is there already. What `EXCLUDED` has is what a new task would get.
+    /// Returns the ON CONFLICT clause for a task whose key already exists. `EXCLUDED` has the values of a new task.
     fn on_conflict(&self, put: &Put) -> String {
         let at_once = match put.conflict {
             Conflict::Error => return String::new(),
@@ -114,7 +114,7 @@ impl Table {
         let fields = fields.map(|field| {
             let column = self.field(field);
             match field {
-                // A task that has an end of life of its own does not lose it.
+                // An existing end of life is not removed.
                 Field::Expires => {
                     let value = format!("COALESCE(EXCLUDED.{column}, task.{column})");
                     self.unless_begun(column, &value)
@@ -140,7 +140,7 @@ impl Table {
         format!(" ON CONFLICT ({}) DO {action}", self.key_list(""))
     }
 
-    /// Sets a column of a task that no consumer has, or has had, or else leaves it.
+    /// Sets a column if the task is ready or waiting; otherwise the column keeps its value.
     fn unless_begun(&self, column: &str, value: &str) -> String {
         let has_not_begun = self.is_one_of(&[Status::Ready, Status::Waiting]);
         format!("{column} = CASE WHEN {has_not_begun} THEN {value} ELSE task.{column} END")

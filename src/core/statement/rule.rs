@@ -1,16 +1,17 @@
-//! What each verb does, said once: the tasks it applies to, and what becomes of their fields. Two interpreters read
-//! these rules: [`super::assign`] makes SQL of them, [`crate::write::assign`] computes the values for the direct path.
+//! The effect of each verb, defined once: the tasks it applies to, and the new values of their fields. Two interpreters
+//! read these rules: [`super::assign`] turns them into SQL, [`crate::write::assign`] computes the values for the direct
+//! path.
 
 use crate::field::Field;
 use crate::statement::{Parameter, Put, Step, Table, Verb};
 use crate::status::Status;
 
-/// What becomes of a field.
+/// The new value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assignment {
     pub field: Field,
     pub value: Assigned,
-    /// In place of `value` where the attempt that has failed was the last.
+    /// Replaces `value` if the failed attempt was the last.
     pub after_last: Assigned,
 }
 
@@ -19,19 +20,19 @@ pub enum Assigned {
     State(Status),
     Null,
     Argument(Parameter),
-    /// The clock, plus these.
+    /// The current time, plus one or two lengths.
     Later(Length, Option<Length>),
-    /// The old value, plus this; beyond the year 200,000 it stays.
+    /// The old value plus a length; beyond the year 200,000 it stays.
     PutOff(Length),
-    /// One more than before, up to what the column can hold.
+    /// The old value plus one, up to the maximum of the column's type.
     OneMore,
-    /// One less than before, down to zero.
+    /// The old value minus one, down to zero.
     OneLess,
-    /// The end of a new life if the task was in a final state; else the old one, put off by the delay.
+    /// The end of a new life if the task was in a final state. Otherwise the old end of life, put off by the delay.
     Renewed {
         delay: bool,
     },
-    /// The reason of a burial: what failed, how many attempts a task has, and the error that the caller gives.
+    /// The reason of a burial: the kind of failure, the limit of attempts, and the error that the caller gives.
     Burial(&'static str, u32, Option<Parameter>),
 }
 
@@ -49,9 +50,9 @@ pub enum Length {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applies {
     pub states: States,
-    /// Only those that the caller's session holds.
+    /// Only tasks that the caller's session holds.
     pub own: bool,
-    /// Only those whose life has not ended.
+    /// Only tasks whose life has not ended.
     pub alive: bool,
 }
 
@@ -64,7 +65,7 @@ pub enum States {
 
 impl Applies {
     pub const TO_TAKE: Applies = Applies::to_takeable(&[Status::Ready]);
-    /// Takes by key may also be of waiting and buried tasks.
+    /// A take by key can also be asked to take waiting and buried tasks.
     pub const TO_TAKE_ANY: Applies =
         Applies::to_takeable(&[Status::Ready, Status::Waiting, Status::Buried]);
 
@@ -116,7 +117,7 @@ pub(super) struct Return {
     pub unused: bool,
     /// The caller gives the error of the attempt.
     pub error: bool,
-    /// The task may come from a final state; then its life starts anew.
+    /// The task can come from a final state, from which it starts a new life.
     pub renews: bool,
     /// Without the delay between attempts.
     pub at_once: bool,
@@ -130,7 +131,7 @@ fn set(field: Field, value: Assigned) -> Assignment {
 }
 
 impl Table {
-    /// Returns what a new task has besides the values it comes with.
+    /// Assignments for a new task, besides the values given with it.
     pub fn on_put(&self, put: &Put) -> impl Iterator<Item = Assignment> {
         let runat = put.delay.then_some(Assigned::Later(DELAY, None));
         let default = self.features.default_ttl().filter(|_| self.has(Field::Expires));
@@ -153,7 +154,7 @@ impl Table {
         .filter_map(|(field, value)| Some(set(field, value?)))
     }
 
-    /// Returns what becomes of a task that is taken. `ttr`: the caller gives a time to run.
+    /// Assignments for a task that is taken. `ttr`: the caller gives a time to run.
     pub fn on_take(&self, ttr: bool) -> impl Iterator<Item = Assignment> {
         let length = match ttr {
             true => Length::Argument(Parameter::Ttr),
@@ -171,7 +172,7 @@ impl Table {
         .filter_map(|(field, value)| Some(set(field, value?)))
     }
 
-    /// The same of a task that may have been waiting or buried.
+    /// Assignments for a taken task that was ready, waiting or buried.
     pub(super) fn on_take_of_any(&self, ttr: bool) -> impl Iterator<Item = Assignment> {
         let runat = Some(Field::Runat).filter(|_| !self.features.has_deadlines());
         let cleared = runat.into_iter().chain([Field::Reason]);
@@ -179,7 +180,7 @@ impl Table {
         self.on_take(ttr).chain(cleared.map(|field| set(field, Assigned::Null)))
     }
 
-    /// Returns what becomes of a waiting task that is due.
+    /// Assignments for a waiting task that is due.
     pub(super) fn on_promotion(&self) -> [Assignment; 2] {
         [set(Field::Status, Assigned::State(Status::Ready)), set(Field::Runat, Assigned::Null)]
     }
@@ -191,7 +192,7 @@ impl Table {
         !(features.keeps() || features.zombies() && stays)
     }
 
-    /// Returns what a step does with a task; None if it deletes the task.
+    /// Assignments of a step; None if it deletes the task.
     pub(super) fn on_step(&self, step: &Step) -> Option<Vec<Assignment>> {
         let renews = matches!(step.verb, Verb::Restart | Verb::Switch(_));
         let (delay, ttl, error) = (step.delay, step.ttl, step.error);
@@ -225,8 +226,8 @@ impl Table {
         })
     }
 
-    /// Returns what becomes of a task that comes back: ready, waiting with a delay or between attempts, or buried after
-    /// the last attempt.
+    /// Assignments for a task that comes back: ready, waiting with a delay or between attempts, or buried after the
+    /// last attempt.
     pub(super) fn on_return(&self, back: Return) -> Vec<Assignment> {
         let tries = back.failed.and(self.features.tries());
         let limit = tries.and_then(|tries| tries.limit);
@@ -262,7 +263,7 @@ impl Table {
         assignments
     }
 
-    /// Returns what becomes of a task that comes to a state that takes ignore.
+    /// Assignments for a task that enters a state consumers never take (buried, done, zombie).
     pub(super) fn put_away(&self, status: Status, runat: Assigned) -> Vec<Assignment> {
         // The reason of an earlier burial is cleared, unless the task stays buried.
         let reason = Some(Field::Reason).filter(|_| status != Status::Buried);
@@ -276,7 +277,7 @@ impl Table {
         assignments
     }
 
-    /// Returns the new end of life of a task that may come from a final state.
+    /// Returns the new end of life of a task that can come from a final state.
     pub(super) fn renewed(&self, delay: bool) -> Option<Assignment> {
         self.has(Field::Expires).then_some(set(Field::Expires, Assigned::Renewed { delay }))
     }
@@ -295,8 +296,8 @@ impl Table {
         length.map_or(Assigned::Null, |length| Assigned::Later(length, None))
     }
 
-    /// Returns the new end of life, if it changes: `ttl` from now, or from the end of the delay; a delay alone puts it
-    /// off.
+    /// Returns the new end of life, if it changes. With `ttl` it is counted from now, or from the end of the delay; a
+    /// delay alone puts it off.
     fn prolonged(&self, delay: bool, ttl: bool) -> Option<Assignment> {
         let value = match (delay, ttl) {
             (true, true) => Assigned::Later(DELAY, Some(TTL)),

@@ -4,7 +4,7 @@ use crate::field::Field;
 use crate::statement::{EQUALS, Parameter, Parameters, Table, Text, join};
 use crate::status::Status;
 
-/// A step with a task.
+/// A verb for named tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Ack,
@@ -22,7 +22,7 @@ pub enum Verb {
     Delete,
 }
 
-/// A statement about named tasks, and which values the call gives.
+/// A statement about named tasks, and the values that the call gives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     pub verb: Verb,
@@ -35,11 +35,11 @@ pub struct Step {
     pub unused: bool,
     /// The error of an attempt.
     pub error: bool,
-    /// Several tasks at once, for a key of one column.
+    /// Several tasks in one statement, for a key of one column.
     pub many: bool,
     /// Numbers of the columns to set.
     pub update: Vec<i16>,
-    /// Each value is a parameter; else one jsonb object holds them all.
+    /// Each value is a parameter; otherwise one jsonb object holds all values.
     pub plain: bool,
 }
 
@@ -61,8 +61,8 @@ impl Step {
 }
 
 impl Table {
-    /// Applies a step to one task, or to those of several, in the required state. Returns the changed tasks; for
-    /// several also their keys.
+    /// Applies a step to the named tasks that are in the required state. Returns the changed tasks; for several tasks
+    /// also their keys.
     pub fn step(&self, step: &Step) -> Text {
         let mut parameters = Parameters::default();
         let set = self.on_step(step).map(|set| self.assign(set, &mut parameters));

@@ -1,10 +1,9 @@
-//! SQL for sub-queues: each is identified by a hash of its label, its sub-queue, and each statement is about one
-//! sub-queue.
+//! SQL for sub-queues. A sub-queue is identified by the hash of its label.
 //!
 //! * The hash is keyed with a secret of the database, see [`crate::queue::digest`]; it is the same function for all
 //!   types, and also hashes NULL.
 //! * The one-element array and the order by sub-queue leave the planner only the index that begins with the sub-queue.
-//! * The first task is looked up by itself and then locked by ctid: FOR UPDATE SKIP LOCKED in the look-up would skip a
+//! * A subselect finds the first task, which is then locked by ctid: FOR UPDATE SKIP LOCKED in the subselect would skip a
 //!   locked task and break the order.
 
 use crate::field::Field;
@@ -16,8 +15,8 @@ use crate::status::Status;
 pub(super) const IN_STRICT_ORDER: [Status; 2] = [Status::Ready, Status::Waiting];
 
 impl Table {
-    /// Returns the states of the tasks that count in the order of their sub-queue; the first of them is next. With
-    /// strict sub-queues a waiting task holds up those behind it.
+    /// Returns the states of the tasks that count in the order of their sub-queue. With strict sub-queues a waiting
+    /// task holds up the tasks behind it.
     pub(super) fn in_order(&self) -> &'static [Status] {
         match self.features.has_strict_subqueues() {
             true => &IN_STRICT_ORDER,
@@ -39,8 +38,8 @@ impl Table {
         format!("xqueue.subqueue({prefix}{tube})")
     }
 
-    /// Picks the first task of a sub-queue, unless one of the sub-queue is taken. The task is returned and locked if it
-    /// is ready and not locked by another transaction.
+    /// Selects and locks the first task of a sub-queue if it is ready, no other transaction has locked it, and no task
+    /// of the sub-queue is taken.
     pub(super) fn picking_in_subqueue(
         &self,
         marked: bool,
@@ -79,7 +78,7 @@ impl Table {
         format!("coalesce({prefix}{priority}::pg_catalog.int8, {})", level::LAST)
     }
 
-    /// Selects the sub-queue of one task, if none of its tasks is taken.
+    /// Selects the sub-queue of one task, if no task of the sub-queue is taken.
     pub fn free_subqueue(&self) -> Text {
         let mut parameters = Parameters::default();
         let (subqueue, key) = (self.subqueue("task."), self.has_key(&mut parameters));
@@ -90,15 +89,15 @@ impl Table {
         ))
     }
 
-    /// Selects whether the first task of a sub-queue is takeable; NULL if there is none.
+    /// Selects whether the first task of a sub-queue is takeable; NULL if the sub-queue is empty.
     pub fn is_takeable(&self) -> Text {
         let mut parameters = Parameters::default();
         let subqueue = parameters.add(Parameter::Subqueue);
         parameters.text(format!("SELECT {}", self.takeable(&subqueue)))
     }
 
-    /// Selects a number of sub-queues that have tasks, from a given hash on, each with whether its first task is
-    /// takeable and the level of that task.
+    /// Selects sub-queues that have tasks, from a given hash on and up to a limit. Each row also says whether the first
+    /// task is takeable, and its level.
     pub fn subqueues(&self) -> Text {
         let mut parameters = Parameters::default();
         let (from, limit) = (parameters.add(Parameter::Subqueue), parameters.add(Parameter::Limit));

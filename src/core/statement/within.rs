@@ -7,7 +7,7 @@ use crate::status::Status;
 /// A group of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Within {
-    /// Ready tasks; of one tube, of one priority.
+    /// Ready tasks, optionally of one tube or one priority.
     Ready {
         tube: bool,
         level: bool,

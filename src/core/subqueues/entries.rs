@@ -1,5 +1,5 @@
-//! Entries of all queues' sub-queues: found through a hash table with chains; each is in its queue's ring, see
-//! [`crate::subqueues::levels`], or in one of two lists.
+//! Entries of the sub-queues of all queues, found through a hash table with chains. Each entry is in its queue's ring,
+//! see [`crate::subqueues::levels`], or in one of two lists.
 
 #[cfg(test)]
 #[path = "integrity.rs"]
@@ -17,34 +17,34 @@ pub struct Entry {
     pub subqueue: u64,
     /// No ready or waiting task stands before this position.
     pub mark: Position,
-    /// First position at which one arrived since the last look began.
+    /// First position at which a task arrived since the last scan began.
     pub floor: Position,
     /// No ready or waiting task has a lesser level.
     pub level: Level,
-    /// Least level at which one arrived since the last look began.
+    /// Least level at which a task arrived since the last scan began.
     pub level_floor: Level,
-    /// While busy: key hash of the taken task.
+    /// Key hash of the taken task, while the sub-queue is busy.
     pub in_flight: u64,
     /// Slot of the queue.
     pub(super) queue: u32,
-    /// Neighbours in the list, or in the circle of a level. Links are indexes plus one; 0: none.
+    /// Neighbours in the list, or in the circle of a level. A link is an index plus one; 0 is no link.
     pub(super) previous: u32,
     pub(super) next: u32,
-    /// While it stands for a level: the levels before and behind it in the tree.
+    /// Lesser and greater levels in the tree, while the entry represents its level.
     pub(super) left: u32,
     pub(super) right: u32,
-    /// While it stands for a level: its weight; those of less weight are below it.
+    /// Weight in the tree, while the entry represents its level. No level below it weighs more.
     pub(super) weight: u32,
     /// Next in the hash table's chain, or next free entry.
     chain: u32,
     pub state: State,
-    /// A task to take has arrived while it was claimed.
+    /// A task to take has arrived while the sub-queue was claimed.
     pub dirty: bool,
-    /// A taken task has come back or ended while it was claimed.
+    /// A taken task has come back or ended while the sub-queue was claimed.
     pub settled: bool,
-    /// Only the claiming transaction, or the one that made it busy, has a task of the sub-queue.
+    /// No transaction has a task of the sub-queue except the claiming one, or the one that made it busy.
     pub clear: bool,
-    /// A task was taken without claiming the sub-queue: its end may be reported after it has been taken again.
+    /// A task was taken without claiming the sub-queue. Its end can be reported after it has been taken again.
     pub unclaimed: bool,
 }
 
@@ -74,23 +74,23 @@ const LISTS: [List; 2] = [List::Away, List::Idle];
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SubqueueRing {
-    /// 0 while the slot is free.
+    /// Generation of the queue's slot; 0 while the slot is free.
     generation: u64,
-    /// Levels of the sub-queues in the ring.
+    /// Root of the tree of levels.
     pub(super) root: u32,
-    /// First and last of each list.
+    /// First and last entry of each list.
     ends: [[u32; 2]; LISTS.len()],
-    /// The number of sub-queues in the ring.
+    /// Number of sub-queues in the ring.
     pub waiting: u32,
-    /// Sub-queues that have something to take may be missing.
+    /// Sub-queues that have something to take can be missing.
     pub incomplete: bool,
-    /// A task was taken without claiming its sub-queue, which has no entry to say so.
+    /// A task was taken without claiming its sub-queue, which has no entry to record it.
     pub unclaimed: bool,
     /// Number of times that the ring became incomplete.
     pub invalidations: u64,
-    /// The same number when the pass in progress began.
+    /// Value of `invalidations` when the pass in progress began.
     pub pass: u64,
-    /// Sub-queue with which the pass goes on.
+    /// Sub-queue at which the pass continues.
     pub cursor: i64,
 }
 
@@ -106,7 +106,7 @@ impl SubqueueRing {
     }
 }
 
-/// Free entries, and the secret of the weights.
+/// Bookkeeping of the entries, and the secret for the weights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Header {
@@ -116,15 +116,15 @@ pub struct Header {
     fresh: u32,
     /// Number of entries in use.
     used: u32,
-    /// Number of idle ones among them, which are evicted where room is needed.
+    /// Number of idle entries among them, which are evicted when there is no free entry.
     idle: u32,
-    /// Secret from which the weights of levels are made, so that users cannot choose labels that make the tree a
-    /// list.
+    /// Secret from which the weights of levels are derived. Without it users could choose labels that degrade the tree
+    /// to a list.
     pub secret: u64,
 }
 
 impl Header {
-    /// Returns the weight of a level that a sub-queue begins to stand for.
+    /// Returns the weight of a level that this sub-queue represents.
     pub fn weight(&self, subqueue: u64) -> u32 {
         let mixed = (subqueue ^ self.secret).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed =
@@ -133,7 +133,7 @@ impl Header {
     }
 }
 
-/// All entries, and the structures that lead to them.
+/// View of all entries, the hash table and the rings.
 pub struct Pool<'a> {
     pub header: &'a mut Header,
     pub entries: &'a mut [Entry],
@@ -155,7 +155,7 @@ impl Pool<'_> {
         &mut self.entries[link as usize - 1]
     }
 
-    /// Returns whether there is room for more than claims.
+    /// Returns whether entries are free besides those reserved for claims.
     pub fn has_room(&self) -> bool {
         let Header { used, idle, .. } = *self.header;
         (used - idle) as usize + self.reserve < self.entries.len()
@@ -189,7 +189,7 @@ impl Pool<'_> {
         (self.entry(link).state == State::Claimed).then_some(link)
     }
 
-    /// Makes an entry, the last of its list; None if all are in use.
+    /// Adds an entry at the tail of the list of its state. Returns None if all entries are in use.
     pub fn add(&mut self, queue: u32, subqueue: u64, level: Level, state: State) -> Option<u32> {
         if self.header.used as usize == self.entries.len() && self.header.idle > 0 {
             self.forget_idle(queue);
@@ -208,7 +208,7 @@ impl Pool<'_> {
         self.header.used += 1;
         let bucket = self.bucket(queue, subqueue);
         let chain = std::mem::replace(&mut self.buckets[bucket], link);
-        // A look that began before there was an entry raises nothing.
+        // The floor makes sure that a scan that began before the entry existed cannot raise the mark.
         *self.entry(link) = Entry {
             subqueue,
             mark: FIRST,
@@ -223,7 +223,7 @@ impl Pool<'_> {
         Some(link)
     }
 
-    /// Frees the entry that has been idle for the longest time, of this queue if it has one.
+    /// Evicts the entry that has been idle for the longest time, of this queue if it has an idle one.
     fn forget_idle(&mut self, queue: u32) {
         let others = 0..self.rings.len() as u32;
         let idle = [queue].into_iter().chain(others).find_map(|of| self.first(of, List::Idle));
@@ -232,7 +232,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Changes the level of an entry; in the ring it goes to the tail of that level.
+    /// Changes the level of an entry. An entry in the ring moves to the tail of the new level.
     pub fn set_level(&mut self, link: u32, level: Level) {
         let is_waiting = self.entry(link).state == State::Waiting;
         if is_waiting && self.entry(link).level != level {
@@ -243,7 +243,7 @@ impl Pool<'_> {
         self.entry(link).level = level;
     }
 
-    /// Moves an entry to the list of a state, to its front or tail.
+    /// Moves an entry to the front or tail of the list of a state, or of the ring.
     pub fn place(&mut self, link: u32, state: State, to: Back) {
         self.unlink(link);
         self.link(link, state, to);

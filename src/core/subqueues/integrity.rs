@@ -5,7 +5,7 @@ use crate::subqueues::entries::{LISTS, List, Pool, State, list_of, some};
 use std::collections::BTreeSet;
 
 impl Pool<'_> {
-    /// Follows every link and counts.
+    /// Follows every link and counts the entries.
     pub fn assert_whole(&self) {
         let entries = (1..).zip(self.entries.iter());
         let used: Vec<(u32, _)> = entries.filter(|(_, entry)| entry.state != State::Free).collect();
@@ -47,7 +47,7 @@ impl Pool<'_> {
         assert_eq!(free, (self.header.fresh - self.header.used) as usize, "free entries");
     }
 
-    /// Checks that the levels below a link lie between bounds and weigh no more than what is above them.
+    /// Checks that the levels below a link lie between the bounds and that none weighs more than the level above it.
     fn walk_tree(
         &self,
         link: u32,

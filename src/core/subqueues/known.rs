@@ -1,11 +1,11 @@
-//! What looks have found out about sub-queues.
+//! Results of earlier scans of sub-queues.
 
 use crate::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use crate::position::{FIRST, LAST, Position};
 use crate::slot_id::SlotId;
 use crate::subqueues::entries::{Pool, State};
 
-/// Clear sub-queues: shared memory knows each of their taken tasks, so a claim need not look for others.
+/// A sub-queue is clear if shared memory knows each of its taken tasks: a claim of it need not look for others.
 impl Pool<'_> {
     pub fn is_clear(&mut self, id: SlotId, subqueue: u64) -> bool {
         self.known(id, subqueue).is_some_and(|link| self.entry(link).clear)
@@ -25,9 +25,9 @@ impl Pool<'_> {
         }
     }
 
-    /// Makes a sub-queue not clear: a task was taken without claiming it. When that task comes back, this is reported
-    /// after it is visible: the transaction that has claimed the sub-queue may have taken it by then, and the sub-
-    /// queue would be freed in its place.
+    /// Makes a sub-queue not clear, because a task was taken without claiming it. The return of that task is reported
+    /// only after it is visible. The transaction that has claimed the sub-queue can have taken the task by then. If the
+    /// sub-queue were clear, the report would free it while the task is in flight.
     pub fn take_unclaimed(&mut self, id: SlotId, subqueue: u64) {
         if let Some(link) = self.known(id, subqueue) {
             let entry = self.entry(link);
@@ -43,15 +43,15 @@ impl Pool<'_> {
     }
 }
 
-/// Marks and levels: no ready or waiting task of a sub-queue stands before its mark, which keeps a take from walking
-/// over the index entries of earlier tasks, nor has one a lesser level.
+/// Marks and levels: no ready or waiting task of a sub-queue stands before its mark or has a lesser level than the
+/// entry. The mark keeps a take from walking over the index entries of earlier tasks.
 impl Pool<'_> {
     /// Returns the mark of a sub-queue.
     pub fn mark(&mut self, id: SlotId, subqueue: u64) -> Position {
         self.known(id, subqueue).map_or(FIRST, |link| self.entry(link).mark)
     }
 
-    /// Begins a look for the first task of a claimed sub-queue.
+    /// Begins a scan for the first task of a claimed sub-queue. Returns the position where it starts.
     pub fn begin_look(&mut self, id: SlotId, subqueue: u64) -> Position {
         if let Some(link) = self.known(id, subqueue) {
             let entry = self.entry(link);
@@ -60,7 +60,8 @@ impl Pool<'_> {
         self.mark(id, subqueue)
     }
 
-    /// Returns the level of a sub-queue in the ring. That of a claimed one is beyond what was taken.
+    /// Returns the level of a sub-queue in the ring, else UNKNOWN: the level of a claimed one is that of the tasks
+    /// behind the taken one.
     pub fn level(&mut self, id: SlotId, subqueue: u64) -> Level {
         let entry = self.known(id, subqueue).map(|link| *self.entry(link));
         let waits = entry.filter(|entry| entry.state == State::Waiting);
@@ -72,8 +73,8 @@ impl Pool<'_> {
         self.first_of_ring(id).map(|(_, level)| level)
     }
 
-    /// Ends the look, which has found in a snapshot of its own that the first task stands at `first`, and none has a
-    /// lesser level.
+    /// Ends the scan. In a snapshot of its own it has found that the first task stands at `first` and that no task has
+    /// a lesser level than `level`.
     pub fn end_look(&mut self, id: SlotId, subqueue: u64, first: Position, level: Level) {
         if let Some(link) = self.known(id, subqueue) {
             let entry = self.entry(link);
@@ -83,8 +84,8 @@ impl Pool<'_> {
         }
     }
 
-    /// Lowers mark and level of a sub-queue to tasks that became ready or waiting, from `least` on and of no lesser
-    /// level.
+    /// Lowers mark and level of a sub-queue to tasks that became ready or waiting: all of them stand at or behind
+    /// `least`, at this level or greater ones.
     pub(super) fn lower(&mut self, id: SlotId, subqueue: u64, least: Position, level: Level) {
         if let Some(link) = self.known(id, subqueue) {
             let entry = self.entry(link);

@@ -1,9 +1,9 @@
 //! The ring of a queue: its waiting sub-queues by level and, within a level, in the order in which they were last
 //! served.
 //!
-//! The sub-queues of a level are linked to a circle. The first of them, which is the next to go, stands for its level
-//! in a treap: a tree with the levels from left to right and random weights from top to bottom, whose depth grows with
-//! the logarithm of their number. A queue without priorities has one level: then this is a list with both ends at hand.
+//! The sub-queues of a level form a circle. The first of them, the next to be served, represents its level in a treap:
+//! a search tree of the levels whose random weights keep its depth logarithmic. A queue without priorities has one
+//! level, so its ring is a plain list.
 
 use crate::level::Level;
 use crate::subqueues::Back;
@@ -12,11 +12,11 @@ use crate::subqueues::entries::{Pool, some};
 /// Location of the link to a level.
 #[derive(Clone, Copy)]
 enum Edge {
-    /// In the ring of a queue.
+    /// The root of a queue's ring.
     Root(u32),
-    /// In the level before which it stands.
+    /// The left link of an entry, to lesser levels.
     Left(u32),
-    /// In the level behind which it stands.
+    /// The right link of an entry, to greater levels.
     Right(u32),
 }
 
@@ -30,7 +30,7 @@ impl Pool<'_> {
         Some(first)
     }
 
-    /// Puts an entry into the ring, at the front or the tail of its level.
+    /// Adds an entry to the ring, at the front or the tail of its level.
     pub fn enter_ring(&mut self, link: u32, to: Back) {
         let edge = self.edge_to(link);
         let Some(first) = some(self.at(edge)) else {
@@ -60,7 +60,7 @@ impl Pool<'_> {
         self.entry(next).previous = previous;
     }
 
-    /// Returns where the level of an entry is, or would be.
+    /// Returns the link to the level of an entry, or the link at which the level would be added.
     fn edge_to(&self, link: u32) -> Edge {
         let level = self.level_of(link);
         let mut edge = Edge::Root(self.queue_of(link));
@@ -74,7 +74,7 @@ impl Pool<'_> {
         edge
     }
 
-    /// Makes another entry stand for a level.
+    /// Makes another entry represent a level.
     fn replace(&mut self, edge: Edge, before: u32, now: u32) {
         let (left, right, weight) = {
             let before = self.entry(before);
@@ -85,7 +85,7 @@ impl Pool<'_> {
         self.hang(edge, now);
     }
 
-    /// Adds a level, above those of less weight.
+    /// Adds a level, above the levels of less weight.
     fn plant(&mut self, link: u32) {
         let subqueue = self.entry(link).subqueue;
         let weight = self.header.weight(subqueue);
@@ -97,7 +97,7 @@ impl Pool<'_> {
         {
             edge = if level < self.level_of(at) { Edge::Left(at) } else { Edge::Right(at) };
         }
-        // Those below are split into the lesser and the greater ones.
+        // Split the levels below the link into lesser and greater ones.
         let mut rest = self.at(edge);
         self.hang(edge, link);
         let (mut lesser, mut greater) = (Edge::Left(link), Edge::Right(link));
@@ -116,7 +116,7 @@ impl Pool<'_> {
         self.hang(greater, 0);
     }
 
-    /// Removes the level at an edge.
+    /// Removes the level at a link.
     fn fell(&mut self, mut edge: Edge) {
         let at = self.at(edge);
         let (mut left, mut right) = (self.at(Edge::Left(at)), self.at(Edge::Right(at)));

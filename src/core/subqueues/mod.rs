@@ -1,24 +1,32 @@
-//! Which sub-queue to look at next. Works on arrays that live in shared memory.
+//! Decides which sub-queue a take scans next. Works on arrays in shared memory.
 //!
-//! A sub-queue is known by the hash of its label; labels with the same hash share one. Each queue has a *ring* of
-//! sub-queues to look at, in the order in which they were last served, so the cost of a take does not grow with the
-//! number of sub-queues or tasks. A sub-queue has an entry in one of these states, or none when it is not known to have
-//! a task:
+//! A sub-queue is identified by the hash of its label; labels with the same hash share one. Each queue has a *ring* of
+//! sub-queues to scan, in the order in which they were last served. The cost of a take therefore does not grow with the
+//! number of sub-queues or tasks. A sub-queue has an entry in one of these states, or no entry if it is not known to
+//! have a task:
 //!
 //! * waiting: it is in the ring;
 //! * claimed: a transaction looks for its first task, or has taken it and not ended yet;
-//! * busy: one of its tasks is taken; it is looked at again when that task comes back or ends;
+//! * busy: one of its tasks is taken; it is scanned again when that task comes back or ends;
 //! * idle: it had nothing to take; the entry is kept while there is room.
 //!
-//! Invariant: a sub-queue whose first task can be taken is in the ring or claimed, or the ring is *incomplete*; then a
-//! take that finds the ring empty looks for sub-queues in the table's index. A sub-queue in the ring without a task is
-//! harmless: a take that finds nothing there drops it.
+//! Invariant: a sub-queue whose first task can be taken is in the ring or claimed, or the ring is *incomplete*. A take
+//! that finds an incomplete ring empty looks for sub-queues in the table's index. A sub-queue in the ring without a
+//! task is harmless: a take that finds nothing there drops it. Races that the invariant wins:
 //!
-//! With priorities the ring is ordered by *level* first: that of an entry is at most the least priority number among
-//! its tasks. A commit lowers it to what it added; a look raises it to what it found, unless something less came during
-//! the look. So a take that finds the first task of the next sub-queue at a greater level than the entry said, with
-//! other sub-queues in the ring before that level, gives the sub-queue back with what it has learned and tries the
-//! next.
+//! 1. A task arrives while the sub-queue is claimed: the commit makes the entry `dirty`, and the sub-queue returns to
+//!    the ring when the claimant gives it back.
+//! 2. A taken task comes back before the callback of the transaction that claimed the sub-queue. The entry is then
+//!    `settled`, and the sub-queue returns to the ring instead of becoming busy.
+//! 3. A task was taken without a claim and comes back late, see [`Pool::take_unclaimed`].
+//! 4. There is no room for an entry: the ring becomes incomplete. A pass that began earlier does not make it complete
+//!    again.
+//!
+//! With priorities the ring is ordered by *level* first. The level of an entry is at most the least priority number of
+//! its tasks. A commit lowers the level to the tasks that it added. A scan raises it to the first task that it found,
+//! unless a lesser one arrived during the scan. A take can therefore find the first task of the next sub-queue at a
+//! greater level than the entry said. If other sub-queues in the ring come before that level, the take gives the
+//! sub-queue back with its new level and tries the next one.
 
 mod entries;
 mod known;
@@ -33,18 +41,18 @@ use crate::transaction::SubqueueChange;
 pub use entries::{Entry, Header, Pool, SubqueueRing};
 use entries::{List, State};
 
-/// Where a sub-queue goes that a transaction has claimed and not taken from.
+/// Destination of a sub-queue that a transaction has claimed and not taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Back {
-    /// To the front: the take is undone.
+    /// The front of its level: the take is undone.
     Front,
-    /// To the tail: its first task cannot be had just now.
+    /// The tail of its level: its first task cannot be taken now.
     Tail,
     /// Out of the ring: it has nothing to take.
     Away,
 }
 
-/// Why a sub-queue cannot be claimed.
+/// Reason why a sub-queue cannot be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Another transaction has claimed it, or one of its tasks is taken.
@@ -57,9 +65,9 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     Queued,
-    /// It is in the ring, claimed or busy.
+    /// The sub-queue is already in the ring, claimed or busy.
     Known,
-    /// It is not in the ring, which is incomplete.
+    /// The sub-queue is not in the ring, which is incomplete.
     NoRoom,
 }
 
@@ -67,37 +75,38 @@ pub enum Offered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     pub subqueue: u64,
-    /// None of its tasks has a lesser one.
+    /// Level of the sub-queue's entry: no task of it has a lesser one.
     pub level: Level,
-    /// The least level of the sub-queues still in the ring, if there are any.
+    /// Least level of the sub-queues still in the ring, if there are any.
     pub others: Option<Level>,
 }
 
 impl Next {
-    /// Returns the level up to which the first task of this sub-queue goes before the others, and before `own`, known
-    /// to the caller only. A task as urgent as the entry said has its turn; another one goes behind those of its level.
+    /// Returns the greatest level at which the first task of this sub-queue is taken before the others, and before
+    /// `own`, which only the caller knows. A task at the level of the entry has its turn. A task at a greater level
+    /// comes after the tasks that are already at that level.
     pub fn limit(&self, own: Option<Level>) -> Level {
         let before_others = self.others.map_or(LAST_LEVEL, |others| others.saturating_sub(1));
         self.level.max(before_others.min(own.unwrap_or(LAST_LEVEL)))
     }
 }
 
-/// Part of a pass through the index of a queue's sub-queues, which makes its ring complete.
+/// Part of a pass over the table's index, which finds a queue's sub-queues and makes its ring complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scan {
-    /// The first sub-queue to look at.
+    /// First sub-queue of this part.
     pub from: i64,
     pub invalidations: u64,
 }
 
 impl Pool<'_> {
-    /// Prepares the ring of a queue new in its slot: no sub-queue is known.
+    /// Prepares the ring of a queue that is new in its slot: no sub-queue is known.
     pub fn open(&mut self, id: SlotId) {
         self.empty(id.index);
         self.rings[id.index as usize] = SubqueueRing::new(id.generation);
     }
 
-    /// Frees all entries of a queue that is gone.
+    /// Frees all entries of a queue that no longer exists.
     pub fn close(&mut self, id: SlotId) {
         if self.ring(id).is_some() {
             self.empty(id.index);
@@ -105,7 +114,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Forgets what is known of a queue's sub-queues, as after unreported changes.
+    /// Discards the known sub-queues of a queue, for instance after unreported changes.
     pub fn reset(&mut self, id: SlotId) {
         if self.ring(id).is_none() {
             return;
@@ -164,13 +173,13 @@ impl Pool<'_> {
         Ok(subqueue)
     }
 
-    /// Claims a sub-queue of which a task was taken by hand, unless the room is needed for takes.
+    /// Claims a sub-queue of which a task was taken by hand, unless the remaining entries are reserved for takes.
     pub fn claim_by_hand(&mut self, id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
         let is_known = self.known(id, subqueue).is_some_and(|link| !self.is_idle(link));
         if is_known || self.has_room() { self.claim(id, subqueue) } else { Err(Refusal::NoRoom) }
     }
 
-    /// Returns whether a sub-queue is neither claimed nor has a taken task.
+    /// Returns whether a sub-queue is not claimed and no task of it is known to be taken.
     fn is_free(&mut self, link: u32) -> bool {
         matches!(self.entry(link).state, State::Waiting | State::Idle)
     }
@@ -185,7 +194,7 @@ impl Pool<'_> {
         (entry.dirty, entry.settled) = (false, false);
     }
 
-    /// Gives back a claimed sub-queue. True if a consumer has to be woken for it.
+    /// Gives back a claimed sub-queue. Returns whether a consumer has to be woken for it.
     pub fn give_back(&mut self, id: SlotId, subqueue: u64, to: Back) -> bool {
         let Some(link) = self.claimed(id, subqueue) else { return false };
         let dirty = self.entry(link).dirty;
@@ -197,13 +206,13 @@ impl Pool<'_> {
         to == Back::Front || dirty
     }
 
-    /// Undoes the changes of a transaction, or of a part of it. True if a consumer has to be woken.
+    /// Undoes the changes of a transaction or subtransaction. Returns whether a consumer has to be woken.
     pub fn undo(&mut self, id: SlotId, subqueue: u64, change: &SubqueueChange) -> bool {
         self.lower(id, subqueue, LAST, change.taken_level);
         change.claimed && self.give_back(id, subqueue, Back::Front)
     }
 
-    /// Applies the changes of a transaction in a sub-queue. True if a consumer has to be woken.
+    /// Applies the changes of a transaction in a sub-queue. Returns whether a consumer has to be woken.
     pub fn commit(&mut self, id: SlotId, subqueue: u64, change: &SubqueueChange) -> bool {
         if self.ring(id).is_none() || change.is_none() {
             return false;
@@ -216,7 +225,7 @@ impl Pool<'_> {
         let state = found.map(|link| self.entry(link).state);
         if let Some(link) = found {
             let entry = self.entry(link);
-            // A task that shared memory did not know was taken, or has ended.
+            // The transaction took or settled a task that shared memory did not know.
             let is_known = |left| entry.state == State::Busy && entry.in_flight == left;
             entry.clear &= change.taken <= 0 && change.left.is_none_or(is_known);
             entry.in_flight = change.took.unwrap_or(entry.in_flight);
@@ -233,13 +242,14 @@ impl Pool<'_> {
                 false
             }
             (None, _) | (_, Some(State::Idle)) if change.taken < 0 || change.offers => {
-                // Of a sub-queue without an entry others may be there, which are less: behind a task that has been in
-                // flight since before a restart, or that there was no room to note.
+                // A sub-queue without an entry can have other tasks of a lesser level. It can be behind a task that has
+                // been in flight since before a restart, or that had no room for an entry.
                 let is_known = found.is_some();
                 let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
                 self.offer(id, subqueue, level) != Offered::Known
             }
-            // A waiting consumer has found its first task locked, or looked a moment too early.
+            // A consumer waits although the sub-queue is in the ring: it found the first task locked, or scanned a
+            // moment too early.
             (Some(_), Some(State::Waiting)) => change.offers,
             _ => false,
         }
@@ -250,10 +260,11 @@ impl Pool<'_> {
         let Some(link) = self.claimed(id, subqueue) else { return false };
         let entry = self.entry(link);
         entry.in_flight = change.took.unwrap_or_default();
-        // The process that gave the task back, as its time to run was over, may have come here first; or another task
-        // had been taken that shared memory did not know.
+        // A task was settled since the claim. Either a process gave this task back after its time to run, or shared
+        // memory did not know the other task.
         entry.clear &= !entry.settled;
-        // The transaction has acked a task that it had taken before, and taken another, unknown one.
+        // A transaction that took one task and settled another had two in flight: shared memory did not know one of
+        // them.
         entry.clear &= change.taken != 0 || change.left == change.took;
         let is_busy = change.taken > 0 && !entry.settled;
         if !is_busy {
@@ -261,13 +272,14 @@ impl Pool<'_> {
         } else if self.has_room() {
             self.place(link, State::Busy, Back::Tail);
         } else {
-            // No note is needed: a look finds the taken task.
+            // No entry is needed: a scan finds the taken task.
             self.remove(link);
         }
         !is_busy
     }
 
-    /// Queues a sub-queue that may have something to take, none of it of a lesser level, unless it is known.
+    /// Adds a sub-queue to the ring, unless it is there, claimed or busy. It can have something to take, at this level
+    /// or greater ones.
     pub fn offer(&mut self, id: SlotId, subqueue: u64, level: Level) -> Offered {
         if self.ring(id).is_none() {
             return Offered::Known;
@@ -294,7 +306,7 @@ impl Pool<'_> {
         Offered::NoRoom
     }
 
-    /// Puts an entry into the ring, unless the room is needed for claims.
+    /// Moves an entry to the ring, unless the room is needed for claims.
     fn queue(&mut self, id: SlotId, link: u32, to: Back) {
         if self.has_room() {
             self.place(link, State::Waiting, to);
@@ -317,12 +329,12 @@ impl Pool<'_> {
         self.ring(id).map_or(0, |ring| ring.waiting)
     }
 
-    /// Returns whether there may be a task to take in a sub-queue that is not claimed.
+    /// Returns whether a sub-queue that is not claimed can have a task to take.
     pub fn may_have_some(&mut self, id: SlotId) -> bool {
         self.ring(id).is_some_and(|ring| ring.waiting > 0 || ring.incomplete)
     }
 
-    /// Returns whether a sub-queue is known to have something to take, or may be among the unknown ones.
+    /// Returns whether a sub-queue is known to have something to take, or can be among the unknown ones.
     pub fn knows(&mut self, id: SlotId, subqueue: u64) -> bool {
         let Some(ring) = self.ring(id) else { return false };
         let state = |pool: &mut Self, link| pool.entry(link).state;
@@ -338,8 +350,8 @@ impl Pool<'_> {
         Some(Scan { from: ring.cursor, invalidations: ring.invalidations })
     }
 
-    /// Ends a part of a pass, after which the sub-queues from `next` are to be looked at; None at the end of the pass.
-    /// The ring is complete then if it has not become incomplete since the pass began.
+    /// Ends a part of a pass. The next part begins at the sub-queue `next`; None ends the pass. The ring is then
+    /// complete, unless it has become incomplete again since the pass began.
     pub fn end_scan(&mut self, id: SlotId, scan: Scan, next: Option<i64>) {
         let Some(ring) = self.ring(id).filter(|ring| ring.cursor == scan.from) else { return };
         if scan.from == i64::MIN {

@@ -1,12 +1,12 @@
-//! What a transaction does to the room under a queue's capacity.
+//! Effect of a transaction on the free capacity of a queue.
 
 use crate::transaction::CounterChange;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapacityChange {
-    /// Number of tasks by which the transaction may let the queue grow.
+    /// Number of tasks that the transaction has reserved capacity for.
     pub reserved: i64,
-    /// New capacity; inside, None: unlimited.
+    /// New capacity, if it changes. The inner None is unlimited.
     pub limit: Option<Option<i64>>,
 }
 
@@ -38,13 +38,13 @@ impl Growth {
         self.redefines |= capacity.limit.is_some();
     }
 
-    /// Returns how much room `tasks` more need beyond the reservation. Tasks that the same transaction has deleted
-    /// are room: rolling back the deletion rolls back what came after it.
+    /// Returns how much capacity `tasks` more need beyond the reservation. Tasks that the same transaction has deleted
+    /// count as free capacity: a rollback of the deletion also rolls back the later insertions.
     pub fn lacking(&self, tasks: i64) -> i64 {
         self.tasks + tasks - self.reserved
     }
 
-    /// Returns the part of the reservation that is not used.
+    /// Returns the unused part of the reservation.
     pub fn surplus(&self) -> i64 {
         self.reserved - self.tasks.max(0)
     }

@@ -10,19 +10,19 @@ pub struct CounterChange {
     pub tasks: Tasks,
     pub calls: Calls,
     pub transitions: Transitions,
-    /// How long tasks had been ready when they were taken.
+    /// Time that tasks had been ready before they were taken.
     pub waits: Histogram,
-    /// How long tasks had been taken when they were acked.
+    /// Time that tasks had been taken before they were acked.
     pub works: Histogram,
-    /// Changes of tubes that have statistics of their own, by their index.
+    /// Changes of tubes that have statistics of their own, by the tube's index.
     pub tubes: Vec<(usize, TubeDelta)>,
-    /// `tasks` is the whole count instead of a change, as after TRUNCATE.
+    /// `tasks` is the whole count instead of a change, for instance after TRUNCATE.
     pub replaces: bool,
-    /// From now on the table's triggers report every change, or do not.
+    /// From now on the table's triggers report every change (true), or do not (false).
     pub tracked: Option<bool>,
     /// A recount is needed.
     pub recount: bool,
-    /// Other tubes have statistics than before.
+    /// The set of tubes that have statistics changes.
     pub tubes_changed: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct TubeDelta {
 }
 
 impl CounterChange {
-    /// Records that a task has moved from one place to another; None: from or to nowhere.
+    /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
         if let Some(status) = from {
@@ -88,7 +88,7 @@ impl CounterChange {
         &mut self.tubes[index].1
     }
 
-    /// Returns how many tasks were put, and how many are done or gone.
+    /// Returns how many tasks were put, and how many became done or were deleted.
     pub fn flow(&self) -> Flow {
         let mut flow = Flow::default();
         for status in Status::ALL {
@@ -103,7 +103,7 @@ impl CounterChange {
         flow
     }
 
-    /// Records how long a task that is taken was ready, or one that is acked was taken, in microseconds.
+    /// Records how long (µs) a task was ready until it was taken, or was taken until it was acked.
     pub fn spend(&mut self, spent: Spent, length: i64) {
         self.histogram(spent).add(length);
     }
@@ -119,7 +119,7 @@ impl CounterChange {
         self.calls[call as usize] += tasks as i64;
     }
 
-    /// Replaces the count: from here on the queue holds exactly these tasks.
+    /// Replaces the count: the queue holds exactly these tasks from now on.
     pub fn replace(&mut self, counts: &Counts) {
         self.tasks = counts.tasks;
         self.replaces = true;

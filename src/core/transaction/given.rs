@@ -1,5 +1,5 @@
-//! Foreign sessions to which the open transaction has assigned tasks by hand. Those that have ended by its commit, or
-//! never existed, are handed to the worker.
+//! Foreign sessions to which the open transaction has assigned tasks by hand. At commit, the sessions that have ended
+//! or never existed are handed to the worker.
 
 /// Maximum number of sessions recorded; beyond it the worker compares all owners with live sessions.
 const SESSIONS_NOTED: usize = 16;

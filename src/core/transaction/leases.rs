@@ -21,8 +21,8 @@ impl LeaseChange {
     }
 }
 
-/// Numbers of leases. A task may be recorded as lost before it is recorded as got: a statement's triggers fire at its
-/// end, so a call within it comes first.
+/// Numbers of leases. The loss of a lease can be recorded before the lease itself. The triggers of a statement fire at
+/// its end, after the functions that the statement calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldChange {
     pub got: u64,
@@ -34,8 +34,8 @@ impl HeldChange {
         (self.got, self.lost) = (self.got + later.got, self.lost + later.lost);
     }
 
-    /// Returns how many are held after it of `count` before. Tasks that a session was given by hand are lost, but never
-    /// got.
+    /// Returns the number of leases after the change if there were `count` before. The result is never negative: leases
+    /// that a session was given by hand are counted as lost, but never as got.
     pub fn applied_to(self, count: u64) -> u64 {
         (count + self.got).saturating_sub(self.lost)
     }

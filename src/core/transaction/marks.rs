@@ -1,29 +1,29 @@
-//! Positions at which the open transaction has made tasks ready, or buried them; low-water marks are lowered to them
-//! at commit.
+//! Positions at which the open transaction has made tasks ready, or buried them. At commit the low-water marks are
+//! lowered to them.
 
 use crate::change::Place;
 use crate::position::{Group, Position};
 use crate::status::Status;
 
-/// Maximum number of tubes recorded apart; further tubes are recorded together.
+/// Maximum number of tubes recorded separately; further tubes are recorded together.
 const TUBES_NOTED: usize = 256;
 
-/// Maximum number of groups recorded; beyond it tasks are recorded without their tube, which leaves the marks of
-/// whole priorities to others.
+/// Maximum number of groups recorded. Beyond it, tasks are recorded without their tube, so that the entries of whole
+/// priorities stay exact.
 const GROUPS_NOTED: usize = 2 * TUBES_NOTED;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MarkChange {
     /// First positions of tasks that became ready or buried.
     pub lowest: Lowest,
-    /// Ready or buried tasks may have got other keys or priorities.
+    /// Ready or buried tasks have possibly changed their keys or priorities.
     pub moved: bool,
-    /// Buried tasks have ceased to be buried.
+    /// Tasks are no longer buried.
     pub unmade_buried: bool,
 }
 
 impl MarkChange {
-    /// Records that a task has moved from one place to another; None: from or to nowhere.
+    /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let status = |place: Option<Place>| place.map(|place| place.status);
         self.unmade_buried |= status(old) == Some(Status::Buried) && status(new) != status(old);
@@ -59,7 +59,7 @@ impl Lowest {
         }
     }
 
-    /// Returns the positions by group; a group that is not recorded is part of a wider one.
+    /// Returns the positions by group. A group that is not recorded is part of a wider one.
     pub fn by_group(&self) -> impl Iterator<Item = (Group, Position)> {
         self.0.iter().copied()
     }

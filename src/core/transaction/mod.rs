@@ -1,5 +1,5 @@
-//! What the open transaction has changed of queues: a change of each part, together a [`Delta`] of each queue, by
-//! nesting depth in the [`Stack`](stack::Stack).
+//! Changes that the open transaction has made to queues. Each part has a change type; a [`Delta`] has the changes of
+//! all parts of one queue. The [`Stack`](stack::Stack) has the deltas by nesting depth.
 
 mod capacity;
 pub mod counters;
@@ -39,14 +39,14 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Records that a task moved from one place to another; None: from or to nowhere.
+    /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         self.counters.change(old, new);
         self.marks.change(old, new);
         self.waiters.change(old, new);
     }
 
-    /// Records that the queue holds exactly these tasks from here on.
+    /// Records that the queue holds exactly these tasks from now on.
     pub fn replace(&mut self, counts: &Counts) {
         self.counters.replace(counts);
     }

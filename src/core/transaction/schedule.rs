@@ -1,4 +1,4 @@
-//! When the worker has to act for what a transaction has changed.
+//! Time at which the worker has to act because of a transaction's changes.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleChange {

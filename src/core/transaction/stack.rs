@@ -1,8 +1,8 @@
 //! Changes of the open transaction, by nesting depth and queue.
 //!
-//! Modelled on the stack of PostgreSQL's own statistics (pgstat): one level for each nesting depth at which something
-//! changed; a released savepoint is added to its parent, a rolled back one is dropped, a TRUNCATE replaces what was
-//! there before it.
+//! Modelled on the stack of PostgreSQL's own statistics (pgstat), with one level for each nesting depth at which
+//! something changed. A released savepoint is added to its parent, and one that is rolled back is dropped. A TRUNCATE
+//! replaces the counts before it.
 
 use crate::change::Transitions;
 use crate::position::{Kind, Position};
@@ -34,7 +34,7 @@ impl Stack {
         Stack { levels: Vec::new(), spare: Vec::new() }
     }
 
-    /// Returns the changes of `slot` at nesting depth `depth`, to be added to.
+    /// Returns the changes of `slot` at nesting depth `depth` for the caller to add to.
     pub fn at(&mut self, depth: i32, slot: SlotId) -> &mut Delta {
         if self.levels.last().is_none_or(|level| level.depth < depth) {
             self.levels.push(Level { depth, deltas: std::mem::take(&mut self.spare) });
@@ -67,28 +67,28 @@ impl Stack {
         }
     }
 
-    /// Drops the changes of the subtransaction at `depth`, which is rolled back, and shows them to `undone`.
+    /// Drops the changes of the subtransaction at `depth`, which is rolled back, and passes them to `undone`.
     pub fn abort_subtransaction(&mut self, depth: i32, mut undone: impl FnMut(SlotId, &Delta)) {
         while let Some(level) = self.levels.pop_if(|level| level.depth >= depth) {
             level.deltas.iter().for_each(|(slot, delta)| undone(*slot, delta));
         }
     }
 
-    /// Shows all changes, outermost first. Allocates nothing.
+    /// Passes all changes to `see`, outermost first. Allocates nothing.
     pub fn for_each(&self, mut see: impl FnMut(SlotId, &Delta)) {
         for level in &self.levels {
             level.deltas.iter().for_each(|(slot, delta)| see(*slot, delta));
         }
     }
 
-    /// Returns how many tasks, of all queues, the connection's own session has got and lost.
+    /// Returns how many leases, in all queues, the connection's own session has got and lost.
     pub fn held(&self) -> HeldChange {
         let mut held = HeldChange::default();
         self.for_each(|_, delta| held.absorb(delta.leases.held));
         held
     }
 
-    /// Returns the queues that were dropped and not made again.
+    /// Returns the queues that were dropped and not created again.
     pub fn dropped(&self) -> Vec<SlotId> {
         let mut dropped = Vec::new();
         self.for_each(|slot, delta| {
@@ -127,7 +127,7 @@ impl Stack {
         total
     }
 
-    /// Returns the transitions of one queue's tasks, and the earliest instant of work for tasks that were changed.
+    /// Returns the transitions of one queue's tasks, and the earliest instant at which the worker has to act.
     pub fn transitions(&self, slot: SlotId) -> (Transitions, Option<i64>) {
         let mut total = Transitions::default();
         self.of(slot).for_each(|delta| add_all(&mut total, &delta.counters.transitions));
@@ -141,7 +141,7 @@ impl Stack {
         growth
     }
 
-    /// Returns whether other transactions may see tasks of a kind where this one does not.
+    /// Returns whether other transactions can see tasks of this kind that this one does not see.
     pub fn hides(&self, slot: SlotId, kind: Kind) -> bool {
         let hides = |delta: &Delta| {
             let has_changed = match kind {
@@ -153,13 +153,13 @@ impl Stack {
         self.of(slot).any(hides)
     }
 
-    /// Returns whether the transaction has done what is not reported row by row.
+    /// Returns whether the transaction has made changes that are not reported row by row.
     pub fn has_redefined(&self, slot: SlotId) -> bool {
         self.of(slot)
             .any(|delta| delta.table.redefined || delta.counters.recount || delta.counters.replaces)
     }
 
-    /// Returns the first position at which the transaction has made a task be of a kind.
+    /// Returns the first position at which the transaction has made a task ready, or buried one.
     pub fn lowest(&self, slot: SlotId, kind: Kind) -> Option<Position> {
         let places = self.of(slot).flat_map(|delta| delta.marks.lowest.by_group());
         places.filter(|(group, _)| kind.may_be_in(*group)).map(|(_, position)| position).min()
@@ -177,7 +177,7 @@ impl Stack {
         total
     }
 
-    /// Returns those of one sub-queue.
+    /// Returns the changes of one sub-queue.
     pub fn subqueue(&self, slot: SlotId, subqueue: u64) -> SubqueueChange {
         let mut total = SubqueueChange::default();
         self.of(slot).for_each(|delta| delta.subqueues.add_to(&mut total, subqueue));

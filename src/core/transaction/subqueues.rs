@@ -11,25 +11,25 @@ use std::collections::HashMap;
 pub struct SubqueueChange {
     /// Change of the number of taken tasks.
     pub taken: i32,
-    /// There may be a task to take that was not there before.
+    /// A task has possibly become takeable.
     pub offers: bool,
-    /// A task that was ready or waiting has ceased to be.
+    /// A ready or waiting task has left its state or its position.
     pub lost: bool,
     /// This transaction has claimed the sub-queue.
     pub claimed: bool,
-    /// This transaction has looked in vain for another task since the last one was taken.
+    /// This transaction has found no further task since it took the last one.
     pub exhausted: bool,
-    /// First position at which a task became ready or waiting; the last possible one if none did.
+    /// First position at which a task became ready or waiting; LAST if no task did.
     pub least: Position,
-    /// Least level at which one did; the last possible one if none did.
+    /// Least level at which a task became ready or waiting; LAST_LEVEL if no task did.
     pub level: Level,
     /// Position of the task taken last.
     pub first: Position,
-    /// Least level of the tasks taken; the last possible one if none was.
+    /// Least level of the tasks taken; LAST_LEVEL if no task was taken.
     pub taken_level: Level,
     /// Key hash of the task taken last.
     pub took: Option<u64>,
-    /// Key hash of the first task that was taken and is no longer.
+    /// Key hash of the first task that was taken before and no longer is.
     pub left: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl SubqueueChange {
         (self.least, self.level) = (self.least.min(position), self.level.min(level));
     }
 
-    /// Returns whether nothing concerns other processes.
+    /// Returns whether the change does not concern other processes.
     pub fn is_none(&self) -> bool {
         let has_held = self.took.is_some() || self.left.is_some();
         !self.claimed && !has_held && !self.is_seen_otherwise()
@@ -87,7 +87,7 @@ impl SubqueueChange {
         if self.claimed { self.taken <= 0 } else { self.taken < 0 }
     }
 
-    /// Returns the same if there may be another task to take.
+    /// Returns whether this transaction has claimed the sub-queue and can find another task to take.
     pub fn is_left(&self) -> bool {
         self.is_own() && !self.exhausted
     }
@@ -98,7 +98,7 @@ impl SubqueueChange {
 pub struct SubqueueChanges {
     changes: Vec<(u64, SubqueueChange)>,
     places: HashMap<u64, usize>,
-    /// There are more than recorded.
+    /// More sub-queues have changes than are recorded.
     pub more: bool,
 }
 
@@ -106,8 +106,8 @@ pub struct SubqueueChanges {
 pub const SUBQUEUES_NOTED: usize = 100_000;
 
 impl SubqueueChanges {
-    /// Records that a task has moved from one place to another; None: from or to nowhere. `position` is that of its
-    /// key, whose hash `hash` gives, with its level.
+    /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion. `position`
+    /// and `level` belong to the task, and `hash` returns the hash of its key.
     pub fn change(
         &mut self,
         old: Option<Place>,
@@ -129,7 +129,7 @@ impl SubqueueChanges {
                     change.taken -= 1;
                     change.left = change.left.or_else(|| Some(hash()));
                 }
-                // A ready task may have stood behind a waiting one.
+                // A ready task behind the waiting one has possibly become the first.
                 Status::Waiting => (change.offers, change.lost) = (true, true),
                 Status::Ready => change.lost = true,
                 Status::Buried | Status::Zombie | Status::Done => {}
@@ -138,7 +138,7 @@ impl SubqueueChanges {
         let Some((subqueue, status)) = new else { return };
         if is_open(status) {
             self.note(subqueue, |change| {
-                // A waiting task that stays has another position, perhaps behind a ready one.
+                // A waiting task that stays has a new position, which can be behind a ready one.
                 change.offers |= status == Status::Ready || old == new;
                 change.stand(position, level);
             });
@@ -151,7 +151,7 @@ impl SubqueueChanges {
         }
     }
 
-    /// Records another position of a task that stays in its place.
+    /// Records a new position of a task that keeps its state and tube.
     pub fn moved(&mut self, place: Place, (position, level): (Position, Level)) {
         if let Some(subqueue) = place.subqueue()
             && matches!(place.status, Status::Ready | Status::Waiting)
@@ -181,7 +181,7 @@ impl SubqueueChanges {
         &mut self.changes[place].1
     }
 
-    /// Records a claim that `claim` makes; the record cannot fail after the claim.
+    /// Records a claim that `claim` makes. Memory is reserved first, so that the record cannot fail after the claim.
     pub fn claim<E>(&mut self, claim: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
         self.changes.reserve(1);
         self.places.reserve(1);
@@ -208,12 +208,12 @@ impl SubqueueChanges {
     pub fn add_to(&self, known: &mut SubqueueChange, subqueue: u64) {
         match self.find(subqueue) {
             Some(later) => known.absorb(later),
-            // A task may have come after the look in vain.
+            // An unrecorded task can have arrived since the sub-queue was exhausted.
             None => known.exhausted &= !self.more,
         }
     }
 
-    /// Returns the changes of a sub-queue; None if none are recorded.
+    /// Returns the recorded changes of a sub-queue.
     fn find(&self, subqueue: u64) -> Option<&SubqueueChange> {
         self.places.get(&subqueue).map(|place| &self.changes[*place].1)
     }

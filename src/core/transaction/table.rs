@@ -12,9 +12,9 @@ pub struct TableChange {
     pub owner_before: Option<u32>,
     /// The table was altered by a role that is not a superuser.
     pub altered_by_user: bool,
-    /// The table is about to change its owner; the slot says so.
+    /// The owner of the table is about to change, and the slot has been marked accordingly.
     pub given_away: bool,
-    /// The table or the definition is gone (true), or back (false).
+    /// The table or the definition was dropped (true), or created again (false).
     pub dropped: Option<bool>,
 }
 

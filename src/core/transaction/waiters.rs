@@ -3,7 +3,7 @@
 use crate::change::{Outcome, Place};
 use crate::status::Status;
 
-/// Maximum number of tubes whose ready tasks are counted apart; tasks of further tubes are counted without their
+/// Maximum number of tubes whose ready tasks are counted separately. Tasks of further tubes are counted without their
 /// tube.
 pub const TUBES_NOTED: usize = 256;
 
@@ -18,7 +18,7 @@ pub struct WaiterChange {
     pub unmade_ready: Ready,
     /// Outcomes of tasks, by the hash of the key.
     pub ended: Vec<(u64, Outcome)>,
-    /// There are more than recorded.
+    /// There are more outcomes than recorded.
     pub ended_more: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct WaiterChange {
 pub struct Ready(Vec<(Option<u64>, u32)>);
 
 impl WaiterChange {
-    /// Records that a task has moved from one place to another; None: from or to nowhere.
+    /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
     pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
         let is_ready = |place: Option<Place>| {
             place.is_some_and(|place| place.status == Status::Ready && !place.is_in_subqueue())
@@ -83,7 +83,7 @@ impl Ready {
         self.0.is_empty()
     }
 
-    /// Returns the numbers by tube; None for tasks without one.
+    /// Returns the numbers by tube; None for tasks without a tube.
     pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
         self.0.iter().copied()
     }

@@ -1,4 +1,4 @@
-//! What a task that becomes ready does to the marks of the groups that it is in.
+//! The effect of a task that becomes ready on the marks of its groups.
 
 use super::*;
 use crate::marks::mark::RAISE_AFTER;
@@ -26,7 +26,7 @@ fn known_priorities(marks: &mut Copied, tube: impl Into<Option<u64>>) -> Option<
     }
 }
 
-/// Takes until the mark is to be raised, and ends that.
+/// Takes until a raise is asked for, and ends it.
 fn raise(marks: &mut Copied, group: Group, found: Position) {
     assert!(marks.marks().start(group, RAISE_AFTER + 1, true, 9).raises);
     marks.marks().end_raise(group, 9, Some(found));
@@ -59,7 +59,7 @@ fn a_task_of_some_tube_concerns_all() {
     marks.marks().lower(of(None, 5), 70);
     assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marks().marked(group)), [70, 70]);
     assert_eq!(known_priorities(&mut marks, 2), Some(vec![5]));
-    // Its priority is unknown.
+    // A task of unknown tube and priority.
     marks.marks().lower(Group::ALL, 60);
     assert_eq!((known_priorities(&mut marks, 1), known_priorities(&mut marks, 2)), (None, None));
     assert_eq!([of(1, 5), of(2, 5)].map(|group| marks.marks().marked(group)), [FIRST, FIRST]);
@@ -90,7 +90,7 @@ fn tubes_without_priorities() {
     marks.marks().lower(Group::ALL, 10);
     let marked = [of(1, None), of(2, None), Group::ALL].map(|group| marks.marks().marked(group));
     assert_eq!(marked, [10, 10, 10]);
-    // No task of any tube stands before the whole queue's mark.
+    // The whole queue's mark holds for every tube.
     assert_eq!(marks.marks().start(of(3, None), 1, false, 9).from, 10);
 }
 
@@ -108,7 +108,7 @@ fn what_has_given_way_to_another_tube_is_not_made_anew() {
     assert!(!marks.marks().knows(1));
     marks.marks().end_priority_scan(Some(1), 7, Some(&[]));
     assert!(!marks.marks().knows(1) && (2..=17).all(|tube| marks.marks().knows(tube)));
-    // It begins anew, beside a priority scan of before.
+    // The tube starts without priorities, and the earlier priority scan has no effect on it.
     assert_eq!(known_priorities(&mut marks, 1), None);
     marks.marks().end_priority_scan(Some(1), 7, Some(&[]));
     assert_eq!(known_priorities(&mut marks, 1), None);
@@ -129,7 +129,7 @@ fn what_is_known_of_all_tubes_is_true_of_each() {
         (known_priorities(&mut marks, 1), known_priorities(&mut marks, None)),
         (Some(vec![5]), Some(vec![5, 6]))
     );
-    // Also of one that has lost count of its own.
+    // A tube whose list of priorities is incomplete learns them from the whole queue too.
     marks.marks().lower(of(1, None), 40);
     priority_scan(&mut marks, None, &[(7, 30)]);
     assert_eq!(known_priorities(&mut marks, 1), Some(vec![7]));
@@ -159,11 +159,11 @@ fn the_priorities_of_tubes_give_way_to_each_other() {
         (known_priorities(&mut marks, 1), known_priorities(&mut marks, 5)),
         (None, Some(vec![5]))
     );
-    // Its place is that of the tube evicted, which does not make the others give way.
+    // The tube uses the entries of the evicted tube, so the others stay.
     assert!((2..=4).all(|tube| known_priorities(&mut marks, tube).is_some()));
     marks.marks().lower(of(5, 7), 60);
     assert_eq!(known_priorities(&mut marks, 5), Some(vec![5, 7]));
-    // The whole queue's are made room for too.
+    // The whole queue's priorities evict those of tubes too.
     priority_scan(&mut marks, None, &many);
     assert_eq!(known_priorities(&mut marks, None), Some((0..16).collect()));
     assert_eq!(marks.marks().marked(of(4, 3)), 100);

@@ -78,7 +78,7 @@ fn a_refill_goes_on_where_the_last_one_ended() {
     assert_eq!(refills.len(), ROOM);
     let due: Vec<_> = refills.iter().flatten().collect();
     assert_eq!((due.len(), due[0].from, due[0].room), (1, 10 + ROOM as u128, ROOM - LOW));
-    // Only one at a time, unless it takes too long.
+    // Only one refill at a time, unless it takes too long.
     assert_eq!(ring.hand_out(900).refill, None);
     ring.end_refill(due[0], &candidates([500, 501]), 7);
     assert_eq!((next(&mut ring, 901), next(&mut ring, 902)), (Some(500), Some(501)));
@@ -143,7 +143,7 @@ fn a_ring_that_is_given_to_a_group_knows_nothing() {
     assert_eq!((handed.candidate, from), (None, Some(FIRST)));
     assert!(!ring.state.is_idle(11), "it is being refilled");
     ring.end_refill(&handed.refill.unwrap(), &candidates([5]), 12);
-    // Tasks of other tubes do not concern it.
+    // Tasks of other tubes do not concern the ring.
     ring.lower(of(2, 7), 4);
     assert_eq!(next(&mut ring, 13), Some(5));
 }
@@ -185,7 +185,7 @@ fn what_was_being_changed_may_be_left() {
     assert_eq!(next(&mut ring, 8), Some(3));
     ring.state.leave_out();
     assert!(!ring.state.knows_none(9));
-    // It is looked at again after a while, the longer the longer the way is.
+    // The skipped task is read again after a pause, which grows with the duration of the last refill.
     ring.lower(Group::ALL, 7);
     assert_eq!(ring.hand_out(9).refill.map(|refill| refill.from), Some(4));
     ring.state.put_aside();
@@ -208,7 +208,7 @@ fn a_clock_that_is_set_back_ends_all_terms() {
     let handed = ring.hand_out(-1_000_000_000);
     assert!(handed.refill.is_some());
     ring.end_refill(&handed.refill.unwrap(), &candidates([3]), -999_999_999);
-    // Another process had read the clock before.
+    // Another process had read the clock earlier.
     assert_eq!(next(&mut ring, -1_000_000_000), Some(3));
 }
 

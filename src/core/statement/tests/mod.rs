@@ -1,4 +1,4 @@
-//! What several kinds of statements have in common.
+//! Checks that several kinds of statements share.
 
 mod names;
 mod properties;

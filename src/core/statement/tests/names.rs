@@ -1,4 +1,4 @@
-//! Names at random, as quoted by the server's rules, and tables that bear them.
+//! Random names, quoted by the server's rules, and tables with these names.
 
 use crate::statement::tests::tokens::RESERVED;
 use crate::statement::*;
@@ -6,7 +6,7 @@ use crate::status::Status;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Names of a queue's table, and of what belongs to it, as the catalogue has them.
+/// Unquoted names of a queue's table and its columns, as in the catalogue.
 #[derive(Clone, Debug)]
 pub struct Names {
     pub schema: String,
@@ -46,7 +46,7 @@ impl Names {
         }
     }
 
-    /// Names that need no quotes and stand nowhere else in the statements.
+    /// Returns names that need no quotes and occur nowhere else in the statements.
     pub fn plain() -> Names {
         let mut count = 0;
         let name = || {
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// As the server's `quote_identifier`.
+/// Works like the server's `quote_identifier`.
 pub fn quote(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let is_safe = name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit());
@@ -96,13 +96,13 @@ pub fn quote(name: &str) -> String {
     }
 }
 
-/// As the server's `quote_literal`.
+/// Works like the server's `quote_literal`.
 fn quote_literal(text: &str) -> String {
     let prefix = if text.contains('\\') { "E" } else { "" };
     format!("{prefix}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// As much of a text as fits a name.
+/// Cuts a text to the maximum length of a name.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(63)].to_string()
 }

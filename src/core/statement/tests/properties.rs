@@ -1,4 +1,4 @@
-//! Whatever the names: each statement of a queue is made of the same tokens as that of a table with plain ones.
+//! For any names, each statement of a queue consists of the same tokens as the statement of a table with plain names.
 
 use crate::conflict::Conflict;
 use crate::form::Form;
@@ -47,15 +47,15 @@ fn features() -> impl Strategy<Value = Features> {
     )
 }
 
-/// What callers give or ask for, each of which a statement may depend on.
+/// Options of a call on which a statement can depend.
 type Flags = [bool; 8];
 
-/// How many parts there are of all statements.
+/// Number of parts into which all statements are divided.
 const PARTS: usize = 6;
 const STEPS: usize = 1;
 const LOOKS: usize = 3;
 
-/// A part of all kinds of statements: of each kind one, as the flags have it.
+/// Returns a part of the statements: one statement of each kind, according to the flags.
 fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Text> {
     let flags = possible(table, flags);
     let [tube, level, ttr, marked, many, delay, ttl, other] = flags;
@@ -132,7 +132,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
     }
 }
 
-/// Nothing is given or asked for that the queue has no feature for.
+/// Clears the flags of features that the queue does not have.
 fn possible(table: &Table, [tube, level, ttr, marked, many, delay, ttl, other]: Flags) -> Flags {
     let features = &table.features;
     let (tube, level) = (tube && features.has_tubes(), level && features.has_priority());
@@ -158,7 +158,7 @@ fn changes(within: Within, flags: Flags) -> Vec<Change> {
     ]
 }
 
-/// Without a time to add to there is no touch.
+/// Returns the verbs of a queue. Touch needs a time to put off.
 fn verbs(features: &Features) -> impl Iterator<Item = Verb> {
     let touch = (features.has_deadlines() || features.expires()).then_some(Verb::Touch);
     let verbs = [Verb::Ack, Verb::Release, Verb::Bury, Verb::Dig, Verb::Snatch, Verb::Restart];
@@ -166,7 +166,7 @@ fn verbs(features: &Features) -> impl Iterator<Item = Verb> {
     verbs.into_iter().chain([Verb::Delete]).chain(touch).chain(switches)
 }
 
-/// The statements that make and unmake a queue.
+/// Returns the statements that make a table a queue and an ordinary table again.
 fn definitions(table: &Table, names: &Names) -> Vec<String> {
     let mut texts = vec![
         table.set_status_default(),
@@ -194,7 +194,7 @@ fn definitions(table: &Table, names: &Names) -> Vec<String> {
     texts
 }
 
-/// What a token of the statement for plain names is in that for others.
+/// Returns the token for other names that corresponds to a token for plain names.
 fn renamed(token: Token, plain: &Names, names: &Names) -> Token {
     let of = |known: Vec<&String>, others: Vec<&String>, text: &String| {
         let at = known.iter().position(|known| *known == text)?;
@@ -241,7 +241,7 @@ proptest! {
                 _ => None,
             }).collect();
             let all: BTreeSet<usize> = (1..=text.parameters.len()).collect();
-            // What a statement has no use for is a parameter all the same.
+            // Some statements of these parts do not use all their parameters.
             let may_ignore = [STEPS, LOOKS].contains(&part) && named.is_subset(&all);
             prop_assert!(named == all || may_ignore, "{}", text.sql);
             let count = |bracket| read.iter().filter(|token| **token == Token::Punctuation(bracket)).count();

@@ -1,6 +1,6 @@
-//! SQL text taken apart by the server's lexical rules (`scan.l`), with standard_conforming_strings on.
+//! Splits SQL text by the server's lexical rules (`scan.l`), with standard_conforming_strings on.
 
-/// What may not stand unquoted as a name of a column or a table, of the words that the tests use.
+/// Words used by the tests that cannot be names of columns or tables without quotes.
 pub const RESERVED: [&str; 24] = [
     "all", "and", "any", "array", "as", "case", "create", "default", "desc", "else", "end", "for",
     "from", "in", "limit", "not", "null", "only", "or", "order", "select", "table", "user",
@@ -11,7 +11,7 @@ pub const RESERVED: [&str; 24] = [
 pub enum Token {
     /// A reserved word.
     Keyword(String),
-    /// Any other word, folded to lower case, or a quoted name as it is.
+    /// Any other word, folded to lower case, or a quoted name as written.
     Name(String),
     Literal(String),
     Number(String),
@@ -20,7 +20,7 @@ pub enum Token {
     Punctuation(char),
 }
 
-/// The tokens of a text; an error where the server would see a comment, or no end of a name or a literal.
+/// Returns the tokens of a text. Fails if the server would see a comment, or an unterminated name or literal.
 pub fn tokens(sql: &str) -> Result<Vec<Token>, String> {
     let (mut tokens, mut rest) = (Vec::new(), sql);
     while let Some(first) = rest.chars().next() {
@@ -94,8 +94,8 @@ fn run(text: &str, is_part: impl Fn(char) -> bool) -> usize {
     text.find(|c| !is_part(c)).unwrap_or(text.len())
 }
 
-/// What stands between quotes, of which two are one, and its length with them. `escapes`: a backslash takes away
-/// the meaning of what follows.
+/// Returns the text between quotes, where a doubled quote is a single one, and its length with the quotes. With
+/// `escapes` a backslash makes the next character literal.
 fn quoted(text: &str, quote: char, escapes: bool) -> Result<(String, usize), String> {
     let (mut content, mut chars) = (String::new(), text.char_indices().skip(1).peekable());
     while let Some((at, c)) = chars.next() {

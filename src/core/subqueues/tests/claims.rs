@@ -1,4 +1,4 @@
-//! Who gets which sub-queue, and what becomes of it afterwards.
+//! Claims of sub-queues, and their state afterwards.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn a_task_may_be_given_back_before_its_take_is_noted() {
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, UNKNOWN);
     claim_next(&mut pool, JOBS);
-    // Both have committed, and the later one comes here first.
+    // Both transactions have committed, and the callback of the later one runs first.
     assert!(!pool.commit(JOBS, 5, &settled()));
     assert!(pool.commit(JOBS, 5, &took()));
     assert_eq!(claim_next(&mut pool, JOBS), Some(5));

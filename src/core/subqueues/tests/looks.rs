@@ -1,4 +1,4 @@
-//! What is known of a sub-queue: its mark, and whether all its tasks in flight are known.
+//! Marks of sub-queues, and whether shared memory knows all their tasks in flight.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn a_subqueue_is_clear_only_while_every_taken_task_is_known() {
     let took = |task| SubqueueChange { took: Some(task), ..took() };
     let left = |task| SubqueueChange { left: Some(task), ..settled() };
     let next = SubqueueChange { took: Some(2), left: Some(1), ..SubqueueChange::default() };
-    // Takes 1, and says that the sub-queue is clear.
+    // Takes task 1 and makes the sub-queue clear.
     let taken = |pool: &mut Pool| {
         pool.offer(JOBS, 5, UNKNOWN);
         pool.claim(JOBS, 5).expect("it is free");
@@ -62,7 +62,7 @@ fn a_subqueue_is_clear_only_while_every_taken_task_is_known() {
         (vec![left(1)], true),
         (vec![next, left(2)], true),
         (vec![next, left(1)], false),
-        // A task that was taken before, whose ack is told of only now.
+        // A task that was taken earlier, whose ack is reported only now.
         (vec![left(9)], false),
         (vec![next, left(9)], false),
         (vec![left(1), left(9)], false),
@@ -107,12 +107,12 @@ fn a_subqueue_of_which_a_task_was_taken_without_it_is_not_clear() {
     pool.claim(JOBS, 5).expect("it is free");
     pool.take_unclaimed(JOBS, 5);
     pool.commit(JOBS, 5, &hand);
-    // It has come back, which the claimant sees before it is told here, and takes it.
+    // The task has come back. The claimant sees and takes it before its return is reported.
     pool.set_clear(JOBS, 5);
     pool.commit(JOBS, 5, &took);
     pool.commit(JOBS, 5, &back);
     assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "task 1 is in flight");
-    // The same where the sub-queue has no entry, or has lost it meanwhile.
+    // The sub-queue has no entry, or loses it: it does not become clear either.
     take(&mut pool);
     pool.reset(JOBS);
     take(&mut pool);

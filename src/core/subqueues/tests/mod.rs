@@ -1,4 +1,4 @@
-//! What the sub-queues of queues do, by subject; of the properties each holds after any sequence of changes.
+//! Behaviour of sub-queues, by subject. The properties hold after any sequence of changes.
 
 mod claims;
 mod looks;
@@ -13,7 +13,7 @@ const JOBS: SlotId = SlotId { index: 1, generation: 7 };
 const MAIL: SlotId = SlotId { index: 0, generation: 8 };
 const RESERVE: usize = 2;
 
-/// Arrays as they are in shared memory.
+/// Arrays like those in shared memory.
 struct Memory {
     header: Header,
     entries: Vec<Entry>,
@@ -35,7 +35,7 @@ impl Memory {
         memory
     }
 
-    /// The same with complete rings.
+    /// Makes arrays whose rings are complete.
     fn complete(room: usize) -> Memory {
         let mut memory = Memory::new(room);
         for id in [JOBS, MAIL] {
@@ -56,7 +56,7 @@ impl Memory {
     }
 }
 
-/// Claims the sub-queue that is next.
+/// Claims the next sub-queue.
 fn claim_next(pool: &mut Pool, id: SlotId) -> Option<u64> {
     pool.claim_next(id).map(|next| next.subqueue)
 }

@@ -1,5 +1,5 @@
-//! What holds after any sequence of changes: of sub-queues that all have room, what a model of maps and queues says;
-//! of more sub-queues than there is room for, that none is lost and that each process can claim one.
+//! Properties that hold after any sequence of changes. While all sub-queues have room, they behave like a model of maps
+//! and queues. With more sub-queues than room, no sub-queue is lost and each process can claim one.
 
 use super::*;
 use crate::level::LAST as LAST_LEVEL;
@@ -7,7 +7,7 @@ use crate::position::Position;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Steps of calls, each on a sub-queue of a queue. Which of them can be made depends on what came before.
+/// Calls on a sub-queue of a queue. Calls that are impossible after the earlier ones are skipped.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Offer(Level),
@@ -16,7 +16,7 @@ enum Step {
     GiveBack(Back),
     BeginLook,
     EndLook(Position, Level),
-    /// A commit of what the sub-queue has been offered.
+    /// A commit that adds or moves tasks of the sub-queue.
     Arrive(Level, Position, bool),
     Take,
     Settle,
@@ -53,7 +53,7 @@ fn steps(subqueues: u64) -> impl Strategy<Value = Vec<(bool, u64, Step)>> {
     prop::collection::vec((prop::bool::weighted(0.2), 0..subqueues, step()), 0..40)
 }
 
-/// A sub-queue, as the documentation of the module has it.
+/// A sub-queue according to the documentation of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Subqueue {
     state: State,
@@ -77,7 +77,7 @@ impl Model {
         self.subqueues.get(&subqueue).map(|subqueue| subqueue.state)
     }
 
-    /// Brings a sub-queue to a state, and to its place in the ring, with a level of its own.
+    /// Moves a sub-queue to a state, and to its position in the ring.
     fn place(&mut self, name: u64, state: State, to: Back, level: Level) {
         let new = Subqueue {
             state,
@@ -229,7 +229,7 @@ impl Model {
     }
 }
 
-/// What has come to a sub-queue.
+/// Change of a commit that adds tasks to a sub-queue.
 fn arrival(level: Level, least: Position, lost: bool) -> SubqueueChange {
     SubqueueChange { offers: true, level, least, lost, ..SubqueueChange::default() }
 }
@@ -312,8 +312,8 @@ proptest! {
         prop_assert!((0..9).all(|subqueue| pool.find(JOBS.index, subqueue).is_none()));
     }
 
-    /// Sub-queues of two queues with little room; where a sub-queue is not known its ring says so, and goes over the
-    /// table.
+    /// Sub-queues of two queues with little room. If a ring lacks sub-queues it is incomplete, and a pass over the
+    /// table finds them.
     #[test]
     fn no_subqueue_is_lost_and_each_process_can_claim_one(room in 0..7usize, steps in steps(12)) {
         let mut memory = Memory::complete(room);
@@ -362,7 +362,7 @@ proptest! {
                 }
                 Step::Reset => pool.reset(id),
                 Step::BeginLook => {
-                    // Goes over the table.
+                    // A pass over the table.
                     let Some(scan) = pool.begin_scan(id) else { continue };
                     for ((of, subqueue), tasks) in &ready {
                         if *of == queue && *tasks > 0 && !busy.contains(&(*of, *subqueue)) {

@@ -1,4 +1,4 @@
-//! More sub-queues than there is room for, and rings that may lack some.
+//! More sub-queues than there is room for, and incomplete rings.
 
 use super::*;
 

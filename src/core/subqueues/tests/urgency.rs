@@ -3,7 +3,7 @@
 use super::*;
 use crate::level::LAST as LAST_LEVEL;
 
-/// Something has come to be ready at a level.
+/// Change of a commit that adds a ready task at this level.
 fn put(level: Level) -> SubqueueChange {
     SubqueueChange { offers: true, level, ..SubqueueChange::default() }
 }
@@ -17,7 +17,7 @@ fn the_least_level_is_next_and_equals_take_turns() {
     }
     let next = pool.claim_next(JOBS).expect("there are some");
     assert_eq!(next, Next { subqueue: 3, level: 1, others: Some(1) });
-    // More urgent than it was: it comes behind those that are so already.
+    // The sub-queue has a lesser level than before, and comes after the others of that level.
     assert!(pool.commit(JOBS, 4, &put(1)));
     assert!(!pool.commit(JOBS, 1, &SubqueueChange { offers: false, ..put(7) }), "less urgent");
     let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
@@ -51,7 +51,7 @@ fn a_level_is_raised_to_what_a_look_finds_and_no_further() {
     pool.commit(JOBS, 6, &took());
     pool.commit(JOBS, 6, &settled());
     assert_eq!(pool.claim_next(JOBS), Some(Next { subqueue: 6, level: 2, others: Some(7) }));
-    // With nothing in it, what comes next says how urgent it is.
+    // The sub-queue is empty, so the next task determines its level.
     pool.begin_look(JOBS, 6);
     pool.end_look(JOBS, 6, LAST, LAST_LEVEL);
     pool.give_back(JOBS, 6, Back::Away);
@@ -64,7 +64,7 @@ fn what_is_unknown_comes_first() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, 1);
-    // Its task was taken while the sub-queue had no entry, and others may have come before.
+    // The task was taken while the sub-queue had no entry. Other tasks can have come earlier.
     pool.commit(JOBS, 6, &SubqueueChange { level: 3, ..settled() });
     pool.commit(JOBS, 7, &SubqueueChange { lost: true, ..put(0) });
     let order: Vec<_> = std::iter::from_fn(|| pool.claim_next(JOBS)).collect();
@@ -87,14 +87,14 @@ fn a_look_that_began_before_its_subqueue_was_forgotten_raises_nothing() {
     pool.commit(JOBS, 5, &took());
     pool.begin_look(JOBS, 5);
     pool.reset(JOBS);
-    // The look does not see what comes now.
+    // The scan does not see this commit.
     pool.commit(JOBS, 5, &put(-3));
     pool.end_look(JOBS, 5, FIRST, 7);
     assert!(pool.claim_next(JOBS).is_some_and(|next| next.level <= -3));
 }
 
-/// More urgent tasks may have been there before: behind one that has been in flight since before a restart, if the ring
-/// is complete.
+/// More urgent tasks can exist already: behind one that has been in flight since before a restart, if the ring is
+/// complete.
 #[test]
 fn of_an_unknown_subqueue_no_put_makes_the_level_known() {
     for mut memory in [Memory::new(10), Memory::complete(10)] {

@@ -1,11 +1,11 @@
-//! What can happen to queues in a transaction, at random, and how it is noted.
+//! Random changes to queues in a transaction, and how they are recorded.
 
 use super::*;
 use crate::change::Tube;
 use proptest::option;
 use proptest::sample::select;
 
-/// What happens to a queue.
+/// A change to a queue.
 #[derive(Clone, Debug)]
 pub enum Change {
     Task {
@@ -32,7 +32,7 @@ pub enum Change {
     Tracked(bool),
     Paused(bool),
     Dropped(bool),
-    /// One of what only ever becomes true.
+    /// A flag that only ever becomes true.
     Flag(usize),
 }
 
@@ -116,7 +116,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..30)
 }
 
-/// Makes a change as the server's callbacks do.
+/// Records a change as the server's callbacks do.
 pub fn apply(delta: &mut Delta, change: &Change) {
     match change.clone() {
         Change::Task { old, new, position, level, key } => {

@@ -1,5 +1,5 @@
-//! The stack of changes against a model that keeps every change with the depth it was made at: whatever is
-//! released and rolled back, the sum is that of the changes which are left.
+//! The stack of changes against a model that keeps every change with the depth at which it was made. For any sequence
+//! of releases and rollbacks, the sum is that of the remaining changes.
 
 mod changes;
 mod model;
@@ -109,7 +109,7 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
     Ok(())
 }
 
-/// What is asked of the open transaction is what its sum says.
+/// The answers of the stack follow from its total.
 fn assert_questions(stack: &Stack, slot: SlotId) -> Result<(), TestCaseError> {
     let total = stack.total(slot);
     prop_assert_eq!(stack.transitions(slot), (total.counters.transitions, total.schedule.due));
@@ -189,7 +189,7 @@ proptest! {
         for slot in [JOBS, MAIL] {
             assert_questions(&stack, slot)?;
         }
-        // At the end of the transaction what is open is released.
+        // At the end of the transaction the open subtransactions are released.
         for depth in (2..=depth).rev() {
             stack.commit_subtransaction(depth);
         }
@@ -202,13 +202,13 @@ proptest! {
         }
         stack.clear();
         prop_assert!(stack.is_empty() && stack.total(JOBS) == Delta::default());
-        // Its memory serves the next one, in which nothing of it is left.
+        // The stack reuses its memory for the next transaction, which sees no old changes.
         stack.at(1, JOBS);
         prop_assert!(stack.total(JOBS) == Delta::default() && stack.total(MAIL) == Delta::default());
     }
 
-    /// Beyond what is noted by name: all are counted, and none stands before what is noted for its group or a wider
-    /// one.
+    /// With more tubes and groups than are recorded separately, all tasks are counted. No task stands before the
+    /// position recorded for its group or a wider one.
     #[test]
     fn of_more_than_are_noted_nothing_is_lost(
         added in prop::collection::vec((0..400u64, 0..3i64, 0..9u128), 0..500), cut in any::<prop::sample::Index>()

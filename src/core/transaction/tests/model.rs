@@ -1,11 +1,11 @@
-//! Every change of a transaction, and what they come to, counted one by one.
+//! Every change of a transaction, and their sums, counted one by one.
 
 use super::*;
 use crate::change::NOWHERE;
 use crate::level::LAST as LAST_LEVEL;
 use crate::position::LAST;
 
-/// Every change that is left, with the depth at which it was made, or to which it was released.
+/// Every remaining change, with the depth at which it was made or to which it was released.
 #[derive(Default)]
 pub struct Model(pub Vec<(i32, SlotId, Change)>);
 
@@ -26,12 +26,12 @@ impl Model {
         Model(undone)
     }
 
-    /// Returns whether a sub-queue can be claimed: it has been looked at in vain only since something came there.
+    /// Returns whether a sub-queue can be claimed: it is not exhausted, or something has arrived since.
     pub fn may_claim(&self, slot: SlotId, subqueue: u64) -> bool {
         !self.of(slot).any(|change| matches!(change, Change::Exhaust(of) if *of == subqueue))
     }
 
-    /// Takes back the claim of a sub-queue that was made at this depth.
+    /// Removes the claim of a sub-queue that was made at this depth.
     pub fn unclaim(&mut self, slot: SlotId, subqueue: u64, depth: i32) -> bool {
         let before = self.0.len();
         let is_claim = |change: &Change| matches!(change, Change::Claim(of) if *of == subqueue);
@@ -69,7 +69,7 @@ impl Model {
         (tasks, replaces, tubes)
     }
 
-    /// By their ends, of the whole queue (None) and of its tubes.
+    /// Returns the transitions by their end states, of the whole queue (None) and of its tubes.
     pub fn transitions(&self, slot: SlotId) -> BTreeMap<(Option<usize>, usize, usize), i64> {
         let mut transitions = BTreeMap::new();
         for change in self.of(slot) {
@@ -93,7 +93,7 @@ impl Model {
         transitions
     }
 
-    /// How many tasks came to be ready (true) or ceased to be, by tube, outside of sub-queues.
+    /// Returns how many tasks became ready (true) or ceased to be, by tube, outside of sub-queues.
     pub fn ready(&self, slot: SlotId, made: bool) -> BTreeMap<Option<u64>, u32> {
         let mut ready = BTreeMap::new();
         for change in self.of(slot) {
@@ -199,7 +199,7 @@ impl Model {
         lowest
     }
 
-    /// The last of some changes.
+    /// Returns the last change for which `of` returns a value.
     pub fn last<T>(&self, slot: SlotId, of: impl Fn(&Change) -> Option<T>) -> Option<T> {
         self.of(slot).rev().find_map(of)
     }
