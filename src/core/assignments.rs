@@ -1,8 +1,8 @@
-//! Which slot belongs to which table: a hash table by chains within one array, so that a slot is found, assigned and
-//! freed at the same cost for any number of queues. The directory's lock guards it.
+//! Assignment of slots to tables: a hash table with chains in one array, with constant cost of finding, assigning and
+//! freeing a slot. Guarded by the directory's lock.
 //!
-//! Element `i` is two things: bucket `i`, which begins the chain of the tables that have this hash, and slot `i`, which
-//! is in the chain of its table, or in that of free slots. All zeros: no slot is assigned.
+//! Element `i` is both bucket `i` and slot `i`. Bucket `i` begins the chain of the tables with this hash. Slot `i` is
+//! in the chain of its table's bucket, or in the chain of free slots. An array of zeros has no slot assigned.
 
 /// A table of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,28 +21,28 @@ pub struct Assignment {
     of: TableId,
     /// First slot of the bucket's chain.
     first: Link,
-    /// Next slot of the chain that this slot is in.
+    /// Next slot in the chain of this slot.
     next: Link,
 }
 
-/// A slot's index plus one; 0 for none.
+/// A slot's index plus one; 0 is no link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 struct Link(u32);
 
-/// What there is once for all slots.
+/// Bookkeeping of the slots.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Head {
     /// Last generation given to a slot.
     generation: u64,
-    /// First of the slots that were freed.
+    /// First slot of the chain of freed slots.
     free: Link,
-    /// Slots from here on have never been assigned.
+    /// Slots from this one on have never been assigned.
     unused: u32,
 }
 
-/// The assignments, to be changed.
+/// Mutable view of the assignments.
 pub struct Assignments<'held> {
     pub head: &'held mut Head,
     pub slots: &'held mut [Assignment],
@@ -66,7 +66,7 @@ impl Assignment {
 }
 
 impl Head {
-    /// Returns the number of slots that may be in use, which are the first.
+    /// Returns an upper bound for the indexes of slots in use.
     pub fn bound(&self) -> usize {
         self.unused as usize
     }
@@ -85,7 +85,7 @@ pub fn find(slots: &[Assignment], of: TableId) -> Option<(u32, u64)> {
     None
 }
 
-/// Returns the bucket of a table. Object identifiers are given one after another, so their bits are mixed.
+/// Returns the bucket of a table. Object identifiers are assigned consecutively, so their bits are mixed.
 fn bucket(count: usize, of: TableId) -> usize {
     let key = u64::from(of.database) << 32 | u64::from(of.table);
     let mixed = (key ^ key >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -94,7 +94,7 @@ fn bucket(count: usize, of: TableId) -> usize {
 }
 
 impl Assignments<'_> {
-    /// Assigns a free slot to a table that has none; None if all are in use. Returns its index and generation.
+    /// Assigns a free slot to a table without a slot. Returns its index and generation; None if all slots are in use.
     pub fn add(&mut self, of: TableId) -> Option<(u32, u64)> {
         let index = match self.head.free.index() {
             Some(index) => {
@@ -204,7 +204,7 @@ mod tests {
         area.change(|all| all.remove(0));
     }
 
-    /// Tables made one after another, with their indexes and sequences between them, in several databases.
+    /// Tables created one after another, with their indexes and sequences between them, in several databases.
     #[test]
     fn chains_stay_short() {
         for step in 1..12 {
@@ -232,7 +232,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added and removed, a table is found where a map says, and slots are given until all are in use.
+        /// For any additions and removals, a table's slot is the one in the model. Slots are assigned until all are in
+        /// use.
         #[test]
         fn what_is_assigned_is_found(count in 1..16usize, steps in steps()) {
             let mut area = Area::of(count);

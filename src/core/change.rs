@@ -5,16 +5,16 @@ use crate::options::TUBES_COUNTED;
 use crate::status::{Status, Tasks};
 
 listed! {
-    /// A kind of call; counters hold the number of tasks of each.
+    /// A kind of call; counters hold the number of tasks of each kind.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Call {
         /// Inserted, by `put` or by hand.
         Put,
         Take,
         Ack,
-        /// Given back after an attempt that has failed.
+        /// Given back after a failed attempt.
         Release,
-        /// Given back by its consumer without an attempt: `give_back`, and a release that says so.
+        /// Given back by the consumer without counting an attempt, by `give_back` or a release that asks for this.
         GiveBack,
         Bury,
         /// Dug out by `dig`, `plow` or `kick`.
@@ -26,9 +26,9 @@ listed! {
         Delete,
         /// Promoted by the worker at the end of the delay.
         Delay,
-        /// Given back by the worker, as the session that held the task ended.
+        /// Given back by the worker because the session that held the task ended.
         Session,
-        /// Given back by the worker, as the time to run was over.
+        /// Given back by the worker because the time to run expired.
         Ttr,
         /// Deleted by the worker at the end of life.
         Ttl,
@@ -64,15 +64,15 @@ impl Call {
 /// Number of tasks by kind of call, indexed by `Call as usize`.
 pub type Calls = [i64; Call::ALL.len()];
 
-/// A tube, as wake-ups and statistics identify it.
+/// A tube as identified by wake-ups and statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tube {
     pub hash: u64,
     /// Index among the tubes with statistics of their own.
     pub counted: Option<usize>,
-    /// The tube is a sub-queue, and `hash` its hash.
+    /// The tube is a sub-queue, and `hash` is the sub-queue's hash.
     pub is_subqueue: bool,
-    /// A waiting task of the sub-queue holds up those behind it.
+    /// A waiting task of the sub-queue holds up the tasks behind it.
     pub is_strict: bool,
 }
 
@@ -89,14 +89,14 @@ impl Place {
         self.tube.is_some_and(|tube| tube.is_subqueue)
     }
 
-    /// Returns the sub-queue in whose order the task counts; None for a waiting task unless the sub-queue is strict.
+    /// Returns the sub-queue in whose order the task counts. A waiting task counts only if the sub-queue is strict.
     pub fn subqueue(&self) -> Option<u64> {
         let tube = self.tube.filter(|tube| tube.is_subqueue)?;
         (tube.is_strict || self.status != Status::Waiting).then_some(tube.hash)
     }
 }
 
-/// The end of a task, as reported to watchers.
+/// The end of a task, for watchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Acked,
@@ -115,7 +115,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a change; None unless the task has been processed, or never will be.
+    /// Returns the outcome of a change, if the task has been processed or never will be.
     pub fn of(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> Option<Outcome> {
         let was_over = old.is_some_and(Status::is_over);
         match (call, new) {
@@ -134,7 +134,7 @@ impl Outcome {
 pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'static str {
     match (call, old, new) {
         (_, None, _) => Call::Put.name(),
-        // A put that has found the task there.
+        // A put that has found an existing task.
         (Some(Call::Put), Some(_), Some(_)) => "update",
         (_, Some(old), Some(Status::Buried)) if old != Status::Buried => Call::Bury.name(),
         (Some(Call::GiveBack), _, _) => Call::Release.name(),
@@ -155,8 +155,8 @@ pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'
 pub const NOWHERE: usize = Status::ALL.len();
 pub const OTHER_TUBE: usize = NOWHERE + 1;
 
-/// The ends of a transition: the states, X for no task and S for another tube, as in the statistics of the Tarantool
-/// module xqueue.
+/// The ends of a transition: the states, X for no task and S for another tube, with the letters of the Tarantool module
+/// xqueue.
 pub const ENDS: [char; OTHER_TUBE + 1] = {
     let mut ends = ['X'; OTHER_TUBE + 1];
     ends[OTHER_TUBE] = 'S';
@@ -173,13 +173,13 @@ pub const ENDS: [char; OTHER_TUBE + 1] = {
 /// Number of tasks by transition: `[from][to]`, in the order of [`ENDS`].
 pub type Transitions = [[i64; ENDS.len()]; ENDS.len()];
 
-/// Returns the index in [`ENDS`] of a state; of X for None.
+/// Returns the index in [`ENDS`] of a state; None is X.
 pub fn end(status: Option<Status>) -> usize {
     status.map_or(NOWHERE, |status| status as usize)
 }
 
-/// Returns whether tasks left a state, or the table, for good. `is_due`: some changed tasks need further work at once;
-/// inserted tasks may then be deleted ones put back, which is no progress.
+/// Returns whether tasks left a state, or the table, for good. `is_due`: some changed tasks need further work
+/// immediately. Inserted tasks can then be deleted tasks that were put again, which is no progress.
 pub fn has_progressed(transitions: &Transitions, is_due: bool) -> bool {
     let states = 0..NOWHERE;
     let left = |state: usize| -> i64 {
@@ -208,7 +208,7 @@ impl Counts {
     }
 }
 
-/// Returns the non-zero counters of transitions, as "R-T" and number.
+/// Returns the non-zero counters of transitions, each with its name such as "R-T".
 pub fn named(transitions: &Transitions) -> impl Iterator<Item = (String, i64)> {
     let pairs = (0..ENDS.len()).flat_map(|from| (0..ENDS.len()).map(move |to| (from, to)));
     let named = |(from, to): (usize, usize)| {
@@ -263,7 +263,7 @@ mod tests {
         assert!(has_progressed(&transitions, true));
         transitions[NOWHERE][waiting] = 1;
         assert!(!has_progressed(&transitions, true));
-        // A follow-up for later.
+        // The further work is not due yet.
         assert!(has_progressed(&transitions, false));
     }
 

@@ -1,17 +1,17 @@
-//! What a put does with a task whose key is there already.
+//! Action of a put on a task whose key already exists.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Conflict {
     /// The put fails.
     Error,
-    /// The task stays as it is.
+    /// The task stays unchanged.
     Nothing,
-    /// The task gets the values that the put gives. `at_once`: it need not wait any more.
+    /// The task gets the values of the put. With `at_once` a waiting task becomes ready.
     Update { at_once: bool },
 }
 
 impl Conflict {
-    /// Reads the argument `on_conflict`; None if it is no such word.
+    /// Parses the argument `on_conflict`; None if it is not a known word.
     pub fn named(name: &str) -> Option<Conflict> {
         match name {
             "error" => Some(Conflict::Error),

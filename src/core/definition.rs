@@ -20,12 +20,12 @@ pub struct Definition {
     /// The columns in use.
     pub fields: BTreeMap<Field, Column>,
     pub made: Made,
-    /// Code of the owner's has not ended when its job worker was told to: the tasks are left alone.
+    /// User code of the owner did not end when its job worker was told to end. The worker leaves the tasks alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unending: bool,
 }
 
-/// What `upgrade` added to the table, for `downgrade` to remove.
+/// Objects that `upgrade` added to the table, for `downgrade` to remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     pub columns: Vec<Column>,

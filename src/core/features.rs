@@ -9,17 +9,17 @@ use crate::utube::Utube;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What the queue can do beyond put, take, ack and release. Absent means unchanged, or off.
+/// Optional features beyond put, take, ack and release. An absent feature is unchanged, or off.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Features {
     /// Source of the keys of new tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Id>,
-    /// Tasks may be put and released with a delay.
+    /// Tasks can be put and released with a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed: Option<bool>,
-    /// Tasks may be buried and dug out again.
+    /// Tasks can be buried and dug out again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buried: Option<bool>,
     /// Acked tasks stay as done.
@@ -37,10 +37,10 @@ pub struct Features {
     /// Tasks with a smaller number are taken first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<bool>,
-    /// Tasks have a label that a take may select.
+    /// Tasks have a label that a take can select.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tube: Option<bool>,
-    /// Tubes are sub-queues: processed in order, with at most one task of each in flight.
+    /// Tubes are sub-queues: each is processed in order, with at most one task in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utube: Option<Utube>,
     /// Attempts are counted and limited.
@@ -65,7 +65,7 @@ impl Features {
         *self == Features::default()
     }
 
-    /// Returns these features, overridden by those set in `newer`.
+    /// Returns these features, overridden by the features set in `newer`.
     pub fn merge(&self, newer: &Features) -> Features {
         Features {
             id: newer.id.clone().or(self.id.clone()),
@@ -151,7 +151,7 @@ impl Features {
         self.delayed == Some(true)
     }
 
-    /// Returns whether tasks can be buried; true with a limit of attempts, as tasks beyond it are buried.
+    /// Returns whether tasks can be buried. A limit of attempts implies this: tasks beyond it are buried.
     pub fn buries(&self) -> bool {
         self.buried.unwrap_or(self.limit().is_some())
     }
@@ -195,7 +195,7 @@ impl Features {
         matches!(self.utube, Some(Utube::On { .. }))
     }
 
-    /// Returns whether a waiting task holds up those behind it in its sub-queue.
+    /// Returns whether a waiting task holds up the tasks behind it in its sub-queue.
     pub fn has_strict_subqueues(&self) -> bool {
         self.utube == Some(Utube::On { strict: true })
     }
@@ -223,7 +223,7 @@ impl Features {
         self.tries().and_then(|tries| tries.limit)
     }
 
-    /// Returns the delays between attempts; None if there are none.
+    /// Returns the delays between attempts.
     pub fn backoff(&self) -> Option<Backoff> {
         self.tries()?.backoff()
     }
@@ -241,7 +241,7 @@ impl Features {
         }
     }
 
-    /// Returns whether tasks that a session has taken are guarded against an UPDATE by hand of another.
+    /// Returns whether an UPDATE by hand is kept from changing tasks that another session has taken.
     pub fn guards(&self) -> bool {
         self.guard != Some(false)
     }

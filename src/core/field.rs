@@ -1,4 +1,4 @@
-//! The fields of a queue: the roles that columns of its table have.
+//! The fields of a queue: the roles of the columns of its table.
 
 use crate::features::Features;
 use crate::listed::listed;
@@ -54,7 +54,7 @@ impl Field {
         }
     }
 
-    /// Returns whether only the queue's functions may change the column; the others hold the user's input.
+    /// Returns whether only the queue's functions are to change the column; the other columns hold the user's input.
     pub fn is_own(self) -> bool {
         !matches!(self, Field::Priority | Field::Tube | Field::Ttr)
     }

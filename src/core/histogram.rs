@@ -1,7 +1,7 @@
-//! Histograms of lengths of time, with the same buckets for all queues.
+//! Histograms of durations, with the same buckets for all queues.
 
-/// Upper bounds of the buckets but the last, in microseconds: one and three times each power of ten from a millisecond
-/// to eight hours.
+/// Upper bounds of all buckets except the last, in microseconds: one and three times each power of ten from a
+/// millisecond to eight hours.
 pub const BOUNDS: [i64; 16] = [
     1_000,
     3_000,
@@ -21,7 +21,7 @@ pub const BOUNDS: [i64; 16] = [
     30_000_000_000,
 ];
 
-/// How many lengths were in each bucket, and their sum. The last bucket has no upper bound.
+/// Number of durations in each bucket, and their sum. The last bucket has no upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Histogram {
@@ -31,7 +31,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds a length of time; a negative one, as after a clock was set back, is none.
+    /// Adds a duration. A negative duration, for instance after a clock was set back, counts as zero.
     pub fn add(&mut self, length: i64) {
         let length = length.max(0);
         self.counts[BOUNDS.partition_point(|bound| *bound < length)] += 1;
@@ -49,8 +49,8 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// Returns the bound, in microseconds, up to which at least this share of the lengths is; None if there is no
-    /// length, or no bound.
+    /// Returns the least bound, in microseconds, that at least this share of the durations does not exceed. Returns
+    /// None if the histogram is empty, or the share reaches into the last bucket.
     pub fn quantile(&self, share: f64) -> Option<i64> {
         let wanted = (self.total() as f64 * share).ceil().max(1.0) as u64;
         let mut sum = 0;
@@ -61,7 +61,7 @@ impl Histogram {
         BOUNDS.get(self.counts.iter().position(is_reached)?).copied()
     }
 
-    /// Returns the bounds in seconds, each with the number of lengths up to it.
+    /// Returns the bounds in seconds, each with the number of durations up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let counts = self.counts.iter().scan(0, |sum, count| {
             *sum += count;

@@ -1,23 +1,23 @@
-//! What a text without a type stands for where the keys of tasks are expected. Drivers send a parameter of which they
-//! do not know the type as text: a number as digits, an object as JSON, an array in the server's form, as JSON, or
-//! joined by commas.
+//! Interpretation of an untyped text argument for the keys of tasks. Drivers send a parameter of unknown type as text.
+//! The text of a number is its digits. An object is JSON. An array is in the server's form, JSON, or a list with
+//! commas.
 
 use serde::de::IgnoredAny;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeysText<'text> {
-    /// One key, as the input function of its type reads it.
+    /// One key, in the format of its type's input function.
     One,
-    /// An array as the server writes it: `{1,2}`.
+    /// An array in the server's format: `{1,2}`.
     Array,
-    /// An object, or an array of keys or objects, as JSON.
+    /// JSON: an object, or an array of keys or objects.
     Json,
-    /// Keys with commas between them.
+    /// Keys separated by commas.
     List(Vec<&'text str>),
 }
 
 impl<'text> KeysText<'text> {
-    /// `is_plain`: no value of the key's type has a bracket or a comma in its text.
+    /// Classifies a text. `is_plain`: the text of a key never contains a bracket or a comma.
     pub fn of(text: &'text str, is_plain: bool) -> KeysText<'text> {
         let text = text.trim();
         let is_json = || serde_json::from_str::<IgnoredAny>(text).is_ok();

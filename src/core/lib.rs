@@ -1,5 +1,5 @@
-//! The rules of a queue, without PostgreSQL: states, options, definitions, and the SQL text of every statement. What
-//! processes share and what a server does are the extension's; the models explore this code as it is.
+//! The rules of a queue, without PostgreSQL: states, options, definitions, and the SQL text of every statement. The
+//! extension adds shared memory and everything that needs the server. The models test this code directly.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! Enums that are gone through from the first value to the last.
+//! Enums that can be iterated.
 
-/// Declares an enum together with `ALL`, its values in order: none can be left out.
+/// Declares an enum together with `ALL`, the list of all its values in order.
 macro_rules! listed {
     ($(#[$attribute:meta])* pub enum $name:ident {
         $($(#[$of_value:meta])* $value:ident,)*

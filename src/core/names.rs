@@ -4,16 +4,16 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// Longest name of the server's, in bytes. Longer ones it cuts off.
+/// Longest name of the server, in bytes. The server truncates longer names.
 pub const LONGEST_NAME: usize = 63;
 
-/// Returns how many bytes the longest part of a name has, which is written as in SQL: `app."My ""Jobs"""`.
+/// Returns the length in bytes of the longest part of a name in SQL syntax, such as `app."My ""Jobs"""`.
 pub fn longest_part(name: &str) -> usize {
     let (mut longest, mut length, mut is_quoted) = (0, 0, false);
     let mut letters = name.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
-            // Two quotes within quotes stand for one.
+            // A doubled quote within quotes is one character.
             '"' if is_quoted && letters.next_if_eq(&'"').is_some() => length += 1,
             '"' => is_quoted = !is_quoted,
             '.' if !is_quoted => length = 0,

@@ -6,7 +6,7 @@ use crate::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The `options` argument. Absent means unchanged, or the default.
+/// The `options` argument. An absent option is unchanged, or has its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
@@ -29,7 +29,7 @@ pub struct Options {
     pub convert: BTreeMap<Status, Conversion>,
 }
 
-/// What becomes of the tasks of an abolished state.
+/// Conversion of the tasks of an abolished state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Conversion {
     #[serde(rename = "R")]
@@ -69,7 +69,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Returns these options, overridden by what `newer` sets.
+    /// Returns these options, overridden by the options set in `newer`.
     pub fn merge(&self, newer: &Options) -> Result<Options, String> {
         let (mut fields, mut states) = (self.fields.clone(), self.states.clone());
         fields.extend(newer.fields.clone());
@@ -146,7 +146,7 @@ impl Options {
     }
 }
 
-/// Refuses lists in place of objects, which serde would accept for structs.
+/// Refuses lists instead of objects, which serde would accept for structs.
 fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
     match value {
         serde_json::Value::Array(_) => Err("a list where an object is needed".into()),
@@ -158,7 +158,7 @@ fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
     }
 }
 
-/// Returns which option is wrong, and how, in the words of JSON.
+/// Returns which option is wrong, and why, in the terms of JSON.
 fn in_words(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let message = error.inner().to_string();
     let message = message.replacen("unknown field", "unknown option", 1);
@@ -177,7 +177,7 @@ fn in_words(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     }
     let path = error.path().to_string();
     let (parent, last) = path.rsplit_once('.').unwrap_or(("", &path));
-    // What is unknown is named by the message.
+    // The message already names an unknown option.
     let is_unknown = last == "?" || message.starts_with(&format!("unknown option `{last}`"));
     match if is_unknown { parent } else { &path } {
         "" | "." => message,

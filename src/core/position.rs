@@ -3,7 +3,7 @@
 /// A group of tasks with a mark of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
-    /// Ready tasks; of one tube, given by its hash, and of one priority, where these are set.
+    /// Ready tasks, optionally of one tube, given by its hash, and of one priority.
     Ready {
         tube: Option<u64>,
         priority: Option<i64>,
@@ -26,7 +26,7 @@ impl Group {
         if self == Group::Buried { Kind::Buried } else { Kind::Ready }
     }
 
-    /// Returns whether a task may be of both.
+    /// Returns whether a task can be in both groups.
     pub fn meets(self, other: Group) -> bool {
         match (self, other) {
             (
@@ -41,8 +41,8 @@ impl Group {
         }
     }
 
-    /// Returns the group that replaces this one where it does not fit into the bounded table: all tubes of the
-    /// priority, or all tasks.
+    /// Returns the group that replaces this one if it does not fit into the bounded table: all tubes of the priority,
+    /// or all tasks.
     pub fn wider(self) -> Group {
         match self {
             Group::Ready { tube: Some(_), priority } => Group::Ready { tube: None, priority },
@@ -52,8 +52,8 @@ impl Group {
 }
 
 impl Kind {
-    /// Returns whether what is noted for a group may be of this kind; the group of all includes everything that did not
-    /// fit.
+    /// Returns whether the record of a group can include tasks of this kind. The group of all tasks includes everything
+    /// that did not fit.
     pub fn may_be_in(self, group: Group) -> bool {
         group == Group::ALL || group.kind() == self
     }
@@ -80,7 +80,7 @@ pub fn to_integer(position: Position, (least, greatest): (i64, i64)) -> i64 {
     }
 }
 
-/// Returns the position of a uuid, in bytewise order. As `LAST` is reserved, the greatest uuid shares its predecessor's
+/// Returns the position of a uuid, in bytewise order. `LAST` is reserved, so the greatest uuid shares its predecessor's
 /// position.
 pub fn of_bytes(key: [u8; 16]) -> Position {
     Position::from_be_bytes(key).min(LAST - 1)
@@ -90,13 +90,13 @@ pub fn to_bytes(position: Position) -> [u8; 16] {
     position.to_be_bytes()
 }
 
-/// Returns a position in order of priority, then of key, of which this is the significant half. As `LAST` is reserved,
-/// the greatest pair shares its predecessor's position.
+/// Returns a position in order of priority, then of key. `key` is the significant half of the key. `LAST` is reserved,
+/// so the greatest pair shares its predecessor's position.
 pub fn by_priority(priority: i64, key: u64) -> Position {
     (of_integer(priority) << 64 | Position::from(key)).min(LAST - 1)
 }
 
-/// Returns the priority and the half key of such a position.
+/// Returns the priority and the half key of a position made by `by_priority`.
 pub fn parts(position: Position) -> (i64, u64) {
     (to_integer(position >> 64, (i64::MIN, i64::MAX)), position as u64)
 }

@@ -21,7 +21,7 @@ pub struct Tries {
     /// Delay before the second attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Time>,
-    /// Factor by which each delay exceeds the one before.
+    /// Factor by which each delay exceeds the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
     /// Longest delay.
@@ -50,7 +50,7 @@ impl Tries {
         Ok(())
     }
 
-    /// Returns the delays between attempts; None if there are none.
+    /// Returns the delays between attempts; None if attempts follow without delay.
     pub fn backoff(&self) -> Option<Backoff> {
         let first = self.backoff.as_ref()?.as_seconds();
         let longest = self.max.as_ref().map_or(LONGEST_BACKOFF, Time::as_seconds).max(first);

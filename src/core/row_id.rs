@@ -1,6 +1,6 @@
-//! The place of a version of a row in its table.
+//! Location of a row version in its table.
 
-/// Block and item, as the server counts them.
+/// Block and item numbers of the server.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RowId(u64);

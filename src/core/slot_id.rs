@@ -1,6 +1,6 @@
 //! Identity of a queue's slot in shared memory.
 
-/// Identity of a slot. The generation tells its uses apart.
+/// Identity of a slot. The generation distinguishes successive uses of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotId {
     pub index: u32,

@@ -4,7 +4,7 @@ use crate::listed::listed;
 use serde::{Deserialize, Serialize};
 
 listed! {
-    /// State of a task. The letters are those of the Tarantool module xqueue.
+    /// State of a task. It has the same letter in the Tarantool module xqueue.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum Status {
         #[serde(rename = "R")]

@@ -1,4 +1,4 @@
-//! What holds for any input: options, times, keys, waits between attempts, names of states.
+//! Properties that hold for any input: options, times, keys, delays between attempts, names of states.
 
 use crate::features::Features;
 use crate::options::Options;
@@ -45,7 +45,7 @@ const NAMES: [&str; 32] = [
     "D",
 ];
 
-/// A name, often one that options have.
+/// A name, often of an option.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![4 => select(&NAMES[..]).prop_map(String::from), 1 => any::<String>()]
 }
@@ -82,7 +82,7 @@ fn number() -> impl Strategy<Value = f64> {
     prop_oneof![0.0..1e4f64, 0.0..4e9f64, any::<f64>()]
 }
 
-/// What a feature may be set to, by its name; mostly what it accepts.
+/// A feature and a value for it, mostly a valid one.
 fn feature() -> impl Strategy<Value = (String, Value)> {
     let flags = &["delayed", "buried", "keep", "priority", "tube", "utube"];
     let flag = (select(&flags[..]), any::<bool>().prop_map(Value::from));
@@ -107,7 +107,7 @@ fn feature() -> impl Strategy<Value = (String, Value)> {
     feature.prop_map(|(name, value)| (name.to_string(), value))
 }
 
-/// Options most of which are in order.
+/// Options, most of them valid.
 fn options() -> impl Strategy<Value = Value> {
     let features = prop::collection::vec(feature(), 0..8);
     let fields = prop::collection::btree_map(
@@ -231,7 +231,7 @@ proptest! {
             prop_assert!(wait(attempts) <= wait(attempts + 1));
         }
         prop_assert_eq!(wait(steps), wait(u32::MAX));
-        // Only a factor so near to 1 that the number of steps is cut does not reach it.
+        // The delay reaches `longest`, except for factors close to 1, which reach the bound of the steps first.
         let reaches = wait(steps) >= backoff.longest * (1.0 - 1e-9);
         prop_assert!(reaches || backoff.factor <= 1.0 || backoff.factor.powf(f64::from(steps)) > 1e290);
     }
@@ -256,7 +256,7 @@ proptest! {
         if place != shared && of_other != shared {
             prop_assert_eq!(place.cmp(&of_other), one.cmp(&other));
         }
-        // A mark never lies behind the key that it was made of.
+        // A mark never lies behind the key from which it was made.
         prop_assert!(to_bytes(place) <= one);
         prop_assert_eq!(of_bytes(to_bytes(place)), place);
     }

@@ -1,10 +1,10 @@
-//! Durations, and features that may have a default duration.
+//! Durations, and features with an optional default duration.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// A feature that may have a default duration.
+/// A feature with an optional default duration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timed {
     Off,
@@ -23,7 +23,7 @@ pub enum Time {
 /// Longest duration, in seconds (100 years); longer ones are refused.
 const LONGEST: f64 = 100.0 * 366.0 * 86400.0;
 
-/// Limits of a task's own time to run, in whole and in each of its parts.
+/// Limits of a task's own time to run: of the whole interval, and of its years and days.
 pub const LONGEST_TTR_YEARS: i32 = 100;
 pub const LONGEST_TTR_DAYS: i32 = LONGEST_TTR_YEARS * 12 * 30;
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Utube {
     Off,
-    /// `strict`: a waiting task holds up those behind it.
+    /// `strict`: a waiting task holds up the tasks behind it.
     On {
         strict: bool,
     },

@@ -1,9 +1,11 @@
-//! UUIDs of version 7 (RFC 9562): a clock in front, so that keys rise; random bits behind, so that no two are the same.
+//! UUIDs of version 7 (RFC 9562). They begin with a clock, so that keys rise, and end with random bits, so that keys
+//! are unique.
 
-/// Milliseconds take 48 bits; 12 bits after them divide each into 4096 steps, as PostgreSQL 18 does.
+/// Milliseconds take 48 bits; 12 bits after them divide each into 4096 steps, like in PostgreSQL 18.
 const FRACTION_BITS: u32 = 12;
 
-/// The clock of one process, in steps of 1/4096 ms since 1970. Gives no step twice, also when the time is set back.
+/// The clock of one process, in steps of 1/4096 ms since 1970. It never returns a step twice, even if the system time
+/// is set back.
 #[derive(Clone, Copy)]
 pub struct Clock {
     last: u64,

@@ -1,4 +1,4 @@
-//! Counters of a queue as shared memory keeps them: by tube, as rates, and the texts that are shown with them.
+//! Counters of a queue in shared memory: counters by tube, rates, and the texts that are shown with them.
 
 pub mod rates;
 pub mod shown;

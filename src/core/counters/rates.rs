@@ -1,4 +1,4 @@
-//! How many tasks came in and went out in the last minute.
+//! Numbers of tasks put and done in the last minute.
 
 /// Length of a slice of time, in microseconds.
 const SLICE: i64 = 5_000_000;
@@ -13,7 +13,7 @@ pub struct Rates {
     slices: [Flow; SLICES],
 }
 
-/// Tasks put, and tasks done: acked, or gone by other means.
+/// Tasks put, and tasks done: acked, or deleted in another way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Flow {
@@ -24,7 +24,7 @@ pub struct Flow {
 impl Rates {
     pub fn add(&mut self, now: i64, flow: Flow) {
         let slice = now.div_euclid(SLICE);
-        // A clock that was set back begins anew.
+        // If the clock was set back, all slices are cleared.
         let passed = slice.checked_sub(self.newest).filter(|passed| *passed >= 0);
         let passed = passed.map_or(SLICES, |passed| passed.min(SLICES as i64) as usize);
         for passed in 0..passed {
@@ -37,7 +37,7 @@ impl Rates {
         newest.done += flow.done;
     }
 
-    /// Returns the tasks of the last minute; of the slice in progress, what there is.
+    /// Returns the tasks of the last minute. The slice in progress counts as far as it is filled.
     pub fn of_last_minute(mut self, now: i64) -> Flow {
         self.add(now, Flow::default());
         let sum = |of: fn(&Flow) -> u64| self.slices.iter().map(of).sum();
@@ -62,7 +62,7 @@ mod tests {
             rates.add(second * SECOND, flow(2, 1));
         }
         assert_eq!(rates.of_last_minute(59 * SECOND), flow(120, 60));
-        // Slice by slice it is over.
+        // The minute leaves one slice after another.
         assert_eq!(rates.of_last_minute(62 * SECOND), flow(110, 55));
         assert_eq!(rates.of_last_minute(114 * SECOND), flow(10, 5));
         assert_eq!(rates.of_last_minute(115 * SECOND), flow(0, 0));

@@ -1,36 +1,37 @@
-//! What a queue's slot says of its name, and of its problems, whose texts lie apart, as few queues have any.
+//! Names and problems of a queue, shown in statistics. The texts of problems are stored apart because few queues have
+//! any.
 
 pub const NAME_LENGTH: usize = 64;
 pub const ERROR_LENGTH: usize = 512;
 
-/// What has failed, or is missing, and when that was found.
+/// Text of a failure or a missing object, and the time at which it was found.
 #[repr(C)]
 struct Problem {
     text: [u8; ERROR_LENGTH],
     at: i64,
 }
 
-/// Problems of a queue, as far as its slot says that there are such.
+/// Problems of a queue. Each is valid only while its flag in [`Shared`] is set.
 #[repr(C)]
 pub struct Problems {
     /// The worker's last failure.
     error: Problem,
-    /// A task that takes have passed over.
+    /// A task that takes have skipped.
     refused: Problem,
-    /// What the table has lost of what `upgrade` has made.
+    /// Objects made by `upgrade` that the table has lost.
     lack: Problem,
 }
 
-/// Microseconds for which a task is shown that takes have passed over. Each take that passes over it shows it again.
+/// Time (µs) for which a task that takes have skipped is shown. Each take that skips it shows it again.
 const REFUSED_FOR: i64 = 60_000_000;
 
-/// Under the queue's lock.
+/// Guarded by the queue's lock.
 #[repr(C)]
 pub struct Shared {
     pub names: [[u8; NAME_LENGTH]; 3],
-    /// Since when the oldest task was ready as the metrics were last asked for; 0 if none was.
+    /// Time at which the oldest ready task became ready, as of the last request for metrics; 0 if no task was ready.
     pub ready_since: i64,
-    /// The state of the queue as it was then, see `version`.
+    /// The queue's version before `ready_since` was determined.
     pub ready_at: i64,
     has_error: bool,
     has_refused: bool,
@@ -51,8 +52,8 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// Returns the worker's last failure, or else the task that takes pass over, or else what the table lacks, and when
-    /// that was found.
+    /// Returns the most important problem and the time at which it was found: the worker's last failure, else a skipped
+    /// task, else the objects that the table lacks.
     pub fn problem(&self, of: &Problems, now: i64) -> Option<(Text<ERROR_LENGTH>, i64)> {
         let refuses = self.has_refused && now.saturating_sub(of.refused.at) < REFUSED_FOR;
         let problem = match (self.has_error, refuses, self.lacks) {
@@ -100,7 +101,7 @@ impl Problem {
     }
 }
 
-/// A text in shared memory: copied under the lock, where nothing may be allocated, and read without it.
+/// A text in shared memory. It is copied under the lock, where no memory can be allocated, and converted without it.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<const LENGTH: usize>(pub [u8; LENGTH]);
 
@@ -110,7 +111,7 @@ impl<const LENGTH: usize> Text<LENGTH> {
         String::from_utf8_lossy(&self.0[..end]).into_owned()
     }
 
-    /// Returns whether this is what is left of a text in this place.
+    /// Returns whether this is the given text, truncated to the length of the array.
     pub fn is(&self, text: &str) -> bool {
         let mut place = [0; LENGTH];
         set_text(&mut place, text);

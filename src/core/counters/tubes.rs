@@ -1,5 +1,5 @@
-//! Tubes with statistics of their own, in shared memory under the queue's lock: apart from the queue's counters, as few
-//! queues have such.
+//! Tubes with statistics of their own, in shared memory under the queue's lock. They are stored apart from the queue's
+//! counters because few queues have such tubes.
 
 use crate::change::{Counts, Transitions};
 use crate::counters::shown::{NAME_LENGTH, Text, set_text};
@@ -15,16 +15,16 @@ pub struct Tube {
     pub transitions: Transitions,
 }
 
-/// In the order of the options.
+/// Counters and names of the tubes, in the order of the options.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CountedTubes {
     counters: [Tube; TUBES_COUNTED],
-    /// Empty ones behind the last.
+    /// Empty names follow the last tube.
     names: [[u8; NAME_LENGTH]; TUBES_COUNTED],
 }
 
-/// Those of a queue, to be changed. The first change clears what another queue has left in the slot.
+/// Mutable view of a queue's tubes. The first change clears the entries that another queue has left in the slot.
 pub struct OfTubes<'q> {
     pub are_there: &'q mut bool,
     pub counted: &'q mut CountedTubes,
@@ -46,7 +46,7 @@ impl CountedTubes {
 }
 
 impl OfTubes<'_> {
-    /// Returns them if there are any.
+    /// Returns the counters if the queue has such tubes.
     fn known(&mut self) -> &mut [Tube] {
         if *self.are_there { &mut self.counted.counters } else { &mut [] }
     }
@@ -58,7 +58,7 @@ impl OfTubes<'_> {
         self.counted
     }
 
-    /// Applies what a transaction has committed.
+    /// Applies the changes of a committed transaction.
     pub fn commit(&mut self, change: &CounterChange) {
         if change.tubes_changed {
             self.known().fill(Tube::default());
@@ -73,7 +73,7 @@ impl OfTubes<'_> {
         }
     }
 
-    /// Sets the numbers of tasks to those of a recount.
+    /// Sets the numbers of tasks after a recount.
     pub fn set_counted(&mut self, counts: &Counts) {
         let has_some = counts.tubes.iter().any(|tasks| *tasks != Tasks::default());
         let tubes = if has_some { &mut self.made().counters } else { self.known() };
@@ -84,7 +84,7 @@ impl OfTubes<'_> {
         self.known().iter_mut().for_each(|tube| tube.transitions = Transitions::default());
     }
 
-    /// Sets their names; longer ones are shortened.
+    /// Sets the names; long names are truncated.
     pub fn set_names(&mut self, tubes: &[String]) {
         if tubes.is_empty() && !*self.are_there {
             return;
@@ -110,7 +110,7 @@ mod tests {
         (0..2).for_each(|_| of.commit(&put));
         of.set_names(&["one".to_string()]);
         assert_eq!(of.counted.counters[3].tasks, [2; 6]);
-        // The slot is another queue's.
+        // The slot now belongs to another queue.
         *of.are_there = false;
         of.commit(&empty);
         of.set_names(&[]);

@@ -14,6 +14,8 @@
 //!    finds. The scan's snapshot sees earlier commits; later ones lower `floor`, which bounds the raise.
 //! 3. Another transaction has taken a task and is then rolled back: until it commits, the scan still sees the task as
 //!    ready, so a rollback need not lower anything.
+//! 4. A raise is abandoned, or its mark is evicted meanwhile: `end_raise` compares the start of the raise and has no
+//!    effect.
 
 use crate::marks::by_tube::{self, ByTube, Values};
 use crate::marks::mark::{Mark, Start};
@@ -142,7 +144,7 @@ impl<'q> Marks<'q> {
         mark.map(|mark| mark.start(tasks, may_raise, now)).unwrap_or_default()
     }
 
-    /// Records that a take does not scan a group at first, see [`Mark::pass_by`].
+    /// Records that a take skips its first scan of a group, see [`Mark::pass_by`].
     pub fn pass_by(&mut self, group: Group) -> bool {
         self.mark(group).is_some_and(Mark::pass_by)
     }

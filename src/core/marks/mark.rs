@@ -66,7 +66,7 @@ impl Mark {
         Start { from: self.at, raises }
     }
 
-    /// Records that a take does not scan here at first, because no task is ready. Returns whether the mark is due to be
+    /// Records that a take skips its first scan here because no task is ready. Returns whether the mark is due to be
     /// raised.
     pub fn pass_by(&mut self) -> bool {
         self.takes = self.takes.saturating_add(1).min(RAISE_AFTER);

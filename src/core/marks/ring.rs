@@ -14,6 +14,8 @@
 //! 5. A task becomes ready before `end`: the candidates behind it are cut off.
 //! 6. A commit overlaps a refill: the refill's snapshot sees earlier commits; later ones lower `floor`, and the refill
 //!    ignores the tasks that it found from there on.
+//! 7. A refill takes too long, or the ring is discarded meanwhile: `end_refill` compares the refill's number and
+//!    ignores the result.
 //!
 //! A candidate is a hint: the take checks whether the row still exists and is ready.
 //!

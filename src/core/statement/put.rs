@@ -29,7 +29,7 @@ pub struct Put {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Update {
     pub column: i16,
-    /// The column is one of the queue's fields: it is not changed after a consumer has taken the task.
+    /// The column is one of the queue's fields: it is set only while the task is ready or waiting.
     pub is_field: bool,
 }
 

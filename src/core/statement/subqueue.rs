@@ -3,8 +3,8 @@
 //! * The hash is keyed with a secret of the database, see [`crate::queue::digest`]; it is the same function for all
 //!   types, and also hashes NULL.
 //! * The one-element array and the order by sub-queue leave the planner only the index that begins with the sub-queue.
-//! * A subselect finds the first task, which is then locked by ctid: FOR UPDATE SKIP LOCKED in the subselect would skip a
-//!   locked task and break the order.
+//! * A subselect finds the first task, which is then locked by ctid: FOR UPDATE SKIP LOCKED in the subselect would skip
+//!   a locked task and break the order.
 
 use crate::field::Field;
 use crate::level;

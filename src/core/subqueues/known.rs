@@ -44,7 +44,8 @@ impl Pool<'_> {
 }
 
 /// Marks and levels: no ready or waiting task of a sub-queue stands before its mark or has a lesser level than the
-/// entry. The mark keeps a take from walking over the index entries of earlier tasks.
+/// entry. The mark keeps a take from walking over the index entries of earlier tasks. A commit during a scan lowers
+/// `floor` and `level_floor`, which bound the result of the scan.
 impl Pool<'_> {
     /// Returns the mark of a sub-queue.
     pub fn mark(&mut self, id: SlotId, subqueue: u64) -> Position {

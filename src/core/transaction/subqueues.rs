@@ -82,12 +82,13 @@ impl SubqueueChange {
         self.taken != 0 || self.offers || self.lost || self.least != LAST
     }
 
-    /// Returns whether this transaction has claimed the sub-queue and has nothing in flight.
+    /// Returns whether this transaction has claimed the sub-queue, or settled its taken task, and has nothing in
+    /// flight.
     pub fn is_own(&self) -> bool {
         if self.claimed { self.taken <= 0 } else { self.taken < 0 }
     }
 
-    /// Returns whether this transaction has claimed the sub-queue and can find another task to take.
+    /// Returns whether `is_own` is true and another task can be found.
     pub fn is_left(&self) -> bool {
         self.is_own() && !self.exhausted
     }
