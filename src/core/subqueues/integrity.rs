@@ -47,7 +47,7 @@ impl Pool<'_> {
         assert_eq!(free, (self.header.fresh - self.header.used) as usize, "free entries");
     }
 
-    /// Checks that the levels below a link lie between the bounds and that none weighs more than the level above it.
+    /// Checks that the levels below a link lie between the bounds and that no level weighs more than the one above it.
     fn walk_tree(
         &self,
         link: u32,

@@ -163,7 +163,7 @@ fn the_priorities_of_tubes_give_way_to_each_other() {
     assert!((2..=4).all(|tube| known_priorities(&mut marks, tube).is_some()));
     marks.marks().lower(of(5, 7), 60);
     assert_eq!(known_priorities(&mut marks, 5), Some(vec![5, 7]));
-    // The whole queue's priorities evict those of tubes too.
+    // The whole queue's priorities evict the priorities of tubes too.
     priority_scan(&mut marks, None, &many);
     assert_eq!(known_priorities(&mut marks, None), Some((0..16).collect()));
     assert_eq!(marks.marks().marked(of(4, 3)), 100);
