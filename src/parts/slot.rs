@@ -152,7 +152,7 @@ pub fn find_or_add(
         return Some((id, false));
     }
     let (index, generation) = change(&mut directory, |assignments| assignments.add(of))?;
-    // A table that was a queue before can have taken tasks that no session has recorded.
+    // A table that was a queue before might have taken tasks that no session has recorded.
     let epoch = epoch::next_epoch(&mut directory);
     let queue = at(index)?;
     *queue.queue = SharedQueue {
@@ -200,7 +200,7 @@ pub fn of_job_worker(database: u32, owner: u32) -> Vec<(SlotId, u32)> {
     all(Some(database)).into_iter().filter(|(id, _)| is_served(*id)).collect()
 }
 
-/// Returns whether prepared transactions can have changed queues of a database.
+/// Returns whether prepared transactions might have changed queues of a database.
 pub fn any_prepared(database: u32) -> bool {
     let directory = directory();
     let mut of_database = in_use(&directory).filter(|(_, of)| of.database == database);

@@ -1,4 +1,4 @@
-//! Whether counters are exact. They are not exact while a prepared transaction can have changed the table, while a
+//! Whether counters are exact. They are not exact while a prepared transaction might have changed the table, while a
 //! recount is pending, or while triggers do not report every change.
 
 use crate::parts::slot::QueueGuard;

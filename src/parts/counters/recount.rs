@@ -50,7 +50,7 @@ struct Published {
     replaced: bool,
     /// The counters will be set to the result.
     renews: bool,
-    /// A prepared transaction can have changed the table unnoticed since the snapshot.
+    /// A prepared transaction might have changed the table unnoticed since the snapshot.
     doubtful: bool,
 }
 

@@ -99,7 +99,7 @@ pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     }
     let Attached { uuid, identified, .. } = *attached;
     let since = session.epoch;
-    // Other connections that joined the session can have taken more tasks.
+    // Other connections that joined the session might have taken more tasks.
     let is_known = !identified && !session.own_is_distrusted;
     let held = queues.filter(|_| is_known).and_then(|queues| HeldLeases::of(queues, since));
     let is_sure = since == epoch && !has_untracked;
@@ -136,7 +136,7 @@ pub fn look_after(uuid: Uuid) {
     if sessions.any(is_attached) {
         return;
     }
-    // The session can have been identified before its end.
+    // The session might have been identified before its end.
     let is_kept = DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, true), None);
     requests::look_for_departed(&mut directory, database, is_kept);
 }
@@ -219,7 +219,7 @@ pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
         .any(|xid| xid != 0 && is_seen(xid))
 }
 
-/// Returns whether this connection's own session can outlive it; any session can have identified it.
+/// Returns whether this connection's own session can outlive it; any session might have identified it.
 pub fn own_is_identified() -> bool {
     flags(process::index() as usize).own_is_identified.load(Ordering::SeqCst)
 }

@@ -1,5 +1,5 @@
 //! Claims on candidates that a ring has handed out to this process and that it has not looked at yet. If the process
-//! ends before the look, the rings are put aside, because it can have begun to take the task.
+//! ends before the look, the rings are put aside, because it might have begun to take the task.
 
 use crate::parts::slot;
 use std::cell::Cell;

@@ -1,5 +1,5 @@
 //! Low-water marks of a queue in shared memory, see [`xqueue_core::marks::groups`]. They are not raised while a
-//! prepared transaction can have changed the table, because its end is not reported.
+//! prepared transaction might have changed the table, because its end is not reported.
 
 use crate::parts::slot::QueueGuard;
 use xqueue_core::marks::candidate::{Handed, More, Read, Refill};

@@ -17,7 +17,7 @@ impl QueueGuard {
         self.counters.exact = false;
     }
 
-    /// Returns whether a prepared transaction can have changed the table. This also holds while the worker searches,
+    /// Returns whether a prepared transaction might have changed the table. This also holds while the worker searches,
     /// because one can end unnoticed during the search.
     pub fn is_prepared(&self) -> bool {
         self.prepared.may_change || self.prepared.is_looked_for

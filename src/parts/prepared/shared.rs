@@ -2,7 +2,7 @@
 
 #[repr(C)]
 pub struct Shared {
-    /// A prepared transaction can have changed the table; its changes are not counted.
+    /// A prepared transaction might have changed the table; its changes are not counted.
     pub(in crate::parts) may_change: bool,
     /// The worker is searching for a prepared transaction that has the table locked.
     pub(in crate::parts) is_looked_for: bool,
