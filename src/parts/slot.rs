@@ -50,7 +50,7 @@ pub struct OfSlot<T>(UnsafeCell<T>);
 
 // SAFETY: used under the queue's lock.
 unsafe impl<T: Send> Sync for OfSlot<T> {}
-// SAFETY: as the type says that it has inside.
+// SAFETY: zeros are valid because they are valid for `T`.
 unsafe impl<T: Zeroed> Zeroed for OfSlot<T> {}
 // SAFETY: numbers, bools, and enums and options whose zeros are their first.
 unsafe impl Zeroed for SharedQueue {}
@@ -114,8 +114,8 @@ fn at(index: u32) -> Option<QueueGuard> {
         return None;
     }
     let guard = locks::queue(slot);
-    // SAFETY: the queue's lock, under which alone these elements are used, is held exclusively for as long as the
-    // references live, and each is of another array.
+    // SAFETY: these elements are used only under the queue's lock, which is held exclusively while the references live.
+    // Each element belongs to another array.
     let (queue, apart) = unsafe {
         let apart = Apart {
             marks: &mut *GROUPED.get()[slot].0.get(),

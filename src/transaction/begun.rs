@@ -1,5 +1,5 @@
-//! Statements that take tasks and have not been counted yet; they are counted at their end. If such a statement fails
-//! in the middle, its rollback makes tasks ready again that other takes have passed over, and only this list shows it.
+//! Statements that take tasks, until their changes are counted at their end. If such a statement fails in the middle,
+//! its rollback makes tasks ready again that other takes have passed over, and only this list shows it.
 
 use crate::parts::slot;
 use crate::server::allocator::staying;

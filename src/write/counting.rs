@@ -7,7 +7,7 @@ use crate::transaction;
 use crate::transaction::begun;
 use xqueue_core::change::Call;
 
-/// Runs `work`, one statement that performs `call` on tasks of a queue and returns their number, and counts it.
+/// Runs `work`, one statement that performs `call` on tasks of a queue and returns their number, and counts the call.
 pub fn run(queue: &Queue, call: Call, work: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let counted = || {
         let tasks = transaction::doing(queue.slot, call, work)?;

@@ -126,8 +126,9 @@ pub fn take(
     Ok(Some(Taken { rows, needs_statement }))
 }
 
-/// Returns whether a crash is allowed to lose the writes of a take: it ends the session, which gives the tasks back.
-/// The number of attempts must survive, and so must anything that a check or a user's conversion to jsonb writes.
+/// Returns whether a crash is allowed to lose the writes of a take: a crash ends the session, so the tasks are given
+/// back anyway. The number of attempts must survive, and so must anything that a check or a user's conversion to jsonb
+/// writes.
 fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
     queue.column_of(Field::Attempts).is_none()
         && !session::outlives_connection()

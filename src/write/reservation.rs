@@ -65,7 +65,7 @@ pub fn admit(queue: &Queue) -> Result<()> {
     Err(full(queue, capacity))
 }
 
-/// Returns the room that this (sub)transaction has reserved and not used.
+/// Gives back the room that this (sub)transaction has reserved and not used.
 pub fn give_back(slot: SlotId) {
     let surplus = transaction::growth(slot).surplus();
     if surplus <= 0 {

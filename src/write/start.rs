@@ -92,9 +92,8 @@ fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Argumen
     Some(())
 }
 
-/// Returns whether this transaction is allowed to raise marks. A raised mark would miss tasks that the transaction has
-/// taken, dug out or moved if a rollback gives them back. A fixed snapshot does not show tasks that others have put
-/// since.
+/// Returns whether this transaction is allowed to raise marks. Its search would miss tasks that it has taken, dug out
+/// or moved, which a rollback gives back. A fixed snapshot does not show tasks that others have put since.
 fn may_raise(queue: &Queue, tasks: Kind) -> bool {
     !xact::has_fixed_snapshot()
         && !transaction::hides(queue.slot, tasks)

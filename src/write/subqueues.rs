@@ -317,7 +317,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     // A failed claim means that the sub-queue is in use, or that there is no room.
     let claim = || subqueues::claim_by_hand(slot, subqueue);
     if transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
-        // A concurrent take either sees this mark, or has its row in the index already.
+        // Either a concurrent take sees this mark, or this transaction sees the take's row in the index.
         subqueues::take_unclaimed(slot, subqueue);
     }
     if let Some(index) = queue.in_flight_index() {
@@ -325,7 +325,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     }
 }
 
-/// Returns a sub-queue that this transaction has claimed without taking a task.
+/// Gives back a sub-queue that this transaction has claimed without taking a task.
 fn give_back(queue: &Queue, subqueue: u64, to: Back) {
     transaction::note(queue.slot, |delta| delta.subqueues.unclaim(subqueue));
     if subqueues::give_back(queue.slot, subqueue, to)

@@ -1,7 +1,7 @@
 //! `time64`: keys made from the clock (µs), each one unique.
 //!
 //! The last key of each queue is in shared memory, so keys rise even if the clock is set back. After a restart they
-//! continue after the greatest key in the table. Keys that no clock might have made do not count: producers can insert
+//! continue after the greatest key in the table. Keys that no clock could have made do not count: producers can insert
 //! any key, and no key follows the greatest bigint.
 
 use crate::error::{Error, Result};

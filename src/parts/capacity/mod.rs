@@ -32,7 +32,7 @@ impl QueueGuard {
         answer
     }
 
-    /// Returns reserved room that was not used.
+    /// Gives back reserved room that was not used.
     pub fn give_back(&mut self, tasks: i64) {
         if tasks > 0 {
             self.capacity.reserved -= tasks;

@@ -72,7 +72,7 @@ unsafe impl Zeroed for DepartedSessions {}
 pub(in crate::parts) static DEPARTED: Guarded<DepartedSessions, DirectoryLock> = Guarded::new();
 
 impl DepartedSessions {
-    /// Adds a session of a database, with its leases if they are known. False if the list is full.
+    /// Adds a session of a database, with its leases if they are known. Returns false if the list is full.
     pub(in crate::parts) fn push(
         &mut self,
         database: u32,

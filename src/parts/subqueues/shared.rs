@@ -131,7 +131,7 @@ fn commit(id: SlotId, changes: &SubqueueChanges, mut wake: impl FnMut(u64)) -> b
     !changes.more
 }
 
-/// Returns the claimed sub-queues to their former positions.
+/// Puts the claimed sub-queues back to their former positions.
 fn undo(id: SlotId, changes: &SubqueueChanges, mut wake: impl FnMut(u64)) {
     with(|pool| {
         // The sub-queue that was claimed first becomes the first again.
@@ -208,7 +208,7 @@ pub fn take_unclaimed(id: SlotId, subqueue: u64) {
     with(|pool| pool.take_unclaimed(id, subqueue));
 }
 
-/// Gives back a claimed sub-queue. True if a consumer has to be woken for it.
+/// Gives back a claimed sub-queue. Returns true if a consumer has to be woken for it.
 pub fn give_back(id: SlotId, subqueue: u64, to: Back) -> bool {
     with(|pool| pool.give_back(id, subqueue, to))
 }

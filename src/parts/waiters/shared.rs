@@ -148,9 +148,9 @@ impl QueueGuard {
         self.grant();
     }
 
-    /// Removes this process from the wait queue and returns the room that it has not taken over. The result is a
-    /// wake-up that it received meanwhile and has to use or pass on, and whether other consumers can find tasks that it
-    /// does not find.
+    /// Removes this process from the wait queue and gives back the room that it has not taken over. Returns the wake-up
+    /// that it received meanwhile and has to use or pass on, and whether other consumers can find tasks that it does
+    /// not find.
     pub fn leave_wait_queue(&mut self) -> Option<(WakeToken, bool)> {
         let process = process::index();
         if self.standing(process + 1).is_some() {

@@ -6,7 +6,7 @@
 //!
 //! 1. Wake-ups are numbered, and each waiting consumer records the last wake-up before its check began. The check sees
 //!    everything committed before that wake-up. So a token goes to the first consumer whose check began before the last
-//!    wake-up. If there is no such consumer, the token has passed all of the wait queue and ends.
+//!    wake-up. If there is no such consumer, the token has gone round the whole wait queue and ends.
 //! 2. Tokens are not tied to tasks. The task of a token can go to the holder of a later one, whose own task became
 //!    visible too late for the first holder's check. So an unsuccessful check does not use up its token if there was a
 //!    wake-up since it began. The consumer checks again with the token, or passes it on if it has received another one

@@ -19,7 +19,7 @@ thread_local! {
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
     /// The queue in whose wait queue this process is.
     static WAIT_QUEUE: Cell<Option<SlotId>> = const { Cell::new(None) };
-    /// The wake-up for which this process is searching a task, and whether other consumers can find tasks that it does
+    /// The wake-up whose task this process is searching for, and whether other consumers can find tasks that it does
     /// not find.
     static TOKEN: Cell<Option<(WakeToken, bool)>> = const { Cell::new(None) };
     /// The end of the transaction does not end the wait.
@@ -169,7 +169,7 @@ impl Place {
         if !self.is_woken_before(deadline, look.paused_until, Reason::Task) {
             return Ok(false);
         }
-        // Ends here if the client has closed, before it takes a task for it.
+        // Ends here if the client has disconnected, so that no task is taken for it.
         latch::wait(Reason::Other, Some(Duration::ZERO), true);
         self.stand(queue, |shared| {
             let token = shared.token();
@@ -213,7 +213,7 @@ impl Place {
     /// Sleeps until there is room.
     pub fn room(&self, deadline: Deadline, queue: &str) -> Result<Waited> {
         let is_woken = self.is_woken_before(deadline, None, Reason::Room);
-        // Ends here if the client has closed, before it puts a task for it.
+        // Ends here if the client has disconnected, so that no task is put for it.
         latch::wait(Reason::Other, Some(Duration::ZERO), true);
         let granted = slot::lock(self.slot).ok_or_else(|| gone(queue))?.take_grant();
         Ok(match granted {

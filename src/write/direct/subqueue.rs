@@ -113,7 +113,8 @@ pub fn take(
         let is_missing = has_passed && matches!(first, Some(First::Missing));
         return Ok(if is_missing { Some(First::Locked) } else { first });
     };
-    // A transaction that takes a task by hand has possibly not marked the sub-queue yet.
+    // A task might have been taken by hand since the first check. Its transaction found the sub-queue claimed and made
+    // it not clear.
     if !subqueues::is_clear(queue.slot, subqueue) {
         open.require_unique(in_flight);
     }

@@ -59,7 +59,7 @@ fn kind(change: Change) -> Option<Kind> {
     })
 }
 
-/// A queue's table, opened for the worker's scans and changes.
+/// A queue's table, for the worker's scans and changes.
 pub struct Upkeep<'q> {
     queue: &'q Queue,
     direct: Rc<Direct>,

@@ -3,7 +3,7 @@
 /// The knowledge of a consumer during its check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knows<N> {
-    /// The wake-up whose task the consumer is searching.
+    /// The wake-up whose task the consumer is searching for.
     pub token: Option<N>,
     /// The wake-up that has removed it from the wait queue since.
     pub woken: Option<N>,

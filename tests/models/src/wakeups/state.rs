@@ -35,7 +35,7 @@ pub(super) struct Consumer {
     pub(super) has_joined: bool,
     /// The number of the wake-up that has removed the consumer from the wait queue.
     pub(super) woken: Option<u8>,
-    /// The number of the wake-up whose task it is searching.
+    /// The number of the wake-up whose task it is searching for.
     pub(super) token: Option<u8>,
     /// The last wake-up before its check began.
     pub(super) seen: u8,
