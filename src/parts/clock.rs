@@ -3,7 +3,13 @@
 //!
 //! A sample says that all ids below `next` had been assigned at an instant. Samples are kept in levels, each with eight
 //! times the spacing of the level before. A recent id is dated to a quarter of a millisecond, an old id to an eighth of
-//! its age. There is no lock: a process that finds another one adding a sample adds none.
+//! its age.
+//!
+//! There is no lock. The races:
+//!
+//! 1. Two processes add a sample at the same time: the second one adds none.
+//! 2. A reader runs into a writer: `version` is odd or has changed, and the reader tries again.
+//! 3. The clock is set back: all samples are discarded.
 
 use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::xact;

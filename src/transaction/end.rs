@@ -1,5 +1,16 @@
 //! The transaction callback: publishes a transaction's changes to shared memory at its end, and wakes the processes
 //! concerned.
+//!
+//! Its order wins these races:
+//!
+//! 1. A recount must not count a transaction twice: PRE_COMMIT publishes its xid before it is visible, until the
+//!    counters include it.
+//! 2. A woken consumer must find the task: COMMIT runs after the rows have become visible. It still holds the row
+//!    locks, so changes of one row are applied in order.
+//! 3. The worker must find the tasks that were given to another session: it is notified after the counters have
+//!    changed.
+//! 4. The worker must not miss a transaction that is being prepared: its queues are marked before PREPARE, and again
+//!    after the prepared transaction has got the locks.
 
 use crate::error::Error;
 use crate::parts::clock;

@@ -1,4 +1,13 @@
 //! Sessions in shared memory: which processes are attached to which sessions, and which sessions were left.
+//!
+//! Everything is guarded by the directory's lock, except [`Flags`]. The races:
+//!
+//! 1. A connection's own session is identified while the connection commits takes without a flush. Each side sets its
+//!    flag and then reads the other's: either the commit is flushed, or [`identify`] waits until it has ended.
+//! 2. A recount sees a transaction whose callback has not updated the counters yet. [`set_committing`] publishes the
+//!    transaction before it is visible, and [`any_committing`] lets the recount wait for it.
+//! 3. A session is given a task by hand after it has ended. [`look_after`], called after the commit, lists it for the
+//!    worker again unless a connection is attached to it.
 
 use crate::parts::leases::departed::{DEPARTED, HeldLeases};
 use crate::parts::leases::epoch;

@@ -1,5 +1,15 @@
 //! Queues that prepared transactions have changed. The end of such a transaction is not reported, so the worker checks
 //! for it.
+//!
+//! Invariant: while a prepared transaction can end unnoticed, the queue counts as prepared; then its marks are not
+//! raised and its counters are not exact. It survives these races:
+//!
+//! 1. A transaction is prepared while the worker searches: `mark_prepared` sets `may_change` again, and the result of
+//!    the search does not clear it.
+//! 2. A prepared transaction ends while the worker searches: the queue still counts as prepared until the search has
+//!    ended.
+//! 3. A recount began before the search ended: its snapshot possibly misses the tasks of an ended transaction, so
+//!    another recount is requested.
 
 pub mod shared;
 

@@ -69,7 +69,7 @@ impl QueueGuard {
         self.table.pauses |= pauses;
     }
 
-    /// Returns whether the queue is, or might still be, paused.
+    /// Returns whether the queue is possibly paused.
     pub fn pauses(&self) -> bool {
         self.table.pauses
     }

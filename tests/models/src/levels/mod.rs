@@ -233,7 +233,7 @@ impl Model for Levels {
             Property::always(BOUND, |_, state: &State| {
                 let is_tracked =
                     |process: &Process| !matches!(process.phase, Phase::Visible | Phase::Undone);
-                // The level of a claimed sub-queue is beyond the tasks that its claimer has taken.
+                // The level of a claimed sub-queue applies to the tasks behind those that its claimer has taken.
                 let is_away = |subqueue: usize| {
                     state
                         .processes

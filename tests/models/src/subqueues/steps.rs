@@ -163,7 +163,7 @@ impl Subqueues {
             Phase::Visible => actions.push(Action::Callback(process)),
             Phase::Undone => actions.push(Action::Undo(process)),
         }
-        // This includes two transactions that wait for each other in the index.
+        // A waiting transaction can always be rolled back: two of them can wait for each other in the index.
         let waits =
             matches!(phase, Phase::AsksIndex(_) | Phase::TakenDirectly(_) | Phase::Looked { .. });
         if waits || phase == Phase::Open && state.rollbacks > 0 {

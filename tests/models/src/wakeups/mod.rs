@@ -10,7 +10,6 @@
 //!    woken consumer leaves the wait queue and has a *token*. It joins again at its old position and rechecks; a task
 //!    that it finds uses up the token. If it ends before the recheck has ended, for any reason, or was woken again
 //!    while it found a task, it hands the token on.
-//!    found a task, it hands the token on.
 //! 3. The task of a token goes to the holder of a later one, whose own task became visible too late for the first
 //!    holder's check: tokens are not tied to tasks. Wake-ups are numbered, and each consumer notes the last one before
 //!    its check began. An unsuccessful check uses up the token only if there was no wake-up since it began. Otherwise
