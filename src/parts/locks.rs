@@ -1,4 +1,4 @@
-//! The locks of shared memory. All of its content can be rebuilt from the tables.
+//! The locks of shared memory. Everything in it can be rebuilt from the tables.
 //!
 //! | lock | guards |
 //! |---|---|
